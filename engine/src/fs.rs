@@ -1,0 +1,133 @@
+//! The only door to disk.
+//!
+//! Everything the engine writes goes through [`Fs`], so that a test can put a simulated disk in its place: one that
+//! loses what was not synced, runs full, fails a sync, or stops at any operation ([`sim::SimFs`]). [`RealFs`] is the
+//! disk of the operating system.
+//!
+//! The contract is weaker than what any one file system gives: syncing a file makes its content durable but not its
+//! name, and syncing a folder makes the names in it durable but not what they hold. [`Fs::publish`] is the one way to
+//! replace a file, and does all of it in the right order.
+
+mod real;
+#[doc(hidden)]
+pub mod sim;
+
+use std::fmt::{self, Debug, Display};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use ebbtide_buckets::ReadAt;
+
+pub use real::RealFs;
+
+/// A disk.
+///
+/// Every method is one operation that succeeds as a whole or reports an error; after an error of a writing method the
+/// state on the disk is unknown until it is read again.
+pub trait Fs: Debug + Send + Sync {
+    /// Creates a new file for appending; an existing one is an error ([`io::ErrorKind::AlreadyExists`]).
+    ///
+    /// The content is durable after [`WriteFile::sync`], the name after [`sync_dir`](Fs::sync_dir) of its folder.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Opens an existing file for appending at its end, after cutting it to `len` bytes.
+    ///
+    /// A file shorter than `len` is an error ([`io::ErrorKind::UnexpectedEof`]): a hole would read as zeros. The cut
+    /// is durable after the next [`WriteFile::sync`].
+    fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Opens a file for positioned reads. Removing the file later does not disturb them.
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>>;
+
+    /// Reads a whole file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Renames `tmp` to `path`, replacing what was there, and syncs the folder: when this returns, the new name is
+    /// durable. The file must have been synced, and both names must be in one folder.
+    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()>;
+
+    /// Removes a file's name. Durable after [`sync_dir`](Fs::sync_dir) of its folder.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a folder durable, or their absence.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Creates a folder and its missing parents, durably. An existing folder is not an error.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// The names in a folder (files and folders), sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Whether there is a file or folder of this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// The length of a file in bytes.
+    fn len(&self, path: &Path) -> io::Result<u64>;
+
+    /// Removes a folder with everything in it. Durable after [`sync_dir`](Fs::sync_dir) of its parent.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes the exclusive lock named by `path`, and writes `holder` into that file for whoever finds it taken.
+    ///
+    /// The lock is held until the returned value is dropped or the process ends; what an old lock file says is
+    /// irrelevant. The file itself is not made durable and never removed.
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError>;
+}
+
+/// A file open for appending. There is one handle per file at a time.
+#[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
+pub trait WriteFile: Debug + Send {
+    /// Appends all of `bytes`. After an error any prefix of them may be in the file.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes the content durable. After an error nothing is known about what was appended since the last sync, and a
+    /// second sync that succeeds proves nothing.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// The length of the file, counting only appends which succeeded.
+    fn len(&self) -> u64;
+
+    /// Cuts the file to `len` bytes, which must not be more than it has. Durable after [`sync`](WriteFile::sync).
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+}
+
+/// An exclusive lock, released when dropped.
+pub trait FileLock: Debug + Send + Sync {}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub enum LockError {
+    /// Somebody else has it.
+    Held {
+        /// What the holder wrote about itself, or an empty text if that could not be read.
+        holder: String,
+    },
+    /// The lock file could not be used.
+    Io(io::Error),
+}
+
+impl Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockError::Held { holder } if holder.is_empty() => write!(f, "the lock is held by another process"),
+            LockError::Held { holder } => write!(f, "the lock is held by {holder}"),
+            LockError::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for LockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LockError::Held { .. } => None,
+            LockError::Io(error) => Some(error),
+        }
+    }
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        LockError::Io(error)
+    }
+}
