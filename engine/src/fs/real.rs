@@ -1,0 +1,279 @@
+//! The disk of the operating system.
+
+#![expect(clippy::disallowed_methods, reason = "this module is the door through which files are reached")]
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebbtide_buckets::ReadAt;
+
+use super::{FileLock, Fs, LockError, WriteFile};
+
+/// The longest holder text that is read back from a lock file: somebody else may have written anything there.
+const HOLDER_BYTES_MAX: u64 = 4096;
+
+/// The disk of the operating system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct RealFs;
+
+impl Fs for RealFs {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(Box::new(RealFile { file, len: 0 }))
+    }
+
+    fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        let found = file.metadata()?.len();
+        if found < len {
+            let text = format!("the file is shorter than the place to append at: expected={len} found={found}");
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
+        }
+        if found > len {
+            file.set_len(len)?;
+        }
+        Ok(Box::new(RealFile { file, len }))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok(Arc::new(RealReader { file, len }))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
+        let dir = parent(path);
+        if parent(tmp) != dir {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a file is published within its folder"));
+        }
+        fs::rename(tmp, path)?;
+        // Without this a power cut may bring the old name back after the caller relied on the new one.
+        self.sync_dir(&dir)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    #[cfg(not(windows))]
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    /// NTFS journals names by itself, and a folder cannot be opened to be flushed.
+    #[cfg(windows)]
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::metadata(dir).map(drop)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut missing = Vec::new();
+        let mut at = dir.to_path_buf();
+        while !at.try_exists()? {
+            let above = parent(&at);
+            missing.push(at);
+            at = above;
+        }
+        if missing.is_empty() {
+            if !dir.is_dir() {
+                return Err(io::Error::new(ErrorKind::NotADirectory, "there is a file in the place of the folder"));
+            }
+            // Whoever created it may have been killed before its name was synced. A parent that cannot be opened is
+            // not ours: the folder was there before.
+            return match self.sync_dir(&parent(dir)) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+                result => result,
+            };
+        }
+        for dir in missing.iter().rev() {
+            match fs::create_dir(dir) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                result => result?,
+            }
+            self.sync_dir(&parent(dir))?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir_all(dir)
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
+        // Not truncated at opening: the text belongs to the holder until the lock is ours.
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut bytes = Vec::new();
+                // Where a lock also forbids reading, the holder stays unnamed.
+                let _unreadable = file.take(HOLDER_BYTES_MAX).read_to_end(&mut bytes);
+                let holder = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+                return Err(LockError::Held { holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+        }
+        // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
+        let _courtesy = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+        Ok(Box::new(RealLock { _file: file }))
+    }
+}
+
+/// The folder that holds a name; that of a bare name is the current one.
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(dir) if dir.as_os_str().is_empty() => PathBuf::from("."),
+        Some(dir) => dir.to_path_buf(),
+        None => path.to_path_buf(),
+    }
+}
+
+/// A file that grows at `len`. Writes name their position, so that what a failed append left is overwritten by the
+/// next one, never kept in front of it.
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    len: u64,
+}
+
+impl WriteFile for RealFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        write_all_at(bytes, self.len, |rest, offset| write_at(&self.file, rest, offset))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // The length is part of what fdatasync keeps; times are not, and nothing here depends on them.
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if len > self.len {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a file is never lengthened by cutting it"));
+        }
+        self.file.set_len(len)?;
+        self.len = len;
+        Ok(())
+    }
+}
+
+/// Calls `write` until everything is written: it may take less than it is given, and be interrupted.
+fn write_all_at(
+    mut bytes: &[u8],
+    mut offset: u64,
+    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match write(bytes, offset) {
+            // Asked for more than nothing, a disk that takes nothing would be asked for ever.
+            Ok(0) => return Err(io::Error::new(ErrorKind::WriteZero, "the file takes no more bytes")),
+            Ok(written) => {
+                bytes = bytes.get(written..).unwrap_or_default();
+                offset += written as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
+}
+
+/// A file open for positioned reads, of the length that it had when it was opened.
+#[derive(Debug)]
+struct RealReader {
+    file: File,
+    len: u64,
+}
+
+impl ReadAt for RealReader {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        // Checked before the buffer is made: the length may come from damaged bytes.
+        check_range(offset, len, self.len)?;
+        let mut bytes = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            match read_at(&self.file, &mut bytes[done..], offset + done as u64) {
+                Ok(0) => {
+                    return Err(io::Error::new(ErrorKind::UnexpectedEof, "the file was cut while it was read"));
+                }
+                Ok(read) => done += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Bytes::from(bytes))
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
+}
+
+/// Refuses a range that does not lie within a file of `file_len` bytes.
+pub(super) fn check_range(offset: u64, len: usize, file_len: u64) -> io::Result<()> {
+    if offset.checked_add(len as u64).is_some_and(|end| end <= file_len) {
+        return Ok(());
+    }
+    let text = format!("read beyond the end of the file: offset={offset} bytes={len} file_bytes={file_len}");
+    Err(io::Error::new(ErrorKind::UnexpectedEof, text))
+}
+
+/// An advisory lock of the kernel, which releases it when the file is closed, by whatever end of the process.
+#[derive(Debug)]
+struct RealLock {
+    _file: File,
+}
+
+impl FileLock for RealLock {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use std::io::ErrorKind;
+
+use super::*;
+
+fn disk() -> (tempfile::TempDir, RealFs) {
+    (tempfile::tempdir().unwrap(), RealFs)
+}
+
+#[test]
+fn what_is_appended_is_read_back() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("a");
+    let mut file = fs.create(&path).unwrap();
+    file.append(b"hello ").unwrap();
+    file.append(b"world").unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.len(), 11);
+    assert_eq!(fs.len(&path).unwrap(), 11);
+    let reader = fs.open_read(&path).unwrap();
+    assert_eq!(&reader.read_at(6, 5).unwrap()[..], b"world");
+    assert_eq!(reader.read_at(6, 6).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(reader.read_at(u64::MAX, usize::MAX).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(fs.create(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn appending_goes_on_at_the_place_asked_for() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("a");
+    fs.create(&path).unwrap().append(b"0123456789").unwrap();
+    let mut file = fs.open_append(&path, 4).unwrap();
+    file.append(b"ab").unwrap();
+    assert_eq!(fs.read(&path).unwrap(), b"0123ab");
+    file.truncate(1).unwrap();
+    file.append(b"z").unwrap();
+    assert_eq!(fs.read(&path).unwrap(), b"0z");
+    assert_eq!(file.truncate(3).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(fs.open_append(&path, 3).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(fs.open_append(&dir.path().join("b"), 0).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn publishing_replaces_the_old_file() {
+    let (dir, fs) = disk();
+    let (tmp, path) = (dir.path().join("a.tmp"), dir.path().join("a"));
+    for text in [b"one", b"two"] {
+        let mut file = fs.create(&tmp).unwrap();
+        file.append(text).unwrap();
+        file.sync().unwrap();
+        drop(file);
+        fs.publish(&tmp, &path).unwrap();
+        assert_eq!(fs.read(&path).unwrap(), text);
+    }
+    assert_eq!(fs.list(dir.path()).unwrap(), ["a"]);
+    let elsewhere = dir.path().join("sub").join("a");
+    assert_eq!(fs.publish(&path, &elsewhere).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn folders_are_made_with_their_parents_and_removed_with_their_content() {
+    let (dir, fs) = disk();
+    let deep = dir.path().join("x/y/z");
+    fs.create_dir(&deep).unwrap();
+    fs.create_dir(&deep).unwrap();
+    fs.create(&deep.join("f")).unwrap();
+    assert!(fs.exists(&deep).unwrap());
+    assert_eq!(fs.create_dir(&deep.join("f")).unwrap_err().kind(), ErrorKind::NotADirectory);
+    fs.remove_dir(&dir.path().join("x")).unwrap();
+    assert!(!fs.exists(&deep).unwrap());
+    assert!(fs.list(dir.path()).unwrap().is_empty());
+}
+
+#[test]
+fn a_removed_file_can_still_be_read_by_who_has_it_open() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("a");
+    fs.create(&path).unwrap().append(b"still here").unwrap();
+    let reader = fs.open_read(&path).unwrap();
+    fs.remove(&path).unwrap();
+    assert!(!fs.exists(&path).unwrap());
+    if cfg!(unix) {
+        assert_eq!(&reader.read_at(0, 5).unwrap()[..], b"still");
+    }
+}
+
+#[test]
+fn a_lock_has_one_holder_at_a_time() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("LOCK");
+    std::fs::OpenOptions::new().write(true).create(true).truncate(true).open(&path).unwrap();
+    let lock = fs.lock(&path, "process 1").unwrap();
+    match fs.lock(&path, "process 2").unwrap_err() {
+        LockError::Held { holder } => assert!(cfg!(windows) || holder == "process 1", "{holder}"),
+        LockError::Io(error) => panic!("{error}"),
+    }
+    drop(lock);
+    let _lock = fs.lock(&path, "process 3").unwrap();
+    assert!(matches!(fs.lock(&path, "process 4"), Err(LockError::Held { .. })));
+}
+
+#[test]
+fn short_and_interrupted_writes_are_continued_and_an_empty_one_is_an_error() {
+    let mut out = Vec::new();
+    let mut calls = 0;
+    write_all_at(b"abcdefgh", 100, |bytes, offset| {
+        calls += 1;
+        assert_eq!(offset, 100 + out.len() as u64);
+        if calls % 2 == 1 {
+            return Err(io::Error::from(ErrorKind::Interrupted));
+        }
+        let written = bytes.len().min(3);
+        out.extend_from_slice(&bytes[..written]);
+        Ok(written)
+    })
+    .unwrap();
+    assert_eq!(out, b"abcdefgh");
+    assert_eq!(calls, 6);
+    let error = write_all_at(b"abc", 0, |_, _| Ok(0)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WriteZero);
+    let error = write_all_at(b"abc", 0, |_, _| Err(io::Error::from(ErrorKind::StorageFull))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+}
