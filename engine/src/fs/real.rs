@@ -19,6 +19,14 @@ const HOLDER_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RealFs;
 
+impl RealFs {
+    /// The disk of this machine.
+    #[must_use]
+    pub fn new() -> Self {
+        RealFs
+    }
+}
+
 impl Fs for RealFs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
