@@ -1,0 +1,132 @@
+//! Small looks at canonical columns.
+
+use crate::schema::{FieldType, Schema};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{
+    DataType, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow::error::ArrowError;
+use ebbtide_ttl::{Precision, RuleError};
+
+/// The times of a canonical batch, in units of its precision: its first column.
+///
+/// # Errors
+/// If the first column is not one of timestamps.
+pub fn times(batch: &RecordBatch) -> Result<&[i64], ArrowError> {
+    match batch.columns().first() {
+        Some(column) => time_values(column),
+        None => Err(ArrowError::SchemaError("a batch of measurements has a time column".to_owned())),
+    }
+}
+
+/// The values of a column of timestamps, in its own unit.
+///
+/// # Errors
+/// If it is not one of timestamps.
+pub fn time_values(column: &ArrayRef) -> Result<&[i64], ArrowError> {
+    match column.data_type() {
+        DataType::Timestamp(TimeUnit::Millisecond, _) => Ok(column.as_primitive::<TimestampMillisecondType>().values()),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => Ok(column.as_primitive::<TimestampMicrosecondType>().values()),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => Ok(column.as_primitive::<TimestampNanosecondType>().values()),
+        other => Err(ArrowError::SchemaError(format!("expected a column of timestamps, found {other}"))),
+    }
+}
+
+/// The schema that a canonical batch was made under: time first, then the meta if it has that name, then fields.
+///
+/// # Errors
+/// If a column has a type that no field can have.
+pub fn schema_of_batch(
+    batch: &RecordBatch,
+    time: &str,
+    meta: Option<&str>,
+    precision: Precision,
+) -> Result<Schema, RuleError> {
+    let mut schema = Schema {
+        time: time.to_owned(),
+        meta: meta.map(str::to_owned),
+        precision,
+        meta_type: None,
+        fields: Vec::new(),
+    };
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()).filter(|(f, _)| f.name() != time) {
+        let Some(ty) = FieldType::from_arrow(field.data_type()) else { continue };
+        let ty = with_unknown(ty, column);
+        if Some(field.name().as_str()) == meta {
+            schema.meta_type = Some(ty);
+        } else {
+            schema.fields.push((field.name().clone(), ty));
+        }
+    }
+    Ok(schema)
+}
+
+/// Items of a list that has held none are nulls in a column of booleans: their type is open.
+fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
+    match (ty, column.data_type()) {
+        (FieldType::List(item), DataType::List(_)) => {
+            let items = column.as_list::<i32>().values();
+            match *item {
+                FieldType::Bool if items.null_count() == items.len() => FieldType::List(Box::new(FieldType::Unknown)),
+                item => FieldType::List(Box::new(with_unknown(item, items))),
+            }
+        }
+        (FieldType::Object(members), DataType::Struct(_)) => {
+            let children = column.as_struct().columns();
+            let members = members.into_iter().zip(children).map(|((name, ty), child)| (name, with_unknown(ty, child)));
+            FieldType::Object(members.collect())
+        }
+        (ty, _) => ty,
+    }
+}
+
+/// Paths of the fields that are whole numbers under `old` and floating point under `new`.
+#[must_use]
+pub fn widened_fields(old: &Schema, new: &Schema) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (name, ty) in new.fields.iter().map(|(n, t)| (n.as_str(), t)).chain(new.meta.as_deref().zip(new.meta_type.as_ref())) {
+        let before = match new.meta.as_deref() == Some(name) {
+            true => old.meta_type.as_ref(),
+            false => old.fields.iter().find(|(n, _)| n == name).map(|(_, t)| t),
+        };
+        if let Some(before) = before {
+            collect_widened(name.to_owned(), before, ty, &mut paths);
+        }
+    }
+    paths
+}
+
+fn collect_widened(path: String, old: &FieldType, new: &FieldType, paths: &mut Vec<String>) {
+    match (old, new) {
+        (FieldType::Int64, FieldType::Double) => paths.push(path),
+        (FieldType::List(old), FieldType::List(new)) => collect_widened(path, old, new, paths),
+        (FieldType::Object(old), FieldType::Object(new)) => {
+            for (name, before) in old {
+                if let Some((_, after)) = new.iter().find(|(n, _)| n == name) {
+                    collect_widened(format!("{path}.{name}"), before, after, paths);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The whole numbers at `path` (whose first part is the column's own name) in a column, nulls left out.
+#[must_use]
+pub fn ints_at(column: &ArrayRef, path: &str) -> Vec<i64> {
+    let mut column = column.clone();
+    for name in path.split('.').skip(1) {
+        match column.as_struct_opt().and_then(|s| s.column_by_name(name).cloned()) {
+            Some(child) => column = child,
+            None => return Vec::new(),
+        }
+    }
+    while let Some(list) = column.as_list_opt::<i32>() {
+        let values = list.values().clone();
+        column = values;
+    }
+    match column.as_primitive_opt::<Int64Type>() {
+        Some(ints) => ints.iter().flatten().collect(),
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,255 @@
+//! The type of a field while documents are read.
+
+use super::{FIELDS_MAX, NESTING_MAX};
+use crate::schema::{FieldType, Schema, mismatch, with_article};
+use ahash::AHashMap;
+use ebbtide_ttl::{Code, Precision, RuleError, Timestamp, Value, exact_int, int_fits_double};
+
+/// Offsets of list and binary columns have 31 bits; a batch stays well below.
+const BATCH_ITEMS_MAX: usize = 1 << 30;
+
+/// What holds for a batch as a whole.
+pub(super) struct Limits {
+    precision: Precision,
+    fields: usize,
+    items: usize,
+}
+
+impl Limits {
+    pub(super) fn new(schema: &Schema) -> Limits {
+        let fields = schema.fields.iter().map(|(_, ty)| ty).chain(&schema.meta_type).map(FieldType::field_count).sum();
+        Limits { precision: schema.precision, fields, items: 0 }
+    }
+
+    pub(super) fn units(&self, t: Timestamp, name: &str) -> Result<i64, RuleError> {
+        t.to_units(self.precision).ok_or_else(|| {
+            let message = format!("field '{name}': the precision {} does not reach to {t}", self.precision.name());
+            RuleError::new(Code::BadValue, message)
+        })
+    }
+
+    pub(super) fn depth(&self, value: &Value, name: &str) -> Result<(), RuleError> {
+        if matches!(value, Value::Array(_) | Value::Object(_)) && value.depth(NESTING_MAX + 1) > NESTING_MAX {
+            let message = format!("field '{name}' nests deeper than {NESTING_MAX}");
+            return Err(RuleError::new(Code::BadValue, message));
+        }
+        Ok(())
+    }
+
+    fn add_field(&mut self, name: &str) -> Result<(), RuleError> {
+        check_name(name)?;
+        self.fields += 1;
+        if self.fields > FIELDS_MAX {
+            return Err(RuleError::new(Code::BadValue, format!("field '{name}' is one more than {FIELDS_MAX} fields")));
+        }
+        Ok(())
+    }
+
+    fn add_items(&mut self, count: usize, path: &str) -> Result<(), RuleError> {
+        self.items = self.items.saturating_add(count);
+        if self.items > BATCH_ITEMS_MAX {
+            let message = format!("field '{path}': too many bytes or items in one insert; insert fewer at a time");
+            return Err(RuleError::new(Code::BadValue, message));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
+    if name.is_empty() {
+        return Err(RuleError::new(Code::BadValue, "a field has an empty name"));
+    }
+    if name.contains('\0') {
+        return Err(RuleError::new(Code::BadValue, format!("field name {name:?} has a NUL in it")));
+    }
+    Ok(())
+}
+
+/// The type of a value for messages: `a string`, `an int64`.
+pub(super) fn a_value(value: &Value) -> String {
+    with_article(match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Double(_) => "double",
+        Value::String(_) => "string",
+        Value::Date(_) => "timestamp",
+        Value::Binary(_) => "binary",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    })
+}
+
+/// What is known of a field's type so far.
+pub(super) enum Infer {
+    /// Nothing: only nulls were seen.
+    Unknown,
+    Bool,
+    /// Whole numbers; `unfit` once there was one that a double cannot hold.
+    Int {
+        unfit: bool,
+    },
+    Double,
+    String,
+    Timestamp,
+    Binary,
+    List(Box<Infer>),
+    Object(Members),
+}
+
+impl Infer {
+    pub(super) fn of(ty: &FieldType) -> Infer {
+        match ty {
+            FieldType::Unknown => Infer::Unknown,
+            FieldType::Bool => Infer::Bool,
+            FieldType::Int64 => Infer::Int { unfit: false },
+            FieldType::Double => Infer::Double,
+            FieldType::String => Infer::String,
+            FieldType::Timestamp => Infer::Timestamp,
+            FieldType::Binary => Infer::Binary,
+            FieldType::List(item) => Infer::List(Box::new(Infer::of(item))),
+            FieldType::Object(members) => Infer::Object(Members::of(members)),
+        }
+    }
+
+    /// The type, if there was a value.
+    pub(super) fn field_type(&self) -> Option<FieldType> {
+        Some(match self {
+            Infer::Unknown => return None,
+            Infer::Bool => FieldType::Bool,
+            Infer::Int { .. } => FieldType::Int64,
+            Infer::Double => FieldType::Double,
+            Infer::String => FieldType::String,
+            Infer::Timestamp => FieldType::Timestamp,
+            Infer::Binary => FieldType::Binary,
+            Infer::List(item) => FieldType::List(Box::new(item.field_type().unwrap_or(FieldType::Unknown))),
+            Infer::Object(members) => FieldType::Object(members.field_types()),
+        })
+    }
+
+    /// Lets the type grow by a value, or says why it cannot.
+    pub(super) fn take(&mut self, value: &Value, path: &str, limits: &mut Limits) -> Result<(), RuleError> {
+        if let Infer::Unknown = self {
+            *self = match value {
+                Value::Null => return Ok(()),
+                Value::Bool(_) => Infer::Bool,
+                Value::Int(_) => Infer::Int { unfit: false },
+                Value::Double(_) => Infer::Double,
+                Value::String(_) => Infer::String,
+                Value::Date(_) => Infer::Timestamp,
+                Value::Binary(_) => Infer::Binary,
+                Value::Array(_) => Infer::List(Box::new(Infer::Unknown)),
+                Value::Object(_) => Infer::Object(Members::of(&[])),
+            };
+        }
+        match (&mut *self, value) {
+            (_, Value::Null)
+            | (Infer::Bool, Value::Bool(_))
+            | (Infer::Double, Value::Double(_))
+            | (Infer::String, Value::String(_)) => Ok(()),
+            (Infer::Int { unfit }, Value::Int(i)) => {
+                *unfit |= !int_fits_double(*i);
+                Ok(())
+            }
+            (Infer::Int { unfit }, Value::Double(d)) if exact_int(*d).is_none() => {
+                if *unfit {
+                    return Err(mismatch(path, &FieldType::Int64, "a double, which cannot hold its other values"));
+                }
+                *self = Infer::Double;
+                Ok(())
+            }
+            (Infer::Int { .. }, Value::Double(_)) => Ok(()),
+            (Infer::Double, Value::Int(i)) if int_fits_double(*i) => Ok(()),
+            (Infer::Double, Value::Int(i)) => {
+                Err(mismatch(path, &FieldType::Double, &format!("an int64 ({i}) that no double holds exactly")))
+            }
+            (Infer::Timestamp, Value::Date(t)) => limits.units(*t, path).map(|_| ()),
+            (Infer::Binary, Value::Binary(bytes)) => limits.add_items(bytes.len(), path),
+            (Infer::List(item), Value::Array(values)) => {
+                limits.add_items(values.len(), path)?;
+                values.iter().try_for_each(|value| item.take(value, path, limits))
+            }
+            (Infer::Object(members), Value::Object(values)) => {
+                members.begin();
+                values.iter().try_for_each(|(name, value)| members.take(name, value, Some(path), limits))
+            }
+            (_, value) => {
+                let ty = self.field_type().unwrap_or(FieldType::Unknown);
+                Err(mismatch(path, &ty, &a_value(value)))
+            }
+        }
+    }
+}
+
+/// The fields of a document or members of an object.
+pub(super) struct Members {
+    list: Vec<Member>,
+    index: AHashMap<String, usize>,
+    /// Counts the objects read, so that a name that comes twice in one is found.
+    object: u64,
+    next: usize,
+}
+
+struct Member {
+    name: String,
+    ty: Infer,
+    seen_in: u64,
+}
+
+impl Members {
+    pub(super) fn of(members: &[(String, FieldType)]) -> Members {
+        Members {
+            list: members
+                .iter()
+                .map(|(name, ty)| Member { name: name.clone(), ty: Infer::of(ty), seen_in: 0 })
+                .collect(),
+            index: members.iter().enumerate().map(|(i, (name, _))| (name.clone(), i)).collect(),
+            object: 0,
+            next: 0,
+        }
+    }
+
+    pub(super) fn field_types(&self) -> Vec<(String, FieldType)> {
+        self.list.iter().filter_map(|m| Some((m.name.clone(), m.ty.field_type()?))).collect()
+    }
+
+    /// A new object begins.
+    pub(super) fn begin(&mut self) {
+        self.object += 1;
+        self.next = 0;
+    }
+
+    /// Takes one member of the present object; `parent` is the object's own path.
+    pub(super) fn take(
+        &mut self,
+        name: &str,
+        value: &Value,
+        parent: Option<&str>,
+        limits: &mut Limits,
+    ) -> Result<(), RuleError> {
+        let expected = self.list.get(self.next).is_some_and(|m| m.name == name);
+        let at = if expected { Some(self.next) } else { self.index.get(name).copied() };
+        let at = match at {
+            Some(at) => at,
+            None => {
+                limits.add_field(name)?;
+                self.index.insert(name.to_owned(), self.list.len());
+                self.list.push(Member { name: name.to_owned(), ty: Infer::Unknown, seen_in: 0 });
+                self.list.len() - 1
+            }
+        };
+        self.next = at + 1;
+        let member = &mut self.list[at];
+        if std::mem::replace(&mut member.seen_in, self.object) == self.object {
+            return Err(RuleError::new(Code::BadValue, format!("field '{}' is there twice", path_of(parent, name))));
+        }
+        match parent {
+            Some(parent) => member.ty.take(value, &path_of(Some(parent), name), limits),
+            None => member.ty.take(value, name, limits),
+        }
+    }
+}
+
+fn path_of(parent: Option<&str>, name: &str) -> String {
+    parent.map_or_else(|| name.to_owned(), |p| format!("{p}.{name}"))
+}

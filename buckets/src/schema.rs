@@ -1,0 +1,242 @@
+//! What the fields of a collection are, how that grows, and how it looks in Arrow.
+
+use arrow::datatypes::{DataType, Field, Fields, Schema as ArrowSchema, SchemaRef, TimeUnit};
+use ebbtide_ttl::{Code, Precision, RuleError};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The type of a field, fixed by its first value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FieldType {
+    /// The items of a list that has held none so far. Joins with every type; a column never has it.
+    Unknown,
+    /// True or false.
+    Bool,
+    /// A whole number of 64 bits.
+    Int64,
+    /// A floating-point number of 64 bits.
+    Double,
+    /// Text.
+    String,
+    /// An instant in the collection's precision.
+    Timestamp,
+    /// Bytes.
+    Binary,
+    /// A list of items of one type.
+    List(Box<FieldType>),
+    /// Named members, in order of first appearance.
+    Object(Vec<(String, FieldType)>),
+}
+
+/// The Arrow type of instants.
+pub(crate) fn timestamp_type(precision: Precision) -> DataType {
+    let unit = match precision {
+        Precision::Ms => TimeUnit::Millisecond,
+        Precision::Us => TimeUnit::Microsecond,
+        Precision::Ns => TimeUnit::Nanosecond,
+    };
+    DataType::Timestamp(unit, Some("UTC".into()))
+}
+
+impl FieldType {
+    /// The canonical Arrow type. Items of an unknown type are nulls in a boolean column.
+    #[must_use]
+    pub fn arrow(&self, precision: Precision) -> DataType {
+        match self {
+            FieldType::Unknown | FieldType::Bool => DataType::Boolean,
+            FieldType::Int64 => DataType::Int64,
+            FieldType::Double => DataType::Float64,
+            FieldType::String => DataType::Utf8View,
+            FieldType::Timestamp => timestamp_type(precision),
+            FieldType::Binary => DataType::Binary,
+            FieldType::List(item) => DataType::List(Arc::new(Field::new("item", item.arrow(precision), true))),
+            FieldType::Object(members) => DataType::Struct(
+                members.iter().map(|(name, ty)| Field::new(name, ty.arrow(precision), true)).collect::<Fields>(),
+            ),
+        }
+    }
+
+    /// The field type that holds the values of an Arrow type; `None` for Null and for types that no field has.
+    #[must_use]
+    pub fn from_arrow(ty: &DataType) -> Option<FieldType> {
+        use DataType as D;
+        Some(match ty {
+            D::Boolean => FieldType::Bool,
+            D::Int8 | D::Int16 | D::Int32 | D::Int64 | D::UInt8 | D::UInt16 | D::UInt32 | D::UInt64 => FieldType::Int64,
+            D::Float16 | D::Float32 | D::Float64 => FieldType::Double,
+            D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => FieldType::Double,
+            D::Utf8 | D::LargeUtf8 | D::Utf8View => FieldType::String,
+            D::Date32 | D::Date64 | D::Timestamp(..) => FieldType::Timestamp,
+            D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => FieldType::Binary,
+            D::Dictionary(_, values) => FieldType::from_arrow(values)?,
+            D::RunEndEncoded(_, values) => FieldType::from_arrow(values.data_type())?,
+            D::List(item) | D::LargeList(item) | D::FixedSizeList(item, _) => {
+                FieldType::List(Box::new(match item.data_type() {
+                    D::Null => FieldType::Unknown,
+                    item => FieldType::from_arrow(item)?,
+                }))
+            }
+            D::Struct(members) => {
+                let mut out = Vec::with_capacity(members.len());
+                for member in members.iter().filter(|m| m.data_type() != &D::Null) {
+                    out.push((member.name().clone(), FieldType::from_arrow(member.data_type())?));
+                }
+                FieldType::Object(out)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The name for messages: `int64`, `list of string`, `object`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            FieldType::Unknown => "unknown".to_owned(),
+            FieldType::Bool => "bool".to_owned(),
+            FieldType::Int64 => "int64".to_owned(),
+            FieldType::Double => "double".to_owned(),
+            FieldType::String => "string".to_owned(),
+            FieldType::Timestamp => "timestamp".to_owned(),
+            FieldType::Binary => "binary".to_owned(),
+            FieldType::List(item) if **item == FieldType::Unknown => "list".to_owned(),
+            FieldType::List(item) => format!("list of {}", item.name()),
+            FieldType::Object(_) => "object".to_owned(),
+        }
+    }
+
+    /// The name with its article: `an int64`.
+    pub(crate) fn a_name(&self) -> String {
+        with_article(&self.name())
+    }
+
+    /// The least type that holds the values of both. `path` names the field in the error.
+    pub(crate) fn join(&self, other: &FieldType, path: &str) -> Result<FieldType, RuleError> {
+        use FieldType as F;
+        Ok(match (self, other) {
+            (F::Unknown, ty) | (ty, F::Unknown) => ty.clone(),
+            (F::Int64, F::Double) | (F::Double, F::Int64) => F::Double,
+            (F::List(a), F::List(b)) => match a.join(b, path) {
+                Ok(item) => F::List(Box::new(item)),
+                Err(_) if !matches!((&**a, &**b), (F::Object(_), F::Object(_))) => {
+                    return Err(mismatch(path, self, &other.a_name()));
+                }
+                Err(error) => return Err(error),
+            },
+            (F::Object(a), F::Object(b)) => F::Object(join_members(a, b, Some(path))?),
+            (a, b) if a == b => a.clone(),
+            (a, b) => return Err(mismatch(path, a, &b.a_name())),
+        })
+    }
+
+    /// How many fields there are in this type, itself included.
+    pub(crate) fn field_count(&self) -> usize {
+        match self {
+            FieldType::List(item) => item.field_count(),
+            FieldType::Object(members) => 1 + members.iter().map(|(_, ty)| ty.field_count()).sum::<usize>(),
+            _ => 1,
+        }
+    }
+}
+
+pub(crate) fn with_article(name: &str) -> String {
+    let article = if name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {name}")
+}
+
+pub(crate) fn mismatch(path: &str, ty: &FieldType, value: &str) -> RuleError {
+    RuleError::new(Code::TypeMismatch, format!("field '{path}' is {}, the value is {value}", ty.name()))
+}
+
+fn join_members(
+    a: &[(String, FieldType)],
+    b: &[(String, FieldType)],
+    path: Option<&str>,
+) -> Result<Vec<(String, FieldType)>, RuleError> {
+    let mut out = a.to_vec();
+    let index: std::collections::HashMap<&str, usize> =
+        a.iter().enumerate().map(|(i, (name, _))| (name.as_str(), i)).collect();
+    for (at, (name, ty)) in b.iter().enumerate() {
+        // Two versions of one schema mostly agree on the order.
+        let known =
+            if a.get(at).is_some_and(|(n, _)| n == name) { Some(at) } else { index.get(name.as_str()).copied() };
+        match known {
+            Some(i) if a[i].1 == *ty => {}
+            Some(i) => {
+                let path = path.map_or_else(|| name.clone(), |p| format!("{p}.{name}"));
+                out[i].1 = a[i].1.join(ty, &path)?;
+            }
+            None => out.push((name.clone(), ty.clone())),
+        }
+    }
+    Ok(out)
+}
+
+/// The fields of a collection: the time field, the meta field, and all others in order of first appearance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schema {
+    /// The name of the time field.
+    pub time: String,
+    /// The name of the meta field, if the collection has one.
+    pub meta: Option<String>,
+    /// The unit of all stored times.
+    pub precision: Precision,
+    /// The type of the meta field, once there was a value.
+    pub meta_type: Option<FieldType>,
+    /// All other fields.
+    pub fields: Vec<(String, FieldType)>,
+}
+
+impl Schema {
+    /// The schema of a collection without measurements.
+    #[must_use]
+    pub fn new(time: impl Into<String>, meta: Option<String>, precision: Precision) -> Schema {
+        Schema { time: time.into(), meta, precision, meta_type: None, fields: Vec::new() }
+    }
+
+    /// The canonical Arrow schema: time (never null), meta if its type is known, then the fields.
+    #[must_use]
+    pub fn arrow(&self) -> SchemaRef {
+        let mut fields = Vec::with_capacity(self.fields.len() + 2);
+        fields.push(Field::new(&self.time, timestamp_type(self.precision), false));
+        if let (Some(meta), Some(ty)) = (&self.meta, &self.meta_type) {
+            fields.push(Field::new(meta, ty.arrow(self.precision), true));
+        }
+        fields.extend(self.fields.iter().map(|(name, ty)| Field::new(name, ty.arrow(self.precision), true)));
+        Arc::new(ArrowSchema::new(fields))
+    }
+
+    /// The type of a column, time and meta included.
+    #[must_use]
+    pub fn field_type(&self, name: &str) -> Option<&FieldType> {
+        if name == self.time {
+            return Some(&FieldType::Timestamp);
+        }
+        if self.meta.as_deref() == Some(name) {
+            return self.meta_type.as_ref();
+        }
+        self.fields.iter().find(|(n, _)| n == name).map(|(_, ty)| ty)
+    }
+
+    /// The least schema that holds the values of both: new fields are added, int64 meets double as double at every
+    /// depth, members of objects are merged. Whether stored whole numbers fit doubles is for the caller to check.
+    ///
+    /// # Errors
+    /// `TypeMismatch` that names the field, its type and the other type; `InvalidOptions` if the two are not of one
+    /// collection.
+    pub fn join(&self, other: &Schema) -> Result<Schema, RuleError> {
+        if (&self.time, &self.meta, self.precision) != (&other.time, &other.meta, other.precision) {
+            return Err(RuleError::new(Code::InvalidOptions, "the schemas differ in time field, meta field or precision"));
+        }
+        let meta_type = match (&self.meta_type, &other.meta_type) {
+            (Some(a), Some(b)) => Some(a.join(b, self.meta.as_deref().unwrap_or("meta"))?),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        };
+        Ok(Schema {
+            time: self.time.clone(),
+            meta: self.meta.clone(),
+            precision: self.precision,
+            meta_type,
+            fields: join_members(&self.fields, &other.fields, None)?,
+        })
+    }
+}
