@@ -1,0 +1,106 @@
+//! Work that nobody waits for: sealing by age, compaction, and the sweeper, on a tokio runtime of the user's.
+
+use crate::core::Core;
+use crate::db::Database;
+use crate::error::{Error, Result};
+use ebbtide_ttl::Code;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How often the background looks whether something is to be done: a changed parameter takes effect that soon.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The background task of a database. It ends when this is dropped, or with the database.
+#[derive(Debug)]
+pub struct Background {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Database {
+    /// Starts sealing, compaction and the sweeper in the background, on the tokio runtime that this is called in.
+    ///
+    /// Without it nothing runs by itself: inserts still seal when memory is full, and everything can be called by hand.
+    ///
+    /// # Errors
+    /// [`Code::IllegalOperation`] outside of a tokio runtime, for a database that is open for reading only, and under a
+    /// virtual clock, where time passes only by hand.
+    pub fn start_background(&self) -> Result<Background> {
+        self.core.check_writable()?;
+        if self.core.clock.is_virtual() {
+            return Err(Error::new(Code::IllegalOperation, "nothing runs by itself under a virtual clock"));
+        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
+            Error::new(Code::IllegalOperation, "start_background must be called inside a tokio runtime")
+        })?;
+        let core = Arc::downgrade(&self.core);
+        Ok(Background { task: runtime.spawn(run(core)) })
+    }
+}
+
+struct Due {
+    last_sweep: Duration,
+    last_seal: Duration,
+}
+
+async fn run(core: Weak<Core>) {
+    let Some(now) = core.upgrade().map(|core| core.clock.monotonic()) else { return };
+    let mut due = Due { last_sweep: now, last_seal: now };
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(core) = core.upgrade() else { return };
+        let worked = tokio::task::spawn_blocking(move || {
+            due.tick(&core);
+            due
+        });
+        match worked.await {
+            Ok(next) => due = next,
+            Err(error) => {
+                tracing::error!(%error, "background work ended");
+                return;
+            }
+        }
+    }
+}
+
+impl Due {
+    fn tick(&mut self, core: &Core) {
+        if core.poisoned().is_some() {
+            return;
+        }
+        let now = core.clock.monotonic();
+        report("sync the log", core.sync_log());
+        let (bytes, rows) = {
+            let state = core.state.read();
+            (state.memtable_bytes(), state.collections.values().map(|c| c.memtable.rows()).sum::<u64>())
+        };
+        let full = bytes >= core.settings.memtable_bytes_max / 2;
+        if rows == 0 {
+            self.last_seal = now;
+        } else if full || now.saturating_sub(self.last_seal) >= core.settings.memtable_age_max {
+            let maintenance = core.maintenance.lock();
+            report("seal", crate::seal::flush(core, &maintenance, None));
+            report("compact", crate::seal::compact(core, &maintenance, None, false));
+            self.last_seal = core.clock.monotonic();
+        }
+        let sleep = core.sweeper.parameters.lock().sleep();
+        if now.saturating_sub(self.last_sweep) >= sleep {
+            report("sweep", crate::sweep::sweep(core, None).map(|_| ()));
+            self.last_sweep = core.clock.monotonic();
+        }
+    }
+}
+
+fn report(what: &str, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        tracing::error!(%error, "could not {what}");
+    }
+}

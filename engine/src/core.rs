@@ -1,0 +1,448 @@
+//! The engine's heart: how an insert becomes durable and visible, and how every other change goes through the manifest.
+//!
+//! Order of locks: `maintenance`, `queue`, `log`, `manifest`, `state`. A later one is never held while an earlier one
+//! is taken. Readers take `state` for the moment of copying a few pointers, never across I/O.
+
+use crate::error::{Error, Result};
+use crate::fs::{FileLock, Fs};
+use crate::manifest::{ManifestWriter, Op};
+use crate::metrics::Metrics;
+use crate::settings::{Durability, Settings};
+use crate::state::State;
+use crate::sweep::Sweeper;
+use crate::wal::{self, LogWriter};
+use ebbtide_buckets::{Accepted, Chunk, Schema};
+use ebbtide_ttl::{Clock, Code, OutOfRange};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An insert that waits for its turn in the log.
+struct Pending {
+    ticket: u64,
+    collection: u64,
+    payload: Vec<u8>,
+    crc: u32,
+    chunk: Chunk,
+    schema: Arc<Schema>,
+}
+
+/// Inserts between validation and visibility.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pending: Vec<Pending>,
+    next_ticket: u64,
+    /// Every ticket up to this one is decided; those that failed are in `failed`.
+    done: u64,
+    failed: HashMap<u64, Error>,
+    /// Whether some thread is writing what was queued.
+    leader: bool,
+    /// Schemas with the effect of queued inserts, where it differs from what is visible.
+    schemas: HashMap<u64, Arc<Schema>>,
+}
+
+/// The log as its one writer sees it.
+pub(crate) struct Log {
+    pub(crate) writer: Option<LogWriter>,
+    pub(crate) next_seq: u64,
+    pub(crate) synced_seq: u64,
+    last_sync: Duration,
+}
+
+pub(crate) struct Core {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dir: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) identity: [u8; 16],
+    pub(crate) read_only: bool,
+    /// Held by whatever rewrites segments or the catalogue: flush, compaction, sweep, delete, commands that change it.
+    pub(crate) maintenance: Mutex<()>,
+    queue: Mutex<Queue>,
+    decided: Condvar,
+    pub(crate) log: Mutex<Log>,
+    pub(crate) manifest: Mutex<Option<ManifestWriter>>,
+    pub(crate) state: RwLock<State>,
+    pub(crate) sweeper: Sweeper,
+    pub(crate) metrics: Metrics,
+    poison: Mutex<Option<Error>>,
+    lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+/// What opening a database hands over.
+pub(crate) struct Opened {
+    pub(crate) identity: [u8; 16],
+    pub(crate) state: State,
+    pub(crate) next_seq: u64,
+    pub(crate) log: Option<LogWriter>,
+    pub(crate) manifest: Option<ManifestWriter>,
+    pub(crate) lock: Option<Box<dyn FileLock>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        fs: Arc<dyn Fs>,
+        clock: Arc<dyn Clock>,
+        dir: PathBuf,
+        settings: Settings,
+        read_only: bool,
+        opened: Opened,
+    ) -> Self {
+        let sweeper = Sweeper::new(clock.now(), clock.monotonic());
+        let log = Log {
+            writer: opened.log,
+            next_seq: opened.next_seq,
+            synced_seq: opened.next_seq - 1,
+            last_sync: clock.monotonic(),
+        };
+        Core {
+            fs,
+            clock,
+            dir,
+            settings,
+            identity: opened.identity,
+            read_only,
+            maintenance: Mutex::new(()),
+            queue: Mutex::new(Queue::default()),
+            decided: Condvar::new(),
+            log: Mutex::new(log),
+            manifest: Mutex::new(opened.manifest),
+            state: RwLock::new(opened.state),
+            sweeper,
+            metrics: Metrics::default(),
+            poison: Mutex::new(None),
+            lock: Mutex::new(opened.lock),
+        }
+    }
+
+    /// Refuses to write on: the state on disk is no longer known. Reads go on from what is in memory.
+    pub(crate) fn poison(&self, cause: &Error) -> Error {
+        let error = Error::new(
+            Code::NotWritable,
+            format!("{cause}; nothing is written any more: open the database again and look what is there"),
+        );
+        tracing::error!(%cause, "writing stopped");
+        self.poison.lock().get_or_insert_with(|| error.clone());
+        error
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::new(
+                Code::IllegalOperation,
+                format!("{} was opened for reading only: open it for writing to change it", self.dir.display()),
+            ));
+        }
+        match self.poison.lock().as_ref() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<Error> {
+        self.poison.lock().clone()
+    }
+
+    /// Closes the door to writers and gives the folder free for others.
+    pub(crate) fn shut(&self) {
+        let closed = Error::new(Code::NotWritable, "the database was closed: open it again to write");
+        self.poison.lock().get_or_insert(closed);
+        self.log.lock().writer = None;
+        *self.manifest.lock() = None;
+        *self.lock.lock() = None;
+    }
+
+    /// Makes an edit durable, then visible.
+    pub(crate) fn commit(&self, ops: Vec<Op>) -> Result<()> {
+        self.commit_with(ops, |_| Ok(()))
+    }
+
+    /// Like [`Core::commit`]; `first` runs on the state before the edit does, in the same step.
+    pub(crate) fn commit_with(&self, ops: Vec<Op>, first: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
+        self.check_writable()?;
+        let mut manifest = self.manifest.lock();
+        let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
+        if let Err(error) = writer.append(&ops) {
+            return Err(match error.code() {
+                Code::OutOfDiskSpace => error,
+                _ => self.poison(&error),
+            });
+        }
+        {
+            let mut state = self.state.write();
+            first(&mut state)?;
+            for op in ops {
+                state.apply(op).map_err(|e| self.poison(&e))?;
+            }
+        }
+        if writer.wants_checkpoint() {
+            let checkpoint = self.state.read().checkpoint();
+            if let Err(error) = writer.checkpoint(self.fs.as_ref(), &checkpoint) {
+                // The edit itself is durable; the old manifest goes on if the disk is merely full.
+                if error.code() != Code::OutOfDiskSpace {
+                    return Err(self.poison(&error));
+                }
+                tracing::warn!(%error, "the manifest could not be written anew");
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores one atomic batch: validated by `build` under the newest schema, logged, visible, in this order.
+    pub(crate) fn insert(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<u64> {
+        self.check_writable()?;
+        self.make_room()?;
+        loop {
+            let (collection, applied) = {
+                let state = self.state.read();
+                let collection = state.collection(name)?;
+                (collection.clone(), collection.schema.clone())
+            };
+            let newest = self.queue.lock().schemas.get(&collection.id).cloned().unwrap_or(applied);
+            let accepted = build(&newest)?;
+            if accepted.batch.num_rows() == 0 {
+                return Ok(0);
+            }
+            let rows = accepted.batch.num_rows() as u64;
+            let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
+            let chunk = Chunk::build(accepted.batch, &schema, collection.options.bucketing.span_seconds());
+            if collection.options.out_of_range == OutOfRange::Reject {
+                refuse_out_of_range(&chunk, &collection.options)?;
+            }
+            let payload = wal::encode_payload(&chunk.batch)?;
+            wal::check_payload(&payload)?;
+            let crc = crc32fast::hash(&payload);
+
+            let mut queue = self.queue.lock();
+            let widens = widened(&newest, &schema);
+            if !widens.is_empty() {
+                // Nothing may be on its way to the fields that are about to lose their whole numbers.
+                while queue.leader || !queue.pending.is_empty() {
+                    self.decided.wait(&mut queue);
+                }
+            }
+            let current = {
+                let state = self.state.read();
+                match state.collection(name) {
+                    Ok(now) if now.id == collection.id => {
+                        queue.schemas.get(&now.id).cloned().unwrap_or_else(|| now.schema.clone())
+                    }
+                    _ => return Err(Error::no_collection(name)),
+                }
+            };
+            if !Arc::ptr_eq(&current, &newest) && *current != *newest {
+                continue;
+            }
+            if !widens.is_empty() {
+                crate::snapshot::check_widening(self, name, &widens)?;
+            }
+            self.check_writable()?;
+            queue.next_ticket += 1;
+            let ticket = queue.next_ticket;
+            if !Arc::ptr_eq(&schema, &newest) {
+                queue.schemas.insert(collection.id, schema.clone());
+            }
+            queue.pending.push(Pending { ticket, collection: collection.id, payload, crc, chunk, schema });
+            self.wait_for(queue, ticket)?;
+            return Ok(rows);
+        }
+    }
+
+    /// Waits until `ticket` is decided; whoever finds no leader leads.
+    fn wait_for<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, ticket: u64) -> Result<()> {
+        loop {
+            if queue.done >= ticket {
+                return queue.failed.remove(&ticket).map_or(Ok(()), Err);
+            }
+            if queue.leader {
+                self.decided.wait(&mut queue);
+                continue;
+            }
+            queue.leader = true;
+            let group = std::mem::take(&mut queue.pending);
+            drop(queue);
+            let last = group.last().map_or(0, |p| p.ticket);
+            let tickets: Vec<u64> = group.iter().map(|p| p.ticket).collect();
+            let outcome = self.write_group(group);
+            queue = self.queue.lock();
+            queue.leader = false;
+            queue.done = queue.done.max(last);
+            match outcome {
+                Ok(()) => self.forget_applied_schemas(&mut queue),
+                Err(error) => self.fail(&mut queue, tickets, &error),
+            }
+            self.decided.notify_all();
+        }
+    }
+
+    /// A failed group takes with it what was validated on top of it: their schemas may never have come to be.
+    fn fail(&self, queue: &mut Queue, mut tickets: Vec<u64>, error: &Error) {
+        let queued = std::mem::take(&mut queue.pending);
+        tickets.extend(queued.iter().map(|p| p.ticket));
+        queue.done = queue.done.max(tickets.last().copied().unwrap_or(0));
+        queue.failed.extend(tickets.into_iter().map(|ticket| (ticket, error.clone())));
+        queue.schemas.clear();
+    }
+
+    fn forget_applied_schemas(&self, queue: &mut Queue) {
+        if queue.pending.is_empty() {
+            queue.schemas.clear();
+        }
+    }
+
+    /// Writes a group of inserts to the log with one sync, then makes them visible.
+    fn write_group(&self, group: Vec<Pending>) -> Result<()> {
+        let mut log = self.log.lock();
+        self.check_writable()?;
+        self.rotate_log_if_full(&mut log)?;
+        let (first_seq, synced_seq) = (log.next_seq, log.synced_seq);
+        let mut frames = Vec::with_capacity(group.iter().map(|p| p.payload.len() + 64).sum());
+        for (seq, pending) in (first_seq..).zip(&group) {
+            wal::put_frame(&mut frames, seq, pending.collection, synced_seq, &pending.payload, pending.crc);
+        }
+        let last_seq = first_seq + group.len() as u64 - 1;
+        let now = self.clock.monotonic();
+        let due = match self.settings.durability {
+            Durability::Sync => true,
+            Durability::Interval(interval) => now.saturating_sub(log.last_sync) >= interval,
+        };
+        let writer = log.writer.as_mut().ok_or_else(|| Error::internal("a writable database has a log"))?;
+        let before = writer.len();
+        if let Err(error) = writer.append(&frames) {
+            return Err(match writer.cut_back(before) {
+                Ok(()) => error,
+                Err(_) => self.poison(&error),
+            });
+        }
+        if due {
+            writer.sync().map_err(|e| self.poison(&e))?;
+            log.synced_seq = last_seq;
+            log.last_sync = now;
+        }
+        log.next_seq = last_seq + 1;
+        let mut state = self.state.write();
+        for (seq, pending) in (first_seq..).zip(group) {
+            state.applied_seq = seq;
+            // A collection that was dropped meanwhile: the insert came before the drop.
+            let Some(collection) = state.by_id_mut(pending.collection) else { continue };
+            let span = collection.options.bucketing.span_seconds();
+            collection.schema = pending.schema;
+            let schema = collection.schema.clone();
+            self.metrics.inserted(pending.chunk.batch.num_rows() as u64);
+            collection.memtable.push(Arc::new(pending.chunk), seq, &schema, span).map_err(|e| self.poison(&e))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every queued insert is decided.
+    pub(crate) fn drain(&self) {
+        let mut queue = self.queue.lock();
+        while queue.leader || !queue.pending.is_empty() {
+            self.decided.wait(&mut queue);
+        }
+    }
+
+    /// Makes what is acknowledged durable where the durability is an interval.
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        if log.synced_seq + 1 == log.next_seq {
+            return Ok(());
+        }
+        let last = log.next_seq - 1;
+        let writer = log.writer.as_mut().ok_or_else(|| Error::internal("a writable database has a log"))?;
+        writer.sync().map_err(|e| self.poison(&e))?;
+        log.synced_seq = last;
+        log.last_sync = self.clock.monotonic();
+        Ok(())
+    }
+
+    fn rotate_log_if_full(&self, log: &mut Log) -> Result<()> {
+        match &log.writer {
+            Some(writer) if writer.len() >= self.settings.wal_file_bytes_max => self.rotate_log(log),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on in a new log file. The manifest knows of it before the first record: a lost one is noticed.
+    fn rotate_log(&self, log: &mut Log) -> Result<()> {
+        if let Some(writer) = log.writer.as_mut()
+            && log.synced_seq + 1 < log.next_seq
+        {
+            writer.sync().map_err(|e| self.poison(&e))?;
+            log.synced_seq = log.next_seq - 1;
+        }
+        let writer = LogWriter::create(self.fs.as_ref(), &self.dir, self.identity, log.next_seq)?;
+        self.commit(vec![Op::AddLog { first_seq: log.next_seq }])?;
+        log.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Removes log files of which every record is sealed.
+    pub(crate) fn cut_log(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        let needed = self.state.read().first_needed_seq();
+        let current = log.writer.as_ref().map(|w| (w.first_seq, w.len()));
+        if let Some((_, len)) = current.filter(|(first, _)| needed >= log.next_seq && log.next_seq > *first)
+            && len > wal::HEADER_BYTES as u64
+        {
+            self.rotate_log(&mut log)?;
+        }
+        let current = log.writer.as_ref().map_or(0, |w| w.first_seq);
+        let gone: Vec<u64> = {
+            let state = self.state.read();
+            let logs: Vec<u64> = state.logs.iter().copied().collect();
+            let whole = logs.windows(2).filter(|pair| pair[1] <= needed).map(|pair| pair[0]);
+            whole.filter(|first| *first != current).collect()
+        };
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.commit(gone.iter().map(|first_seq| Op::RemoveLog { first_seq: *first_seq }).collect())?;
+        for first_seq in gone {
+            let path = self.dir.join(wal::file_name(first_seq));
+            self.fs.remove(&path).map_err(|e| Error::io("remove the sealed log", &path, &e))?;
+        }
+        Ok(())
+    }
+
+    /// Seals open buckets when they have outgrown their budget: the writer that meets a full budget does the work.
+    fn make_room(&self) -> Result<()> {
+        if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
+            return Ok(());
+        }
+        let guard = self.maintenance.lock();
+        if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
+            return Ok(());
+        }
+        crate::seal::flush(self, &guard, None)
+    }
+}
+
+/// Fields that turn from whole numbers to floating point, by path.
+fn widened(old: &Schema, new: &Schema) -> Vec<String> {
+    if std::ptr::eq(old, new) { Vec::new() } else { ebbtide_buckets::widened_fields(old, new) }
+}
+
+fn refuse_out_of_range(chunk: &Chunk, options: &crate::options::CollectionOptions) -> Result<()> {
+    let times = ebbtide_buckets::times(&chunk.batch)?;
+    let found = times.iter().enumerate().find(|(_, t)| !ebbtide_ttl::in_range(**t, options.precision));
+    match found {
+        None => Ok(()),
+        Some((index, t)) => {
+            let at = ebbtide_ttl::Timestamp::from_units(*t, options.precision);
+            let what = format!(
+                "index {index}: the time {at} lies outside of 1970-01-01T00:00:00Z to 2038-01-19T03:14:08Z, \
+                 which the collection's outOfRange = reject refuses"
+            );
+            Err(Error::new(Code::BadValue, what).with_index(index))
+        }
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("dir", &self.dir).field("read_only", &self.read_only).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+//! Deletes: rows that match are gone at once and for good, the hidden ones among them too.
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::manifest::{ChangedBucket, Op};
+use crate::seal::push_without;
+use crate::segment::Segment;
+use crate::snapshot::{CollectionSnapshot, Snapshot};
+use arrow::array::{Array, BooleanArray, RecordBatch};
+use ebbtide_buckets::{time_values, value_at};
+use ebbtide_ttl::{Filter, Timestamp, Value, in_range};
+use roaring::RoaringBitmap;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Chooses rows.
+pub trait RowPredicate: Send + Sync {
+    /// Columns that [`RowPredicate::select`] looks at.
+    fn columns(&self) -> Vec<String>;
+
+    /// First and last instant that a row can have to match; rows outside are not asked about.
+    fn time_bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        (None, None)
+    }
+
+    /// For each row of a batch with at least those columns, whether it matches; null is no.
+    ///
+    /// # Errors
+    /// Whatever the evaluation meets; nothing is deleted then.
+    fn select(&self, batch: &RecordBatch) -> Result<BooleanArray>;
+}
+
+/// A filter as a predicate over rows.
+pub(crate) struct FilterPredicate<'a> {
+    pub(crate) filter: &'a Filter,
+    pub(crate) time_field: &'a str,
+}
+
+impl RowPredicate for FilterPredicate<'_> {
+    fn columns(&self) -> Vec<String> {
+        self.filter.fields().into_iter().map(str::to_owned).collect()
+    }
+
+    fn time_bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        self.filter.time_bounds(self.time_field)
+    }
+
+    fn select(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let matches = |row: usize| {
+            self.filter.matches(&|field: &str| match batch.column_by_name(field) {
+                Some(column) => Cow::Owned(value_at(column.as_ref(), row)),
+                None => Cow::Owned(Value::Null),
+            })
+        };
+        Ok((0..batch.num_rows()).map(|row| Some(matches(row))).collect())
+    }
+}
+
+/// Deletes what matches; returns how many of the deleted measurements were visible.
+pub(crate) fn delete(core: &Core, name: &str, predicate: &dyn RowPredicate) -> Result<u64> {
+    let maintenance = core.maintenance.lock();
+    core.check_writable()?;
+    core.state.read().collection(name)?;
+    crate::seal::flush(core, &maintenance, Some(name))?;
+    let snapshot = Snapshot::take(core, core.clock.now()).collection(name)?;
+    let mut visible = 0;
+    let mut ops = Vec::new();
+    for segment in snapshot.state.segments.values() {
+        let Some(found) = Deletion::find(&snapshot, segment, predicate)? else { continue };
+        visible += found.visible;
+        let state = segment.without(&found.dropped, &found.rows, &found.changed)?;
+        let collection = snapshot.state.id;
+        ops.push(match state.live.buckets {
+            0 => Op::RemoveSegment { collection, segment: segment.file.id },
+            _ => Op::SetSegment { collection, segment: segment.file.id, state },
+        });
+    }
+    if !ops.is_empty() {
+        core.commit(ops)?;
+    }
+    Ok(visible)
+}
+
+/// What a delete takes out of one segment.
+#[derive(Default)]
+struct Deletion {
+    /// Rows of buckets that keep others.
+    rows: RoaringBitmap,
+    dropped: RoaringBitmap,
+    changed: Vec<ChangedBucket>,
+    visible: u64,
+}
+
+impl Deletion {
+    fn find(
+        snapshot: &CollectionSnapshot,
+        segment: &Arc<Segment>,
+        predicate: &dyn RowPredicate,
+    ) -> Result<Option<Deletion>> {
+        let precision = snapshot.options().precision;
+        let (from, to) = predicate.time_bounds();
+        let from = from.map_or(i64::MIN, |t| t.to_units_saturating(precision));
+        let to = to.map_or(i64::MAX, |t| t.to_units_saturating(precision));
+        let live = segment.live();
+        if live.buckets == 0 || live.last_max < from || live.first_min > to {
+            return Ok(None);
+        }
+        let reader = segment.file.reader()?;
+        let classes = segment.classes(snapshot.rules(), Some(snapshot.state.rules_epoch))?;
+        let buckets: Vec<_> =
+            segment.briefs(&reader).filter(|(_, _, b)| b.last >= from && b.first <= to).collect();
+        let mut ranges = Vec::new();
+        for (ordinal, _, _) in &buckets {
+            push_without(&mut ranges, reader.directory().rows(*ordinal), &segment.state.deleted);
+        }
+        let schema = snapshot.schema();
+        let known = schema.arrow();
+        let mut columns = vec![schema.time.clone()];
+        columns.extend(predicate.columns().into_iter().filter(|c| *c != schema.time && known.index_of(c).is_ok()));
+        let mut rows = Matches::default();
+        for batch in reader.read(&columns, schema, &ranges, 1 << 14)? {
+            let batch = batch?;
+            let selected = predicate.select(&batch)?;
+            rows.times.extend(time_values(batch.column(0))?);
+            rows.matches.extend((0..batch.num_rows()).map(|i| selected.is_valid(i) && selected.value(i)));
+        }
+        let mut found = Deletion::default();
+        let mut at = 0;
+        for (ordinal, meta, brief) in buckets {
+            let end = at + usize::try_from(brief.rows).unwrap_or(usize::MAX);
+            if end > rows.times.len() {
+                let what = format!("segment rows expected={end} found={}", rows.times.len());
+                return Err(Error::corrupt(&segment.file.path, 0, what));
+            }
+            let numbers = numbers(reader.directory().rows(ordinal), &segment.state.deleted);
+            let hidden_until = snapshot.hidden_until(classes.of(meta).map(|c| c.1));
+            found.take(ordinal, &rows.times[at..end], &rows.matches[at..end], numbers, (hidden_until, precision));
+            at = end;
+        }
+        let any = !found.dropped.is_empty() || !found.rows.is_empty();
+        Ok(any.then_some(found))
+    }
+
+    fn take(
+        &mut self,
+        ordinal: usize,
+        times: &[i64],
+        matches: &[bool],
+        numbers: impl Iterator<Item = u32>,
+        (hidden_until, precision): (Option<i64>, ebbtide_ttl::Precision),
+    ) {
+        let Ok(ordinal) = u32::try_from(ordinal) else { return };
+        if !matches.contains(&true) {
+            return;
+        }
+        let is_visible = |t: i64| hidden_until.is_none_or(|cut| t > cut);
+        self.visible += times.iter().zip(matches).filter(|(t, m)| **m && is_visible(**t)).count() as u64;
+        let kept: Vec<i64> = times.iter().zip(matches).filter(|(_, m)| !**m).map(|(t, _)| *t).collect();
+        match (kept.first(), kept.last()) {
+            (Some(first), Some(last)) => {
+                self.changed.push(ChangedBucket {
+                    ordinal,
+                    rows: kept.len() as u64,
+                    first: *first,
+                    last: *last,
+                    out_of_range: kept.iter().filter(|t| !in_range(**t, precision)).count() as u64,
+                });
+                self.rows.extend(numbers.zip(matches).filter(|(_, m)| **m).map(|(number, _)| number));
+            }
+            _ => {
+                self.dropped.insert(ordinal);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Matches {
+    times: Vec<i64>,
+    matches: Vec<bool>,
+}
+
+/// Numbers of the rows in `rows` that are still there.
+fn numbers(rows: std::ops::Range<u64>, deleted: &RoaringBitmap) -> impl Iterator<Item = u32> {
+    rows.filter_map(|row| u32::try_from(row).ok()).filter(|row| !deleted.contains(*row))
+}

@@ -1,0 +1,128 @@
+//! The one error type: a code that programs match on, a kind that prescribes what to do, and a message for people.
+
+use ebbtide_buckets::{BatchError, SegmentError};
+use ebbtide_ttl::{Code, RuleError};
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// What a caller should do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody else holds what is needed: try again later.
+    Busy,
+    /// The disk is full: free space, then try again. Nothing was stored.
+    Full,
+    /// The call is wrong: mend it. Nothing was done.
+    Invalid,
+    /// Something on disk is damaged or missing: restore or repair it.
+    Corrupt,
+    /// Writing stopped after a failed write or sync, or the database was closed: open it again, then look what is there.
+    Poisoned,
+    /// The file system refused an operation.
+    Io,
+    /// A bug in Ebbtide: report it.
+    Internal,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    code: Code,
+    message: String,
+    index: Option<usize>,
+}
+
+/// The result of an operation of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Makes an error.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Error { code, message: message.into(), index: None }
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Code::InternalError, message)
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, what: impl fmt::Display) -> Self {
+        Self::new(Code::DataCorruptionDetected, format!("{what}: path={} offset={offset}", path.display()))
+    }
+
+    pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
+        let code = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::OutOfDiskSpace,
+            _ => Code::FileStreamFailed,
+        };
+        Self::new(code, format!("cannot {action} {}: {error}", path.display()))
+    }
+
+    pub(crate) fn no_collection(name: &str) -> Self {
+        Self::new(Code::NamespaceNotFound, format!("collection '{name}' does not exist"))
+    }
+
+    /// The kind of mistake, with MongoDB's number and name where it has one.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self.code {
+            Code::InternalError => ErrorKind::Internal,
+            Code::OutOfDiskSpace => ErrorKind::Full,
+            Code::DataCorruptionDetected | Code::IncompatibleFormat => ErrorKind::Corrupt,
+            Code::FileStreamFailed => ErrorKind::Io,
+            Code::LockBusy | Code::Interrupted => ErrorKind::Busy,
+            Code::NotWritable => ErrorKind::Poisoned,
+            _ => ErrorKind::Invalid,
+        }
+    }
+
+    /// The zero-based position of the measurement that the error is about, in an insert of many.
+    #[must_use]
+    pub fn index(&self) -> Option<usize> {
+        self.index
+    }
+
+    pub(crate) fn with_index(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<RuleError> for Error {
+    fn from(error: RuleError) -> Self {
+        Error::new(error.code, error.message)
+    }
+}
+
+impl From<BatchError> for Error {
+    fn from(error: BatchError) -> Self {
+        Error::from(error.error).with_index(error.index)
+    }
+}
+
+impl From<SegmentError> for Error {
+    fn from(error: SegmentError) -> Self {
+        Error::new(Code::DataCorruptionDetected, error.to_string())
+    }
+}
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Error::internal(format!("arrow: {error}"))
+    }
+}

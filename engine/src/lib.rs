@@ -1,0 +1,70 @@
+//! A time-series storage engine that forgets on schedule.
+//!
+//! Measurements are grouped into columnar buckets keyed by their meta value and a window of time. Rules say how long
+//! measurements live, for a whole collection or for some metas only; what is past its time is invisible at once, and a
+//! sweeper drops it in whole buckets, mostly by unlinking a file.
+//!
+//! ```
+//! use ebbtide::{CollectionOptions, Database, json};
+//! use serde_json::json;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let db = Database::open(folder.path().join("weather"))?;
+//! let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(24 * 3600);
+//! let weather = db.create_collection("weather", options)?;
+//!
+//! let now = db.clock().now().to_string();
+//! let reading = json::value_of(&json!({"t": {"$date": now}, "sensor": "roof", "temp": 21.5}))?;
+//! weather.insert_documents(&[reading])?; // Acknowledged: it survives a power cut.
+//!
+//! assert_eq!(weather.snapshot()?.count()?, 1);
+//! db.sweep()?; // Drops what has expired; `start_background` does it by itself.
+//! assert_eq!(weather.snapshot()?.count()?, 1);
+//! db.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod background;
+mod commands;
+pub mod conformance;
+mod core;
+mod db;
+mod delete;
+mod error;
+pub mod fs;
+pub mod json;
+mod manifest;
+mod memtable;
+mod metrics;
+mod open;
+mod options;
+mod seal;
+mod segment;
+mod settings;
+mod snapshot;
+mod state;
+mod sweep;
+mod verify;
+mod wal;
+
+pub use crate::background::Background;
+pub use crate::db::{Builder, Collection, Database, LenientReply, RuleChange, SweepOptions};
+pub use crate::delete::RowPredicate;
+pub use crate::error::{Error, ErrorKind, Result};
+pub use crate::manifest::SweepRecord;
+pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
+pub use crate::options::{CollectionChange, CollectionOptions};
+pub use crate::settings::{
+    DEFAULT_MEMTABLE_AGE_MAX, DEFAULT_MEMTABLE_BYTES_MAX, DEFAULT_SEGMENT_ROWS_MAX, DEFAULT_WAL_FILE_BYTES_MAX,
+    Durability, Settings,
+};
+pub use crate::snapshot::{
+    Batches, BucketInfo, CollectionInfo, CollectionSnapshot, ExpiryRow, FieldBound, MetaFilter, RuleInfo, ScanReport,
+    ScanRequest, ScanUnit, SegmentInfo, Snapshot,
+};
+pub use crate::sweep::{Operation, SweepReport};
+pub use crate::verify::VerifyReport;
+/// The columnar layer: schemas, metas, windows.
+pub use ebbtide_buckets as buckets;
+/// Rules, filters, clocks and the value model.
+pub use ebbtide_ttl as ttl;

@@ -1,0 +1,342 @@
+//! The durable list of what exists: collections with their options and rules, segments with what is gone from them,
+//! log files, and the history of drops.
+//!
+//! A manifest file is a header and frames; the first frame is a checkpoint (the edits that make the whole state), each
+//! further one an edit. An edit is atomic: its frame is whole or it did not happen. A new file replaces the old one by
+//! sync, rename and folder sync, so that the newest file always starts with a whole checkpoint. FORMAT.md has the bytes.
+
+use crate::error::{Error, Result};
+use crate::fs::{Fs, WriteFile};
+use crate::options::CollectionOptions;
+use ebbtide_buckets::{Schema, SegmentMeta};
+use ebbtide_ttl::{Code, RuleSet, Timestamp};
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"EBBMAN\x00\x01";
+const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
+/// Bytes before a frame's payload: length, CRC-32 of the payload, CRC-32 of these two.
+const FRAME_BYTES: usize = 12;
+/// Edits grow a manifest file to this many bytes, or to four times its checkpoint, before a new one is begun.
+const EDITS_BYTES_MIN: u64 = 1 << 20;
+/// Drops that the history keeps; older ones go.
+pub(crate) const SWEEP_HISTORY_MAX: usize = 1000;
+
+/// A collection as the manifest knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CollectionRecord {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) options: CollectionOptions,
+    pub(crate) rules: RuleSet,
+    /// Grows with every change of the rules: a segment's stamp of another epoch says nothing.
+    pub(crate) rules_epoch: u64,
+    pub(crate) schema: Schema,
+    /// Inserts up to this sequence number are in segments; the log is replayed from the next one.
+    pub(crate) sealed_seq: u64,
+}
+
+/// Which rule all metas of a segment have, if they share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClassStamp {
+    pub(crate) rules_epoch: u64,
+    /// Index of the effective rule in the rule set; `None` if no rule matches.
+    pub(crate) rule: Option<u32>,
+}
+
+/// A segment and what is still there of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SegmentRecord {
+    pub(crate) id: u64,
+    pub(crate) meta: SegmentMeta,
+    pub(crate) class: Option<ClassStamp>,
+    pub(crate) state: SegmentState,
+}
+
+/// What deletes and drops left of a segment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SegmentState {
+    /// Ordinals of buckets that are gone as a whole.
+    pub(crate) dropped: RoaringBitmap,
+    /// Rows that were deleted one by one.
+    pub(crate) deleted: RoaringBitmap,
+    /// Buckets that lost rows: their true bounds now.
+    pub(crate) changed: Vec<ChangedBucket>,
+    pub(crate) live: Live,
+}
+
+/// A bucket that lost some of its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChangedBucket {
+    pub(crate) ordinal: u32,
+    pub(crate) rows: u64,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) out_of_range: u64,
+}
+
+/// Sums and bounds over the buckets of a segment that are still there: enough to know what is due without its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Live {
+    pub(crate) rows: u64,
+    pub(crate) buckets: u32,
+    pub(crate) out_of_range: u64,
+    pub(crate) first_min: i64,
+    pub(crate) last_min: i64,
+    pub(crate) last_max: i64,
+    pub(crate) window_start_min: i64,
+    pub(crate) window_end_min: i64,
+    pub(crate) window_end_max: i64,
+}
+
+impl Live {
+    /// Nothing yet: the neutral element of [`Live::add`].
+    pub(crate) const EMPTY: Live = Live {
+        rows: 0,
+        buckets: 0,
+        out_of_range: 0,
+        first_min: i64::MAX,
+        last_min: i64::MAX,
+        last_max: i64::MIN,
+        window_start_min: i64::MAX,
+        window_end_min: i64::MAX,
+        window_end_max: i64::MIN,
+    };
+
+    /// Adds one bucket.
+    pub(crate) fn add(&mut self, bucket: &crate::segment::Brief) {
+        self.rows += bucket.rows;
+        self.buckets += 1;
+        self.out_of_range += bucket.out_of_range;
+        self.first_min = self.first_min.min(bucket.first);
+        self.last_min = self.last_min.min(bucket.last);
+        self.last_max = self.last_max.max(bucket.last);
+        self.window_start_min = self.window_start_min.min(bucket.window.start);
+        self.window_end_min = self.window_end_min.min(bucket.window.end);
+        self.window_end_max = self.window_end_max.max(bucket.window.end);
+    }
+}
+
+/// One visit of the sweeper to one rule that dropped something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SweepRecord {
+    /// The instant of the pass's one clock reading.
+    pub at: Timestamp,
+    /// The collection's name.
+    pub collection: String,
+    /// `collection`, or the partial index's name.
+    pub rule: String,
+    /// The rule's expireAfterSeconds.
+    pub expire_after_seconds: i64,
+    /// Measurements at or before this instant were past their time.
+    pub cutoff: Timestamp,
+    /// Buckets dropped.
+    pub buckets: u64,
+    /// Measurements dropped with them.
+    pub measurements: u64,
+    /// Bytes that they took on disk.
+    pub bytes: u64,
+}
+
+/// One step of an edit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Op {
+    NextIds { collection: u64, segment: u64, seq: u64 },
+    PutCollection(CollectionRecord),
+    DropCollection { id: u64 },
+    SetSchema { collection: u64, schema: Schema },
+    AddSegment { collection: u64, segment: SegmentRecord },
+    SetSegment { collection: u64, segment: u64, state: SegmentState },
+    RemoveSegment { collection: u64, segment: u64 },
+    Sealed { collection: u64, seq: u64 },
+    AddLog { first_seq: u64 },
+    RemoveLog { first_seq: u64 },
+    Swept(SweepRecord),
+}
+
+/// The name of manifest number `number`.
+fn file_name(number: u64) -> String {
+    format!("MANIFEST-{number:016x}")
+}
+
+pub(crate) fn parse_name(name: &str) -> Option<u64> {
+    let hex = name.strip_prefix("MANIFEST-")?;
+    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
+}
+
+/// Numbers of the manifests in a folder, oldest first.
+pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
+    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse_name(n)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// A manifest as read.
+pub(crate) struct ManifestContents {
+    pub(crate) identity: [u8; 16],
+    pub(crate) number: u64,
+    pub(crate) edits: Vec<Vec<Op>>,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) end: u64,
+    pub(crate) torn_bytes: u64,
+}
+
+/// Reads manifest `number`.
+pub(crate) fn read(fs: &dyn Fs, dir: &Path, number: u64) -> Result<ManifestContents> {
+    let path = dir.join(file_name(number));
+    let bytes = fs.read(&path).map_err(|e| Error::io("read the manifest", &path, &e))?;
+    let identity = check_header(&bytes, &path, number)?;
+    let mut contents = ManifestContents {
+        identity,
+        number,
+        edits: Vec::new(),
+        checkpoint_bytes: 0,
+        end: HEADER_BYTES as u64,
+        torn_bytes: 0,
+    };
+    let mut at = HEADER_BYTES;
+    while let Some(payload) = whole_frame(&bytes[at..]) {
+        let edit = postcard::from_bytes(payload)
+            .map_err(|e| Error::corrupt(&path, at as u64, format!("manifest edit does not decode: {e}")))?;
+        contents.edits.push(edit);
+        at += FRAME_BYTES + payload.len();
+        if contents.edits.len() == 1 {
+            contents.checkpoint_bytes = at as u64;
+        }
+    }
+    if contents.edits.is_empty() {
+        return Err(Error::corrupt(&path, HEADER_BYTES as u64, "manifest checkpoint is damaged"));
+    }
+    contents.end = at as u64;
+    contents.torn_bytes = (bytes.len() - at) as u64;
+    if contents.torn_bytes > 0 && damage_in_the_middle(&bytes[at..]) {
+        return Err(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
+    }
+    Ok(contents)
+}
+
+/// A torn edit is the last one: edits are synced one by one, so a whole one behind a bad one means damage.
+fn damage_in_the_middle(tail: &[u8]) -> bool {
+    (1..tail.len()).any(|at| whole_frame(&tail[at..]).is_some())
+}
+
+fn check_header(bytes: &[u8], path: &Path, number: u64) -> Result<[u8; 16]> {
+    let header = bytes.get(..HEADER_BYTES).ok_or_else(|| Error::corrupt(path, 0, "manifest header cut short"))?;
+    if header[..6] != MAGIC[..6] {
+        return Err(Error::corrupt(path, 0, "not a manifest of Ebbtide"));
+    }
+    if &header[..8] != MAGIC {
+        let version = u16::from_be_bytes([header[6], header[7]]);
+        return Err(Error::new(
+            Code::IncompatibleFormat,
+            format!("{} has format version {version}, this program reads version 1: use a newer one", path.display()),
+        ));
+    }
+    let stored = u32::from_le_bytes([header[32], header[33], header[34], header[35]]);
+    let found = crc32fast::hash(&header[..32]);
+    if stored != found {
+        return Err(Error::corrupt(path, 0, format!("manifest header crc expected={stored:#x} found={found:#x}")));
+    }
+    if header[24..32] != number.to_le_bytes() {
+        return Err(Error::corrupt(path, 24, "manifest is a renamed copy of another one"));
+    }
+    let mut identity = [0; 16];
+    identity.copy_from_slice(&header[8..24]);
+    Ok(identity)
+}
+
+/// The payload of the frame at the start of `bytes`, if it is whole. An empty payload is no frame: zeros are a torn tail.
+fn whole_frame(bytes: &[u8]) -> Option<&[u8]> {
+    let head = bytes.get(..FRAME_BYTES)?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    if crc32fast::hash(&head[..8]) != word(8) {
+        return None;
+    }
+    let payload = bytes.get(FRAME_BYTES..FRAME_BYTES.checked_add(word(0) as usize)?)?;
+    (!payload.is_empty() && crc32fast::hash(payload) == word(4)).then_some(payload)
+}
+
+fn encode_frame(edit: &[Op]) -> Result<Vec<u8>> {
+    let payload = postcard::to_stdvec(edit).map_err(|e| Error::internal(format!("encode a manifest edit: {e}")))?;
+    let length = u32::try_from(payload.len()).map_err(|_| Error::internal("a manifest edit of over 4 GiB"))?;
+    let mut frame = Vec::with_capacity(FRAME_BYTES + payload.len());
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    frame.extend_from_slice(&crc32fast::hash(&frame).to_le_bytes());
+    frame.extend_from_slice(&payload);
+    Ok(frame)
+}
+
+/// The manifest that edits are appended to.
+#[derive(Debug)]
+pub(crate) struct ManifestWriter {
+    dir: PathBuf,
+    identity: [u8; 16],
+    number: u64,
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+    checkpoint_bytes: u64,
+}
+
+impl ManifestWriter {
+    /// Publishes a new manifest with `checkpoint`. When this returns it is durable and the one that counts.
+    pub(crate) fn create(
+        fs: &dyn Fs,
+        dir: &Path,
+        identity: [u8; 16],
+        number: u64,
+        checkpoint: &[Op],
+    ) -> Result<Self> {
+        let path = dir.join(file_name(number));
+        let tmp = dir.join(format!("{}.tmp", file_name(number)));
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&identity);
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&encode_frame(checkpoint)?);
+        let publish = || {
+            if fs.exists(&tmp)? {
+                fs.remove(&tmp)?;
+            }
+            let mut file = fs.create(&tmp)?;
+            file.append(&bytes)?;
+            file.sync()?;
+            drop(file);
+            fs.publish(&tmp, &path)?;
+            fs.open_append(&path, bytes.len() as u64)
+        };
+        let file = publish().map_err(|e| Error::io("write the manifest", &path, &e))?;
+        Ok(ManifestWriter { dir: dir.to_owned(), identity, number, path, file, checkpoint_bytes: bytes.len() as u64 })
+    }
+
+    /// Appends an edit; when this returns it is durable. After an error the outcome is unknown: the caller poisons.
+    pub(crate) fn append(&mut self, edit: &[Op]) -> Result<()> {
+        let frame = encode_frame(edit)?;
+        let before = self.file.len();
+        if let Err(e) = self.file.append(&frame) {
+            let error = Error::io("append to the manifest", &self.path, &e);
+            // A full disk leaves the manifest as it was, if the half-written edit can be taken back.
+            return match self.file.truncate(before).and_then(|()| self.file.sync()) {
+                Ok(()) if error.code() == Code::OutOfDiskSpace => Err(error),
+                _ => Err(Error::new(Code::NotWritable, error.to_string())),
+            };
+        }
+        self.file.sync().map_err(|e| Error::new(Code::NotWritable, Error::io("sync the manifest", &self.path, &e).to_string()))
+    }
+
+    /// Whether the edits have outgrown the checkpoint.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.file.len() > self.checkpoint_bytes.saturating_mul(4).max(self.checkpoint_bytes + EDITS_BYTES_MIN)
+    }
+
+    /// Begins a new manifest file with `checkpoint` and removes the old one.
+    pub(crate) fn checkpoint(&mut self, fs: &dyn Fs, checkpoint: &[Op]) -> Result<()> {
+        let next = Self::create(fs, &self.dir, self.identity, self.number + 1, checkpoint)?;
+        let old = std::mem::replace(self, next);
+        drop(old.file);
+        fs.remove(&old.path).map_err(|e| Error::io("remove the old manifest", &old.path, &e))
+    }
+}

@@ -1,0 +1,88 @@
+//! Open buckets: the rows of a collection that are not sealed yet.
+
+use crate::error::{Error, Result};
+use ebbtide_buckets::{Chunk, Schema, adapt};
+use std::sync::Arc;
+
+/// Chunks below this many rows are merged as they pile up, so that many small inserts do not make many small chunks.
+const MERGE_ROWS_MAX: usize = 1 << 14;
+
+/// Open buckets of one collection. Copies are cheap and independent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memtable {
+    /// Being sealed: still visible, no longer added to.
+    frozen: Vec<Arc<Chunk>>,
+    active: Vec<Arc<Chunk>>,
+    rows: u64,
+    bytes: usize,
+    /// The first insert that is only here.
+    oldest_seq: Option<u64>,
+    frozen_rows: u64,
+    frozen_bytes: usize,
+}
+
+impl Memtable {
+    /// All chunks, in order of arrival.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        self.frozen.iter().chain(&self.active)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frozen.is_empty() && self.active.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.frozen_bytes
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows + self.frozen_rows
+    }
+
+    /// The first insert that is in no segment.
+    pub(crate) fn oldest_seq(&self) -> Option<u64> {
+        self.oldest_seq
+    }
+
+    /// Adds the rows of insert `seq`, merging small chunks in the manner of a binary counter.
+    pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, schema: &Schema, span_seconds: i64) -> Result<()> {
+        self.oldest_seq.get_or_insert(seq);
+        self.rows += chunk.batch.num_rows() as u64;
+        self.bytes += chunk.batch.get_array_memory_size();
+        self.active.push(chunk);
+        while let [.., a, b] = self.active.as_slice() {
+            let (left, right) = (a.batch.num_rows(), b.batch.num_rows());
+            if left > right * 2 || left + right > MERGE_ROWS_MAX {
+                break;
+            }
+            let merged = merge(&[a, b], schema, span_seconds)?;
+            self.active.truncate(self.active.len() - 2);
+            self.active.push(Arc::new(merged));
+        }
+        Ok(())
+    }
+
+    /// Closes the chunks so far to further rows and returns them: they are about to be sealed.
+    pub(crate) fn freeze(&mut self) -> Vec<Arc<Chunk>> {
+        self.frozen.append(&mut self.active);
+        self.frozen_rows += std::mem::take(&mut self.rows);
+        self.frozen_bytes += std::mem::take(&mut self.bytes);
+        self.frozen.clone()
+    }
+
+    /// Forgets the frozen chunks: they are sealed. `next_seq` is the first insert that is not.
+    pub(crate) fn sealed(&mut self, next_seq: u64) {
+        self.frozen.clear();
+        self.frozen_rows = 0;
+        self.frozen_bytes = 0;
+        self.oldest_seq = (!self.active.is_empty()).then_some(next_seq);
+    }
+}
+
+/// One chunk of several. Views of strings are gathered anew, so that a merged chunk does not keep its parts alive.
+/// All have windows of one span: a change of the span seals the open buckets first.
+fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<Chunk> {
+    let batches = chunks.iter().map(|c| adapt(&c.batch, schema)).collect::<std::result::Result<Vec<_>, _>>()?;
+    let batch = arrow::compute::concat_batches(&schema.arrow(), &batches).map_err(Error::from)?;
+    Ok(Chunk::build(batch, schema, span_seconds))
+}

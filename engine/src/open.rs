@@ -1,0 +1,271 @@
+//! Opening: from what a crash left on disk to the state that every acknowledged insert is in.
+//!
+//! 1. The newest manifest counts. If it is damaged, opening fails: an older one would bring back what was dropped.
+//! 2. Log records that are not sealed are replayed in order, up to the first torn one of the newest file.
+//! 3. What nothing names (segments, logs, manifests that were never or are no longer part of the state) is removed.
+//!
+//! Each step can be interrupted and done again.
+
+use crate::core::{Core, Opened};
+use crate::error::{Error, Result};
+use crate::fs::{Fs, LockError};
+use crate::manifest::{self, ManifestWriter, Op};
+use crate::segment;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::wal::{self, LogWriter};
+use ebbtide_buckets::{Chunk, adapt, schema_of_batch};
+use ebbtide_ttl::{Clock, Code};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const LOCK: &str = "LOCK";
+/// A reader beside a writer starts again if files went while it read; a writer is never so fast for long.
+const READ_ONLY_TRIES: usize = 20;
+
+pub(crate) fn open(
+    fs: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    settings: Settings,
+    read_only: bool,
+) -> Result<Core> {
+    settings.validate()?;
+    let opened = if read_only {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match read_state(&fs, &dir, true) {
+                Ok(read) => break read.opened(None, None, None),
+                Err(error) if tries == READ_ONLY_TRIES => return Err(error),
+                Err(_) => {}
+            }
+        }
+    } else {
+        open_for_writing(&fs, clock.as_ref(), &dir)?
+    };
+    Ok(Core::new(fs, clock, dir, settings, read_only, opened))
+}
+
+fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<Opened> {
+    fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
+    let path = dir.join(LOCK);
+    let holder = format!("process {} since {}", std::process::id(), clock.now());
+    let lock = fs.lock(&path, &holder).map_err(|e| match e {
+        LockError::Held { holder } => {
+            let what = format!(
+                "{} is open for writing by {holder}: close it there, or open it here for reading only",
+                dir.display()
+            );
+            Error::new(Code::LockBusy, what)
+        }
+        LockError::Io(e) => Error::io("lock", &path, &e),
+    })?;
+    if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
+        refuse_foreign(fs.as_ref(), dir)?;
+        let identity = new_identity(clock, dir);
+        // The log first: a manifest that names no log would be a database that cannot be written.
+        let log = LogWriter::create(fs.as_ref(), dir, identity, 1)?;
+        let checkpoint = [Op::NextIds { collection: 1, segment: 1, seq: 1 }, Op::AddLog { first_seq: 1 }];
+        let manifest = ManifestWriter::create(fs.as_ref(), dir, identity, 1, &checkpoint)?;
+        let mut state = State::new(fs.clone(), dir.to_owned());
+        for op in checkpoint {
+            state.apply(op)?;
+        }
+        state.unlinks = true;
+        let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
+        return Ok(Opened { identity, state, next_seq: 1, log, manifest, lock });
+    }
+    let mut read = read_state(fs, dir, false)?;
+    let next_seq = read.state.applied_seq + 1;
+    cut_torn_log(fs.as_ref(), dir, &read)?;
+    // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
+    // But for a log without any record: the manifest names it, so it must not go, not even for a moment.
+    let log = match read.state.logs.contains(&next_seq) {
+        true => LogWriter::reopen(fs.as_ref(), dir, next_seq)?,
+        false => LogWriter::create(fs.as_ref(), dir, read.identity, next_seq)?,
+    };
+    read.state.apply(Op::AddLog { first_seq: next_seq })?;
+    let manifest = ManifestWriter::create(fs.as_ref(), dir, read.identity, read.number + 1, &read.checkpoint()?)?;
+    remove_leftovers(fs.as_ref(), dir, &read.state, read.number + 1)?;
+    read.state.unlinks = true;
+    Ok(read.opened(Some(log), Some(manifest), Some(lock)))
+}
+
+/// Half-written records of the newest log: cut, so that the next file continues where this one ends.
+fn cut_torn_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
+    let Some((first_seq, end)) = read.torn_log else { return Ok(()) };
+    let path = dir.join(wal::file_name(first_seq));
+    tracing::info!(path = %path.display(), end, "cut a half-written record off the log");
+    let cut = || fs.open_append(&path, end)?.sync();
+    cut().map_err(|e| Error::io("cut the log", &path, &e))
+}
+
+struct ReadState {
+    identity: [u8; 16],
+    number: u64,
+    state: State,
+    /// The newest log and where its whole records end, if something is behind them.
+    torn_log: Option<(u64, u64)>,
+    /// The state as the manifest knows it, for a new checkpoint: inserts that only the log holds are not in it.
+    sealed: State,
+}
+
+impl ReadState {
+    fn checkpoint(&mut self) -> Result<Vec<Op>> {
+        for first_seq in &self.state.logs {
+            self.sealed.apply(Op::AddLog { first_seq: *first_seq })?;
+        }
+        Ok(self.sealed.checkpoint())
+    }
+
+    fn opened(
+        self,
+        log: Option<LogWriter>,
+        manifest: Option<ManifestWriter>,
+        lock: Option<Box<dyn crate::fs::FileLock>>,
+    ) -> Opened {
+        let next_seq = self.state.applied_seq + 1;
+        Opened { identity: self.identity, state: self.state, next_seq, log, manifest, lock }
+    }
+}
+
+fn read_state(fs: &Arc<dyn Fs>, dir: &Path, read_only: bool) -> Result<ReadState> {
+    if read_only && !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
+        return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
+    }
+    let Some(number) = manifest::numbers(fs.as_ref(), dir)?.pop() else {
+        return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
+    };
+    let contents = manifest::read(fs.as_ref(), dir, number)?;
+    if contents.torn_bytes > 0 {
+        tracing::info!(number, bytes = contents.torn_bytes, "the last edit of the manifest was half-written");
+    }
+    let mut state = State::new(fs.clone(), dir.to_owned());
+    let mut sealed = State::new(fs.clone(), dir.to_owned());
+    for op in contents.edits.into_iter().flatten() {
+        sealed.apply(op.clone())?;
+        state.apply(op)?;
+    }
+    check_segments(fs.as_ref(), dir, &state)?;
+    let torn_log = replay(fs.as_ref(), dir, contents.identity, &mut state)?;
+    Ok(ReadState { identity: contents.identity, number, state, torn_log, sealed })
+}
+
+/// Every segment that the manifest names has to be there, whole.
+fn check_segments(fs: &dyn Fs, dir: &Path, state: &State) -> Result<()> {
+    let names: std::collections::HashSet<String> =
+        fs.list(dir).map_err(|e| Error::io("list", dir, &e))?.into_iter().collect();
+    for collection in state.collections.values() {
+        for segment in collection.segments.values() {
+            if !names.contains(&segment::file_name(segment.file.id)) {
+                let what = format!("segment file of collection '{}' is missing", collection.name);
+                return Err(Error::corrupt(&segment.file.path, 0, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replays the log; returns the newest file and the end of its whole records if it is torn.
+fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Result<Option<(u64, u64)>> {
+    let logs: Vec<u64> = state.logs.iter().copied().collect();
+    let mut torn = None;
+    let mut next = None;
+    for (at, first_seq) in logs.iter().enumerate() {
+        let path = dir.join(wal::file_name(*first_seq));
+        let last = at + 1 == logs.len();
+        if next.is_some_and(|next| next != *first_seq) {
+            let what = format!("log starts at record {first_seq}, expected={}", next.unwrap_or(0));
+            return Err(Error::corrupt(&path, 0, what));
+        }
+        if !fs.exists(&path).map_err(|e| Error::io("look at", &path, &e))? {
+            return Err(Error::corrupt(&path, 0, "log file is missing"));
+        }
+        let sealed: std::collections::HashMap<u64, u64> =
+            state.collections.values().map(|c| (c.id, c.sealed_seq)).collect();
+        let wanted = |seq: u64, collection: u64| sealed.get(&collection).is_some_and(|s| seq > *s);
+        let contents = wal::read(fs, &path, identity, &wanted)?;
+        if contents.torn_bytes > 0 {
+            if !last {
+                return Err(Error::corrupt(&path, contents.end, "log record is damaged and newer logs follow"));
+            }
+            torn = Some((*first_seq, contents.end));
+        }
+        next = Some(first_seq + contents.records.len() as u64);
+        for record in contents.records {
+            state.applied_seq = state.applied_seq.max(record.seq);
+            let Some(batch) = record.batch else { continue };
+            if let Some(collection) = state.by_id_mut(record.collection) {
+                let (time, meta, precision) = (
+                    collection.schema.time.clone(),
+                    collection.schema.meta.clone(),
+                    collection.options.precision,
+                );
+                let logged = schema_of_batch(&batch, &time, meta.as_deref(), precision)?;
+                let schema = Arc::new(collection.schema.join(&logged)?);
+                let batch = adapt(&batch, &schema)?;
+                let span = collection.options.bucketing.span_seconds();
+                let chunk = Arc::new(Chunk::build(batch, &schema, span));
+                collection.schema = schema.clone();
+                collection.memtable.push(chunk, record.seq, &schema, span)?;
+            }
+        }
+    }
+    Ok(torn)
+}
+
+/// Removes what no state names. A failure is no harm: the next open tries again.
+fn remove_leftovers(fs: &dyn Fs, dir: &Path, state: &State, manifest: u64) -> Result<()> {
+    let segments: std::collections::HashSet<u64> =
+        state.collections.values().flat_map(|c| c.segments.keys().copied()).collect();
+    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    for name in names {
+        let leftover = if let Some(id) = segment::parse_name(&name) {
+            !segments.contains(&id)
+        } else if let Some(first_seq) = wal::parse_name(&name) {
+            !state.logs.contains(&first_seq)
+        } else if let Some(number) = manifest::parse_name(&name) {
+            number < manifest
+        } else {
+            name.ends_with(".tmp") && name.starts_with("MANIFEST-")
+        };
+        if leftover {
+            let path = dir.join(&name);
+            fs.remove(&path).map_err(|e| Error::io("remove the leftover", &path, &e))?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder with files of ours but no manifest is a damaged database, and one with files of others is none of ours.
+fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    let segment = names.iter().find(|n| segment::parse_name(n).is_some());
+    if let Some(name) = segment {
+        return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
+    }
+    let ours = |n: &String| n == LOCK || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");
+    if let Some(other) = names.iter().find(|n| !ours(n)) {
+        let what = format!(
+            "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",
+            dir.display()
+        );
+        return Err(Error::new(Code::BadValue, what));
+    }
+    Ok(())
+}
+
+/// Tells databases apart; need not be unguessable.
+fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
+    use std::hash::{BuildHasher, Hasher};
+    let mut identity = [0; 16];
+    for half in identity.chunks_mut(8) {
+        // `RandomState` is seeded by the operating system; under a simulated disk the identity need not repeat.
+        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+        hasher.write_i128(clock.now().0);
+        hasher.write(dir.as_os_str().as_encoded_bytes());
+        half.copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    identity
+}

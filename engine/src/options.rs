@@ -1,0 +1,180 @@
+//! Options of a collection, and changes to them.
+
+use crate::error::{Error, Result};
+use ebbtide_ttl::{Bucketing, Code, EXPIRE_AFTER_SECONDS_MAX, ExpiryMode, Granularity, OutOfRange, Precision};
+use serde::{Deserialize, Serialize};
+
+/// What a collection is created with.
+///
+/// ```
+/// use ebbtide::CollectionOptions;
+/// use ebbtide::ttl::Granularity;
+///
+/// let options = CollectionOptions::new("timestamp").meta_field("sensor").granularity(Granularity::Hours);
+/// assert_eq!(options.bucketing.span_seconds(), 30 * 24 * 3600);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectionOptions {
+    /// The field that holds a measurement's time.
+    pub time_field: String,
+    /// The field that names the series, if there is one.
+    pub meta_field: Option<String>,
+    /// The width of windows. Default: granularity `seconds`, one hour.
+    pub bucketing: Bucketing,
+    /// The unit of stored timestamps. Default: milliseconds.
+    pub precision: Precision,
+    /// Whether an expired measurement is hidden at once (`exact`, the default) or when its bucket goes.
+    pub expiry: ExpiryMode,
+    /// What becomes of times outside of 1970..2038. Default: they suspend expiry.
+    pub out_of_range: OutOfRange,
+    /// Seconds after which measurements expire; `None` if none do by the collection's own rule. The rule set holds the
+    /// present value: this is what it starts with.
+    #[serde(skip)]
+    pub expire_after_seconds: Option<i64>,
+}
+
+impl CollectionOptions {
+    /// Options with this time field and every default.
+    #[must_use]
+    pub fn new(time_field: impl Into<String>) -> Self {
+        CollectionOptions {
+            time_field: time_field.into(),
+            meta_field: None,
+            bucketing: Bucketing::default(),
+            precision: Precision::default(),
+            expiry: ExpiryMode::default(),
+            out_of_range: OutOfRange::default(),
+            expire_after_seconds: None,
+        }
+    }
+
+    /// Sets the meta field.
+    #[must_use]
+    pub fn meta_field(mut self, name: impl Into<String>) -> Self {
+        self.meta_field = Some(name.into());
+        self
+    }
+
+    /// Sets the width of windows to one of the presets.
+    #[must_use]
+    pub fn granularity(mut self, granularity: Granularity) -> Self {
+        self.bucketing = Bucketing::Preset(granularity);
+        self
+    }
+
+    /// Sets the width of windows in seconds, 1 to 31,536,000.
+    #[must_use]
+    pub fn span_seconds(mut self, span_seconds: i64) -> Self {
+        self.bucketing = Bucketing::Custom { span_seconds };
+        self
+    }
+
+    /// Sets the unit of stored timestamps.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Sets when expired measurements are hidden.
+    #[must_use]
+    pub fn expiry(mut self, expiry: ExpiryMode) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// Sets what becomes of times outside of 1970..2038.
+    #[must_use]
+    pub fn out_of_range(mut self, out_of_range: OutOfRange) -> Self {
+        self.out_of_range = out_of_range;
+        self
+    }
+
+    /// Sets the seconds after which measurements expire.
+    #[must_use]
+    pub fn expire_after_seconds(mut self, seconds: i64) -> Self {
+        self.expire_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Checks names and ranges.
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] or [`Code::BadValue`], naming the option and what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        check_field_name("timeField", &self.time_field)?;
+        if let Some(meta) = &self.meta_field {
+            check_field_name("metaField", meta)?;
+            if *meta == self.time_field {
+                let what = format!("metaField and timeField are both '{meta}': they must be two fields");
+                return Err(Error::new(Code::InvalidOptions, what));
+            }
+        }
+        let span = self.bucketing.span_seconds();
+        if !(1..=ebbtide_ttl::SPAN_SECONDS_MAX).contains(&span) {
+            let what = format!("a window of {span} s is not possible: 1 to {} s are", ebbtide_ttl::SPAN_SECONDS_MAX);
+            return Err(Error::new(Code::BadValue, what));
+        }
+        match self.expire_after_seconds {
+            Some(e) if !(0..=EXPIRE_AFTER_SECONDS_MAX).contains(&e) => {
+                let what = format!("expireAfterSeconds is {e}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}");
+                Err(Error::new(Code::InvalidOptions, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A top-level name: not empty, no dot, no leading dollar sign, no NUL, not `_id`.
+fn check_field_name(option: &str, name: &str) -> Result<()> {
+    let wrong = if name.is_empty() {
+        "it must not be empty"
+    } else if name == "_id" {
+        "it must not be '_id'"
+    } else if name.starts_with('$') {
+        "it must not begin with '$'"
+    } else if name.contains('.') {
+        "it must be a top-level field, without '.'"
+    } else if name.contains('\0') {
+        "it must not hold a NUL character"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Code::InvalidOptions, format!("{option} '{}' is not allowed: {wrong}", name.escape_debug())))
+}
+
+/// Longest name of a collection, in bytes.
+const COLLECTION_NAME_BYTES_MAX: usize = 255;
+
+/// Checks the name of a collection.
+pub(crate) fn check_collection_name(name: &str) -> Result<()> {
+    let wrong = if name.is_empty() {
+        "it must not be empty"
+    } else if name.contains(['$', '\0']) {
+        "it must not hold '$' or NUL"
+    } else if name.starts_with('.') || name.ends_with('.') {
+        "it must not begin or end with '.'"
+    } else if name.len() > COLLECTION_NAME_BYTES_MAX {
+        "it must not be longer than 255 bytes"
+    } else {
+        return Ok(());
+    };
+    let shown: String = name.chars().take(80).collect();
+    Err(Error::new(
+        Code::InvalidNamespace,
+        format!("collection name '{}' is not allowed: {wrong}", shown.escape_debug()),
+    ))
+}
+
+/// Changes to a collection; what is `None` stays as it is. All take effect or none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CollectionChange {
+    /// The collection's own rule: `Some(Some(n))` sets or changes it, `Some(None)` removes it.
+    pub expire_after_seconds: Option<Option<i64>>,
+    /// Wider windows. Old buckets keep theirs.
+    pub bucketing: Option<Bucketing>,
+    /// When expired measurements are hidden.
+    pub expiry: Option<ExpiryMode>,
+    /// What becomes of times outside of 1970..2038.
+    pub out_of_range: Option<OutOfRange>,
+}

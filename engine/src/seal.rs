@@ -1,0 +1,359 @@
+//! Sealing: open buckets become segments; small segments become large ones.
+//!
+//! A segment holds buckets of one retention class and one partition of time, so that almost every expiry is one unlink.
+//! Its file is synced under its name before the manifest names it: a crash in between leaves an orphan, never a hole.
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::manifest::{ClassStamp, Live, Op, SegmentRecord, SegmentState};
+use crate::segment::{self, Brief, Segment};
+use crate::state::CollectionState;
+use arrow::array::RecordBatch;
+use ebbtide_buckets::{BucketId, Schema, SealRun, SegmentInput, adapt, encode, times};
+use ebbtide_ttl::in_range;
+use parking_lot::MutexGuard;
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Partitions with fewer rows are sealed together with their neighbours: many files of a few rows cost more than they
+/// save at expiry.
+const PARTITION_ROWS_MIN: u64 = 4096;
+/// A class's E is cut into so many partitions, so that a file outlives its first measurement by a sixteenth of E at most.
+const PARTITIONS_PER_LIFE: i64 = 16;
+/// Segments with fewer live rows than this are merged with others of their class and partition.
+const SMALL_ROWS: u64 = 1 << 18;
+/// So many small segments of one class and partition are merged in the background.
+const SMALL_SEGMENTS_MAX: usize = 4;
+
+/// Rows of one bucket in pieces, in order of time.
+type Rows = Vec<(u32, u32)>;
+/// What goes into one segment: retention class, and partition of time.
+type Group = (Option<u32>, i64);
+
+/// Rows on their way into segments: pieces of one schema, and for each bucket where its rows are.
+#[derive(Default)]
+struct Harvest {
+    pieces: Vec<RecordBatch>,
+    times: Vec<Vec<i64>>,
+    buckets: BTreeMap<BucketId, Rows>,
+}
+
+impl Harvest {
+    fn add_piece(&mut self, batch: &RecordBatch, schema: &Schema) -> Result<u32> {
+        let batch = adapt(batch, schema)?;
+        let number = u32::try_from(self.pieces.len()).map_err(|_| Error::internal("too many pieces to seal at once"))?;
+        self.times.push(times(&batch)?.to_vec());
+        self.pieces.push(batch);
+        Ok(number)
+    }
+
+    /// Brings every bucket's rows into the order of time; rows of one instant stay in order of arrival.
+    fn sort(&mut self) {
+        let times = &self.times;
+        let time = |at: &(u32, u32)| times[at.0 as usize][at.1 as usize];
+        for rows in self.buckets.values_mut() {
+            if !rows.is_sorted_by_key(time) {
+                rows.sort_by_key(time);
+            }
+        }
+    }
+
+    fn brief(&self, id: &BucketId, rows: &Rows, precision: ebbtide_ttl::Precision) -> Brief {
+        let time = |at: &(u32, u32)| self.times[at.0 as usize][at.1 as usize];
+        Brief {
+            window: id.window,
+            first: rows.first().map_or(0, time),
+            last: rows.last().map_or(0, time),
+            rows: rows.len() as u64,
+            out_of_range: rows.iter().filter(|at| !in_range(time(at), precision)).count() as u64,
+        }
+    }
+}
+
+/// Seals the open buckets of one collection, or of all.
+pub(crate) fn flush(core: &Core, _maintenance: &MutexGuard<'_, ()>, only: Option<&str>) -> Result<()> {
+    core.check_writable()?;
+    let names: Vec<String> = core.state.read().collections.keys().cloned().collect();
+    for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
+        flush_collection(core, name)?;
+    }
+    core.cut_log()
+}
+
+fn flush_collection(core: &Core, name: &str) -> Result<()> {
+    // What is sealed must not be ahead of what the log keeps of other collections.
+    core.sync_log()?;
+    let (chunks, seq, collection) = {
+        let mut state = core.state.write();
+        let seq = state.applied_seq;
+        let id = state.collection(name)?.id;
+        let Some(collection) = state.by_id_mut(id) else { return Err(Error::no_collection(name)) };
+        (collection.memtable.freeze(), seq, collection.clone())
+    };
+    if chunks.is_empty() {
+        return Ok(());
+    }
+    core.sync_log()?;
+    let mut harvest = Harvest::default();
+    for chunk in &chunks {
+        let piece = harvest.add_piece(&chunk.batch, &collection.schema)?;
+        for bucket in &chunk.buckets {
+            let rows = harvest.buckets.entry(bucket.id.clone()).or_default();
+            rows.extend(bucket.rows.iter().map(|row| (piece, *row)));
+        }
+    }
+    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
+    ops.extend(write_segments(core, &collection, harvest)?);
+    ops.push(Op::Sealed { collection: collection.id, seq });
+    commit_segments(core, ops)
+}
+
+/// Commits edits that add segments; if they are refused (a full disk), takes back the files that nobody names.
+fn commit_segments(core: &Core, ops: Vec<Op>) -> Result<()> {
+    let added = |op: &Op| match op {
+        Op::AddSegment { segment, .. } => Some(core.dir.join(segment::file_name(segment.id))),
+        _ => None,
+    };
+    let paths: Vec<_> = ops.iter().filter_map(added).collect();
+    let outcome = core.commit(ops);
+    if outcome.is_err() && core.poisoned().is_none() {
+        for path in paths {
+            let taken_back = core.fs.remove(&path);
+            tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");
+        }
+    }
+    outcome
+}
+
+/// Writes segments and returns the edits that add them. They are durable, but nobody's until the edits are.
+fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harvest) -> Result<Vec<Op>> {
+    harvest.sort();
+    let precision = collection.options.precision;
+    let mut groups: BTreeMap<Group, Vec<(BucketId, Rows)>> = BTreeMap::new();
+    let mut class_of_meta = (None, None);
+    for (id, rows) in std::mem::take(&mut harvest.buckets) {
+        if class_of_meta.0.as_ref() != Some(&id.meta) {
+            let class = collection.rules.effective(&id.meta.value());
+            class_of_meta = (Some(id.meta.clone()), class);
+        }
+        let class = class_of_meta.1;
+        let width = partition_width(class.map(|c| c.1), &collection.options);
+        let partition = width.map_or(0, |width| id.window.start.div_euclid(width));
+        let rule = class.and_then(|c| u32::try_from(c.0).ok());
+        groups.entry((rule, partition)).or_default().push((id, rows));
+    }
+    let mut ops = Vec::new();
+    let mut names_changed = false;
+    for (rule, buckets) in merge_small(groups) {
+        for buckets in split_large(buckets, core.settings.segment_rows_max) {
+            let mut live = Live::EMPTY;
+            for (id, rows) in &buckets {
+                live.add(&harvest.brief(id, rows, precision));
+            }
+            let runs = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
+            let input = SegmentInput { schema: &collection.schema, pieces: &harvest.pieces, runs };
+            let encoded = encode(input)?;
+            let id = {
+                let mut state = core.state.write();
+                state.next_segment += 1;
+                state.next_segment - 1
+            };
+            write_file(core, &core.dir.join(segment::file_name(id)), &encoded.bytes)?;
+            names_changed = true;
+            let state = SegmentState {
+                dropped: RoaringBitmap::new(),
+                deleted: RoaringBitmap::new(),
+                changed: Vec::new(),
+                live,
+            };
+            let class = Some(ClassStamp { rules_epoch: collection.rules_epoch, rule });
+            let record = SegmentRecord { id, meta: encoded.meta, class, state };
+            ops.push(Op::AddSegment { collection: collection.id, segment: record });
+        }
+    }
+    if names_changed {
+        core.fs.sync_dir(&core.dir).map_err(|e| core.poison(&Error::io("sync the folder", &core.dir, &e)))?;
+    }
+    Ok(ops)
+}
+
+fn write_file(core: &Core, path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        if core.fs.exists(path)? {
+            core.fs.remove(path)?;
+        }
+        let mut file = core.fs.create(path)?;
+        file.append(bytes)?;
+        file.sync()
+    };
+    write().map_err(|e| {
+        // Nothing names the file yet, so nothing is lost with it; what remains of it goes at the next open at the latest.
+        let leftover = core.fs.remove(path);
+        tracing::debug!(path = %path.display(), ?leftover, "took back a segment that could not be written");
+        Error::io("write the segment", path, &e)
+    })
+}
+
+/// The width of a partition of time in units, for a class's E; `None` for data that never expires.
+fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) -> Option<i64> {
+    let span = options.bucketing.span_seconds();
+    let spans = (e? / PARTITIONS_PER_LIFE / span).max(1);
+    Some(spans.saturating_mul(span).saturating_mul(options.precision.per_second()))
+}
+
+/// Joins neighbouring partitions of a class until each has rows enough to be worth a file.
+fn merge_small(groups: BTreeMap<Group, Vec<(BucketId, Rows)>>) -> Vec<(Option<u32>, Vec<(BucketId, Rows)>)> {
+    let mut merged: Vec<(Option<u32>, Vec<(BucketId, Rows)>, u64)> = Vec::new();
+    for ((rule, _), buckets) in groups {
+        let rows = buckets.iter().map(|b| b.1.len() as u64).sum();
+        match merged.last_mut() {
+            Some((last_rule, last, last_rows)) if *last_rule == rule && *last_rows < PARTITION_ROWS_MIN => {
+                last.extend(buckets);
+                *last_rows += rows;
+            }
+            _ => merged.push((rule, buckets, rows)),
+        }
+    }
+    merged
+        .into_iter()
+        .map(|(rule, mut buckets, _)| {
+            buckets.sort_by(|a, b| a.0.cmp(&b.0));
+            (rule, buckets)
+        })
+        .collect()
+}
+
+/// Cuts what is too much for one file between buckets, in the order of metas.
+fn split_large(buckets: Vec<(BucketId, Rows)>, rows_max: usize) -> Vec<Vec<(BucketId, Rows)>> {
+    let mut parts = vec![Vec::new()];
+    let mut rows = 0;
+    for bucket in buckets {
+        if rows > 0 && rows + bucket.1.len() > rows_max {
+            parts.push(Vec::new());
+            rows = 0;
+        }
+        rows += bucket.1.len();
+        if let Some(part) = parts.last_mut() {
+            part.push(bucket);
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Merges small segments of one class and partition, and rewrites those of which most is gone.
+///
+/// `thorough` merges from two segments on; otherwise it takes [`SMALL_SEGMENTS_MAX`].
+pub(crate) fn compact(
+    core: &Core,
+    _maintenance: &MutexGuard<'_, ()>,
+    only: Option<&str>,
+    thorough: bool,
+) -> Result<()> {
+    core.check_writable()?;
+    let names: Vec<String> = core.state.read().collections.keys().cloned().collect();
+    for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
+        let collection = core.state.read().collection(name)?.clone();
+        for group in candidates(&collection, thorough, core.settings.segment_rows_max as u64)? {
+            merge_segments(core, &collection, &group)?;
+        }
+    }
+    Ok(())
+}
+
+/// The groups of segments that are worth being rewritten as one.
+fn candidates(collection: &CollectionState, thorough: bool, rows_max: u64) -> Result<Vec<Vec<Arc<Segment>>>> {
+    let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
+    let mut worn = Vec::new();
+    for segment in collection.segments.values() {
+        let live = segment.live();
+        let gone = segment.file.meta.rows - live.rows;
+        if live.rows < SMALL_ROWS.min(rows_max) {
+            let class = segment.classes(&collection.rules, Some(collection.rules_epoch))?;
+            let uniform = match class {
+                crate::segment::Classes::Uniform(class) => class,
+                crate::segment::Classes::PerMeta(_) => None,
+            };
+            let width = partition_width(uniform.map(|c| c.1), &collection.options);
+            let partition = width.map_or(0, |width| live.window_start_min.div_euclid(width));
+            let rule = uniform.and_then(|c| u32::try_from(c.0).ok());
+            groups.entry((rule, partition)).or_default().push(segment.clone());
+        } else if gone > live.rows {
+            worn.push(vec![segment.clone()]);
+        }
+    }
+    let least = if thorough { 2 } else { SMALL_SEGMENTS_MAX };
+    let worth = |group: &Vec<Arc<Segment>>| {
+        group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2)
+    };
+    let mut chosen: Vec<_> = groups.into_values().filter(worth).collect();
+    chosen.append(&mut worn);
+    Ok(chosen)
+}
+
+fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segment>]) -> Result<()> {
+    let mut harvest = Harvest::default();
+    let columns: Vec<String> = collection.schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
+    for segment in group {
+        let reader = segment.file.reader()?;
+        let (ranges, buckets) = live_rows(segment, &reader);
+        let mut batches = Vec::new();
+        for batch in reader.read(&columns, &collection.schema, &ranges, 1 << 16)? {
+            batches.push(batch?);
+        }
+        let batch = arrow::compute::concat_batches(&collection.schema.arrow(), &batches)?;
+        if batch.num_rows() as u64 != segment.live().rows {
+            let what = format!("segment rows expected={} found={}", segment.live().rows, batch.num_rows());
+            return Err(Error::corrupt(&segment.file.path, 0, what));
+        }
+        let piece = harvest.add_piece(&batch, &collection.schema)?;
+        let mut row = 0;
+        for (id, rows) in buckets {
+            let end = row + u32::try_from(rows).map_err(|_| Error::internal("a segment of over 2^32 rows"))?;
+            harvest.buckets.entry(id).or_default().extend((row..end).map(|row| (piece, row)));
+            row = end;
+        }
+    }
+    let mut ops = write_segments(core, collection, harvest)?;
+    ops.extend(group.iter().map(|s| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
+    commit_segments(core, ops)
+}
+
+/// Ranges of rows that are still there, and the buckets that they belong to with their counts, in the order of rows.
+pub(crate) fn live_rows(
+    segment: &Segment,
+    reader: &ebbtide_buckets::SegmentReader,
+) -> (Vec<std::ops::Range<u64>>, Vec<(BucketId, u64)>) {
+    let mut ranges = Vec::new();
+    let mut buckets = Vec::new();
+    for (ordinal, _, brief) in segment.briefs(reader) {
+        let id = BucketId { meta: segment.meta(reader, ordinal).clone(), window: brief.window };
+        buckets.push((id, brief.rows));
+        push_without(&mut ranges, reader.directory().rows(ordinal), &segment.state.deleted);
+    }
+    (ranges, buckets)
+}
+
+/// Appends `rows` less the deleted ones, joining ranges that touch.
+pub(crate) fn push_without(
+    ranges: &mut Vec<std::ops::Range<u64>>,
+    rows: std::ops::Range<u64>,
+    deleted: &RoaringBitmap,
+) {
+    let mut push = |range: std::ops::Range<u64>| match ranges.last_mut() {
+        _ if range.is_empty() => {}
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    };
+    let mut start = rows.start;
+    if !deleted.is_empty() {
+        let (low, high) = (u32::try_from(rows.start).unwrap_or(u32::MAX), u32::try_from(rows.end).unwrap_or(u32::MAX));
+        for gone in deleted.range(low..high) {
+            push(start..u64::from(gone));
+            start = u64::from(gone) + 1;
+        }
+    }
+    push(start..rows.end);
+}

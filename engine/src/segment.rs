@@ -1,0 +1,253 @@
+//! A segment in a version: its immutable file, and what deletes and drops left of it.
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::manifest::{ChangedBucket, ClassStamp, Live, SegmentRecord, SegmentState};
+use ebbtide_buckets::{MetaKey, SegmentMeta, SegmentReader, Window};
+use ebbtide_ttl::RuleSet;
+use parking_lot::Mutex;
+use roaring::RoaringBitmap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The name of segment number `id`.
+pub(crate) fn file_name(id: u64) -> String {
+    format!("seg-{id:016x}.parquet")
+}
+
+/// The number that a segment's name gives.
+pub(crate) fn parse_name(name: &str) -> Option<u64> {
+    let hex = name.strip_prefix("seg-")?.strip_suffix(".parquet")?;
+    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
+}
+
+/// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is gone.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) id: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) meta: SegmentMeta,
+    fs: Arc<dyn Fs>,
+    reader: Mutex<Option<SegmentReader>>,
+    obsolete: AtomicBool,
+}
+
+impl SegmentFile {
+    pub(crate) fn new(fs: Arc<dyn Fs>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
+        let path = dir.join(file_name(id));
+        SegmentFile { id, path, meta, fs, reader: Mutex::new(None), obsolete: AtomicBool::new(false) }
+    }
+
+    /// The open file with its directory, read once.
+    pub(crate) fn reader(&self) -> Result<SegmentReader> {
+        let mut reader = self.reader.lock();
+        if let Some(reader) = reader.as_ref() {
+            return Ok(reader.clone());
+        }
+        let file = self.fs.open_read(&self.path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&self.path, 0, "segment file is missing"),
+            _ => Error::io("open the segment", &self.path, &e),
+        })?;
+        if file.len() != self.meta.bytes {
+            let what = format!("segment length expected={} found={}", self.meta.bytes, file.len());
+            return Err(Error::corrupt(&self.path, file.len().min(self.meta.bytes), what));
+        }
+        let opened = SegmentReader::open(file, &self.path.display().to_string())?;
+        *reader = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Says that no version names this file any more.
+    pub(crate) fn retire(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for SegmentFile {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Err(error) = self.fs.remove(&self.path)
+        {
+            // The manifest no longer names it: the next open removes what is left.
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a segment that is no longer needed");
+        }
+    }
+}
+
+/// What there is to know of one bucket (or of the part of one that lies in a segment).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Brief {
+    pub(crate) window: Window,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) rows: u64,
+    pub(crate) out_of_range: u64,
+}
+
+/// The effective rule of every meta of a segment.
+#[derive(Debug, Clone)]
+pub(crate) enum Classes {
+    /// All metas have this one (index in the rule set, E).
+    Uniform(Option<(usize, i64)>),
+    /// By ordinal of the meta in the directory.
+    PerMeta(Arc<Vec<Option<(usize, i64)>>>),
+}
+
+impl Classes {
+    pub(crate) fn of(&self, meta: usize) -> Option<(usize, i64)> {
+        match self {
+            Classes::Uniform(class) => *class,
+            Classes::PerMeta(classes) => classes.get(meta).copied().flatten(),
+        }
+    }
+
+    /// The smallest and the largest E; the largest is `None` if some meta has no rule.
+    pub(crate) fn range(&self) -> (Option<i64>, Option<i64>) {
+        match self {
+            Classes::Uniform(class) => (class.map(|c| c.1), class.map(|c| c.1)),
+            Classes::PerMeta(classes) => {
+                let least = classes.iter().flatten().map(|c| c.1).min();
+                let all: Option<Vec<i64>> = classes.iter().map(|c| c.map(|c| c.1)).collect();
+                (least, all.and_then(|all| all.into_iter().max()))
+            }
+        }
+    }
+}
+
+/// A segment as one version sees it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) file: Arc<SegmentFile>,
+    pub(crate) class: Option<ClassStamp>,
+    pub(crate) state: SegmentState,
+    classes: Mutex<Option<(u64, Classes)>>,
+}
+
+impl Segment {
+    pub(crate) fn new(file: Arc<SegmentFile>, class: Option<ClassStamp>, state: SegmentState) -> Self {
+        Segment { file, class, state, classes: Mutex::new(None) }
+    }
+
+    pub(crate) fn record(&self) -> SegmentRecord {
+        SegmentRecord {
+            id: self.file.id,
+            meta: self.file.meta.clone(),
+            class: self.class,
+            state: self.state.clone(),
+        }
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.state.live
+    }
+
+    /// Bytes on disk of what is still there, by its share of the rows.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.share(self.state.live.rows)
+    }
+
+    /// Bytes on disk of `rows` of its rows.
+    pub(crate) fn share(&self, rows: u64) -> u64 {
+        let all = u128::from(self.file.meta.rows.max(1));
+        u64::try_from(u128::from(self.file.meta.bytes) * u128::from(rows) / all).unwrap_or(u64::MAX)
+    }
+
+    /// The effective rules of its metas under `rules`; `epoch` is theirs if they are the collection's own. Reads the directory only if there are partial rules that its stamp predates.
+    pub(crate) fn classes(&self, rules: &RuleSet, epoch: Option<u64>) -> Result<Classes> {
+        if let Some(class) = rules.effective_for_all() {
+            return Ok(Classes::Uniform(class));
+        }
+        if let Some(stamp) = self.class.filter(|s| Some(s.rules_epoch) == epoch) {
+            return Ok(Classes::Uniform(stamp.rule.and_then(|rule| Some((rule as usize, rules.rule(rule as usize)?.expire_after_seconds)))));
+        }
+        if let Some((known, classes)) = self.classes.lock().as_ref()
+            && Some(*known) == epoch
+        {
+            return Ok(classes.clone());
+        }
+        let reader = self.file.reader()?;
+        let all: Vec<_> = reader.directory().metas().iter().map(|key| rules.effective(&key.value())).collect();
+        let classes = match all.first() {
+            Some(first) if all.iter().all(|c| c == first) => Classes::Uniform(*first),
+            None => Classes::Uniform(None),
+            _ => Classes::PerMeta(Arc::new(all)),
+        };
+        if let Some(epoch) = epoch {
+            *self.classes.lock() = Some((epoch, classes.clone()));
+        }
+        Ok(classes)
+    }
+
+    /// The bucket `ordinal`, if it is still there.
+    pub(crate) fn brief(&self, reader: &SegmentReader, ordinal: usize) -> Option<Brief> {
+        let number = u32::try_from(ordinal).ok()?;
+        if self.state.dropped.contains(number) {
+            return None;
+        }
+        let directory = reader.directory();
+        let window = directory.window(ordinal);
+        if let Some(changed) = self.changed(number) {
+            let ChangedBucket { rows, first, last, out_of_range, .. } = *changed;
+            return Some(Brief { window, first, last, rows, out_of_range });
+        }
+        let rows = directory.rows(ordinal);
+        Some(Brief {
+            window,
+            first: directory.first(ordinal),
+            last: directory.last(ordinal),
+            rows: rows.end - rows.start,
+            out_of_range: directory.out_of_range(ordinal),
+        })
+    }
+
+    fn changed(&self, ordinal: u32) -> Option<&ChangedBucket> {
+        let at = self.state.changed.binary_search_by_key(&ordinal, |c| c.ordinal).ok()?;
+        self.state.changed.get(at)
+    }
+
+    /// Every bucket that is still there: ordinal, ordinal of its meta, and bounds.
+    pub(crate) fn briefs<'a>(&'a self, reader: &'a SegmentReader) -> impl Iterator<Item = (usize, usize, Brief)> + 'a {
+        let directory = reader.directory();
+        (0..directory.metas().len()).flat_map(move |meta| {
+            directory
+                .buckets_of_meta(meta)
+                .filter_map(move |ordinal| Some((ordinal, meta, self.brief(reader, ordinal)?)))
+        })
+    }
+
+    /// The meta of bucket `ordinal`.
+    pub(crate) fn meta<'a>(&self, reader: &'a SegmentReader, ordinal: usize) -> &'a MetaKey {
+        reader.directory().meta_of(ordinal)
+    }
+
+    /// The state after further buckets are gone and further rows are deleted.
+    ///
+    /// `changed` gives the new bounds of the buckets that keep some rows.
+    pub(crate) fn without(
+        &self,
+        dropped: &RoaringBitmap,
+        deleted: &RoaringBitmap,
+        changed: &[ChangedBucket],
+    ) -> Result<SegmentState> {
+        let mut state = self.state.clone();
+        state.dropped |= dropped;
+        state.deleted |= deleted;
+        for change in changed {
+            match state.changed.binary_search_by_key(&change.ordinal, |c| c.ordinal) {
+                Ok(at) => state.changed[at] = *change,
+                Err(at) => state.changed.insert(at, *change),
+            }
+        }
+        state.changed.retain(|c| !state.dropped.contains(c.ordinal));
+        let next = Segment::new(self.file.clone(), self.class, state);
+        let reader = self.file.reader()?;
+        let mut live = Live::EMPTY;
+        for (_, _, brief) in next.briefs(&reader) {
+            live.add(&brief);
+        }
+        let mut state = next.state;
+        state.live = live;
+        Ok(state)
+    }
+}

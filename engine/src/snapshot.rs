@@ -1,0 +1,145 @@
+//! What a reader holds: one version of everything, and one reading of the clock.
+//!
+//! Expiry is decided here for every read, whoever reads: a measurement at `t` is visible iff `t` lies behind the
+//! cut-off of its meta's effective rule. Whether a sweep has run makes no difference in mode `exact`.
+
+mod listing;
+mod scan;
+
+pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
+pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::options::CollectionOptions;
+use crate::state::CollectionState;
+use ebbtide_buckets::Schema;
+use ebbtide_ttl::{Code, ExpiryMode, OutOfRange, RuleSet, Timestamp, cutoff, int_fits_double};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An immutable view of the database at one instant of the clock.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    now: Timestamp,
+    collections: Arc<BTreeMap<String, Arc<CollectionState>>>,
+}
+
+impl Snapshot {
+    pub(crate) fn take(core: &Core, now: Timestamp) -> Self {
+        Snapshot { now, collections: Arc::new(core.state.read().collections.clone()) }
+    }
+
+    /// The instant at which expiry is decided.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The same data as it looks at another instant; what has been dropped is gone.
+    #[must_use]
+    pub fn at(&self, now: Timestamp) -> Self {
+        Snapshot { now, collections: self.collections.clone() }
+    }
+
+    /// Names of the collections, sorted.
+    #[must_use]
+    pub fn collections(&self) -> Vec<String> {
+        self.collections.keys().cloned().collect()
+    }
+
+    /// One collection.
+    ///
+    /// # Errors
+    /// [`Code::NamespaceNotFound`].
+    pub fn collection(&self, name: &str) -> Result<CollectionSnapshot> {
+        let state = self.collections.get(name).ok_or_else(|| Error::no_collection(name))?;
+        Ok(CollectionSnapshot { now: self.now, state: state.clone(), suspended: suspension(state) })
+    }
+}
+
+/// How many live measurements outside of 1970..2038 suspend expiry, if any do.
+pub(crate) fn suspension(state: &CollectionState) -> Option<u64> {
+    if state.options.out_of_range == OutOfRange::Expire {
+        return None;
+    }
+    Some(state.out_of_range()).filter(|count| *count > 0)
+}
+
+/// One collection in a [`Snapshot`].
+#[derive(Debug, Clone)]
+pub struct CollectionSnapshot {
+    pub(crate) now: Timestamp,
+    pub(crate) state: Arc<CollectionState>,
+    pub(crate) suspended: Option<u64>,
+}
+
+impl CollectionSnapshot {
+    /// The collection's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The collection's schema: time, meta and the fields that were seen so far.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.state.schema
+    }
+
+    /// The collection's options.
+    #[must_use]
+    pub fn options(&self) -> &CollectionOptions {
+        &self.state.options
+    }
+
+    /// The collection's expiry rules.
+    #[must_use]
+    pub fn rules(&self) -> &RuleSet {
+        &self.state.rules
+    }
+
+    /// The instant at which expiry is decided.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The number of live measurements outside of 1970..2038 that suspend expiry, if any do.
+    #[must_use]
+    pub fn suspended(&self) -> Option<u64> {
+        self.suspended
+    }
+
+    /// The last instant, in units, at which measurements under a rule of `e` seconds are hidden now; `None` if none are.
+    pub(crate) fn hidden_until(&self, e: Option<i64>) -> Option<i64> {
+        if self.suspended.is_some() || self.state.options.expiry == ExpiryMode::Bucket {
+            return None;
+        }
+        let precision = self.state.options.precision;
+        e.map(|e| cutoff(self.now.to_units_saturating(precision), e, precision))
+    }
+}
+
+/// Refuses to widen fields of which some stored whole number would lose precision as floating point.
+pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String]) -> Result<()> {
+    let snapshot = Snapshot::take(core, core.clock.now()).collection(name)?;
+    for field in fields {
+        let top = field.split('.').next().unwrap_or(field).to_owned();
+        let request = ScanRequest { projection: Some(vec![top]), include_hidden: true, ..ScanRequest::default() };
+        for unit in snapshot.scan(&request)? {
+            for batch in unit.read()? {
+                let batch = batch?;
+                let lossy = |v: &i64| !int_fits_double(*v);
+                if let Some(value) = ebbtide_buckets::ints_at(batch.column(0), field).iter().find(|v| lossy(v)) {
+                    let what = format!(
+                        "field '{field}' is int64 and holds {value}, which a double cannot: the field cannot become double; \
+                         insert whole numbers, or delete the measurement that holds it"
+                    );
+                    return Err(Error::new(Code::TypeMismatch, what));
+                }
+            }
+        }
+    }
+    Ok(())
+}

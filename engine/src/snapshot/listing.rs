@@ -1,0 +1,368 @@
+//! Listings: what is stored, under which rule, and when it goes. Section 9 of the contract names their columns.
+//!
+//! Counts of measurements are of visible ones; those of buckets and bytes of what is stored.
+
+use super::{CollectionSnapshot, ScanRequest};
+use crate::error::Result;
+use crate::segment::{Brief, Segment};
+use crate::sweep::{bound_of, due_buckets, expires_at};
+use ebbtide_buckets::{BucketId, SegmentReader, time_values};
+use ebbtide_ttl::{RuleSet, Timestamp, Value};
+use std::collections::BTreeMap;
+
+/// A collection, as `SHOW COLLECTIONS` lists it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectionInfo {
+    /// Its name.
+    pub name: String,
+    /// Distinct (meta, window) with at least one stored measurement.
+    pub buckets: u64,
+    /// Visible measurements.
+    pub measurements: u64,
+    /// Bytes on disk of what is stored, and in memory of what is not sealed yet.
+    pub bytes: u64,
+    /// The first stored time.
+    pub first_time: Option<Timestamp>,
+    /// The last stored time.
+    pub last_time: Option<Timestamp>,
+    /// `active`, or why nothing expires.
+    pub state: String,
+}
+
+/// A bucket, as `SHOW BUCKETS` lists it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BucketInfo {
+    /// Its meta; null if there is none.
+    pub meta: Value,
+    /// Start of its window.
+    pub window_start: Timestamp,
+    /// End of its window, which is its upper bound.
+    pub window_end: Timestamp,
+    /// The first stored time.
+    pub first_time: Timestamp,
+    /// The last stored time.
+    pub last_time: Timestamp,
+    /// Visible measurements.
+    pub measurements: u64,
+    /// Bytes on disk, by its share of each segment.
+    pub bytes: u64,
+    /// Whether all of it lies in segments.
+    pub sealed: bool,
+    /// The effective rule: `collection`, or an index's name; none if no rule matches.
+    pub rule: Option<String>,
+    /// The instant from which a sweep drops it; none if no rule matches.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A rule, as `SHOW TTL` lists it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleInfo {
+    /// `collection`, or the index's name.
+    pub rule: String,
+    /// The filter as given; none for the collection's own rule.
+    pub filter: Option<Value>,
+    /// Its E.
+    pub expire_after_seconds: i64,
+    /// Buckets for which it is the effective rule.
+    pub buckets: u64,
+    /// Visible measurements in them.
+    pub measurements: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Buckets that a sweep now would drop.
+    pub due_buckets: u64,
+    /// Measurements that would go with them.
+    pub due_measurements: u64,
+    /// When the first of its buckets goes.
+    pub next_expiry: Option<Timestamp>,
+    /// `active`, or why nothing expires.
+    pub state: String,
+}
+
+/// What goes through one rule on one day's data, as `EXPLAIN EXPIRY` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiryRow {
+    /// Midnight, UTC, of the day on which the buckets' windows begin.
+    pub day: Timestamp,
+    /// `collection`, or the index's name.
+    pub rule: String,
+    /// Buckets.
+    pub buckets: u64,
+    /// Measurements in them.
+    pub measurements: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// A segment file, as `ebbtide.segments` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// The file's name in the database's folder.
+    pub file: String,
+    /// Rows that are still there, visible or not.
+    pub rows: u64,
+    /// Rows in the file.
+    pub rows_written: u64,
+    /// Buckets, or parts of one, that are still there.
+    pub buckets: u64,
+    /// The file's size in bytes.
+    pub bytes: u64,
+    /// The first time that is still there.
+    pub first_time: Option<Timestamp>,
+    /// The last time that is still there.
+    pub last_time: Option<Timestamp>,
+}
+
+/// A bucket with all its pieces.
+struct Whole {
+    brief: Brief,
+    visible: u64,
+    bytes: u64,
+    sealed: bool,
+    class: Option<(usize, i64)>,
+}
+
+impl CollectionSnapshot {
+    /// Visible measurements.
+    ///
+    /// # Errors
+    /// Damage in a segment.
+    pub fn count(&self) -> Result<u64> {
+        let request = ScanRequest { projection: Some(Vec::new()), ..ScanRequest::default() };
+        let mut count = 0;
+        for unit in self.scan(&request)? {
+            if unit.rows_exact() {
+                count += unit.rows_estimate();
+            } else {
+                for batch in unit.read()? {
+                    count += batch?.num_rows() as u64;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Distinct (meta, window) with at least one stored measurement, expired or not.
+    ///
+    /// # Errors
+    /// Damage in a bucket directory.
+    pub fn bucket_count(&self) -> Result<u64> {
+        Ok(self.wholes(|_, _, _, _| Ok(0))?.len() as u64)
+    }
+
+    /// `active`, or `suspended: N measurements out of range`.
+    #[must_use]
+    pub fn state(&self) -> String {
+        match self.suspended {
+            None => "active".to_owned(),
+            Some(count) => format!("suspended: {count} measurements out of range"),
+        }
+    }
+
+    /// Sums over the collection.
+    ///
+    /// # Errors
+    /// Damage in a segment.
+    pub fn info(&self) -> Result<CollectionInfo> {
+        let segments = self.state.segments.values().filter(|s| s.live().buckets > 0);
+        let open = || self.state.memtable.chunks().flat_map(|c| &c.buckets);
+        let first = segments.clone().map(|s| s.live().first_min).chain(open().map(|b| b.first)).min();
+        let last = segments.map(|s| s.live().last_max).chain(open().map(|b| b.last)).max();
+        let files: u64 = self.state.segments.values().map(|s| s.file.meta.bytes).sum();
+        Ok(CollectionInfo {
+            name: self.name().to_owned(),
+            buckets: self.bucket_count()?,
+            measurements: self.count()?,
+            bytes: files + self.state.memtable.bytes() as u64,
+            first_time: first.map(|t| self.instant(t)),
+            last_time: last.map(|t| self.instant(t)),
+            state: self.state(),
+        })
+    }
+
+    fn instant(&self, t: i64) -> Timestamp {
+        Timestamp::from_units(t, self.options().precision)
+    }
+
+    /// The collection's segment files.
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let any = |s: &Segment, t: i64| (s.live().buckets > 0).then(|| self.instant(t));
+        let info = |s: &Segment| SegmentInfo {
+            file: crate::segment::file_name(s.file.id),
+            rows: s.live().rows,
+            rows_written: s.file.meta.rows,
+            buckets: u64::from(s.live().buckets),
+            bytes: s.file.meta.bytes,
+            first_time: any(s, s.live().first_min),
+            last_time: any(s, s.live().last_max),
+        };
+        self.state.segments.values().map(|s| info(s)).collect()
+    }
+
+    /// Every bucket, in the order of metas and windows.
+    ///
+    /// # Errors
+    /// Damage in a segment.
+    pub fn buckets(&self) -> Result<Vec<BucketInfo>> {
+        let info = |(id, whole): (BucketId, Whole)| {
+            let bound = bound_of(self.options().expiry, &whole.brief);
+            BucketInfo {
+                meta: id.meta.value(),
+                window_start: self.instant(id.window.start),
+                window_end: self.instant(id.window.end),
+                first_time: self.instant(whole.brief.first),
+                last_time: self.instant(whole.brief.last),
+                measurements: whole.visible,
+                bytes: whole.bytes,
+                sealed: whole.sealed,
+                rule: whole.class.and_then(|(rule, _)| self.rules().rule(rule)).map(|view| view.label().to_owned()),
+                expires_at: whole.class.map(|(_, e)| expires_at(bound, e, &self.state)),
+            }
+        };
+        Ok(self.wholes(Self::visible)?.into_iter().map(info).collect())
+    }
+
+    /// Every rule with what it covers.
+    ///
+    /// # Errors
+    /// Damage in a segment.
+    pub fn rule_infos(&self) -> Result<Vec<RuleInfo>> {
+        let state = self.state();
+        let mut infos: BTreeMap<usize, RuleInfo> = BTreeMap::new();
+        for view in self.rules().iter() {
+            let info = RuleInfo {
+                rule: view.label().to_owned(),
+                filter: view.filter.map(|filter| filter.source().clone()),
+                expire_after_seconds: view.expire_after_seconds,
+                buckets: 0,
+                measurements: 0,
+                bytes: 0,
+                due_buckets: 0,
+                due_measurements: 0,
+                next_expiry: None,
+                state: state.clone(),
+            };
+            infos.insert(view.index, info);
+        }
+        for whole in self.wholes(Self::visible)?.into_values() {
+            let Some((rule, e)) = whole.class else { continue };
+            let Some(info) = infos.get_mut(&rule) else { continue };
+            info.buckets += 1;
+            info.measurements += whole.visible;
+            info.bytes += whole.bytes;
+            let at = expires_at(bound_of(self.options().expiry, &whole.brief), e, &self.state);
+            info.next_expiry = Some(info.next_expiry.map_or(at, |next| next.min(at)));
+        }
+        for (_, due) in due_buckets(&self.state, self.rules(), Some(self.state.rules_epoch), self.now)? {
+            if let Some(info) = infos.get_mut(&due.rule) {
+                info.due_buckets += 1;
+                info.due_measurements += due.rows;
+            }
+        }
+        Ok(infos.into_values().collect())
+    }
+
+    /// What a sweep at `at` would drop, under the present rules or proposed ones; nothing is changed.
+    ///
+    /// # Errors
+    /// Damage in a bucket directory.
+    pub fn explain_expiry(&self, at: Timestamp, proposed: Option<&RuleSet>) -> Result<Vec<ExpiryRow>> {
+        const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
+        let rules = proposed.unwrap_or(self.rules());
+        let epoch = proposed.is_none().then_some(self.state.rules_epoch);
+        let mut rows: BTreeMap<(Timestamp, usize), ExpiryRow> = BTreeMap::new();
+        for (id, due) in due_buckets(&self.state, rules, epoch, at)? {
+            let start = self.instant(id.window.start);
+            let day = Timestamp(start.0 - start.0.rem_euclid(DAY_NANOS));
+            let row = rows.entry((day, due.rule)).or_insert_with(|| ExpiryRow {
+                day,
+                rule: rules.rule(due.rule).map_or_else(String::new, |view| view.label().to_owned()),
+                buckets: 0,
+                measurements: 0,
+                bytes: 0,
+            });
+            row.buckets += 1;
+            row.measurements += due.rows;
+            row.bytes += due.bytes;
+        }
+        Ok(rows.into_values().collect())
+    }
+
+    /// Buckets with all their pieces; `visible` counts the visible rows of a sealed piece.
+    fn wholes(
+        &self,
+        visible: impl Fn(&Self, &Segment, (&SegmentReader, usize), (&Brief, Option<i64>)) -> Result<u64>,
+    ) -> Result<BTreeMap<BucketId, Whole>> {
+        let mut wholes: BTreeMap<BucketId, Whole> = BTreeMap::new();
+        let mut add = |id: BucketId, piece: Whole| {
+            wholes
+                .entry(id)
+                .and_modify(|whole| {
+                    whole.brief.first = whole.brief.first.min(piece.brief.first);
+                    whole.brief.last = whole.brief.last.max(piece.brief.last);
+                    whole.brief.rows += piece.brief.rows;
+                    whole.visible += piece.visible;
+                    whole.bytes += piece.bytes;
+                    whole.sealed &= piece.sealed;
+                })
+                .or_insert(piece);
+        };
+        for segment in self.state.segments.values().filter(|s| s.live().buckets > 0) {
+            let reader = segment.file.reader()?;
+            let classes = segment.classes(self.rules(), Some(self.state.rules_epoch))?;
+            for (ordinal, meta, brief) in segment.briefs(&reader) {
+                let class = classes.of(meta);
+                let cut = self.hidden_until(class.map(|c| c.1));
+                let visible = visible(self, segment, (&reader, ordinal), (&brief, cut))?;
+                let id = BucketId { meta: segment.meta(&reader, ordinal).clone(), window: brief.window };
+                let bytes = segment.share(brief.rows);
+                add(id, Whole { brief, visible, bytes, sealed: true, class });
+            }
+        }
+        for chunk in self.state.memtable.chunks() {
+            let times = ebbtide_buckets::times(&chunk.batch)?;
+            let row_bytes = chunk.batch.get_array_memory_size() / chunk.batch.num_rows().max(1);
+            for bucket in &chunk.buckets {
+                let class = self.rules().effective(&bucket.id.meta.value());
+                let cut = self.hidden_until(class.map(|c| c.1));
+                let is_visible = |row: &&u32| cut.is_none_or(|cut| times[**row as usize] > cut);
+                let brief = Brief {
+                    window: bucket.id.window,
+                    first: bucket.first,
+                    last: bucket.last,
+                    rows: bucket.rows.len() as u64,
+                    out_of_range: u64::from(bucket.out_of_range),
+                };
+                let visible = bucket.rows.iter().filter(is_visible).count() as u64;
+                let bytes = (row_bytes * bucket.rows.len()) as u64;
+                add(bucket.id.clone(), Whole { brief, visible, bytes, sealed: false, class });
+            }
+        }
+        Ok(wholes)
+    }
+
+    /// Visible rows of a sealed piece of a bucket: its times are read only if the cut-off lies inside it.
+    fn visible(
+        &self,
+        segment: &Segment,
+        (reader, ordinal): (&SegmentReader, usize),
+        (brief, cut): (&Brief, Option<i64>),
+    ) -> Result<u64> {
+        match cut {
+            None => return Ok(brief.rows),
+            Some(cut) if brief.first > cut => return Ok(brief.rows),
+            Some(cut) if brief.last <= cut => return Ok(0),
+            Some(_) => {}
+        }
+        let mut ranges = Vec::new();
+        crate::seal::push_without(&mut ranges, reader.directory().rows(ordinal), &segment.state.deleted);
+        let mut count = 0;
+        for batch in reader.read(&[self.schema().time.clone()], self.schema(), &ranges, 1 << 13)? {
+            let batch = batch?;
+            let times = time_values(batch.column(0))?;
+            count += times.iter().filter(|t| cut.is_none_or(|cut| **t > cut)).count() as u64;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,390 @@
+//! Scans: from a request to units of work that give batches of visible rows.
+
+use super::CollectionSnapshot;
+use crate::error::{Error, Result};
+use crate::seal::push_without;
+use crate::segment::{Brief, Segment};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::filter_record_batch;
+use arrow::error::ArrowError;
+use ebbtide_buckets::{Chunk, MetaKey, Schema, adapt, column_of_keys, times};
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows of a batch that a scan gives.
+const BATCH_ROWS: usize = 8192;
+/// A segment is cut into units of about this many rows, so that several threads share it.
+const UNIT_ROWS: u64 = 1 << 17;
+
+/// Chooses metas. It is asked once per segment with the distinct metas in it, not once per row.
+pub trait MetaFilter: Debug + Send + Sync {
+    /// For each meta, given as a column of the meta field's type, whether its measurements are wanted.
+    ///
+    /// # Errors
+    /// Whatever the evaluation meets; the scan fails with it.
+    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError>;
+}
+
+/// Bounds that a numeric field of a wanted row must meet. Used to skip whole buckets only: rows are not filtered by it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldBound {
+    /// The field's name.
+    pub field: String,
+    /// The least value that is wanted.
+    pub min: Option<f64>,
+    /// The greatest value that is wanted.
+    pub max: Option<f64>,
+}
+
+/// What to read.
+#[derive(Debug, Clone, Default)]
+pub struct ScanRequest {
+    /// Columns, in the order in which they are wanted; all of the schema's if `None`.
+    pub projection: Option<Vec<String>>,
+    /// First and last instant that are wanted, both inclusive, in units of the collection's precision. Exact.
+    pub time: (Option<i64>, Option<i64>),
+    /// Metas that are wanted. Exact.
+    pub meta: Option<Arc<dyn MetaFilter>>,
+    /// Bounds of numeric fields; used to skip buckets only.
+    pub bounds: Vec<FieldBound>,
+    /// Whether expired measurements are wanted too, as long as they are stored.
+    pub include_hidden: bool,
+}
+
+/// What a scan left out, for `EXPLAIN ANALYZE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScanReport {
+    /// Segments that are read.
+    pub segments: u64,
+    /// Buckets (parts of one in a segment or in memory) that are read.
+    pub buckets: u64,
+    /// Buckets skipped by time, meta or bounds.
+    pub buckets_pruned: u64,
+    /// Buckets hidden as a whole because they are expired.
+    pub buckets_hidden: u64,
+    /// Rows of those.
+    pub rows_hidden: u64,
+}
+
+/// Rows to keep: instants from the first to the second, inclusive.
+pub(crate) type Kept = (i64, i64);
+
+/// A piece of a scan that is read on its own.
+#[derive(Debug, Clone)]
+pub struct ScanUnit {
+    source: Source,
+    columns: Arc<Vec<String>>,
+    schema: Arc<Schema>,
+    rows: u64,
+    exact: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Sealed { segment: Arc<Segment>, ranges: Vec<Range<u64>>, kept: Option<Kept> },
+    Open { chunk: Arc<Chunk>, rows: Option<UInt32Array> },
+}
+
+/// Batches of a unit.
+pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+
+impl ScanUnit {
+    /// Rows that the unit gives at most.
+    #[must_use]
+    pub fn rows_estimate(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether [`ScanUnit::rows_estimate`] is the very number.
+    #[must_use]
+    pub fn rows_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::DataCorruptionDetected`] if the segment is damaged or missing.
+    pub fn read(&self) -> Result<Batches> {
+        match &self.source {
+            Source::Open { chunk, rows } => {
+                let batch = adapt(&chunk.batch, &self.schema)?;
+                let batch = project(&batch, &self.columns)?;
+                let batch = match rows {
+                    Some(rows) => take(&batch, rows)?,
+                    None => batch,
+                };
+                Ok(Box::new(std::iter::once(Ok(batch))))
+            }
+            Source::Sealed { segment, ranges, kept } => {
+                let reader = segment.file.reader()?;
+                let Some(kept) = *kept else {
+                    let batches = reader.read(&self.columns, &self.schema, ranges, BATCH_ROWS)?;
+                    return Ok(Box::new(batches.map(|b| b.map_err(Error::from))));
+                };
+                let time = &self.schema.time;
+                let mut columns = (*self.columns).clone();
+                if !columns.contains(time) {
+                    columns.push(time.clone());
+                }
+                let at = columns.iter().position(|c| c == time).unwrap_or(0);
+                let wanted: Vec<usize> = (0..self.columns.len()).collect();
+                let batches = reader.read(&columns, &self.schema, ranges, BATCH_ROWS)?;
+                Ok(Box::new(batches.map(move |batch| keep(&batch?, at, kept, &wanted))))
+            }
+        }
+    }
+}
+
+fn keep(batch: &RecordBatch, time: usize, kept: Kept, wanted: &[usize]) -> Result<RecordBatch> {
+    let values = ebbtide_buckets::time_values(batch.column(time))?;
+    let mask: BooleanArray = values.iter().map(|t| Some(*t >= kept.0 && *t <= kept.1)).collect();
+    Ok(filter_record_batch(&batch.project(wanted)?, &mask)?)
+}
+
+fn project(batch: &RecordBatch, columns: &[String]) -> Result<RecordBatch> {
+    let schema = batch.schema();
+    let at: Result<Vec<usize>, ArrowError> = columns.iter().map(|c| schema.index_of(c)).collect();
+    Ok(batch.project(&at?)?)
+}
+
+fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
+    if batch.num_columns() == 0 {
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        return Ok(RecordBatch::try_new_with_options(batch.schema(), Vec::new(), &options)?);
+    }
+    Ok(arrow::compute::take_record_batch(batch, rows)?)
+}
+
+/// Which rows of one bucket are wanted.
+enum Wanted {
+    All,
+    Some(Kept),
+    Hidden,
+    Pruned,
+}
+
+fn wanted(brief: &Brief, time: Kept, hidden_until: Option<i64>) -> Wanted {
+    let from = match hidden_until {
+        Some(cut) if brief.last <= cut => return Wanted::Hidden,
+        Some(cut) => time.0.max(cut.saturating_add(1)),
+        None => time.0,
+    };
+    if brief.last < from || brief.first > time.1 {
+        Wanted::Pruned
+    } else if brief.first >= from && brief.last <= time.1 {
+        Wanted::All
+    } else {
+        Wanted::Some((from, time.1))
+    }
+}
+
+impl CollectionSnapshot {
+    /// Units of work that together give the wanted rows that are visible at [`CollectionSnapshot::now`].
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::BadValue`] for a column that does not exist; damage in a bucket directory.
+    pub fn scan(&self, request: &ScanRequest) -> Result<Vec<ScanUnit>> {
+        self.scan_reported(request).map(|(units, _)| units)
+    }
+
+    /// Like [`CollectionSnapshot::scan`], with what was left out.
+    ///
+    /// # Errors
+    /// As for [`CollectionSnapshot::scan`].
+    pub fn scan_reported(&self, request: &ScanRequest) -> Result<(Vec<ScanUnit>, ScanReport)> {
+        let all = || self.state.schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
+        let columns: Vec<String> = request.projection.clone().unwrap_or_else(all);
+        let schema = self.state.schema.arrow();
+        if let Some(unknown) = columns.iter().find(|c| schema.index_of(c).is_err()) {
+            let what = format!("collection '{}' has no column '{unknown}'", self.name());
+            return Err(Error::new(ebbtide_ttl::Code::BadValue, what));
+        }
+        let mut scan = Scan {
+            snapshot: self,
+            request,
+            time: (request.time.0.unwrap_or(i64::MIN), request.time.1.unwrap_or(i64::MAX)),
+            columns: Arc::new(columns),
+            units: Vec::new(),
+            report: ScanReport::default(),
+        };
+        for segment in self.state.segments.values() {
+            scan.segment(segment)?;
+        }
+        for chunk in self.state.memtable.chunks() {
+            scan.chunk(chunk)?;
+        }
+        Ok((scan.units, scan.report))
+    }
+}
+
+struct Scan<'a> {
+    snapshot: &'a CollectionSnapshot,
+    request: &'a ScanRequest,
+    time: Kept,
+    columns: Arc<Vec<String>>,
+    units: Vec<ScanUnit>,
+    report: ScanReport,
+}
+
+impl Scan<'_> {
+    fn hidden_until(&self, e: Option<i64>) -> Option<i64> {
+        if self.request.include_hidden { None } else { self.snapshot.hidden_until(e) }
+    }
+
+    fn segment(&mut self, segment: &Arc<Segment>) -> Result<()> {
+        let live = segment.live();
+        if live.buckets == 0 || live.last_max < self.time.0 || live.first_min > self.time.1 {
+            self.report.buckets_pruned += u64::from(live.buckets);
+            return Ok(());
+        }
+        let state = &self.snapshot.state;
+        let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
+        // A segment that is expired as a whole is skipped without its directory.
+        if let (_, Some(longest)) = classes.range()
+            && self.hidden_until(Some(longest)).is_some_and(|cut| live.last_max <= cut)
+        {
+            self.report.buckets_hidden += u64::from(live.buckets);
+            self.report.rows_hidden += live.rows;
+            return Ok(());
+        }
+        let reader = segment.file.reader()?;
+        let metas = self.metas(reader.directory().metas())?;
+        let bounds = ebbtide_buckets::BoundsCheck::new(
+            reader.directory(),
+            self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
+        );
+        // Rows that need the same check of times are read together: seldom more than the number of rules.
+        let mut parts: HashMap<Option<Kept>, Vec<Range<u64>>> = HashMap::new();
+        let mut buckets = 0;
+        for (ordinal, meta, brief) in segment.briefs(&reader) {
+            if metas.as_ref().is_some_and(|m| !m.value(meta)) || !bounds.may_match(ordinal) {
+                self.report.buckets_pruned += 1;
+                continue;
+            }
+            let kept = match wanted(&brief, self.time, self.hidden_until(classes.of(meta).map(|c| c.1))) {
+                Wanted::All => None,
+                Wanted::Some(kept) => Some(kept),
+                Wanted::Pruned => {
+                    self.report.buckets_pruned += 1;
+                    continue;
+                }
+                Wanted::Hidden => {
+                    self.report.buckets_hidden += 1;
+                    self.report.rows_hidden += brief.rows;
+                    continue;
+                }
+            };
+            buckets += 1;
+            push_without(parts.entry(kept).or_default(), reader.directory().rows(ordinal), &segment.state.deleted);
+        }
+        self.report.buckets += buckets;
+        self.report.segments += u64::from(buckets > 0);
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.sort_by_key(|(kept, _)| *kept);
+        for (kept, ranges) in parts {
+            for ranges in cut(ranges) {
+                self.units.push(ScanUnit {
+                    rows: ranges.iter().map(|r| r.end - r.start).sum(),
+                    exact: kept.is_none(),
+                    source: Source::Sealed { segment: segment.clone(), ranges, kept },
+                    columns: self.columns.clone(),
+                    schema: state.schema.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of the metas are wanted; `None` if all are.
+    fn metas(&self, metas: &[MetaKey]) -> Result<Option<BooleanArray>> {
+        let state = &self.snapshot.state;
+        let (Some(filter), Some(_)) = (&self.request.meta, &state.schema.meta) else { return Ok(None) };
+        let Some(ty) = &state.schema.meta_type else { return Ok(None) };
+        let column = column_of_keys(metas, ty, state.options.precision);
+        let selected = filter.select(&column)?;
+        let wanted = (0..metas.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
+        Ok(Some(wanted))
+    }
+
+    fn chunk(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
+        let state = &self.snapshot.state;
+        let metas: Vec<MetaKey> = chunk.buckets.iter().map(|b| b.id.meta.clone()).collect();
+        let selected = self.metas(&metas)?;
+        let values = times(&chunk.batch)?;
+        let mut rows: Vec<u32> = Vec::new();
+        for (number, bucket) in chunk.buckets.iter().enumerate() {
+            if selected.as_ref().is_some_and(|s| !s.value(number)) {
+                self.report.buckets_pruned += 1;
+                continue;
+            }
+            let class = state.rules.effective_for_all();
+            let e = class.unwrap_or_else(|| state.rules.effective(&bucket.id.meta.value())).map(|c| c.1);
+            let brief = Brief {
+                window: bucket.id.window,
+                first: bucket.first,
+                last: bucket.last,
+                rows: bucket.rows.len() as u64,
+                out_of_range: 0,
+            };
+            match wanted(&brief, self.time, self.hidden_until(e)) {
+                Wanted::All => rows.extend(&bucket.rows),
+                Wanted::Some((from, to)) => {
+                    rows.extend(bucket.rows.iter().filter(|row| (from..=to).contains(&values[**row as usize])));
+                }
+                Wanted::Pruned => {
+                    self.report.buckets_pruned += 1;
+                    continue;
+                }
+                Wanted::Hidden => {
+                    self.report.buckets_hidden += 1;
+                    self.report.rows_hidden += brief.rows;
+                    continue;
+                }
+            }
+            self.report.buckets += 1;
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let count = rows.len() as u64;
+        rows.sort_unstable(); // In the order of arrival.
+        let whole = count == chunk.batch.num_rows() as u64;
+        self.units.push(ScanUnit {
+            source: Source::Open { chunk: chunk.clone(), rows: (!whole).then(|| UInt32Array::from(rows)) },
+            columns: self.columns.clone(),
+            schema: state.schema.clone(),
+            rows: count,
+            exact: true,
+        });
+        Ok(())
+    }
+}
+
+/// Cuts ranges into lists of about [`UNIT_ROWS`] rows.
+fn cut(ranges: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
+    let mut lists = Vec::new();
+    let mut list = Vec::new();
+    let mut rows = 0;
+    for mut range in ranges {
+        while rows + (range.end - range.start) > UNIT_ROWS {
+            let end = range.start + (UNIT_ROWS - rows);
+            if end > range.start {
+                list.push(range.start..end);
+            }
+            lists.push(std::mem::take(&mut list));
+            rows = 0;
+            range.start = end;
+        }
+        if range.start < range.end {
+            rows += range.end - range.start;
+            list.push(range);
+        }
+    }
+    if !list.is_empty() {
+        lists.push(list);
+    }
+    lists
+}

@@ -1,0 +1,221 @@
+//! What exists at one moment, in memory: the effect of all manifest edits and of the inserts that are not sealed yet.
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::manifest::{CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord};
+use crate::memtable::Memtable;
+use crate::options::CollectionOptions;
+use crate::segment::{Segment, SegmentFile};
+use ebbtide_buckets::Schema;
+use ebbtide_ttl::RuleSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A collection in one version. Snapshots share it; a change makes a copy of what it changes.
+#[derive(Debug, Clone)]
+pub(crate) struct CollectionState {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) options: Arc<CollectionOptions>,
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) rules_epoch: u64,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) sealed_seq: u64,
+    pub(crate) segments: Arc<BTreeMap<u64, Arc<Segment>>>,
+    pub(crate) memtable: Memtable,
+}
+
+impl CollectionState {
+    pub(crate) fn record(&self) -> CollectionRecord {
+        CollectionRecord {
+            id: self.id,
+            name: self.name.clone(),
+            options: (*self.options).clone(),
+            rules: (*self.rules).clone(),
+            rules_epoch: self.rules_epoch,
+            schema: (*self.schema).clone(),
+            sealed_seq: self.sealed_seq,
+        }
+    }
+
+    /// Measurements outside of 1970..2038 that are still there.
+    pub(crate) fn out_of_range(&self) -> u64 {
+        let sealed: u64 = self.segments.values().map(|s| s.live().out_of_range).sum();
+        let open: u64 =
+            self.memtable.chunks().flat_map(|c| &c.buckets).map(|b| u64::from(b.out_of_range)).sum();
+        sealed + open
+    }
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(crate) struct State {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    pub(crate) collections: BTreeMap<String, Arc<CollectionState>>,
+    pub(crate) next_collection: u64,
+    pub(crate) next_segment: u64,
+    /// First sequence numbers of the log files that must exist.
+    pub(crate) logs: BTreeSet<u64>,
+    pub(crate) sweeps: VecDeque<SweepRecord>,
+    /// The last insert that readers see.
+    pub(crate) applied_seq: u64,
+    /// Whether a file that no longer is part of the state is unlinked: not while edits of the past are read.
+    pub(crate) unlinks: bool,
+}
+
+impl State {
+    pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf) -> Self {
+        State {
+            fs,
+            dir,
+            collections: BTreeMap::new(),
+            next_collection: 1,
+            next_segment: 1,
+            logs: BTreeSet::new(),
+            sweeps: VecDeque::new(),
+            applied_seq: 0,
+            unlinks: false,
+        }
+    }
+
+    pub(crate) fn collection(&self, name: &str) -> Result<&Arc<CollectionState>> {
+        self.collections.get(name).ok_or_else(|| Error::no_collection(name))
+    }
+
+    pub(crate) fn by_id(&self, id: u64) -> Option<&Arc<CollectionState>> {
+        self.collections.values().find(|c| c.id == id)
+    }
+
+    pub(crate) fn by_id_mut(&mut self, id: u64) -> Option<&mut CollectionState> {
+        self.collections.values_mut().find(|c| c.id == id).map(Arc::make_mut)
+    }
+
+    /// Bytes of open buckets over all collections.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.collections.values().map(|c| c.memtable.bytes()).sum()
+    }
+
+    /// The first insert that only the log holds; every log record before it can go.
+    pub(crate) fn first_needed_seq(&self) -> u64 {
+        let oldest = self.collections.values().filter_map(|c| c.memtable.oldest_seq()).min();
+        oldest.unwrap_or(self.applied_seq + 1)
+    }
+
+    /// Takes one step of an edit that is durable.
+    pub(crate) fn apply(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::NextIds { collection, segment, seq } => {
+                self.next_collection = self.next_collection.max(collection);
+                self.next_segment = self.next_segment.max(segment);
+                self.applied_seq = self.applied_seq.max(seq.saturating_sub(1));
+            }
+            Op::PutCollection(record) => self.put_collection(record),
+            Op::DropCollection { id } => {
+                let name = self.known(id)?.name.clone();
+                if let Some(gone) = self.collections.remove(&name).filter(|_| self.unlinks) {
+                    gone.segments.values().for_each(|s| s.file.retire());
+                }
+            }
+            Op::SetSchema { collection, schema } => {
+                // What is visible may be ahead of what was sealed.
+                let known = self.known(collection)?;
+                known.schema = Arc::new(known.schema.join(&schema)?);
+            }
+            Op::AddSegment { collection, segment } => {
+                self.next_segment = self.next_segment.max(segment.id + 1);
+                let file = SegmentFile::new(self.fs.clone(), &self.dir, segment.id, segment.meta);
+                let entry = Arc::new(Segment::new(Arc::new(file), segment.class, segment.state));
+                Arc::make_mut(&mut self.known(collection)?.segments).insert(segment.id, entry);
+            }
+            Op::SetSegment { collection, segment, state } => {
+                let segments = Arc::make_mut(&mut self.known(collection)?.segments);
+                let old = segments.get(&segment).ok_or_else(|| unknown("segment", segment))?;
+                let next = Segment::new(old.file.clone(), old.class, state);
+                segments.insert(segment, Arc::new(next));
+            }
+            Op::RemoveSegment { collection, segment } => {
+                let segments = Arc::make_mut(&mut self.known(collection)?.segments);
+                let gone = segments.remove(&segment).ok_or_else(|| unknown("segment", segment))?;
+                if self.unlinks {
+                    gone.file.retire();
+                }
+            }
+            Op::Sealed { collection, seq } => {
+                self.applied_seq = self.applied_seq.max(seq);
+                let state = self.known(collection)?;
+                state.sealed_seq = seq;
+                state.memtable.sealed(seq + 1);
+            }
+            Op::AddLog { first_seq } => {
+                self.applied_seq = self.applied_seq.max(first_seq.saturating_sub(1));
+                self.logs.insert(first_seq);
+            }
+            Op::RemoveLog { first_seq } => {
+                self.logs.remove(&first_seq);
+            }
+            Op::Swept(record) => {
+                self.sweeps.push_back(record);
+                while self.sweeps.len() > SWEEP_HISTORY_MAX {
+                    self.sweeps.pop_front();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&mut self, id: u64) -> Result<&mut CollectionState> {
+        self.by_id_mut(id).ok_or_else(|| unknown("collection", id))
+    }
+
+    fn put_collection(&mut self, record: CollectionRecord) {
+        self.next_collection = self.next_collection.max(record.id + 1);
+        match self.by_id_mut(record.id) {
+            Some(known) => {
+                known.options = Arc::new(record.options);
+                known.rules = Arc::new(record.rules);
+                known.rules_epoch = record.rules_epoch;
+            }
+            None => {
+                let state = CollectionState {
+                    id: record.id,
+                    name: record.name.clone(),
+                    options: Arc::new(record.options),
+                    rules: Arc::new(record.rules),
+                    rules_epoch: record.rules_epoch,
+                    schema: Arc::new(record.schema),
+                    sealed_seq: record.sealed_seq,
+                    segments: Arc::default(),
+                    memtable: Memtable::default(),
+                };
+                self.collections.insert(record.name, Arc::new(state));
+            }
+        }
+    }
+
+    /// The edits that make this state out of nothing, but for what only the log holds.
+    ///
+    /// The schema goes with it as it is in memory: it may be ahead of what is sealed, which replay makes up for anyway.
+    pub(crate) fn checkpoint(&self) -> Vec<Op> {
+        // Log records behind `applied_seq` may exist, so the next number is not put here above the first needed one.
+        let seq = self.collections.values().map(|c| c.sealed_seq).max().unwrap_or(0) + 1;
+        let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
+        for collection in self.collections.values() {
+            ops.push(Op::PutCollection(collection.record()));
+            ops.extend(
+                collection
+                    .segments
+                    .values()
+                    .map(|s| Op::AddSegment { collection: collection.id, segment: s.record() }),
+            );
+        }
+        ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));
+        ops.extend(self.sweeps.iter().cloned().map(Op::Swept));
+        ops
+    }
+}
+
+fn unknown(what: &str, id: u64) -> Error {
+    Error::new(ebbtide_ttl::Code::DataCorruptionDetected, format!("the manifest changes {what} {id}, which it never made"))
+}

@@ -1,0 +1,282 @@
+//! The sweeper: drops whole buckets once nothing in them can be seen any more.
+//!
+//! A pass reads the clock once. What is due is found from the bounds of segments in memory; a segment that is due as a
+//! whole goes without a look at its directory. A drop is one manifest edit; files leave when the last snapshot that can
+//! see them is gone.
+
+mod plan;
+
+pub(crate) use plan::{bound_of, due_buckets};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::manifest::{Op, SweepRecord};
+use crate::metrics::TtlMetrics;
+use crate::state::CollectionState;
+use ebbtide_ttl::{
+    ClockGuard, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
+};
+use parking_lot::Mutex;
+use plan::{Item, Plan};
+use roaring::RoaringBitmap;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// What a pass did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SweepReport {
+    /// The counts of this pass.
+    #[serde(flatten)]
+    pub counts: TtlMetrics,
+    /// Why nothing was dropped, if the clock guard held the pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}
+
+/// A pass that is running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Operation {
+    /// The clock reading of the pass.
+    pub started: Timestamp,
+    /// The collection that is visited.
+    pub collection: String,
+    /// The rule that is visited.
+    pub rule: String,
+    /// Buckets dropped so far in this pass.
+    pub buckets: u64,
+    /// Measurements dropped with them.
+    pub measurements: u64,
+}
+
+/// The sweeper's own state: one per open database.
+#[derive(Debug)]
+pub(crate) struct Sweeper {
+    pub(crate) parameters: Mutex<Parameters>,
+    guard: Mutex<ClockGuard>,
+    running: Mutex<Option<Operation>>,
+    /// Passes run one after the other.
+    pass: Mutex<()>,
+    warned: Mutex<std::collections::HashSet<u64>>,
+}
+
+impl Sweeper {
+    pub(crate) fn new(wall: Timestamp, monotonic: Duration) -> Self {
+        Sweeper {
+            parameters: Mutex::new(Parameters::default()),
+            guard: Mutex::new(ClockGuard::new(wall, monotonic)),
+            running: Mutex::new(None),
+            pass: Mutex::new(()),
+            warned: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn running(&self) -> Option<Operation> {
+        self.running.lock().clone()
+    }
+
+    /// Accepts the wall clock as it is now.
+    pub(crate) fn confirm(&self, wall: Timestamp, monotonic: Duration) {
+        self.guard.lock().confirm(wall, monotonic);
+    }
+
+    /// Why a pass would be held now, if it would.
+    pub(crate) fn held(&self, wall: Timestamp, monotonic: Duration) -> Option<Held> {
+        let tolerance = self.parameters.lock().clock_jump_tolerance_secs;
+        self.guard.lock().peek(wall, monotonic, tolerance)
+    }
+}
+
+/// Runs one pass, of at most `max_sub_passes` if that is given.
+pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepReport> {
+    core.check_writable()?;
+    let _pass = core.sweeper.pass.lock();
+    let parameters = core.sweeper.parameters.lock().clone();
+    if !parameters.monitor_enabled {
+        return Ok(SweepReport::default());
+    }
+    let (now, started) = (core.clock.now(), core.clock.monotonic());
+    if let Err(held) = core.sweeper.guard.lock().look(now, started, parameters.clock_jump_tolerance_secs) {
+        tracing::warn!(%held, "the sweep was held");
+        return Ok(SweepReport { counts: TtlMetrics::default(), held: Some(held.to_string()) });
+    }
+    let mut pass = Pass { core, now, plans: HashMap::new(), dropped: (0, 0), fatal: None };
+    let clock = core.clock.clone();
+    let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, max_sub_passes);
+    let fatal = pass.fatal.take();
+    *core.sweeper.running.lock() = None;
+    let counts = counts_of(&report);
+    core.metrics.swept(&counts);
+    match fatal {
+        Some(error) => Err(error),
+        None => Ok(SweepReport { counts, held: None }),
+    }
+}
+
+fn counts_of(report: &PassReport) -> TtlMetrics {
+    TtlMetrics {
+        passes: report.passes,
+        sub_passes: report.sub_passes,
+        deleted_documents: report.measurements,
+        deleted_buckets: report.buckets,
+        deleted_bytes: report.bytes,
+        reclaimed_files: report.files,
+        failed_rules: report.failed.len() as u64,
+        duration_micros: u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+struct Pass<'a> {
+    core: &'a Core,
+    now: Timestamp,
+    /// What is due, by collection, found at most once per sub-pass unless something else changed the segments.
+    plans: HashMap<u64, Plan>,
+    dropped: (u64, u64),
+    /// An error after which no rule can go on.
+    fatal: Option<Error>,
+}
+
+impl PassTarget for Pass<'_> {
+    fn rules(&mut self) -> Vec<RuleRef> {
+        self.plans.clear();
+        let state = self.core.state.read();
+        let rule_of = |name: &str, rule: Option<&str>| RuleRef {
+            collection: name.to_owned(),
+            rule: rule.map(str::to_owned),
+        };
+        let collections = state.collections.values();
+        collections.flat_map(|c| c.rules.iter().map(|view| rule_of(&c.name, view.name))).collect()
+    }
+
+    fn visit(&mut self, rule: &RuleRef, limit: VisitLimit) -> std::result::Result<Visit, String> {
+        if self.fatal.is_some() {
+            return Ok(Visit::default());
+        }
+        let visited = self.visit_rule(rule, limit);
+        visited.map_err(|error| {
+            tracing::error!(?rule, %error, "a rule could not be swept");
+            if self.core.poisoned().is_some() {
+                self.fatal = Some(error.clone());
+            }
+            error.to_string()
+        })
+    }
+}
+
+impl Pass<'_> {
+    fn visit_rule(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit> {
+        let core = self.core;
+        let maintenance = core.maintenance.lock();
+        let Some(mut collection) = core.state.read().collections.get(&rule.collection).cloned() else {
+            return Ok(Visit::default());
+        };
+        self.warn_if_suspended(&collection);
+        let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
+        if !fresh {
+            let mut plan = Plan::make(&collection, self.now)?;
+            if plan.needs_flush {
+                crate::seal::flush(core, &maintenance, Some(&collection.name))?;
+                let Some(sealed) = core.state.read().collections.get(&rule.collection).cloned() else {
+                    return Ok(Visit::default());
+                };
+                collection = sealed;
+                plan = Plan::make(&collection, self.now)?;
+            }
+            self.plans.insert(collection.id, plan);
+        }
+        let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(Visit::default()) };
+        // Rules may have changed since the sub-pass began: the plan's own rules are what counts.
+        let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(Visit::default()) };
+        let (e, label) = (view.expire_after_seconds, view.label().to_owned());
+        let started = core.clock.monotonic();
+        let out_of_time = || limit.time.is_some_and(|max| core.clock.monotonic().saturating_sub(started) >= max);
+        let (items, stopped_at_limit) = plan.take(&collection, view.index, limit.buckets, &out_of_time)?;
+        let mut visit = Visit { stopped_at_limit, ..Visit::default() };
+        if items.is_empty() {
+            return Ok(visit);
+        }
+        let mut ops = Vec::new();
+        visit.files = drop_items(&collection, &items, &mut ops)?;
+        for item in &items {
+            visit.buckets += item.buckets();
+            visit.measurements += item.rows();
+            visit.bytes += item.bytes();
+        }
+        ops.push(Op::Swept(SweepRecord {
+            at: self.now,
+            collection: collection.name.clone(),
+            rule: label.clone(),
+            expire_after_seconds: e,
+            cutoff: self.now.plus_seconds(-e),
+            buckets: visit.buckets,
+            measurements: visit.measurements,
+            bytes: visit.bytes,
+        }));
+        core.commit(ops)?;
+        if let (Some(plan), Some(now)) = (self.plans.get_mut(&collection.id), core.state.read().by_id(collection.id)) {
+            plan.follow(now);
+        }
+        self.dropped.0 += visit.buckets;
+        self.dropped.1 += visit.measurements;
+        *core.sweeper.running.lock() = Some(Operation {
+            started: self.now,
+            collection: collection.name.clone(),
+            rule: label,
+            buckets: self.dropped.0,
+            measurements: self.dropped.1,
+        });
+        Ok(visit)
+    }
+
+    fn warn_if_suspended(&self, collection: &CollectionState) {
+        let mut warned = self.core.sweeper.warned.lock();
+        match crate::snapshot::suspension(collection) {
+            Some(measurements) if warned.insert(collection.id) => {
+                tracing::warn!(
+                    collection = %collection.name,
+                    measurements,
+                    "expiry is suspended: measurements lie outside of 1970..2038"
+                );
+            }
+            Some(_) => {}
+            None => {
+                warned.remove(&collection.id);
+            }
+        }
+    }
+}
+
+/// The edits that drop what `items` name; returns how many files become unneeded by them.
+fn drop_items(collection: &CollectionState, items: &[Item], ops: &mut Vec<Op>) -> Result<u64> {
+    let mut whole = Vec::new();
+    let mut partial: BTreeMap<u64, RoaringBitmap> = BTreeMap::new();
+    for item in items {
+        match item {
+            Item::Segment { segment, .. } => whole.push(*segment),
+            Item::Part { segment, ordinals, .. } => *partial.entry(*segment).or_default() |= ordinals,
+            Item::Bucket { pieces, .. } => {
+                for (segment, ordinal) in pieces {
+                    partial.entry(*segment).or_default().insert(*ordinal);
+                }
+            }
+        }
+    }
+    for (id, ordinals) in partial {
+        let Some(segment) = collection.segments.get(&id) else { continue };
+        if ordinals.len() >= u64::from(segment.live().buckets) {
+            whole.push(id);
+        } else {
+            let state = segment.without(&ordinals, &RoaringBitmap::new(), &[])?;
+            ops.push(Op::SetSegment { collection: collection.id, segment: id, state });
+        }
+    }
+    ops.extend(whole.iter().map(|id| Op::RemoveSegment { collection: collection.id, segment: *id }));
+    Ok(whole.len() as u64)
+}
+
+/// The instant from which a sweep drops a bucket whose bound is `bound`.
+pub(crate) fn expires_at(bound: i64, e: i64, collection: &CollectionState) -> Timestamp {
+    due_instant(bound, e, collection.options.precision)
+}

@@ -1,0 +1,370 @@
+//! What is due: a pure look at one collection in one version, at one instant.
+
+use crate::error::Result;
+use crate::segment::{Brief, Classes, Segment};
+use crate::snapshot::suspension;
+use crate::state::CollectionState;
+use ebbtide_buckets::BucketId;
+use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff};
+use roaring::RoaringBitmap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement.
+pub(crate) fn bound_of(mode: ExpiryMode, brief: &Brief) -> i64 {
+    match mode {
+        ExpiryMode::Bucket => brief.window.end,
+        ExpiryMode::Exact => brief.last,
+    }
+}
+
+/// Something to drop.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// All that is there of a segment.
+    Segment { segment: u64, buckets: u64, rows: u64, bytes: u64 },
+    /// Some buckets of a segment that is due as a whole, cut off by a limit.
+    Part { segment: u64, ordinals: RoaringBitmap, rows: u64, bytes: u64 },
+    /// One bucket, wherever its pieces are.
+    Bucket { pieces: Vec<(u64, u32)>, rows: u64, bytes: u64 },
+}
+
+impl Item {
+    pub(crate) fn buckets(&self) -> u64 {
+        match self {
+            Item::Segment { buckets, .. } => *buckets,
+            Item::Part { ordinals, .. } => ordinals.len(),
+            Item::Bucket { .. } => 1,
+        }
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        match self {
+            Item::Segment { rows, .. } | Item::Part { rows, .. } | Item::Bucket { rows, .. } => *rows,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Item::Segment { bytes, .. } | Item::Part { bytes, .. } | Item::Bucket { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// What is due in one collection, by rule.
+pub(crate) struct Plan {
+    due: HashMap<usize, VecDeque<Item>>,
+    /// Open buckets are due, or stand in the way: they have to be sealed first.
+    pub(crate) needs_flush: bool,
+    segments: usize,
+    rules_epoch: u64,
+}
+
+impl Plan {
+    /// Looks at a collection at `now`.
+    pub(crate) fn make(collection: &CollectionState, now: Timestamp) -> Result<Self> {
+        let mut plan = Plan { due: HashMap::new(), needs_flush: false, segments: 0, rules_epoch: 0 };
+        plan.follow(collection);
+        if suspension(collection).is_some() || collection.rules.is_empty() {
+            return Ok(plan);
+        }
+        let look = Look::new(collection, &collection.rules, Some(collection.rules_epoch), now);
+        plan.needs_flush = look.open_buckets_due();
+        if plan.needs_flush {
+            return Ok(plan);
+        }
+        let (alone, shared) = look.due_segments()?;
+        for (segment, rule) in alone {
+            let live = segment.live();
+            plan.due.entry(rule).or_default().push_back(Item::Segment {
+                segment: segment.file.id,
+                buckets: u64::from(live.buckets),
+                rows: live.rows,
+                bytes: segment.live_bytes(),
+            });
+        }
+        for (_, bucket) in look.buckets(&shared)? {
+            let item = Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes };
+            plan.due.entry(bucket.rule).or_default().push_back(item);
+        }
+        Ok(plan)
+    }
+
+    /// Whether it still describes this version of the collection.
+    pub(crate) fn is_of(&self, collection: &CollectionState) -> bool {
+        self.segments == Arc::as_ptr(&collection.segments) as usize && self.rules_epoch == collection.rules_epoch
+    }
+
+    /// Takes over to a version that differs only by what the plan itself had dropped.
+    pub(crate) fn follow(&mut self, collection: &CollectionState) {
+        self.segments = Arc::as_ptr(&collection.segments) as usize;
+        self.rules_epoch = collection.rules_epoch;
+    }
+
+    /// Takes up to `limit` buckets of a rule; says whether it stopped there.
+    pub(crate) fn take(
+        &mut self,
+        collection: &CollectionState,
+        rule: usize,
+        limit: Option<u64>,
+        out_of_time: &dyn Fn() -> bool,
+    ) -> Result<(Vec<Item>, bool)> {
+        let mut taken = Vec::new();
+        let mut left = limit.unwrap_or(u64::MAX);
+        let Some(due) = self.due.get_mut(&rule) else { return Ok((taken, false)) };
+        while left > 0 {
+            if !taken.is_empty() && !due.is_empty() && out_of_time() {
+                return Ok((taken, true));
+            }
+            match due.pop_front() {
+                None => return Ok((taken, false)),
+                Some(item) if item.buckets() <= left => {
+                    left -= item.buckets();
+                    taken.push(item);
+                }
+                Some(Item::Segment { segment, .. }) => {
+                    if let Some(segment) = collection.segments.get(&segment) {
+                        let (part, rest) = split(segment, left)?;
+                        due.push_front(rest);
+                        taken.push(part);
+                    }
+                    return Ok((taken, true));
+                }
+                Some(Item::Part { segment, ordinals, .. }) => {
+                    if let Some(segment) = collection.segments.get(&segment) {
+                        let (part, rest) = split_ordinals(segment, &ordinals, left)?;
+                        due.push_front(rest);
+                        taken.push(part);
+                    }
+                    return Ok((taken, true));
+                }
+                Some(item @ Item::Bucket { .. }) => due.push_front(item),
+            }
+        }
+        Ok((taken, true))
+    }
+}
+
+fn split(segment: &Segment, limit: u64) -> Result<(Item, Item)> {
+    let reader = segment.file.reader()?;
+    let all = segment.briefs(&reader).filter_map(|(ordinal, _, _)| u32::try_from(ordinal).ok()).collect();
+    split_ordinals(segment, &all, limit)
+}
+
+fn split_ordinals(segment: &Segment, all: &RoaringBitmap, limit: u64) -> Result<(Item, Item)> {
+    let reader = segment.file.reader()?;
+    let part = |ordinals: RoaringBitmap| {
+        let briefs = ordinals.iter().filter_map(|ordinal| segment.brief(&reader, ordinal as usize));
+        let rows = briefs.map(|b| b.rows).sum();
+        Item::Part { segment: segment.file.id, ordinals, rows, bytes: segment.share(rows) }
+    };
+    let first: RoaringBitmap = all.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
+    let rest = all - &first;
+    Ok((part(first), part(rest)))
+}
+
+/// A bucket that is due, with all its pieces.
+#[derive(Debug, Clone)]
+pub(crate) struct DueBucket {
+    pub(crate) rule: usize,
+    pub(crate) pieces: Vec<(u64, u32)>,
+    /// Measurements in it.
+    pub(crate) rows: u64,
+    /// Bytes on disk, by its share of each segment.
+    pub(crate) bytes: u64,
+}
+
+/// Every bucket that is due at `now` under `rules`, open ones included. `epoch` tells whether segments' stamps apply.
+pub(crate) fn due_buckets(
+    collection: &CollectionState,
+    rules: &RuleSet,
+    epoch: Option<u64>,
+    now: Timestamp,
+) -> Result<Vec<(BucketId, DueBucket)>> {
+    if suspension(collection).is_some() || rules.is_empty() {
+        return Ok(Vec::new());
+    }
+    let look = Look::new(collection, rules, epoch, now);
+    let (alone, mut due) = look.due_segments()?;
+    due.extend(alone.into_iter().map(|(segment, _)| segment));
+    look.buckets(&due)
+}
+
+struct Look<'a> {
+    collection: &'a CollectionState,
+    rules: &'a RuleSet,
+    epoch: Option<u64>,
+    mode: ExpiryMode,
+    now: i64,
+}
+
+type Interval = (i64, i64);
+
+impl<'a> Look<'a> {
+    fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
+        let options = &collection.options;
+        Look { collection, rules, epoch, mode: options.expiry, now: now.to_units_saturating(options.precision) }
+    }
+
+    fn is_due(&self, bound: i64, e: i64) -> bool {
+        bound <= cutoff(self.now, e, self.collection.options.precision)
+    }
+
+    fn classes(&self, segment: &Segment) -> Result<Classes> {
+        segment.classes(self.rules, self.epoch)
+    }
+
+    fn open(&self) -> impl Iterator<Item = (&BucketId, Brief)> {
+        let buckets = self.collection.memtable.chunks().flat_map(|c| &c.buckets);
+        buckets.map(|b| {
+            let (first, last) = (b.first, b.last);
+            let rows = b.rows.len() as u64;
+            (&b.id, Brief { window: b.id.window, first, last, rows, out_of_range: u64::from(b.out_of_range) })
+        })
+    }
+
+    fn open_buckets_due(&self) -> bool {
+        let due = |id: &BucketId, brief: &Brief| {
+            let class = self.rules.effective(&id.meta.value());
+            class.is_some_and(|(_, e)| self.is_due(bound_of(self.mode, brief), e))
+        };
+        self.open().any(|(id, brief)| due(id, &brief))
+    }
+
+    /// Segments that hold something due: those that are due as a whole, of one rule, and share no bucket with anything
+    /// else, each with its rule; and the others, to be looked at bucket by bucket.
+    #[expect(clippy::type_complexity, reason = "two lists, named where they are taken apart")]
+    fn due_segments(&self) -> Result<(Vec<(Arc<Segment>, usize)>, Vec<Arc<Segment>>)> {
+        let (mut whole, mut shared) = (Vec::new(), Vec::new());
+        for segment in self.collection.segments.values().filter(|s| s.live().buckets > 0) {
+            let live = segment.live();
+            let (least, most) = match self.mode {
+                ExpiryMode::Exact => (live.last_min, live.last_max),
+                ExpiryMode::Bucket => (live.window_end_min, live.window_end_max),
+            };
+            let smallest = self.rules.shortest();
+            if !smallest.is_some_and(|e| self.is_due(least, e)) {
+                continue;
+            }
+            let classes = self.classes(segment)?;
+            let (shortest, longest) = classes.range();
+            if !shortest.is_some_and(|e| self.is_due(least, e)) {
+                continue;
+            }
+            match (&classes, longest) {
+                (Classes::Uniform(Some((rule, _))), Some(e)) if self.is_due(most, e) => {
+                    whole.push((segment.clone(), *rule));
+                }
+                _ => shared.push(segment.clone()),
+            }
+        }
+        if whole.is_empty() {
+            return Ok((whole, shared));
+        }
+        let intervals = self.intervals();
+        let (alone, rest): (Vec<_>, Vec<_>) =
+            whole.into_iter().partition(|(segment, _)| intervals.is_alone(window_interval(segment)));
+        shared.extend(rest.into_iter().map(|(segment, _)| segment));
+        Ok((alone, shared))
+    }
+
+    fn intervals(&self) -> Intervals {
+        let segments = self.collection.segments.values().filter(|s| s.live().buckets > 0).map(|s| window_interval(s));
+        let open = self.open().map(|(id, _)| (id.window.start, id.window.end));
+        Intervals::new(segments.chain(open).collect())
+    }
+
+    /// Buckets of these segments (and of memory) all of whose pieces, wherever they are, are due.
+    fn buckets(&self, due: &[Arc<Segment>]) -> Result<Vec<(BucketId, DueBucket)>> {
+        let mut found: HashMap<BucketId, DueBucket> = HashMap::new();
+        let mut kept: Vec<BucketId> = Vec::new();
+        for segment in due {
+            let reader = segment.file.reader()?;
+            let classes = self.classes(segment)?;
+            for (ordinal, meta, brief) in segment.briefs(&reader) {
+                let Some((rule, e)) = classes.of(meta) else { continue };
+                let id = || BucketId { meta: segment.meta(&reader, ordinal).clone(), window: brief.window };
+                if !self.is_due(bound_of(self.mode, &brief), e) {
+                    if self.mode == ExpiryMode::Exact {
+                        kept.push(id());
+                    }
+                    continue;
+                }
+                let entry = found.entry(id()).or_insert(DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 });
+                entry.pieces.push((segment.file.id, u32::try_from(ordinal).unwrap_or(u32::MAX)));
+                entry.rows += brief.rows;
+                entry.bytes += segment.share(brief.rows);
+            }
+        }
+        for (id, brief) in self.open() {
+            let Some((rule, e)) = self.rules.effective(&id.meta.value()) else { continue };
+            if self.is_due(bound_of(self.mode, &brief), e) {
+                let entry =
+                    found.entry(id.clone()).or_insert(DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 });
+                entry.rows += brief.rows;
+            } else {
+                kept.push(id.clone());
+            }
+        }
+        for id in kept {
+            found.remove(&id);
+        }
+        if self.mode == ExpiryMode::Exact {
+            self.without_younger_pieces(due, &mut found)?;
+        }
+        let mut found: Vec<_> = found.into_iter().collect();
+        found.sort_by(|a, b| (a.0.window.start, &a.0.meta).cmp(&(b.0.window.start, &b.0.meta)));
+        Ok(found)
+    }
+
+    /// Takes out buckets of which a segment that is not due holds a later piece.
+    fn without_younger_pieces(&self, due: &[Arc<Segment>], found: &mut HashMap<BucketId, DueBucket>) -> Result<()> {
+        let Some(start) = found.keys().map(|id| id.window.start).min() else { return Ok(()) };
+        let end = found.keys().map(|id| id.window.end).max().unwrap_or(i64::MAX);
+        for segment in self.collection.segments.values() {
+            let overlaps = segment.live().window_start_min < end && segment.live().window_end_max > start;
+            if segment.live().buckets == 0 || !overlaps || due.iter().any(|d| d.file.id == segment.file.id) {
+                continue;
+            }
+            let reader = segment.file.reader()?;
+            for (ordinal, _, brief) in segment.briefs(&reader) {
+                found.remove(&BucketId { meta: segment.meta(&reader, ordinal).clone(), window: brief.window });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn window_interval(segment: &Segment) -> Interval {
+    (segment.live().window_start_min, segment.live().window_end_max)
+}
+
+/// Windows of everything that is there, sorted by start, each with the greatest end before it.
+struct Intervals {
+    sorted: Vec<Interval>,
+    end_before: Vec<i64>,
+}
+
+impl Intervals {
+    fn new(mut sorted: Vec<Interval>) -> Self {
+        sorted.sort_unstable();
+        let mut end = i64::MIN;
+        let end_before = sorted
+            .iter()
+            .map(|interval| {
+                let before = end;
+                end = end.max(interval.1);
+                before
+            })
+            .collect();
+        Intervals { sorted, end_before }
+    }
+
+    /// Whether one of the intervals overlaps no other.
+    fn is_alone(&self, interval: Interval) -> bool {
+        let at = self.sorted.partition_point(|other| *other < interval);
+        let next_overlaps = self.sorted.get(at + 1).is_some_and(|next| next.0 < interval.1);
+        let earlier_overlaps = self.end_before.get(at).is_some_and(|end| *end > interval.0);
+        !next_overlaps && !earlier_overlaps
+    }
+}

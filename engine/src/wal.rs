@@ -1,0 +1,244 @@
+//! The log of inserts: what an acknowledgement rests on until the rows are sealed.
+//!
+//! A log file is a header and frames. A frame is one insert: all of it is replayed or nothing. Replay stops at the
+//! first frame of the newest file that is torn, and refuses damage anywhere else: skipping over it would leave a hole.
+//! FORMAT.md has the bytes.
+
+use crate::error::{Error, Result};
+use crate::fs::{Fs, WriteFile};
+use arrow::array::RecordBatch;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use ebbtide_ttl::Code;
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"EBBWAL\x00\x01";
+/// Bytes of a log file's header: magic, database identity, first sequence number, CRC-32.
+pub(crate) const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
+/// Bytes before a frame's payload: length, CRC-32 of the head, CRC-32 of the payload, sequence number, collection, last
+/// synced sequence number.
+const FRAME_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8;
+
+/// One insert as it lies in the log.
+#[derive(Debug)]
+pub(crate) struct LogRecord {
+    pub(crate) seq: u64,
+    pub(crate) collection: u64,
+    /// `None` where the caller did not want it.
+    pub(crate) batch: Option<RecordBatch>,
+}
+
+/// The name of the log file whose first record is `first_seq`.
+pub(crate) fn file_name(first_seq: u64) -> String {
+    format!("wal-{first_seq:016x}.log")
+}
+
+/// The first sequence number that a log file's name gives.
+pub(crate) fn parse_name(name: &str) -> Option<u64> {
+    let hex = name.strip_prefix("wal-")?.strip_suffix(".log")?;
+    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
+}
+
+/// The payload of a frame: one Arrow IPC stream.
+pub(crate) fn encode_payload(batch: &RecordBatch) -> Result<Vec<u8>> {
+    let mut writer = StreamWriter::try_new(Vec::with_capacity(1024 + batch.get_array_memory_size()), &batch.schema())?;
+    writer.write(batch)?;
+    Ok(writer.into_inner()?)
+}
+
+/// Checks that a frame can hold this payload.
+pub(crate) fn check_payload(payload: &[u8]) -> Result<()> {
+    match u32::try_from(payload.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::new(Code::BadValue, "one insert holds at most 4 GiB; split it into several")),
+    }
+}
+
+/// Appends a whole frame to `out`. `synced_seq` is the last record known to be durable when this one is written: a bad
+/// record up to there is damage, one behind it may be what a crash tore.
+pub(crate) fn put_frame(out: &mut Vec<u8>, seq: u64, collection: u64, synced_seq: u64, payload: &[u8], crc: u32) {
+    let length = u32::try_from(payload.len()).expect("checked by check_payload before the record was queued");
+    let mut head = [0; FRAME_BYTES];
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[8..12].copy_from_slice(&crc.to_le_bytes());
+    head[12..20].copy_from_slice(&seq.to_le_bytes());
+    head[20..28].copy_from_slice(&collection.to_le_bytes());
+    head[28..36].copy_from_slice(&synced_seq.to_le_bytes());
+    let head_crc = head_crc(&head);
+    head[4..8].copy_from_slice(&head_crc.to_le_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(payload);
+}
+
+fn head_crc(head: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&head[..4]);
+    hasher.update(&head[8..FRAME_BYTES]);
+    hasher.finalize()
+}
+
+/// The head of a frame, if one starts at `bytes` and its CRC holds.
+struct Head {
+    length: usize,
+    payload_crc: u32,
+    seq: u64,
+    collection: u64,
+    synced_seq: u64,
+}
+
+impl Head {
+    fn parse(bytes: &[u8]) -> Option<Head> {
+        let head = bytes.get(..FRAME_BYTES)?;
+        let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+        let parsed = Head {
+            length: word(0)? as usize,
+            payload_crc: word(8)?,
+            seq: long(12)?,
+            collection: long(20)?,
+            synced_seq: long(28)?,
+        };
+        (head_crc(head) == word(4)? && parsed.seq > 0).then_some(parsed)
+    }
+}
+
+/// An open log file.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    pub(crate) first_seq: u64,
+    pub(crate) path: PathBuf,
+    file: Box<dyn WriteFile>,
+}
+
+impl LogWriter {
+    /// Creates the file; when this returns, it and its name are durable.
+    pub(crate) fn create(fs: &dyn Fs, dir: &Path, identity: [u8; 16], first_seq: u64) -> Result<Self> {
+        let path = dir.join(file_name(first_seq));
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(MAGIC);
+        header.extend_from_slice(&identity);
+        header.extend_from_slice(&first_seq.to_le_bytes());
+        header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+        let write = || {
+            if fs.exists(&path)? {
+                fs.remove(&path)?; // The manifest does not name it: left over from an attempt that failed.
+            }
+            let mut file = fs.create(&path)?;
+            file.append(&header)?;
+            file.sync()?;
+            fs.sync_dir(dir)?;
+            Ok(file)
+        };
+        let file = write().map_err(|e| Error::io("create the log file", &path, &e))?;
+        Ok(LogWriter { first_seq, path, file })
+    }
+
+    /// Goes on in an existing file that holds no record yet.
+    pub(crate) fn reopen(fs: &dyn Fs, dir: &Path, first_seq: u64) -> Result<Self> {
+        let path = dir.join(file_name(first_seq));
+        let file = fs.open_append(&path, HEADER_BYTES as u64).and_then(|mut file| file.sync().map(|()| file));
+        let file = file.map_err(|e| Error::io("open the log", &path, &e))?;
+        Ok(LogWriter { first_seq, path, file })
+    }
+
+    pub(crate) fn append(&mut self, frames: &[u8]) -> Result<()> {
+        self.file.append(frames).map_err(|e| Error::io("append to the log", &self.path, &e))
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.file.sync().map_err(|e| Error::io("sync the log", &self.path, &e))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Cuts what a failed append may have left, so that the log ends with a whole frame again.
+    pub(crate) fn cut_back(&mut self, len: u64) -> Result<()> {
+        self.file
+            .truncate(len)
+            .and_then(|()| self.file.sync())
+            .map_err(|e| Error::io("cut back the log", &self.path, &e))
+    }
+}
+
+/// What reading a log file gave.
+#[derive(Debug)]
+pub(crate) struct LogContents {
+    pub(crate) records: Vec<LogRecord>,
+    /// Where the last whole frame ends.
+    pub(crate) end: u64,
+    /// Bytes behind it, which a crash left half-written.
+    pub(crate) torn_bytes: u64,
+}
+
+/// Reads a log file; `wanted` says whether a record's batch is needed. Decodes nothing that its CRC does not vouch for.
+pub(crate) fn read(
+    fs: &dyn Fs,
+    path: &Path,
+    identity: [u8; 16],
+    wanted: &dyn Fn(u64, u64) -> bool,
+) -> Result<LogContents> {
+    let bytes = fs.read(path).map_err(|e| Error::io("read the log", path, &e))?;
+    let first_seq = check_header(&bytes, path, identity)?;
+    let mut contents = LogContents { records: Vec::new(), end: HEADER_BYTES as u64, torn_bytes: 0 };
+    let mut at = HEADER_BYTES;
+    let mut seq = first_seq;
+    while let Some((head, payload)) = whole_frame(&bytes[at..]) {
+        if head.seq != seq {
+            return Err(Error::corrupt(path, at as u64, format!("log record expected={seq} found={}", head.seq)));
+        }
+        let batch = match wanted(seq, head.collection) {
+            true => Some(decode(payload).map_err(|e| {
+                Error::corrupt(path, at as u64, format!("log record {seq} does not decode: {e}"))
+            })?),
+            false => None,
+        };
+        contents.records.push(LogRecord { seq, collection: head.collection, batch });
+        at += FRAME_BYTES + payload.len();
+        seq += 1;
+        contents.end = at as u64;
+    }
+    if let Some(later) = (at + 1..bytes.len()).find_map(|i| Head::parse(&bytes[i..])).filter(|h| h.synced_seq >= seq) {
+        let what = format!("log record {seq} is damaged: record {} was written after it had been synced", later.seq);
+        return Err(Error::corrupt(path, at as u64, what));
+    }
+    contents.torn_bytes = (bytes.len() - at) as u64;
+    Ok(contents)
+}
+
+fn check_header(bytes: &[u8], path: &Path, identity: [u8; 16]) -> Result<u64> {
+    let header = bytes.get(..HEADER_BYTES).ok_or_else(|| Error::corrupt(path, 0, "log header cut short"))?;
+    let stored = u32::from_le_bytes([header[32], header[33], header[34], header[35]]);
+    let found = crc32fast::hash(&header[..32]);
+    if stored != found {
+        return Err(Error::corrupt(path, 0, format!("log header crc expected={stored:#x} found={found:#x}")));
+    }
+    if &header[..8] != MAGIC {
+        return Err(Error::new(
+            Code::IncompatibleFormat,
+            format!("{} is a log of another version of Ebbtide: open the database with that version", path.display()),
+        ));
+    }
+    if header[8..24] != identity {
+        return Err(Error::corrupt(path, 8, "log file belongs to another database"));
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&header[24..32]);
+    Ok(u64::from_le_bytes(first))
+}
+
+/// The frame at the start of `bytes`, if all of it is there and its CRCs hold.
+fn whole_frame(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    let head = Head::parse(bytes)?;
+    let payload = bytes.get(FRAME_BYTES..FRAME_BYTES.checked_add(head.length)?)?;
+    (crc32fast::hash(payload) == head.payload_crc).then_some((head, payload))
+}
+
+fn decode(payload: &[u8]) -> std::result::Result<RecordBatch, String> {
+    let mut reader = StreamReader::try_new(payload, None).map_err(|e| e.to_string())?;
+    match reader.next() {
+        Some(batch) => batch.map_err(|e| e.to_string()),
+        None => Err("no batch in it".to_owned()),
+    }
+}
