@@ -1,0 +1,101 @@
+//! The door to time: nothing in Ebbtide reads a clock but through [`Clock`].
+
+use crate::time::Timestamp;
+use parking_lot::Mutex;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall time, which people set, and monotonic time, which only moves on.
+pub trait Clock: Debug + Send + Sync {
+    /// The wall clock's instant. It can be wrong and can step in both directions.
+    fn now(&self) -> Timestamp;
+
+    /// Time since some fixed start; never goes backwards and is not set by anybody.
+    fn monotonic(&self) -> Duration;
+
+    /// Whether time passes only when somebody says so; then nothing runs by itself in the background.
+    fn is_virtual(&self) -> bool {
+        false
+    }
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time starts now.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the door to the monotonic clock")]
+    pub fn new() -> Self {
+        SystemClock { start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the door to the wall clock")]
+    fn now(&self) -> Timestamp {
+        let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => Timestamp(nanos(since)),
+            Err(before) => Timestamp(-nanos(before.duration())),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// A clock that stands still until it is told to move. Clones share one time.
+#[derive(Debug, Clone)]
+pub struct VirtualClock {
+    state: Arc<Mutex<(Timestamp, Duration)>>,
+}
+
+impl VirtualClock {
+    /// A clock that shows `now`.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        VirtualClock { state: Arc::new(Mutex::new((now, Duration::ZERO))) }
+    }
+
+    /// Lets time go on (or, if `now` is in the past, steps the wall clock alone back) to `now`.
+    pub fn set(&self, now: Timestamp) {
+        let mut state = self.state.lock();
+        if let Ok(ahead) = u64::try_from(now.0 - state.0.0) {
+            state.1 += Duration::from_nanos(ahead);
+        } else if now.0 > state.0.0 {
+            state.1 = Duration::MAX;
+        }
+        state.0 = now;
+    }
+
+    /// Sets the wall clock alone: a wrong clock.
+    pub fn jump(&self, now: Timestamp) {
+        self.state.lock().0 = now;
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        self.state.lock().0
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.state.lock().1
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,107 @@
+//! Error codes: the numbers and names that MongoDB gives to the same mistakes, and our own for what it has no name for.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// What kind of mistake an error is about, with MongoDB's number and name for it where it has one.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            /// The numeric code, as in the `code` field of a command's reply.
+            #[must_use]
+            pub const fn number(self) -> i32 {
+                match self { $(Code::$name => $number,)* }
+            }
+
+            /// The code's name, as in the `codeName` field of a command's reply.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Code::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A bug in Ebbtide.
+    InternalError = 1,
+    /// A value that is of the right type but not allowed.
+    BadValue = 2,
+    /// Text that is not of the expected form.
+    FailedToParse = 9,
+    /// A value of the wrong type.
+    TypeMismatch = 14,
+    /// The collection does not exist.
+    NamespaceNotFound = 26,
+    /// The rule does not exist.
+    IndexNotFound = 27,
+    /// The collection exists with other options.
+    NamespaceExists = 48,
+    /// There is no such command.
+    CommandNotFound = 59,
+    /// The index cannot be made as described.
+    CannotCreateIndex = 67,
+    /// Options that contradict each other or the contract.
+    InvalidOptions = 72,
+    /// A collection name that is not allowed.
+    InvalidNamespace = 73,
+    /// The same index exists with other options.
+    IndexOptionsConflict = 85,
+    /// Another index has the same name.
+    IndexKeySpecsConflict = 86,
+    /// Several indexes match a key pattern.
+    AmbiguousIndexKeyPattern = 181,
+    /// An option that is not known.
+    IDLUnknownField = 40415,
+    /// A required option is missing.
+    IDLFailedToParse = 40414,
+    /// The disk is full.
+    OutOfDiskSpace = 14031,
+    /// Something on disk is damaged.
+    DataCorruptionDetected = 28,
+    /// An operation of the file system failed.
+    FileStreamFailed = 39,
+    /// The database is open in another process, or busy.
+    LockBusy = 46,
+    /// The database was opened for reading only.
+    IllegalOperation = 20,
+    /// The database stopped writing after a failed write or sync, or was closed.
+    NotWritable = 24001,
+    /// The database was written by another version of the program.
+    IncompatibleFormat = 24002,
+    /// The operation was interrupted.
+    Interrupted = 11601,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An error of the pure layers: a code and a message that says what, where and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleError {
+    /// The kind of mistake.
+    pub code: Code,
+    /// What a person reads.
+    pub message: String,
+}
+
+impl RuleError {
+    /// Makes an error.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        RuleError { code, message: message.into() }
+    }
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RuleError {}

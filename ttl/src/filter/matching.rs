@@ -1,0 +1,114 @@
+//! Whether a filter's conditions hold.
+
+use super::node::{Condition, Node, Test};
+use super::{Comparison, Timestamp, Value};
+use std::cmp::Ordering;
+
+pub(super) fn matches(node: &Node, holds: &dyn Fn(&Condition) -> bool) -> bool {
+    match node {
+        Node::Condition(condition) => holds(condition),
+        Node::And(parts) => parts.iter().all(|part| matches(part, holds)),
+        Node::Or(parts) => parts.iter().any(|part| matches(part, holds)),
+        Node::Not(inner) => !matches(inner, holds),
+    }
+}
+
+/// Whether a condition holds for a document whose top-level field of the condition's path has this value.
+pub(super) fn holds(condition: &Condition, field: &Value) -> bool {
+    let mut found = false;
+    let holds = walk(field, condition.path.get(1..).unwrap_or_default(), &mut |value| {
+        found = true;
+        test_value(&condition.test, value)
+    });
+    // A path that leads nowhere, through an empty list for instance, is missing, which is null.
+    holds || (!found && test_value(&condition.test, &Value::Null))
+}
+
+/// Gives `test` the values at a path until it accepts one: several where the path leads through lists.
+fn walk(value: &Value, path: &[String], test: &mut dyn FnMut(&Value) -> bool) -> bool {
+    let Some((name, rest)) = path.split_first() else {
+        return test(value);
+    };
+    match value {
+        Value::Object(_) => walk(value.get(name).unwrap_or(&Value::Null), rest, test),
+        Value::Array(items) => {
+            items.iter().filter(|item| matches!(item, Value::Object(_))).any(|item| walk(item, path, test))
+        }
+        _ => test(&Value::Null),
+    }
+}
+
+fn test_value(test: &Test, value: &Value) -> bool {
+    if test_whole(test, value) {
+        return true;
+    }
+    match (test, value) {
+        // A list that is there says nothing about its elements being there.
+        (Test::Exists, _) => false,
+        (_, Value::Array(items)) => items.iter().any(|item| test_whole(test, item)),
+        _ => false,
+    }
+}
+
+fn test_whole(test: &Test, value: &Value) -> bool {
+    match test {
+        Test::Eq(wanted) => same(wanted, value),
+        Test::In(wanted) => match value {
+            Value::Object(_) | Value::Array(_) => wanted.binary_search(&value.normalized()).is_ok(),
+            scalar => wanted.binary_search(scalar).is_ok(),
+        },
+        Test::Compare(comparison, bound) => {
+            let Some(order) = value.compare_in_class(bound) else { return false };
+            if matches!(bound, Value::Object(_) | Value::Array(_) | Value::Null) {
+                return false;
+            }
+            match comparison {
+                Comparison::Gt => order == Ordering::Greater,
+                Comparison::Gte => order != Ordering::Less,
+                Comparison::Lt => order == Ordering::Less,
+                Comparison::Lte => order != Ordering::Greater,
+            }
+        }
+        Test::Exists => !value.is_null(),
+        Test::Type(classes) => classes.contains(&value.class()),
+    }
+}
+
+fn same(wanted: &Value, value: &Value) -> bool {
+    match (wanted, value) {
+        (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => *wanted == value.normalized(),
+        _ => wanted == value,
+    }
+}
+
+/// See [`super::Filter::time_bounds`].
+pub(super) fn time_bounds(node: &Node, time_field: &str) -> (Option<Timestamp>, Option<Timestamp>) {
+    match node {
+        Node::Condition(Condition { path, test }) if path.len() == 1 && path[0] == time_field => match test {
+            Test::Eq(Value::Date(t)) => (Some(*t), Some(*t)),
+            Test::In(values) => {
+                let dates: Option<Vec<_>> =
+                    values.iter().map(|v| if let Value::Date(t) = v { Some(*t) } else { None }).collect();
+                dates.map_or((None, None), |dates| (dates.iter().min().copied(), dates.iter().max().copied()))
+            }
+            Test::Compare(Comparison::Gt, Value::Date(t)) => (Some(Timestamp(t.0.saturating_add(1))), None),
+            Test::Compare(Comparison::Gte, Value::Date(t)) => (Some(*t), None),
+            Test::Compare(Comparison::Lt, Value::Date(t)) => (None, Some(Timestamp(t.0.saturating_sub(1)))),
+            Test::Compare(Comparison::Lte, Value::Date(t)) => (None, Some(*t)),
+            _ => (None, None),
+        },
+        Node::And(parts) => parts.iter().map(|part| time_bounds(part, time_field)).fold((None, None), |all, part| {
+            let tighter = |a: Option<_>, b: Option<_>, pick: fn(_, _) -> _| match (a, b) {
+                (Some(a), Some(b)) => Some(pick(a, b)),
+                (a, b) => a.or(b),
+            };
+            (tighter(all.0, part.0, Ord::max), tighter(all.1, part.1, Ord::min))
+        }),
+        Node::Or(parts) => parts
+            .iter()
+            .map(|part| time_bounds(part, time_field))
+            .reduce(|a, b| (a.0.zip(b.0).map(|(a, b)| a.min(b)), a.1.zip(b.1).map(|(a, b)| a.max(b))))
+            .unwrap_or((None, None)),
+        Node::Condition(_) | Node::Not(_) => (None, None),
+    }
+}

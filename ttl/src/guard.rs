@@ -1,0 +1,87 @@
+//! The guard against a wrong wall clock: a clock that jumped ahead must not make everything look expired.
+//!
+//! Between two looks the wall clock should advance about as much as the monotonic clock. A clock that went backwards
+//! is no danger: it makes data look younger.
+
+use crate::time::Timestamp;
+use std::fmt;
+use std::time::Duration;
+
+const NANOS_PER_SECOND: i128 = 1_000_000_000;
+
+/// The wall clock moved ahead of the monotonic clock by more than is tolerated: nothing may be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// How far ahead the wall clock is, in nanoseconds.
+    pub ahead_nanos: i128,
+    /// How much was tolerated, in seconds.
+    pub tolerance_secs: i64,
+}
+
+impl Held {
+    /// How far ahead the wall clock is, in whole seconds.
+    #[must_use]
+    pub fn ahead_secs(&self) -> i64 {
+        i64::try_from(self.ahead_nanos / NANOS_PER_SECOND).unwrap_or(i64::MAX)
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the wall clock jumped {} s ahead (tolerated: {} s); nothing is dropped until it is back, or the time is \
+             confirmed (confirmClock), or ttlClockJumpToleranceSecs is 0",
+            self.ahead_secs(),
+            self.tolerance_secs
+        )
+    }
+}
+
+/// Compares the wall clock with the monotonic clock from look to look.
+#[derive(Debug, Clone)]
+pub struct ClockGuard {
+    wall: Timestamp,
+    monotonic: Duration,
+}
+
+impl ClockGuard {
+    /// A guard that takes the clocks as they are.
+    #[must_use]
+    pub fn new(wall: Timestamp, monotonic: Duration) -> Self {
+        ClockGuard { wall, monotonic }
+    }
+
+    /// Looks at the clocks before a sweep; `tolerance_secs` 0 switches the guard off.
+    ///
+    /// # Errors
+    /// [`Held`] if the wall clock is ahead by more than the tolerance. A held look is no look: the next one still
+    /// compares with the last good one, so that jumps add up.
+    pub fn look(&mut self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Result<(), Held> {
+        match self.peek(wall, monotonic, tolerance_secs) {
+            Some(held) => Err(held),
+            None => {
+                self.confirm(wall, monotonic);
+                Ok(())
+            }
+        }
+    }
+
+    /// What [`ClockGuard::look`] would say, without looking: for status displays.
+    #[must_use]
+    pub fn peek(&self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Option<Held> {
+        let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
+        let wall_moved = wall.0.saturating_sub(self.wall.0);
+        let ahead_nanos = wall_moved.saturating_sub(nanos(monotonic.saturating_sub(self.monotonic)));
+        let tolerated = i128::from(tolerance_secs) * NANOS_PER_SECOND;
+        (tolerance_secs > 0 && ahead_nanos > tolerated).then_some(Held { ahead_nanos, tolerance_secs })
+    }
+
+    /// Takes the clocks as they are, because a person said that they are right.
+    pub fn confirm(&mut self, wall: Timestamp, monotonic: Duration) {
+        *self = ClockGuard { wall, monotonic };
+    }
+}
+
+#[cfg(test)]
+mod tests;

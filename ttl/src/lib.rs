@@ -1,0 +1,46 @@
+//! When measurements expire: rules, partial filters, expiry arithmetic, sweep planning and clocks.
+//!
+//! Nothing here does I/O. A decision is a pure function of rules, metas, time bounds and one reading of a clock, so a
+//! year of retention is tested in a millisecond.
+//!
+//! ```
+//! use ebbtide_ttl::{Filter, Precision, RuleSet, RuleSpec, Timestamp, Value, cutoff, is_expired};
+//!
+//! // A collection keeps a day; what matches `sensor = "hq"` keeps an hour.
+//! let mut rules = RuleSet::new(Some(86_400));
+//! let filter = Filter::eq("sensor", Value::from("hq"));
+//! rules.create(vec![RuleSpec::new("hq", 3_600, filter)])?;
+//! let (_, seconds) = rules.effective(&Value::from("hq")).expect("a rule matches");
+//! assert_eq!(seconds, 3_600);
+//!
+//! let now = Timestamp::from_millis(10_000_000);
+//! let cutoff = cutoff(now.to_units_saturating(Precision::Ms), seconds, Precision::Ms);
+//! assert!(is_expired(10_000_000 - 3_600_000, cutoff)); // exactly an hour old
+//! assert!(!is_expired(10_000_000 - 3_599_999, cutoff));
+//! # Ok::<(), ebbtide_ttl::RuleError>(())
+//! ```
+
+mod clock;
+mod code;
+mod expiry;
+mod filter;
+mod guard;
+mod pass;
+mod rule;
+mod time;
+mod value;
+
+pub use clock::{Clock, SystemClock, VirtualClock};
+pub use code::{Code, RuleError};
+pub use expiry::{
+    Bucketing, ExpiryMode, Granularity, OutOfRange, SPAN_SECONDS_MAX, cutoff, due_at, due_instant, in_range, is_expired,
+};
+pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
+pub use guard::{ClockGuard, Held};
+pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, run_pass};
+pub use rule::{
+    COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleSelector, RuleSet,
+    RuleSpec, RuleView, parse_expire_after, parse_expire_after_or_off,
+};
+pub use time::{Precision, Timestamp};
+pub use value::{TypeClass, Value, exact_int, int_fits_double};

@@ -1,0 +1,181 @@
+//! Descriptions of partial TTL indexes as `createIndexes`, `collMod` and `dropIndexes` take them.
+
+use super::PartialRule;
+use super::seconds::{ExpireAfterContext, parse_expire_after};
+use crate::code::{Code, RuleError};
+use crate::filter::Filter;
+use crate::value::{Value, exact_int};
+use std::fmt;
+
+/// A partial TTL index to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSpec {
+    pub(super) name: String,
+    pub(super) key_direction: i32,
+    pub(super) expire_after_seconds: i64,
+    pub(super) filter: Filter,
+}
+
+impl RuleSpec {
+    /// An ascending index of parts that are known to be right.
+    pub fn new(name: impl Into<String>, expire_after_seconds: i64, filter: Filter) -> Self {
+        RuleSpec { name: name.into(), key_direction: 1, expire_after_seconds, filter }
+    }
+
+    /// Reads one element of `createIndexes`' `indexes`, for a collection with these fields.
+    ///
+    /// # Errors
+    /// `IDLUnknownField` for an option that is not known; else the code that the contract gives to the mistake.
+    pub fn parse(spec: &Value, time_field: &str, meta_field: Option<&str>) -> Result<Self, RuleError> {
+        let Value::Object(options) = spec else {
+            return Err(mismatch("an index", "an object", spec));
+        };
+        let known = ["key", "name", "expireAfterSeconds", "partialFilterExpression"];
+        for (option, _) in options {
+            if matches!(option.as_str(), "unique" | "sparse" | "collation") {
+                let message = format!("a TTL index on a time-series collection cannot have the option '{option}'");
+                return Err(RuleError::new(Code::InvalidOptions, message));
+            }
+            if !known.contains(&option.as_str()) {
+                return Err(RuleError::new(Code::IDLUnknownField, format!("unknown option '{option}' of an index")));
+            }
+        }
+        let key = spec.get("key").ok_or_else(|| RuleError::new(Code::IDLFailedToParse, "an index needs a key"))?;
+        let key_direction = read_key(key, time_field)?;
+        let name = match spec.get("name") {
+            None => default_name(time_field, key_direction),
+            Some(Value::String(name)) => checked_name(name)?,
+            Some(other) => return Err(mismatch("the name of an index", "a string", other)),
+        };
+        let Some(filter) = spec.get("partialFilterExpression") else {
+            let message = "an index on the time field needs a partialFilterExpression; for all data set the \
+                           collection's expireAfterSeconds";
+            return Err(RuleError::new(Code::InvalidOptions, message));
+        };
+        let Some(seconds) = spec.get("expireAfterSeconds") else {
+            return Err(RuleError::new(Code::InvalidOptions, "a partial TTL index needs expireAfterSeconds"));
+        };
+        let expire_after_seconds = parse_expire_after(seconds, ExpireAfterContext::CreateIndexes)?;
+        let filter = Filter::parse_partial(filter, meta_field)?;
+        Ok(RuleSpec { name, key_direction, expire_after_seconds, filter })
+    }
+}
+
+fn default_name(time_field: &str, key_direction: i32) -> String {
+    format!("{time_field}_{key_direction}")
+}
+
+fn checked_name(name: &str) -> Result<String, RuleError> {
+    if name.is_empty() || name == "*" || name.contains('\0') {
+        let message = format!("'{}' cannot be the name of an index", name.escape_debug());
+        return Err(RuleError::new(Code::CannotCreateIndex, message));
+    }
+    Ok(name.to_owned())
+}
+
+/// The direction of a key that is one field, the time field.
+fn read_key(key: &Value, time_field: &str) -> Result<i32, RuleError> {
+    let Value::Object(fields) = key else {
+        return Err(mismatch("the key of an index", "an object", key));
+    };
+    let [(field, direction)] = fields.as_slice() else {
+        let message = format!("the key of a TTL index is the time field alone: {{{time_field}: 1}}");
+        return Err(RuleError::new(Code::CannotCreateIndex, message));
+    };
+    if field != time_field {
+        let message = format!("the key of a partial TTL index must be the time field '{time_field}', not '{field}'");
+        return Err(RuleError::new(Code::InvalidOptions, message));
+    }
+    read_direction(direction).ok_or_else(|| {
+        RuleError::new(Code::CannotCreateIndex, format!("the value of key field '{field}' must be 1 or -1"))
+    })
+}
+
+fn read_direction(value: &Value) -> Option<i32> {
+    let whole = match value {
+        Value::Int(i) => *i,
+        Value::Double(d) => exact_int(*d)?,
+        _ => return None,
+    };
+    match whole {
+        1 => Some(1),
+        -1 => Some(-1),
+        _ => None,
+    }
+}
+
+fn mismatch(what: &str, wanted: &str, value: &Value) -> RuleError {
+    RuleError::new(Code::TypeMismatch, format!("{what} must be {wanted}, not {}", value.class().name()))
+}
+
+/// Says which partial rule is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleSelector {
+    /// The one with this name.
+    Name(String),
+    /// The one whose key is the time field with this direction; `None` is a key that no rule can have.
+    Key(Option<i32>),
+}
+
+impl RuleSelector {
+    /// Reads the `index` of a `dropIndexes`: a name, or a key pattern.
+    ///
+    /// # Errors
+    /// `TypeMismatch` for anything but a string and an object.
+    pub fn parse(index: &Value, time_field: &str) -> Result<Self, RuleError> {
+        match index {
+            Value::String(name) => Ok(RuleSelector::Name(name.clone())),
+            Value::Object(fields) => Ok(RuleSelector::Key(match fields.as_slice() {
+                [(field, direction)] if field == time_field => read_direction(direction),
+                _ => None,
+            })),
+            other => Err(mismatch("an index", "a name or a key pattern", other)),
+        }
+    }
+
+    /// Reads the `index` of a `collMod`: `{name | keyPattern, expireAfterSeconds}`, giving the rule and its new E.
+    ///
+    /// # Errors
+    /// `TypeMismatch`, `IDLUnknownField`, and `InvalidOptions` for a bad E, none, or not exactly one of name and
+    /// keyPattern.
+    pub fn parse_coll_mod(index: &Value, time_field: &str) -> Result<(Self, i64), RuleError> {
+        let Value::Object(options) = index else {
+            return Err(mismatch("index", "an object", index));
+        };
+        let known = ["name", "keyPattern", "expireAfterSeconds"];
+        if let Some((option, _)) = options.iter().find(|(option, _)| !known.contains(&option.as_str())) {
+            return Err(RuleError::new(Code::IDLUnknownField, format!("unknown option '{option}' of index")));
+        }
+        let selector = match (index.get("name"), index.get("keyPattern")) {
+            (Some(name @ Value::String(_)), None) => Self::parse(name, time_field)?,
+            (None, Some(pattern @ Value::Object(_))) => Self::parse(pattern, time_field)?,
+            (Some(_), Some(_)) | (None, None) => {
+                let message = "index needs either a name or a keyPattern";
+                return Err(RuleError::new(Code::InvalidOptions, message));
+            }
+            (Some(other), None) => return Err(mismatch("the name of an index", "a string", other)),
+            (None, Some(other)) => return Err(mismatch("a keyPattern", "an object", other)),
+        };
+        let Some(seconds) = index.get("expireAfterSeconds") else {
+            return Err(RuleError::new(Code::InvalidOptions, "index needs expireAfterSeconds"));
+        };
+        Ok((selector, parse_expire_after(seconds, ExpireAfterContext::CollModIndex)?))
+    }
+
+    pub(super) fn selects(&self, rule: &PartialRule) -> bool {
+        match self {
+            RuleSelector::Name(name) => rule.name == *name,
+            RuleSelector::Key(direction) => *direction == Some(rule.key_direction),
+        }
+    }
+}
+
+impl fmt::Display for RuleSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleSelector::Name(name) => write!(f, "the name '{name}'"),
+            RuleSelector::Key(Some(direction)) => write!(f, "the key pattern {{<time field>: {direction}}}"),
+            RuleSelector::Key(None) => f.write_str("this key pattern"),
+        }
+    }
+}

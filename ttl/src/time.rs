@@ -1,0 +1,146 @@
+//! Instants and precisions. An instant is kept in nanoseconds as `i128`, so that no date of any precision overflows it.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+const NANOS_PER_SECOND: i128 = 1_000_000_000;
+
+/// An instant: nanoseconds since 1970-01-01T00:00:00Z, negative before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Timestamp(pub i128);
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// The instant `units` after the epoch in units of `precision`.
+    #[must_use]
+    pub fn from_units(units: i64, precision: Precision) -> Self {
+        Timestamp(i128::from(units) * precision.nanos())
+    }
+
+    /// The instant `ms` milliseconds after the epoch.
+    #[must_use]
+    pub fn from_millis(ms: i64) -> Self {
+        Self::from_units(ms, Precision::Ms)
+    }
+
+    /// Whole units of `precision` since the epoch, floored towards minus infinity; `None` outside of `i64`.
+    #[must_use]
+    pub fn to_units(self, precision: Precision) -> Option<i64> {
+        i64::try_from(self.0.div_euclid(precision.nanos())).ok()
+    }
+
+    /// Like [`Timestamp::to_units`], saturating at the ends of the range.
+    #[must_use]
+    pub fn to_units_saturating(self, precision: Precision) -> i64 {
+        let units = self.0.div_euclid(precision.nanos());
+        i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// The instant `seconds` later.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: i64) -> Self {
+        Timestamp(self.0 + i128::from(seconds) * NANOS_PER_SECOND)
+    }
+
+    /// Reads an RFC 3339 time, or a date or local time that is taken as UTC.
+    ///
+    /// # Errors
+    /// Says what was given and what is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let utc = |t: NaiveDateTime| t.and_utc();
+        let parsed = DateTime::parse_from_rfc3339(text)
+            .or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f%z"))
+            .or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f%#z"))
+            .map(|t| t.with_timezone(&Utc))
+            .ok()
+            .or_else(|| {
+                let bare = text.strip_suffix(['Z', 'z']).unwrap_or(text);
+                ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"]
+                    .iter()
+                    .find_map(|format| NaiveDateTime::parse_from_str(bare, format).ok())
+                    .map(utc)
+            })
+            .or_else(|| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|d| d.and_hms_opt(0, 0, 0)).map(utc));
+        match parsed {
+            Some(t) => {
+                Ok(Timestamp(i128::from(t.timestamp()) * NANOS_PER_SECOND + i128::from(t.timestamp_subsec_nanos())))
+            }
+            None => Err(format!("'{text}' is not a time; write it as 2024-01-31T12:00:00Z")),
+        }
+    }
+}
+
+/// RFC 3339 in UTC with as many digits of the second as are needed; seconds since the epoch outside of the calendar's range.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.div_euclid(NANOS_PER_SECOND);
+        let nanos = self.0.rem_euclid(NANOS_PER_SECOND);
+        let date =
+            i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, u32::try_from(nanos).unwrap_or(0)));
+        match date {
+            Some(date) => f.write_str(&date.to_rfc3339_opts(SecondsFormat::AutoSi, true)),
+            None => write!(f, "{seconds}s"),
+        }
+    }
+}
+
+/// The unit of a collection's stored timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Precision {
+    /// Milliseconds.
+    #[default]
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds: 1677 to 2262 only.
+    Ns,
+}
+
+impl Precision {
+    /// Nanoseconds in one unit.
+    #[must_use]
+    pub const fn nanos(self) -> i128 {
+        match self {
+            Precision::Ms => 1_000_000,
+            Precision::Us => 1_000,
+            Precision::Ns => 1,
+        }
+    }
+
+    /// Units in one second.
+    #[must_use]
+    pub const fn per_second(self) -> i64 {
+        match self {
+            Precision::Ms => 1_000,
+            Precision::Us => 1_000_000,
+            Precision::Ns => 1_000_000_000,
+        }
+    }
+
+    /// The word for it in options: `ms`, `us` or `ns`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Precision::Ms => "ms",
+            Precision::Us => "us",
+            Precision::Ns => "ns",
+        }
+    }
+}
+
+impl std::str::FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ms" => Ok(Precision::Ms),
+            "us" => Ok(Precision::Us),
+            "ns" => Ok(Precision::Ns),
+            other => Err(format!("'{other}' is not a precision; use ms, us or ns")),
+        }
+    }
+}
