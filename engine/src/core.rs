@@ -164,12 +164,12 @@ impl Core {
         self.check_writable()?;
         let mut manifest = self.manifest.lock();
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
-        if let Err(error) = writer.append(&ops) {
-            return Err(match error.code() {
-                Code::OutOfDiskSpace => error,
-                _ => self.poison(&error),
-            });
+        let mut appended = writer.append(&ops);
+        let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;
+        if appended.as_ref().is_err_and(is_full) && gives_space_back(&ops) && crate::reserve::spend(self) {
+            appended = writer.append(&ops);
         }
+        appended.map_err(|e| if is_full(&e) { e } else { self.poison(&e) })?;
         {
             let mut state = self.state.write();
             first(&mut state)?;
@@ -418,6 +418,13 @@ impl Core {
         }
         crate::seal::flush(self, &guard, None)
     }
+}
+
+/// Whether an edit names nothing new: on a full disk it may use the reserve, since space comes back by it.
+fn gives_space_back(ops: &[Op]) -> bool {
+    let frees = |op: &Op| matches!(op, Op::RemoveSegment { .. } | Op::DropCollection { .. } | Op::RemoveLog { .. });
+    let grows = |op: &Op| matches!(op, Op::AddSegment { .. } | Op::PutCollection(_) | Op::AddLog { .. });
+    ops.iter().any(frees) && !ops.iter().any(grows)
 }
 
 /// Fields that turn from whole numbers to floating point, by path.

@@ -73,6 +73,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
             state.apply(op)?;
         }
         state.unlinks = true;
+        crate::reserve::make(fs.as_ref(), dir);
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
         return Ok(Opened { identity, state, next_seq: 1, log, manifest, lock });
     }
@@ -88,6 +89,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
     read.state.apply(Op::AddLog { first_seq: next_seq })?;
     let manifest = ManifestWriter::create(fs.as_ref(), dir, read.identity, read.number + 1, &read.checkpoint()?)?;
     remove_leftovers(fs.as_ref(), dir, &read.state, read.number + 1)?;
+    crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
     Ok(read.opened(Some(log), Some(manifest), Some(lock)))
 }
@@ -245,7 +247,7 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
     }
-    let ours = |n: &String| n == LOCK || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");
+    let ours = |n: &String| n == LOCK || n == crate::reserve::NAME || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");
     if let Some(other) = names.iter().find(|n| !ours(n)) {
         let what = format!(
             "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",

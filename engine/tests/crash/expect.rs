@@ -1,0 +1,190 @@
+//! What a database may hold: the plain model that every disk image is compared with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A measurement. Its other fields follow from its id, so that a wrong one is noticed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) id: i64,
+    /// Milliseconds.
+    pub(crate) t: i64,
+    pub(crate) meta: String,
+}
+
+/// The rules of a collection: seconds of the collection's own, and of partial indexes by name, each for one meta.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rules {
+    pub(crate) own: Option<i64>,
+    pub(crate) partial: BTreeMap<String, (String, i64)>,
+}
+
+impl Rules {
+    pub(crate) fn hides(&self, row: &Row, now: i64) -> bool {
+        let partial = self.partial.values().filter(|(meta, _)| *meta == row.meta).map(|(_, seconds)| *seconds);
+        partial.chain(self.own).min().is_some_and(|seconds| row.t <= now - seconds * 1000)
+    }
+}
+
+/// Whether something is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum There {
+    Yes,
+    No,
+    /// It was asked for, and no answer came.
+    Maybe,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ExpectedCollection {
+    pub(crate) there: There,
+    /// Any of these.
+    pub(crate) rules: BTreeSet<Rules>,
+    pub(crate) rows: BTreeMap<i64, Row>,
+    /// Ids that must be stored.
+    pub(crate) sure: BTreeSet<i64>,
+    /// Of each of these all ids are stored, or none.
+    pub(crate) maybe: Vec<BTreeSet<i64>>,
+    /// Whether the field `extra` is known.
+    pub(crate) extra: There,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Expected {
+    /// Milliseconds.
+    pub(crate) now: i64,
+    pub(crate) collections: BTreeMap<String, ExpectedCollection>,
+}
+
+/// What was found in a database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) collections: BTreeMap<String, FoundCollection>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FoundCollection {
+    pub(crate) rules: Rules,
+    pub(crate) extra: bool,
+    pub(crate) visible: Vec<i64>,
+    /// With those which are expired, but not dropped yet.
+    pub(crate) stored: Vec<i64>,
+    /// What is wrong with the rows themselves.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Expected {
+    pub(crate) fn check(&self, found: &Found) -> Result<(), String> {
+        for (name, expected) in &self.collections {
+            match (expected.there, found.collections.get(name)) {
+                (There::Yes, None) => return Err(format!("collection {name} is lost")),
+                (There::No, Some(_)) => return Err(format!("collection {name} came back")),
+                (_, None) => {}
+                (_, Some(found)) => expected.check(found, self.now).map_err(|what| format!("{name}: {what}"))?,
+            }
+        }
+        match found.collections.keys().find(|name| !self.collections.contains_key(*name)) {
+            Some(name) => Err(format!("collection {name} was never made")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ExpectedCollection {
+    pub(crate) fn new(there: There, rules: Rules) -> Self {
+        ExpectedCollection {
+            there,
+            rules: BTreeSet::from([rules]),
+            rows: BTreeMap::new(),
+            sure: BTreeSet::new(),
+            maybe: Vec::new(),
+            extra: There::No,
+        }
+    }
+
+    fn check(&self, found: &FoundCollection, now: i64) -> Result<(), String> {
+        if let Some(wrong) = found.wrong.first() {
+            return Err(format!("wrong row: {wrong}"));
+        }
+        if !self.rules.contains(&found.rules) {
+            return Err(format!("rules found={:?} expected one of {:?}", found.rules, self.rules));
+        }
+        match (self.extra, found.extra) {
+            (There::Yes, false) => return Err("the field extra is lost".to_owned()),
+            (There::No, true) => return Err("the field extra was never given".to_owned()),
+            _ => {}
+        }
+        let stored = distinct(&found.stored)?;
+        let visible = distinct(&found.visible)?;
+        let mut allowed = self.sure.clone();
+        for group in &self.maybe {
+            allowed.extend(group);
+            let (kept, lost): (Vec<i64>, Vec<i64>) = group.iter().partition(|id| stored.contains(id));
+            // What expires may be swept in parts; an insert or a delete is whole.
+            if let (Some(kept), Some(lost)) = (kept.first(), lost.first()) {
+                return Err(format!("half a batch: row {kept} is there, row {lost} is not"));
+            }
+        }
+        if let Some(id) = self.sure.difference(&stored).next() {
+            return Err(format!("row {id} is lost: {:?}", self.rows.get(id)));
+        }
+        if let Some(id) = stored.difference(&allowed).next() {
+            return Err(format!("row {id} came back or was never given: {:?}", self.rows.get(id)));
+        }
+        let hidden = |id: &i64| self.rows.get(id).is_none_or(|row| found.rules.hides(row, now));
+        let due: BTreeSet<i64> = stored.iter().copied().filter(|id| !hidden(id)).collect();
+        if let Some(id) = due.symmetric_difference(&visible).next() {
+            let is = if visible.contains(id) { "visible, but expired" } else { "stored, but not visible" };
+            return Err(format!("row {id} is {is} at {now}: {:?}", self.rows.get(id)));
+        }
+        Ok(())
+    }
+
+    /// Takes note of an insert.
+    pub(crate) fn insert(&mut self, rows: &[Row], there: There) {
+        let ids = rows.iter().map(|row| row.id);
+        match there {
+            There::Yes => self.sure.extend(ids),
+            There::Maybe => self.maybe.push(ids.collect()),
+            There::No => {}
+        }
+        self.rows.extend(rows.iter().map(|row| (row.id, row.clone())));
+    }
+
+    /// Takes note of a delete: of one that was not answered, all or nothing happened.
+    pub(crate) fn delete(&mut self, gone: &BTreeSet<i64>, certain: bool) {
+        self.sure.retain(|id| !gone.contains(id));
+        if !certain {
+            self.maybe.push(gone.clone());
+        }
+    }
+
+    /// Takes note of a sweep, by what is still stored after it. Only what is expired under every rule in question may
+    /// be gone; one that was not answered may have dropped any of that.
+    pub(crate) fn sweep(&mut self, now: i64, stored: Option<&BTreeSet<i64>>) {
+        let rules = &self.rules;
+        let rows = &self.rows;
+        let expired =
+            |id: &i64| rows.get(id).is_some_and(|row| rules.iter().all(|rules| rules.hides(row, now)));
+        let due: Vec<i64> = self.sure.iter().copied().filter(expired).collect();
+        for id in due {
+            match stored {
+                Some(stored) if stored.contains(&id) => {}
+                Some(_) => {
+                    self.sure.remove(&id);
+                }
+                None => {
+                    self.sure.remove(&id);
+                    self.maybe.push(BTreeSet::from([id]));
+                }
+            }
+        }
+    }
+}
+
+fn distinct(ids: &[i64]) -> Result<BTreeSet<i64>, String> {
+    let mut seen = BTreeSet::new();
+    match ids.iter().find(|id| !seen.insert(**id)) {
+        Some(id) => Err(format!("row {id} is there twice")),
+        None => Ok(seen),
+    }
+}

@@ -1,0 +1,274 @@
+//! Scenarios: short scripts, each about one thing that an engine can get wrong.
+
+use ebbtide::Settings;
+
+use crate::expect::Row;
+
+/// Noon of some day, in milliseconds; a multiple of the bucket span.
+pub(crate) const NOON: i64 = 1_700_049_600_000;
+pub(crate) const HOUR: i64 = 3_600_000;
+
+/// One step of a script.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Makes a collection, with its own rule in seconds.
+    Create(&'static str, Option<i64>),
+    DropCollection(&'static str),
+    /// One insert, which is atomic.
+    Insert(&'static str, Vec<Row>, Fields),
+    /// Several inserts at once, each atomic.
+    InsertTogether(&'static str, Vec<Vec<Row>>),
+    Flush,
+    Compact,
+    Sweep,
+    /// Lets time go on by so many seconds.
+    Wait(i64),
+    /// Changes the collection's own rule.
+    SetOwn(&'static str, Option<i64>),
+    /// A partial index: collection, name, meta, seconds.
+    AddRule(&'static str, &'static str, &'static str, i64),
+    ModifyRule(&'static str, &'static str, i64),
+    RemoveRule(&'static str, &'static str),
+    /// Deletes all measurements of a meta.
+    Delete(&'static str, &'static str),
+    /// Takes a snapshot of the collection and keeps it.
+    Hold(&'static str),
+    /// Reads the snapshot once more and lets it go.
+    Release,
+    /// Closes the database and opens it again.
+    Reopen,
+}
+
+/// Which fields a measurement has besides its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fields {
+    /// A double.
+    Plain,
+    /// A text more.
+    Extra,
+    /// A long text more, to fill files.
+    Long,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) settings: Settings,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Measurements with ids from `first` on, one a minute from `t` on, over the metas in turn.
+pub(crate) fn rows(first: i64, count: i64, t: i64, metas: &[&str]) -> Vec<Row> {
+    let meta = |id: i64| metas.get(usize::try_from(id).unwrap_or(0) % metas.len()).copied().unwrap_or("a");
+    (first..first + count)
+        .map(|id| Row { id, t: t + (id - first) * 60_000, meta: meta(id).to_owned() })
+        .collect()
+}
+
+fn insert(first: i64, count: i64, t: i64) -> Step {
+    Step::Insert("c", rows(first, count, t, &["a", "b", "d"]), Fields::Plain)
+}
+
+fn small_logs() -> Settings {
+    Settings { wal_file_bytes_max: 4096, ..Settings::default() }
+}
+
+/// Every scenario. All times lie before [`NOON`], at which the clock stands at first.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    use Step::*;
+    let scenario = |name, steps| Scenario { name, settings: Settings::default(), steps };
+    vec![
+        scenario("first open", vec![Reopen, Reopen]),
+        scenario("create and drop", vec![
+            Create("c", Some(7200)),
+            Create("e", None),
+            insert(1, 3, NOON - HOUR),
+            DropCollection("c"),
+            Create("c", None),
+            insert(100, 2, NOON - HOUR),
+            Flush,
+            DropCollection("c"),
+            Reopen,
+        ]),
+        scenario("append", vec![
+            Create("c", None),
+            insert(1, 1, NOON - HOUR),
+            insert(2, 5, NOON - HOUR),
+            insert(10, 40, NOON - 2 * HOUR),
+            insert(100, 1, NOON - HOUR),
+            Reopen,
+            insert(200, 3, NOON - HOUR),
+        ]),
+        scenario("group commit", vec![
+            Create("c", None),
+            InsertTogether("c", (0..6).map(|n| rows(1 + n * 10, 4, NOON - HOUR, &["a", "b"])).collect()),
+            InsertTogether("c", (0..6).map(|n| rows(101 + n * 10, 4, NOON - HOUR, &["a", "b"])).collect()),
+        ]),
+        Scenario {
+            name: "log rotation",
+            settings: small_logs(),
+            steps: vec![
+                Create("c", None),
+                Insert("c", rows(1, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Insert("c", rows(11, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Insert("c", rows(21, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Reopen,
+                Insert("c", rows(31, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Insert("c", rows(41, 8, NOON - HOUR, &["a"]), Fields::Long),
+            ],
+        },
+        scenario("flush", vec![
+            Create("c", None),
+            insert(1, 20, NOON - HOUR),
+            Flush,
+            insert(100, 20, NOON - HOUR),
+            Flush,
+            Flush,
+            Reopen,
+        ]),
+        Scenario {
+            name: "log cut after a flush",
+            settings: small_logs(),
+            steps: vec![
+                Create("c", None),
+                Create("e", None),
+                Insert("c", rows(1, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Insert("e", rows(11, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Insert("c", rows(21, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Flush,
+                Insert("e", rows(31, 8, NOON - HOUR, &["a"]), Fields::Long),
+                Insert("c", rows(41, 2, NOON - HOUR, &["a"]), Fields::Long),
+                Flush,
+            ],
+        },
+        scenario("late rows", vec![
+            Create("c", Some(48 * 3600)),
+            insert(1, 10, NOON - 30 * HOUR),
+            Flush,
+            insert(20, 10, NOON - HOUR),
+            insert(40, 3, NOON - 30 * HOUR),
+            Flush,
+            Wait(20 * 3600),
+            Sweep,
+            insert(60, 2, NOON - 2 * HOUR),
+            Flush,
+            Reopen,
+        ]),
+        scenario("compaction", vec![
+            Create("c", None),
+            insert(1, 10, NOON - HOUR),
+            Flush,
+            insert(20, 10, NOON - HOUR),
+            Flush,
+            insert(40, 10, NOON - 2 * HOUR),
+            Flush,
+            Compact,
+            insert(60, 10, NOON - 2 * HOUR),
+            Flush,
+            Compact,
+            Reopen,
+        ]),
+        scenario("schema widening", vec![
+            Create("c", None),
+            insert(1, 5, NOON - HOUR),
+            Insert("c", rows(10, 5, NOON - HOUR, &["a"]), Fields::Extra),
+            insert(20, 5, NOON - HOUR),
+            Flush,
+            insert(30, 5, NOON - HOUR),
+            Reopen,
+            Flush,
+            Compact,
+        ]),
+        scenario("whole-bucket sweep", vec![
+            Create("c", Some(3 * 3600)),
+            insert(1, 20, NOON - 2 * HOUR),
+            Flush,
+            insert(30, 20, NOON - HOUR),
+            Flush,
+            Wait(2 * 3600),
+            Sweep,
+            insert(60, 5, NOON + HOUR),
+            Wait(2 * 3600),
+            Sweep,
+            Wait(24 * 3600),
+            Sweep,
+            Reopen,
+            Sweep,
+        ]),
+        scenario("sweep of open buckets", vec![
+            Create("c", Some(3 * 3600)),
+            insert(1, 20, NOON - 2 * HOUR),
+            insert(30, 20, NOON - HOUR / 2),
+            Wait(3 * 3600),
+            Sweep,
+            Reopen,
+        ]),
+        scenario("partial sweep", vec![
+            Create("c", Some(48 * 3600)),
+            AddRule("c", "short", "a", 3600),
+            insert(1, 30, NOON - 2 * HOUR),
+            Flush,
+            Wait(3600),
+            Sweep,
+            insert(100, 9, NOON - HOUR),
+            Flush,
+            Wait(4 * 3600),
+            Sweep,
+            Compact,
+            Wait(72 * 3600),
+            Sweep,
+        ]),
+        scenario("rules", vec![
+            Create("c", None),
+            insert(1, 30, NOON - 3 * HOUR),
+            AddRule("c", "one", "a", 7200),
+            Flush,
+            AddRule("c", "two", "b", 36000),
+            SetOwn("c", Some(24 * 3600)),
+            Sweep,
+            ModifyRule("c", "one", 3600),
+            ModifyRule("c", "two", 7200),
+            RemoveRule("c", "one"),
+            Sweep,
+            SetOwn("c", None),
+            Reopen,
+            RemoveRule("c", "two"),
+        ]),
+        scenario("delete", vec![
+            Create("c", None),
+            insert(1, 30, NOON - HOUR),
+            Flush,
+            insert(100, 12, NOON - HOUR),
+            Delete("c", "a"),
+            insert(200, 6, NOON - HOUR),
+            Reopen,
+            Delete("c", "b"),
+            Compact,
+            Delete("c", "d"),
+        ]),
+        scenario("snapshot held across a sweep", vec![
+            Create("c", Some(3 * 3600)),
+            insert(1, 20, NOON - 2 * HOUR),
+            Flush,
+            insert(30, 20, NOON - HOUR),
+            Hold("c"),
+            Wait(4 * 3600),
+            Sweep,
+            insert(60, 5, NOON + 3 * HOUR),
+            Compact,
+            Release,
+            Flush,
+        ]),
+        scenario("reopen", vec![
+            Create("c", Some(24 * 3600)),
+            Reopen,
+            insert(1, 5, NOON - HOUR),
+            Reopen,
+            Reopen,
+            Flush,
+            Reopen,
+            insert(10, 5, NOON - HOUR),
+            Reopen,
+        ]),
+    ]
+}
