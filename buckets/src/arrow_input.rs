@@ -59,7 +59,8 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
         return Err(BatchError::bad_value(0, format!("the time field '{}' is missing", schema.time)));
     };
     let schema = schema.join(&found).map_err(|e| BatchError::new(0, e))?;
-    let count: usize = schema.fields.iter().map(|(_, ty)| ty).chain(&schema.meta_type).map(FieldType::field_count).sum();
+    let count: usize =
+        schema.fields.iter().map(|(_, ty)| ty).chain(&schema.meta_type).map(FieldType::field_count).sum();
     if count > FIELDS_MAX {
         return Err(BatchError::bad_value(0, format!("{count} fields are more than {FIELDS_MAX}")));
     }
@@ -97,7 +98,9 @@ fn column_type(column: &ArrayRef, name: &str) -> Result<Option<FieldType>, Batch
 
 fn depth(ty: &DataType) -> usize {
     match ty {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => 1 + depth(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            1 + depth(item.data_type())
+        }
         DataType::Struct(members) => 1 + members.iter().map(|m| depth(m.data_type())).max().unwrap_or(0),
         _ => 0,
     }
@@ -232,7 +235,9 @@ fn canonical_list(
     };
     let values = match item {
         FieldType::Unknown => None,
-        item => canonical(list.values(), item, known, &Place { path: place.path, rows: &rows, precision: place.precision })?,
+        item => {
+            canonical(list.values(), item, known, &Place { path: place.path, rows: &rows, precision: place.precision })?
+        }
     };
     // Items that are all null take any type; they keep the one that they came with or the known one.
     let values = values.unwrap_or_else(|| {
@@ -364,6 +369,8 @@ fn raw_units(array: &ArrayRef, unit: &TimeUnit) -> ArrayRef {
         TimeUnit::Microsecond => {
             Arc::new(array.as_primitive::<TimestampMicrosecondType>().reinterpret_cast::<Int64Type>())
         }
-        TimeUnit::Nanosecond => Arc::new(array.as_primitive::<TimestampNanosecondType>().reinterpret_cast::<Int64Type>()),
+        TimeUnit::Nanosecond => {
+            Arc::new(array.as_primitive::<TimestampNanosecondType>().reinterpret_cast::<Int64Type>())
+        }
     }
 }

@@ -68,10 +68,13 @@ pub(crate) fn build_array(ty: &FieldType, values: &[&Value], precision: Precisio
             }
             Arc::new(out.finish())
         }
-        FieldType::Timestamp => timestamps(values.iter().map(|v| match v {
-            Value::Date(t) => t.to_units(precision),
-            _ => None,
-        }), precision),
+        FieldType::Timestamp => timestamps(
+            values.iter().map(|v| match v {
+                Value::Date(t) => t.to_units(precision),
+                _ => None,
+            }),
+            precision,
+        ),
         FieldType::List(item) => build_list(item, values, precision),
         FieldType::Object(members) => build_object(members, values, precision),
     }
@@ -135,7 +138,8 @@ pub(crate) fn member_columns<'a, 'n>(
         // Documents of one source name their fields in one order: the next name is mostly the expected one.
         let mut next = 0;
         for (name, member) in members {
-            let at = if list.get(next) == Some(&name.as_str()) { Some(next) } else { index.get(name.as_str()).copied() };
+            let at =
+                if list.get(next) == Some(&name.as_str()) { Some(next) } else { index.get(name.as_str()).copied() };
             if let Some(at) = at {
                 columns[at][row] = member;
                 next = at + 1;

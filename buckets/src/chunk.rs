@@ -2,11 +2,11 @@
 
 use crate::meta::keys_of_column;
 use crate::schema::Schema;
-use crate::window::{BucketId, Window, in_ttl_range};
+use crate::window::{BucketId, Window};
 use ahash::AHashMap;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType};
-use ebbtide_ttl::Precision;
+use ebbtide_ttl::{Precision, in_range};
 
 /// A canonical batch and its rows by bucket.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct ChunkBucket {
     pub first: i64,
     /// The time of its last row.
     pub last: i64,
-    /// How many of its rows lie outside of the times in which rules act. See [`in_ttl_range`].
+    /// How many of its rows lie outside of the times in which rules act. See [`ebbtide_ttl::in_range`].
     pub out_of_range: u32,
 }
 
@@ -75,7 +75,7 @@ impl Chunk {
             sorted[at] &= bucket.rows.is_empty() || t >= bucket.last;
             bucket.first = bucket.first.min(t);
             bucket.last = bucket.last.max(t);
-            bucket.out_of_range += u32::from(!in_ttl_range(t, precision));
+            bucket.out_of_range += u32::from(!in_range(t, precision));
             bucket.rows.push(row as u32);
         }
         for (bucket, sorted) in buckets.iter_mut().zip(sorted) {

@@ -42,13 +42,8 @@ pub fn schema_of_batch(
     meta: Option<&str>,
     precision: Precision,
 ) -> Result<Schema, RuleError> {
-    let mut schema = Schema {
-        time: time.to_owned(),
-        meta: meta.map(str::to_owned),
-        precision,
-        meta_type: None,
-        fields: Vec::new(),
-    };
+    let mut schema =
+        Schema { time: time.to_owned(), meta: meta.map(str::to_owned), precision, meta_type: None, fields: Vec::new() };
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()).filter(|(f, _)| f.name() != time) {
         let Some(ty) = FieldType::from_arrow(field.data_type()) else { continue };
         let ty = with_unknown(ty, column);
@@ -84,7 +79,9 @@ fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
 #[must_use]
 pub fn widened_fields(old: &Schema, new: &Schema) -> Vec<String> {
     let mut paths = Vec::new();
-    for (name, ty) in new.fields.iter().map(|(n, t)| (n.as_str(), t)).chain(new.meta.as_deref().zip(new.meta_type.as_ref())) {
+    for (name, ty) in
+        new.fields.iter().map(|(n, t)| (n.as_str(), t)).chain(new.meta.as_deref().zip(new.meta_type.as_ref()))
+    {
         let before = match new.meta.as_deref() == Some(name) {
             true => old.meta_type.as_ref(),
             false => old.fields.iter().find(|(n, _)| n == name).map(|(_, t)| t),

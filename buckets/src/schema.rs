@@ -225,7 +225,10 @@ impl Schema {
     /// collection.
     pub fn join(&self, other: &Schema) -> Result<Schema, RuleError> {
         if (&self.time, &self.meta, self.precision) != (&other.time, &other.meta, other.precision) {
-            return Err(RuleError::new(Code::InvalidOptions, "the schemas differ in time field, meta field or precision"));
+            return Err(RuleError::new(
+                Code::InvalidOptions,
+                "the schemas differ in time field, meta field or precision",
+            ));
         }
         let meta_type = match (&self.meta_type, &other.meta_type) {
             (Some(a), Some(b)) => Some(a.join(b, self.meta.as_deref().unwrap_or("meta"))?),

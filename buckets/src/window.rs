@@ -1,7 +1,6 @@
-//! Windows: the aligned ranges of time that buckets cover, and the range of times in which rules act.
+//! Windows: the aligned ranges of time that buckets cover.
 
 use crate::meta::MetaKey;
-use ebbtide_ttl::Precision;
 use serde::{Deserialize, Serialize};
 
 /// A half-open range of time `[start, end)` in units of the collection's precision, one span wide and aligned to the
@@ -31,11 +30,4 @@ pub struct BucketId {
     pub meta: MetaKey,
     /// The aligned range of time.
     pub window: Window,
-}
-
-/// Whether `t` (in units of `precision`) lies in 1970-01-01T00:00:00Z <= t < 2038-01-19T03:14:08Z.
-#[must_use]
-pub fn in_ttl_range(t: i64, precision: Precision) -> bool {
-    const END_SECONDS: i64 = 1 << 31;
-    t >= 0 && t < END_SECONDS.saturating_mul(precision.per_second())
 }

@@ -176,10 +176,7 @@ pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
 /// A manifest as read.
 pub(crate) struct ManifestContents {
     pub(crate) identity: [u8; 16],
-    pub(crate) number: u64,
     pub(crate) edits: Vec<Vec<Op>>,
-    pub(crate) checkpoint_bytes: u64,
-    pub(crate) end: u64,
     pub(crate) torn_bytes: u64,
 }
 
@@ -190,10 +187,7 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, number: u64) -> Result<ManifestConte
     let identity = check_header(&bytes, &path, number)?;
     let mut contents = ManifestContents {
         identity,
-        number,
         edits: Vec::new(),
-        checkpoint_bytes: 0,
-        end: HEADER_BYTES as u64,
         torn_bytes: 0,
     };
     let mut at = HEADER_BYTES;
@@ -202,14 +196,10 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, number: u64) -> Result<ManifestConte
             .map_err(|e| Error::corrupt(&path, at as u64, format!("manifest edit does not decode: {e}")))?;
         contents.edits.push(edit);
         at += FRAME_BYTES + payload.len();
-        if contents.edits.len() == 1 {
-            contents.checkpoint_bytes = at as u64;
-        }
     }
     if contents.edits.is_empty() {
         return Err(Error::corrupt(&path, HEADER_BYTES as u64, "manifest checkpoint is damaged"));
     }
-    contents.end = at as u64;
     contents.torn_bytes = (bytes.len() - at) as u64;
     if contents.torn_bytes > 0 && damage_in_the_middle(&bytes[at..]) {
         return Err(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));

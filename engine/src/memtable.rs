@@ -27,10 +27,6 @@ impl Memtable {
         self.frozen.iter().chain(&self.active)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.frozen.is_empty() && self.active.is_empty()
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.frozen_bytes
     }

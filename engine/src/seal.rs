@@ -29,6 +29,8 @@ const SMALL_SEGMENTS_MAX: usize = 4;
 
 /// Rows of one bucket in pieces, in order of time.
 type Rows = Vec<(u32, u32)>;
+/// Buckets on their way into one segment.
+type Buckets = Vec<(BucketId, Rows)>;
 /// What goes into one segment: retention class, and partition of time.
 type Group = (Option<u32>, i64);
 
@@ -131,7 +133,7 @@ fn commit_segments(core: &Core, ops: Vec<Op>) -> Result<()> {
 fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harvest) -> Result<Vec<Op>> {
     harvest.sort();
     let precision = collection.options.precision;
-    let mut groups: BTreeMap<Group, Vec<(BucketId, Rows)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Group, Buckets> = BTreeMap::new();
     let mut class_of_meta = (None, None);
     for (id, rows) in std::mem::take(&mut harvest.buckets) {
         if class_of_meta.0.as_ref() != Some(&id.meta) {
@@ -153,7 +155,7 @@ fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harves
                 live.add(&harvest.brief(id, rows, precision));
             }
             let runs = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
-            let input = SegmentInput { schema: &collection.schema, pieces: &harvest.pieces, runs };
+            let input = SegmentInput { schema: &collection.schema, pieces: harvest.pieces.clone(), runs };
             let encoded = encode(input)?;
             let id = {
                 let mut state = core.state.write();
@@ -203,9 +205,12 @@ fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) 
     Some(spans.saturating_mul(span).saturating_mul(options.precision.per_second()))
 }
 
+/// A class, its buckets, and their rows.
+type Merged = (Option<u32>, Buckets, u64);
+
 /// Joins neighbouring partitions of a class until each has rows enough to be worth a file.
-fn merge_small(groups: BTreeMap<Group, Vec<(BucketId, Rows)>>) -> Vec<(Option<u32>, Vec<(BucketId, Rows)>)> {
-    let mut merged: Vec<(Option<u32>, Vec<(BucketId, Rows)>, u64)> = Vec::new();
+fn merge_small(groups: BTreeMap<Group, Buckets>) -> Vec<(Option<u32>, Buckets)> {
+    let mut merged: Vec<Merged> = Vec::new();
     for ((rule, _), buckets) in groups {
         let rows = buckets.iter().map(|b| b.1.len() as u64).sum();
         match merged.last_mut() {
@@ -226,7 +231,7 @@ fn merge_small(groups: BTreeMap<Group, Vec<(BucketId, Rows)>>) -> Vec<(Option<u3
 }
 
 /// Cuts what is too much for one file between buckets, in the order of metas.
-fn split_large(buckets: Vec<(BucketId, Rows)>, rows_max: usize) -> Vec<Vec<(BucketId, Rows)>> {
+fn split_large(buckets: Buckets, rows_max: usize) -> Vec<Buckets> {
     let mut parts = vec![Vec::new()];
     let mut rows = 0;
     for bucket in buckets {

@@ -197,7 +197,7 @@ impl Segment {
             first: directory.first(ordinal),
             last: directory.last(ordinal),
             rows: rows.end - rows.start,
-            out_of_range: directory.out_of_range(ordinal),
+            out_of_range: u64::from(directory.out_of_range(ordinal)),
         })
     }
 

@@ -111,7 +111,8 @@ fn a_hundred_kills_lose_nothing_acknowledged() {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let numbers = out.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix("acknowledged ")?.parse().ok());
+        let numbers =
+            out.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix("acknowledged ")?.parse().ok());
         let mut seen = 0;
         for number in numbers {
             acknowledged = number;

@@ -74,7 +74,11 @@ pub(crate) fn encode_str(text: &str, out: &mut Vec<u8>) {
     escape(text.as_bytes(), out);
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "what the double loses is kept beside it")]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "what the double loses is kept beside it"
+)]
 fn encode_int(i: i64, out: &mut Vec<u8>) {
     let nearest = i as f64;
     let rest = i128::from(i) - nearest as i128;

@@ -152,12 +152,8 @@ impl Inner {
                 self.disk.collect(self.handles.values().map(|handle| handle.node));
                 Ok(())
             }
-            Some(fault) => {
-                if fault == FaultKind::SyncEioDropped {
-                    self.disk.forget(node);
-                }
-                Err(fault.error())
-            }
+            // Names go through a journal: a file system that cannot write it stops, it does not forget single ones.
+            Some(fault) => Err(fault.error()),
         }
     }
 

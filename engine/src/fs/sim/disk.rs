@@ -178,12 +178,9 @@ impl Disk {
         self.apply_names(|change| change.dir == dir);
     }
 
-    /// Forgets that a file or folder has something to sync: the disk failed to take it and will not be asked again.
-    pub(super) fn forget(&mut self, node: NodeId) {
-        self.pending.retain(|change| match change {
-            Change::Name(change) => change.dir != node,
-            change => change.file() != Some(node),
-        });
+    /// Forgets that a file has something to sync: the disk failed to take it and will not be asked again.
+    pub(super) fn forget(&mut self, file: NodeId) {
+        self.pending.retain(|change| change.file() != Some(file));
     }
 
     /// Makes those changes of names durable which `keep` picks, in order.

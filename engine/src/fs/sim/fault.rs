@@ -15,8 +15,8 @@ pub enum FaultKind {
     Emfile,
     /// A sync fails, and what it should have written may still become durable later.
     SyncEioKept,
-    /// A sync fails, and what it should have written never becomes durable, though it can still be read: what Linux
-    /// file systems do.
+    /// A sync of a file fails, and what it should have written never becomes durable, though it can still be read:
+    /// what Linux file systems do. A sync of a folder fails as with [`FaultKind::SyncEioKept`].
     SyncEioDropped,
 }
 

@@ -1,0 +1,155 @@
+//! Segments: sealed buckets in one immutable Parquet file, with the bucket directory inside it.
+//!
+//! ```text
+//! "PAR1" | row groups | directory | page indexes | footer | footer length | "PAR1"
+//! ```
+//!
+//! Every byte is under a checksum. The directory holds the CRC-32 of every block of 4096 bytes before it; the footer key
+//! `ebbtide.tail` holds the CRC-32 of everything from the directory on (itself read as zeros). So a damaged byte is found
+//! before anything is decoded, and no decoder ever sees bytes that were not written by [`encode`].
+
+mod bounds;
+mod directory;
+mod encode;
+mod physical;
+mod postings;
+mod read;
+mod stats;
+mod varint;
+
+pub use bounds::BoundsCheck;
+pub use directory::Directory;
+pub use encode::encode;
+pub use read::{SegmentBatches, SegmentReader};
+pub use stats::{FieldStats, Numbers};
+
+use crate::schema::Schema;
+use crate::window::BucketId;
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+
+/// The format of the directory and of the checksums.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Bytes under one checksum: a page of the file system, so that reading whole blocks reads nothing more.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+/// `offset,length,crc32,version` of the directory.
+pub(crate) const KEY_DIRECTORY: &str = "ebbtide.directory";
+/// The logical schema as JSON.
+pub(crate) const KEY_SCHEMA: &str = "ebbtide.schema";
+/// Where the tail begins, and its checksum.
+pub(crate) const KEY_TAIL: &str = "ebbtide.tail";
+/// What stands before the two numbers of [`KEY_TAIL`].
+pub(crate) const TAIL_MARK: &[u8] = b"ebbtide-tail:start=";
+
+/// Random access to the bytes of a file.
+pub trait ReadAt: Send + Sync + fmt::Debug {
+    /// How many bytes there are.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Exactly `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the file ends before.
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+}
+
+impl ReadAt for Bytes {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let range = usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(len)?));
+        match range {
+            Some(range) if range.end <= <[u8]>::len(self) => Ok(self.slice(range)),
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        }
+    }
+}
+
+/// A segment that is damaged or cannot be read or written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentError {
+    /// The segment's name.
+    pub name: String,
+    /// The byte of the file that it is about.
+    pub offset: u64,
+    /// What is expected and what is there.
+    pub message: String,
+}
+
+impl SegmentError {
+    pub(crate) fn new(name: &str, offset: u64, message: impl Into<String>) -> SegmentError {
+        SegmentError { name: name.to_owned(), offset, message: message.into() }
+    }
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment {}: offset {}: {}", self.name, self.offset, self.message)
+    }
+}
+
+impl std::error::Error for SegmentError {}
+
+/// The rows of one bucket that go into a segment.
+#[derive(Debug, Clone)]
+pub struct SealRun {
+    /// The bucket.
+    pub id: BucketId,
+    /// Its rows in time order, each by the piece that holds it and its place there.
+    pub rows: Vec<(u32, u32)>,
+}
+
+/// What a segment is made of.
+#[derive(Debug)]
+pub struct SegmentInput<'a> {
+    /// The schema that all pieces have.
+    pub schema: &'a Schema,
+    /// Canonical batches, adapted to the schema.
+    pub pieces: Vec<RecordBatch>,
+    /// The buckets in order of meta and window, each at most once and none empty.
+    pub runs: Vec<SealRun>,
+}
+
+/// A segment ready to be written.
+#[derive(Debug, Clone)]
+pub struct EncodedSegment {
+    /// The file's bytes.
+    pub bytes: Vec<u8>,
+    /// What the manifest keeps of it.
+    pub meta: SegmentMeta,
+}
+
+/// What is known of a segment without opening it. Times are in units of the collection's precision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentMeta {
+    /// How many measurements it holds.
+    pub rows: u64,
+    /// How many buckets.
+    pub buckets: u32,
+    /// How many distinct metas.
+    pub metas: u32,
+    /// The file's size.
+    pub bytes: u64,
+    /// The earliest time.
+    pub first: i64,
+    /// The latest time.
+    pub last: i64,
+    /// The start of the earliest window.
+    pub window_start: i64,
+    /// The end of the latest window.
+    pub window_end: i64,
+    /// How many measurements lie outside of the times in which rules act.
+    pub out_of_range: u64,
+    /// The schema of its columns.
+    pub schema: Schema,
+}

@@ -1,0 +1,340 @@
+//! The bucket directory: what a segment holds, bucket by bucket, found without reading a page of data.
+//!
+//! Inside: the metas in order, each as the bytes it shares with the one before and the rest; per meta its number of
+//! buckets; then one list per property of the buckets (window, first and last time, rows, rows out of range) as variable
+//! length numbers, differences where they are small; the checksums of the data blocks; the statistics by field; the
+//! postings. The whole is one zstd frame behind its raw length.
+
+use super::postings::Postings;
+use super::stats::{FieldStats, StatsBuilder};
+use super::varint::{self, Cursor};
+use crate::meta::MetaKey;
+use crate::window::Window;
+use bytes::Bytes;
+use ebbtide_ttl::Value;
+use roaring::RoaringBitmap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Buckets of fewer rows on average share one entry of statistics: their own would cost more than they save.
+const ROWS_FOR_STATS: u64 = 16;
+/// No directory comes near; a raw length beyond it is no length.
+const RAW_BYTES_MAX: u32 = 1 << 30;
+
+/// The buckets of a segment by ordinal: in order of meta, then window, with consecutive row ranges.
+#[derive(Debug)]
+pub struct Directory {
+    metas: Vec<MetaKey>,
+    /// The first bucket of each meta, and the number of buckets at the end.
+    meta_starts: Vec<usize>,
+    /// The meta of each bucket.
+    bucket_metas: Vec<u32>,
+    windows: Vec<Window>,
+    firsts: Vec<i64>,
+    lasts: Vec<i64>,
+    /// The first row of each bucket, and the number of rows at the end.
+    row_starts: Vec<u64>,
+    out_of_range: Vec<u32>,
+    data_bytes: u64,
+    pub(super) checksums: Vec<u32>,
+    per_bucket_stats: bool,
+    stats: Vec<LazyStats>,
+    postings_bytes: Bytes,
+    postings: OnceLock<Option<Postings>>,
+}
+
+#[derive(Debug)]
+struct LazyStats {
+    name: String,
+    bytes: Bytes,
+    decoded: OnceLock<Option<FieldStats>>,
+}
+
+/// One bucket while a directory is made.
+pub(super) struct Entry {
+    pub(super) meta: MetaKey,
+    pub(super) window: Window,
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) rows: u64,
+    pub(super) out_of_range: u32,
+}
+
+impl Directory {
+    /// How many buckets there are.
+    #[must_use]
+    pub fn bucket_count(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn row_count(&self) -> u64 {
+        self.row_starts.last().copied().unwrap_or(0)
+    }
+
+    /// The distinct metas in order.
+    #[must_use]
+    pub fn metas(&self) -> &[MetaKey] {
+        &self.metas
+    }
+
+    /// The ordinal of a meta.
+    #[must_use]
+    pub fn find_meta(&self, meta: &MetaKey) -> Option<usize> {
+        self.metas.binary_search(meta).ok()
+    }
+
+    /// The ordinals of the buckets of a meta.
+    ///
+    /// # Panics
+    /// If there is no such meta.
+    #[must_use]
+    pub fn buckets_of_meta(&self, meta: usize) -> Range<usize> {
+        self.meta_starts[meta]..self.meta_starts[meta + 1]
+    }
+
+    /// The meta of a bucket.
+    ///
+    /// # Panics
+    /// If there is no such bucket, as with all that take a bucket's ordinal.
+    #[must_use]
+    pub fn meta_of(&self, bucket: usize) -> &MetaKey {
+        &self.metas[self.bucket_metas[bucket] as usize]
+    }
+
+    /// The ordinal of a bucket's meta.
+    #[must_use]
+    pub fn meta_ordinal(&self, bucket: usize) -> usize {
+        self.bucket_metas[bucket] as usize
+    }
+
+    /// A bucket's window.
+    #[must_use]
+    pub fn window(&self, bucket: usize) -> Window {
+        self.windows[bucket]
+    }
+
+    /// The time of a bucket's first row.
+    #[must_use]
+    pub fn first(&self, bucket: usize) -> i64 {
+        self.firsts[bucket]
+    }
+
+    /// The time of a bucket's last row.
+    #[must_use]
+    pub fn last(&self, bucket: usize) -> i64 {
+        self.lasts[bucket]
+    }
+
+    /// A bucket's rows in the file.
+    #[must_use]
+    pub fn rows(&self, bucket: usize) -> Range<u64> {
+        self.row_starts[bucket]..self.row_starts[bucket + 1]
+    }
+
+    /// How many of a bucket's rows lie outside of the times in which rules act.
+    #[must_use]
+    pub fn out_of_range(&self, bucket: usize) -> u32 {
+        self.out_of_range[bucket]
+    }
+
+    /// A bucket's share of the data's bytes, by rows.
+    #[must_use]
+    pub fn bytes(&self, bucket: usize) -> u64 {
+        let share = |row: u64| {
+            let bytes = u128::from(self.data_bytes) * u128::from(row) / u128::from(self.row_count().max(1));
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        };
+        let rows = self.rows(bucket);
+        share(rows.end) - share(rows.start)
+    }
+
+    /// The statistics of a top-level numeric field, if there are any.
+    #[must_use]
+    pub fn stats(&self, field: &str) -> Option<&FieldStats> {
+        let stats = self.stats.iter().find(|s| s.name == field)?;
+        let entries = if self.per_bucket_stats { self.bucket_count() } else { 1 };
+        stats.decoded.get_or_init(|| FieldStats::decode(&stats.bytes, entries, self.per_bucket_stats).ok()).as_ref()
+    }
+
+    /// The ordinals of the metas that have a scalar at a path of member names (a list counts by its items). `None` if the
+    /// path is not indexed here: then every meta has to be looked at.
+    #[must_use]
+    pub fn posting(&self, path: &[&str], value: &Value) -> Option<RoaringBitmap> {
+        self.postings.get_or_init(|| Postings::decode(&self.postings_bytes).ok()).as_ref()?.get(path, value)
+    }
+
+    /// How much memory the directory takes, about, for caches with a budget.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let metas: usize = self.metas.iter().map(|m| m.as_bytes().len() + 48).sum();
+        let stats: usize = self.stats.iter().map(|s| s.bytes.len() * 4).sum();
+        metas + self.bucket_count() * 56 + self.checksums.len() * 4 + stats + self.postings_bytes.len() * 3
+    }
+}
+
+/// Whether buckets get statistics of their own.
+pub(super) fn stats_per_bucket(rows: u64, buckets: u64) -> bool {
+    rows >= buckets.saturating_mul(ROWS_FOR_STATS)
+}
+
+/// Writes a directory.
+#[expect(clippy::cast_sign_loss, reason = "differences wrap in 64 bits and are undone by the reader")]
+pub(super) fn encode(
+    entries: &[Entry],
+    checksums: &[u32],
+    per_bucket_stats: bool,
+    stats: &[StatsBuilder],
+) -> std::io::Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(entries.len() * 16 + checksums.len() * 4);
+    let mut metas: Vec<MetaKey> = Vec::new();
+    let mut counts: Vec<u64> = Vec::new();
+    for entry in entries {
+        if metas.last() != Some(&entry.meta) {
+            metas.push(entry.meta.clone());
+            counts.push(0);
+        }
+        if let Some(count) = counts.last_mut() {
+            *count += 1;
+        }
+    }
+    varint::put_u64(&mut out, metas.len() as u64);
+    let mut before: &[u8] = &[];
+    for meta in &metas {
+        let bytes = meta.as_bytes();
+        let shared = before.iter().zip(bytes).take_while(|(a, b)| a == b).count();
+        varint::put_u64(&mut out, shared as u64);
+        varint::put_bytes(&mut out, &bytes[shared..]);
+        before = bytes;
+    }
+    counts.iter().for_each(|count| varint::put_u64(&mut out, *count));
+    let mut start = 0_i64;
+    for entry in entries {
+        varint::put_i64(&mut out, entry.window.start.wrapping_sub(start));
+        start = entry.window.start;
+    }
+    entries.iter().for_each(|e| varint::put_u64(&mut out, e.window.end.wrapping_sub(e.window.start) as u64));
+    entries.iter().for_each(|e| varint::put_i64(&mut out, e.first.wrapping_sub(e.window.start)));
+    entries.iter().for_each(|e| varint::put_u64(&mut out, e.last.wrapping_sub(e.first) as u64));
+    entries.iter().for_each(|e| varint::put_u64(&mut out, e.rows));
+    entries.iter().for_each(|e| varint::put_u64(&mut out, u64::from(e.out_of_range)));
+    varint::put_u64(&mut out, checksums.len() as u64);
+    checksums.iter().for_each(|crc| out.extend(crc.to_le_bytes()));
+    out.push(u8::from(per_bucket_stats));
+    varint::put_u64(&mut out, stats.len() as u64);
+    for stat in stats {
+        varint::put_bytes(&mut out, stat.name.as_bytes());
+        varint::put_bytes(&mut out, &stat.finish());
+    }
+    varint::put_bytes(&mut out, &Postings::build(&metas).encode());
+
+    let raw_len = u32::try_from(out.len()).ok().filter(|len| *len <= RAW_BYTES_MAX);
+    let raw_len = raw_len.ok_or_else(|| std::io::Error::other("the bucket directory is too large"))?;
+    let mut framed = raw_len.to_le_bytes().to_vec();
+    framed.extend(zstd::bulk::compress(&out, 1)?);
+    Ok(framed)
+}
+
+/// Reads a directory whose checksum was verified. `data_bytes` is what lies before it in the file.
+pub(super) fn decode(framed: &[u8], data_bytes: u64) -> Result<Directory, String> {
+    let (len, frame) = framed.split_first_chunk::<4>().ok_or("directory: shorter than its length")?;
+    let len = u32::from_le_bytes(*len);
+    if len > RAW_BYTES_MAX {
+        return Err(format!("directory: raw length {len} is more than {RAW_BYTES_MAX}"));
+    }
+    let raw = zstd::bulk::decompress(frame, len as usize).map_err(|e| format!("directory: {e}"))?;
+    if raw.len() != len as usize {
+        return Err(format!("directory: {} bytes where {len} are expected", raw.len()));
+    }
+    decode_raw(&Bytes::from(raw), data_bytes).map_err(|message| format!("directory: {message}"))
+}
+
+#[expect(clippy::cast_possible_wrap, reason = "undoes the wrapping differences of the writer")]
+fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
+    let mut cursor = Cursor::new(raw);
+    let metas = decode_metas(&mut cursor)?;
+    let mut meta_starts = vec![0];
+    let mut bucket_metas = Vec::new();
+    for meta in 0..metas.len() {
+        let count = cursor.count()?;
+        let meta = u32::try_from(meta).map_err(|_| "too many metas".to_owned())?;
+        bucket_metas.extend(std::iter::repeat_n(meta, count));
+        meta_starts.push(bucket_metas.len());
+    }
+    let buckets = bucket_metas.len();
+    let mut start = 0_i64;
+    let starts = (0..buckets)
+        .map(|_| {
+            start = start.wrapping_add(cursor.i64()?);
+            Ok(start)
+        })
+        .collect::<Result<Vec<i64>, String>>()?;
+    let windows = starts
+        .into_iter()
+        .map(|start| Ok(Window { start, end: start.wrapping_add(cursor.u64()? as i64) }))
+        .collect::<Result<Vec<_>, String>>()?;
+    let firsts = windows
+        .iter()
+        .map(|window| Ok(window.start.wrapping_add(cursor.i64()?)))
+        .collect::<Result<Vec<i64>, String>>()?;
+    let lasts = firsts
+        .iter()
+        .map(|first| Ok(first.wrapping_add(cursor.u64()? as i64)))
+        .collect::<Result<Vec<i64>, String>>()?;
+    let mut row_starts = vec![0_u64];
+    let mut row = 0_u64;
+    for _ in 0..buckets {
+        row = row.checked_add(cursor.u64()?).ok_or("more rows than can be")?;
+        row_starts.push(row);
+    }
+    let out_of_range = (0..buckets).map(|_| cursor.u32()).collect::<Result<Vec<_>, _>>()?;
+    let blocks = cursor.count()?;
+    let crc = |c: &[u8]| u32::from_le_bytes(c.try_into().unwrap_or_default());
+    let checksums = cursor.take(blocks.saturating_mul(4))?.chunks_exact(4).map(crc).collect();
+    let per_bucket_stats = cursor.byte()? != 0;
+    let fields = cursor.count()?;
+    let mut stats = Vec::with_capacity(fields);
+    for _ in 0..fields {
+        let name = cursor.text()?.to_owned();
+        let bytes = raw.slice_ref(cursor.bytes()?);
+        stats.push(LazyStats { name, bytes, decoded: OnceLock::new() });
+    }
+    let postings_bytes = raw.slice_ref(cursor.bytes()?);
+    if cursor.at() != raw.len() {
+        return Err(format!("bytes after its end at {}", cursor.at()));
+    }
+    Ok(Directory {
+        metas,
+        meta_starts,
+        bucket_metas,
+        windows,
+        firsts,
+        lasts,
+        row_starts,
+        out_of_range,
+        data_bytes,
+        checksums,
+        per_bucket_stats,
+        stats,
+        postings_bytes,
+        postings: OnceLock::new(),
+    })
+}
+
+fn decode_metas(cursor: &mut Cursor<'_>) -> Result<Vec<MetaKey>, String> {
+    let count = cursor.count()?;
+    let mut metas: Vec<MetaKey> = Vec::with_capacity(count);
+    let mut bytes: Vec<u8> = Vec::new();
+    for _ in 0..count {
+        let shared = usize::try_from(cursor.u64()?).ok().filter(|shared| *shared <= bytes.len());
+        bytes.truncate(shared.ok_or("a meta shares more than there is")?);
+        bytes.extend(cursor.bytes()?);
+        let meta = MetaKey::from_bytes(&bytes)?;
+        if metas.last().is_some_and(|before| *before >= meta) {
+            return Err("metas out of order".to_owned());
+        }
+        metas.push(meta);
+    }
+    Ok(metas)
+}

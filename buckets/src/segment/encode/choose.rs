@@ -1,0 +1,124 @@
+//! Which encoding a column gets: a sample is written both ways, and the smaller one wins.
+
+use super::{Columns, failed};
+use crate::schema::{FieldType, Schema};
+use crate::segment::SegmentError;
+use arrow::array::RecordBatch;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding, Type, ZstdLevel};
+use parquet::file::metadata::{ParquetMetaData, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
+
+/// Rows of a row group. The size of the file hardly depends on it, but the cost of its footer does.
+const ROW_GROUP_ROWS: usize = 262_144;
+/// Rows of a page: what a read of few rows has to decode.
+const PAGE_ROWS: usize = 8_192;
+const SAMPLE_ROWS: usize = 8_192;
+/// The sample is taken in pieces of consecutive rows, so that differences from row to row are the true ones.
+const SAMPLE_BLOCKS: usize = 8;
+
+/// A leaf column and how it is encoded.
+pub(super) struct Choice {
+    path: ColumnPath,
+    encoding: Option<Encoding>,
+}
+
+fn base() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(1024)
+}
+
+/// The properties of the file.
+pub(super) fn properties(schema: &Schema, choices: &[Choice]) -> WriterProperties {
+    let sorted_by = |column_idx| SortingColumn { column_idx, descending: false, nulls_first: true };
+    let sorting = match (&schema.meta, &schema.meta_type) {
+        (Some(_), Some(FieldType::Object(_) | FieldType::List(_))) => None,
+        (Some(_), Some(_)) => Some(vec![sorted_by(1), sorted_by(0)]),
+        _ => Some(vec![sorted_by(0)]),
+    };
+    let builder = base()
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_sorting_columns(sorting)
+        .set_created_by(concat!("ebbtide ", env!("CARGO_PKG_VERSION")).to_owned());
+    choices.iter().fold(builder, with_choice).build()
+}
+
+fn with_choice(builder: WriterPropertiesBuilder, choice: &Choice) -> WriterPropertiesBuilder {
+    match choice.encoding {
+        Some(encoding) => builder
+            .set_column_dictionary_enabled(choice.path.clone(), false)
+            .set_column_encoding(choice.path.clone(), encoding),
+        None => builder,
+    }
+}
+
+/// Chooses for every leaf column. Texts and bytes keep the dictionary, which falls back by itself where it does not pay.
+#[expect(clippy::cast_precision_loss, reason = "estimates")]
+pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Vec<Choice>, SegmentError> {
+    let sample = columns.gather(&sample_rows(rows))?;
+    let with_dictionary = trial(&sample, &[])?;
+    let leaves: Vec<Choice> = with_dictionary
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .enumerate()
+        .map(|(at, column)| Choice {
+            path: column.path().clone(),
+            encoding: match column.physical_type() {
+                // The time column: no two times of a series are the same.
+                Type::INT64 if at == 0 => Some(Encoding::DELTA_BINARY_PACKED),
+                Type::INT32 | Type::INT64 => Some(Encoding::DELTA_BINARY_PACKED),
+                Type::DOUBLE => Some(Encoding::PLAIN),
+                _ => None,
+            },
+        })
+        .collect();
+    let without = trial(&sample, &leaves)?;
+    let half = trial(&sample.slice(0, sample.num_rows().div_ceil(2)), &[])?;
+    let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
+    let choices = leaves.into_iter().enumerate().map(|(at, choice)| {
+        let (data, dictionary) = sizes(&with_dictionary, at);
+        let (_, half_dictionary) = sizes(&half, at);
+        // A dictionary that has doubled from half the sample to all of it goes on growing with the rows.
+        let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
+        let with_dictionary = data * scale + dictionary * scale.powf(growth);
+        let (plain, _) = sizes(&without, at);
+        let keep = at == 0 || plain * scale <= with_dictionary;
+        Choice { encoding: choice.encoding.filter(|_| keep), ..choice }
+    });
+    Ok(choices.collect())
+}
+
+fn sample_rows(rows: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    if rows.len() <= SAMPLE_ROWS {
+        return rows.to_vec();
+    }
+    let block = SAMPLE_ROWS / SAMPLE_BLOCKS;
+    let step = (rows.len() - block) / (SAMPLE_BLOCKS - 1);
+    (0..SAMPLE_BLOCKS).flat_map(|i| rows[i * step..i * step + block].iter().copied()).collect()
+}
+
+/// Writes a batch for its sizes only.
+fn trial(batch: &RecordBatch, choices: &[Choice]) -> Result<ParquetMetaData, SegmentError> {
+    let properties = choices.iter().fold(base().set_statistics_enabled(EnabledStatistics::None), with_choice).build();
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), batch.schema(), options).map_err(failed)?;
+    writer.write(batch).map_err(failed)?;
+    writer.close().map_err(failed)
+}
+
+/// Bytes of the data pages and of the dictionary of a leaf column.
+#[expect(clippy::cast_precision_loss, reason = "estimates")]
+fn sizes(metadata: &ParquetMetaData, leaf: usize) -> (f64, f64) {
+    metadata.row_groups().iter().fold((0.0, 0.0), |(data, dictionary), group| {
+        let column = group.column(leaf);
+        let own = column.dictionary_page_offset().map_or(0, |at| (column.data_page_offset() - at).max(0)) as f64;
+        (data + column.compressed_size() as f64 - own, dictionary + own)
+    })
+}

@@ -1,0 +1,217 @@
+//! How columns are stored: doubles that are short decimals as whole numbers with a scale, which pack far better and which
+//! every other reader shows as the decimals they are. What comes back is the same to the bit.
+
+use crate::schema::FieldType;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal32Array, Decimal64Array, Float64Array, ListArray, StructArray,
+};
+use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Field, Fields, Float64Type};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+const POWERS: [f64; 19] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
+/// More digits after the point are no measured decimals but computed values.
+const SCALE_MAX: u8 = 6;
+/// Below this every whole number and its division by a power of ten is exactly the nearest double.
+const WHOLE_MAX: f64 = 1e15;
+/// What DECIMAL(9) holds.
+const NARROW_MAX: f64 = 999_999_999.0;
+
+pub(crate) fn power(scale: u8) -> f64 {
+    POWERS.get(usize::from(scale)).copied().unwrap_or(f64::INFINITY)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "stored whole numbers are below 10^15")]
+pub(crate) fn decimal_to_double(k: i64, scale: u8) -> f64 {
+    k as f64 / power(scale)
+}
+
+/// How one column is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Physical {
+    /// As it is in memory.
+    Same,
+    /// An object without members, which Parquet has no column for: true where it is not null.
+    Presence,
+    /// A double as a decimal: digits after the point, and whether it takes 64 bits.
+    Decimal { scale: u8, wide: bool },
+    /// A list of such items.
+    List(Box<Physical>),
+    /// An object of such members.
+    Object(Vec<Physical>),
+}
+
+impl Physical {
+    /// The best way to store the values of all pieces of a column.
+    pub(crate) fn of(ty: &FieldType, pieces: &[ArrayRef]) -> Physical {
+        match ty {
+            FieldType::Double => decimal(pieces),
+            FieldType::List(item) => {
+                let items: Vec<ArrayRef> = pieces.iter().map(|p| p.as_list::<i32>().values().clone()).collect();
+                match Physical::of(item, &items) {
+                    Physical::Same => Physical::Same,
+                    item => Physical::List(Box::new(item)),
+                }
+            }
+            FieldType::Object(members) if members.is_empty() => Physical::Presence,
+            FieldType::Object(members) => {
+                let member = |(at, (_, ty)): (usize, &(String, FieldType))| {
+                    let columns: Vec<ArrayRef> = pieces.iter().map(|p| p.as_struct().column(at).clone()).collect();
+                    Physical::of(ty, &columns)
+                };
+                let members: Vec<Physical> = members.iter().enumerate().map(member).collect();
+                if members.iter().all(|m| *m == Physical::Same) { Physical::Same } else { Physical::Object(members) }
+            }
+            _ => Physical::Same,
+        }
+    }
+
+    /// Brings a column into its stored form.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range was checked when the decimal was chosen; nulls may hold anything"
+    )]
+    pub(crate) fn store(&self, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        Ok(match self {
+            Physical::Same => array.clone(),
+            Physical::Presence => {
+                Arc::new(BooleanArray::new(arrow::buffer::BooleanBuffer::new_set(array.len()), array.nulls().cloned()))
+            }
+            Physical::Decimal { scale, wide: false } => {
+                let power = power(*scale);
+                let ks: Decimal32Array = array
+                    .as_primitive::<Float64Type>()
+                    .unary::<_, Decimal32Type>(|v| (v * power).round() as i32)
+                    .with_precision_and_scale(9, scale.cast_signed())?;
+                Arc::new(ks)
+            }
+            Physical::Decimal { scale, wide: true } => {
+                let power = power(*scale);
+                let ks: Decimal64Array = array
+                    .as_primitive::<Float64Type>()
+                    .unary::<_, Decimal64Type>(|v| (v * power).round() as i64)
+                    .with_precision_and_scale(18, scale.cast_signed())?;
+                Arc::new(ks)
+            }
+            Physical::List(item) => {
+                let list = array.as_list::<i32>();
+                let values = item.store(list.values())?;
+                let field = Arc::new(Field::new("item", values.data_type().clone(), true));
+                Arc::new(ListArray::try_new(field, list.offsets().clone(), values, list.nulls().cloned())?)
+            }
+            Physical::Object(members) => {
+                let object = array.as_struct();
+                let columns = members
+                    .iter()
+                    .zip(object.columns())
+                    .map(|(member, column)| member.store(column))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let fields: Fields = object
+                    .fields()
+                    .iter()
+                    .zip(&columns)
+                    .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true))
+                    .collect();
+                Arc::new(StructArray::try_new(fields, columns, object.nulls().cloned())?)
+            }
+        })
+    }
+}
+
+/// Brings a stored column back into its canonical form.
+pub(crate) fn restore(array: &ArrayRef, ty: &FieldType) -> Result<ArrayRef, ArrowError> {
+    match (ty, array.data_type()) {
+        (FieldType::Double, DataType::Decimal32(_, scale)) => {
+            let power = power(scale_of(*scale)?);
+            let doubles: Float64Array =
+                array.as_primitive::<Decimal32Type>().unary::<_, Float64Type>(|k| f64::from(k) / power);
+            Ok(Arc::new(doubles))
+        }
+        (FieldType::Double, DataType::Decimal64(_, scale)) => {
+            let scale = scale_of(*scale)?;
+            let doubles: Float64Array =
+                array.as_primitive::<Decimal64Type>().unary::<_, Float64Type>(|k| decimal_to_double(k, scale));
+            Ok(Arc::new(doubles))
+        }
+        (FieldType::List(item), DataType::List(_)) => {
+            let list = array.as_list::<i32>();
+            let values = restore(list.values(), item)?;
+            let field = Arc::new(Field::new("item", values.data_type().clone(), true));
+            Ok(Arc::new(ListArray::try_new(field, list.offsets().clone(), values, list.nulls().cloned())?))
+        }
+        (FieldType::Object(members), DataType::Boolean) if members.is_empty() => {
+            Ok(Arc::new(StructArray::new_empty_fields(array.len(), array.nulls().cloned())))
+        }
+        (FieldType::Object(members), DataType::Struct(_)) => {
+            let object = array.as_struct();
+            let mut fields = Vec::with_capacity(members.len());
+            let mut columns = Vec::with_capacity(members.len());
+            for (name, ty) in members {
+                let column = object
+                    .column_by_name(name)
+                    .ok_or_else(|| ArrowError::SchemaError(format!("member '{name}' is not in the file")))?;
+                let column = restore(column, ty)?;
+                fields.push(Field::new(name, column.data_type().clone(), true));
+                columns.push(column);
+            }
+            Ok(Arc::new(StructArray::try_new(fields.into(), columns, object.nulls().cloned())?))
+        }
+        _ => Ok(array.clone()),
+    }
+}
+
+fn scale_of(scale: i8) -> Result<u8, ArrowError> {
+    u8::try_from(scale)
+        .ok()
+        .filter(|s| usize::from(*s) < POWERS.len())
+        .ok_or_else(|| ArrowError::SchemaError(format!("decimal scale {scale} was never written")))
+}
+
+/// The form to ask the Parquet reader for: decimals in the width they are stored in, texts as views.
+pub(crate) fn read_hint(ty: &DataType) -> DataType {
+    match ty {
+        DataType::Decimal128(precision, scale) if *precision <= 9 => DataType::Decimal32(*precision, *scale),
+        DataType::Decimal128(precision, scale) if *precision <= 18 => DataType::Decimal64(*precision, *scale),
+        DataType::Utf8 => DataType::Utf8View,
+        DataType::List(item) => DataType::List(Arc::new(hinted(item))),
+        DataType::Struct(members) => DataType::Struct(members.iter().map(|m| hinted(m)).collect()),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn hinted(field: &Field) -> Field {
+    field.clone().with_data_type(read_hint(field.data_type()))
+}
+
+fn decimal(pieces: &[ArrayRef]) -> Physical {
+    let mut scale = 0;
+    let mut greatest = 0.0_f64;
+    let mut any = false;
+    for piece in pieces {
+        for v in piece.as_primitive::<Float64Type>().iter().flatten() {
+            any = true;
+            while !fits(v, scale) {
+                scale += 1;
+                if scale > SCALE_MAX {
+                    return Physical::Same;
+                }
+            }
+            greatest = greatest.max(v.abs());
+        }
+    }
+    // A value that fits one scale fits a finer one too, unless it grows out of the exact range there.
+    let whole = (greatest * power(scale)).round();
+    if !any || whole > WHOLE_MAX {
+        return Physical::Same;
+    }
+    Physical::Decimal { scale, wide: whole > NARROW_MAX }
+}
+
+/// Whether `v` is `k / 10^scale` to the bit. Negative zero, NaN and infinities never are.
+fn fits(v: f64, scale: u8) -> bool {
+    let power = power(scale);
+    let k = (v * power).round();
+    // `+ 0.0` turns a negative zero into zero, as the way over a whole number does.
+    k.abs() <= WHOLE_MAX && ((k + 0.0) / power).to_bits() == v.to_bits()
+}

@@ -1,0 +1,516 @@
+//! Reading a segment: footer and directory once, then exactly the rows asked for. No byte is used before its checksum.
+
+use super::directory::{self, Directory};
+use super::physical::{hinted, restore};
+use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
+use crate::adapt::adapt_to;
+use crate::schema::{FieldType, Schema};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use bytes::{Buf, Bytes};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
+    RowSelector,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::reader::{ChunkReader, Length};
+use std::error::Error;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes read from the end of a file at first: mostly directory and footer are in there.
+const TAIL_GUESS_BYTES: u64 = 64 << 10;
+
+/// An open segment. Clones share footer and directory.
+#[derive(Debug, Clone)]
+pub struct SegmentReader(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    file: Arc<dyn ReadAt>,
+    metadata: ArrowReaderMetadata,
+    directory: Directory,
+    schema: Schema,
+    data_end: u64,
+}
+
+/// Where the eight hex digits of the tail's checksum stand in the last bytes of a file.
+pub(super) fn tail_checksum_at(bytes: &[u8]) -> Option<usize> {
+    let digits = TAIL_MARK.len() + 16 + b";crc=".len();
+    let at = bytes.windows(TAIL_MARK.len()).rposition(|window| window == TAIL_MARK)?;
+    (at + digits + 8 <= bytes.len()).then_some(at + digits)
+}
+
+fn hex<T>(bytes: &[u8], parse: fn(&str, u32) -> Result<T, std::num::ParseIntError>) -> Option<T> {
+    parse(std::str::from_utf8(bytes).ok()?, 16).ok()
+}
+
+impl SegmentReader {
+    /// Reads and checks footer and directory.
+    ///
+    /// # Errors
+    /// If they are damaged, of another version, or cannot be read.
+    pub fn open(file: Arc<dyn ReadAt>, name: &str) -> Result<SegmentReader, SegmentError> {
+        let (data_end, tail) = read_tail(&*file, name)?;
+        let bad = |offset: u64, message: String| SegmentError::new(name, offset, message);
+        let footer_at = file.len().saturating_sub(8);
+        let metadata = ParquetMetaDataReader::new()
+            .with_offset_index_policy(PageIndexPolicy::Required)
+            .with_column_index_policy(PageIndexPolicy::Skip)
+            .parse_and_finish(&Tail { start: data_end, bytes: tail.clone() })
+            .map_err(|e| bad(footer_at, format!("footer: {e}")))?;
+        let value = |key: &str| {
+            let pairs = metadata.file_metadata().key_value_metadata()?;
+            pairs.iter().find(|pair| pair.key == key)?.value.clone()
+        };
+        let place = value(KEY_DIRECTORY).ok_or_else(|| bad(footer_at, format!("footer: no key {KEY_DIRECTORY}")))?;
+        let len = directory_len(&place, data_end).map_err(|message| bad(footer_at, message))?;
+        let framed = tail.get(..len).ok_or_else(|| bad(data_end, format!("directory: {len} bytes are not there")))?;
+        let directory = directory::decode(framed, data_end).map_err(|message| bad(data_end, message))?;
+        let json = value(KEY_SCHEMA).ok_or_else(|| bad(footer_at, format!("footer: no key {KEY_SCHEMA}")))?;
+        let schema: Schema =
+            serde_json::from_str(&json).map_err(|e| bad(footer_at, format!("footer: {KEY_SCHEMA}: {e}")))?;
+        let rows = u64::try_from(metadata.file_metadata().num_rows()).unwrap_or(0);
+        if rows != directory.row_count() {
+            let message = format!("directory: {} rows, the footer says {rows}", directory.row_count());
+            return Err(bad(data_end, message));
+        }
+        let blocks = data_end.div_ceil(BLOCK_BYTES as u64);
+        if blocks != directory.checksums.len() as u64 {
+            return Err(bad(
+                data_end,
+                format!("directory: {} checksums for {blocks} blocks", directory.checksums.len()),
+            ));
+        }
+        let metadata = arrow_metadata(metadata).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
+        Ok(SegmentReader(Arc::new(Inner { name: name.to_owned(), file, metadata, directory, schema, data_end })))
+    }
+
+    /// The name that it was opened by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The bucket directory.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.0.directory
+    }
+
+    /// The schema that it was written under.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.0.schema
+    }
+
+    /// Parquet's own description of the file.
+    #[must_use]
+    pub fn parquet_metadata(&self) -> &Arc<ParquetMetaData> {
+        self.0.metadata.metadata()
+    }
+
+    /// How much memory an open segment takes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.parquet_metadata().memory_size() + self.directory().memory_bytes()
+    }
+
+    /// Reads rows: the named top-level columns, in this order, as `schema` has them (null where the segment lacks one), for
+    /// the rows in `ranges` (sorted, disjoint), in batches of at most `batch_rows`.
+    ///
+    /// # Errors
+    /// If a column is not in `schema`, or ranges are not as said, or the segment does not fit the schema. Damage in the
+    /// data shows when the batch is read.
+    pub fn read(
+        &self,
+        columns: &[String],
+        schema: &Schema,
+        ranges: &[Range<u64>],
+        batch_rows: usize,
+    ) -> Result<SegmentBatches, SegmentError> {
+        let inner = &self.0;
+        let invalid = |message: String| SegmentError::new(&inner.name, 0, message);
+        self.check_ranges(ranges)?;
+        let arrow = schema.arrow();
+        let mut target = Vec::with_capacity(columns.len());
+        let mut present: Vec<(String, FieldType)> = Vec::with_capacity(columns.len());
+        for name in columns {
+            let field =
+                arrow.field_with_name(name).map_err(|_| invalid(format!("no column '{name}' in the schema")))?;
+            target.push(field.clone());
+            if let Some(ty) = inner.schema.field_type(name) {
+                present.push((name.clone(), ty.clone()));
+            }
+        }
+        let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+        let source =
+            if present.is_empty() || rows == 0 { None } else { Some(self.reader(&present, ranges, batch_rows)?) };
+        Ok(SegmentBatches {
+            name: inner.name.clone(),
+            source,
+            present,
+            target: Arc::new(ArrowSchema::new(target)),
+            rows_left: rows,
+            batch_rows: batch_rows.max(1),
+        })
+    }
+
+    fn check_ranges(&self, ranges: &[Range<u64>]) -> Result<(), SegmentError> {
+        let mut end = 0;
+        for range in ranges {
+            if range.start < end || range.end < range.start || range.end > self.directory().row_count() {
+                let message =
+                    format!("row ranges are not sorted, disjoint and within {} rows", self.directory().row_count());
+                return Err(SegmentError::new(&self.0.name, 0, message));
+            }
+            end = range.end;
+        }
+        Ok(())
+    }
+
+    fn reader(
+        &self,
+        present: &[(String, FieldType)],
+        ranges: &[Range<u64>],
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchReader, SegmentError> {
+        let inner = &self.0;
+        let file_columns = inner.metadata.schema();
+        let roots: Vec<usize> = present.iter().filter_map(|(name, _)| file_columns.index_of(name).ok()).collect();
+        if roots.len() != present.len() {
+            return Err(SegmentError::new(&inner.name, inner.data_end, "a column of its schema is not in the file"));
+        }
+        let (groups, selection) = select(inner.metadata.metadata(), ranges);
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(Checked(inner.clone()), inner.metadata.clone());
+        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+        builder
+            .with_projection(mask)
+            .with_row_groups(groups)
+            .with_row_selection(selection)
+            .with_batch_size(batch_rows.max(1))
+            .build()
+            .map_err(|e| from_parquet(e, &inner.name))
+    }
+
+    /// Reads every byte of data and compares it with its checksum.
+    ///
+    /// # Errors
+    /// At the first damaged block.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        const STEP: u64 = 256 * BLOCK_BYTES as u64;
+        let mut at = 0;
+        while at < self.0.data_end {
+            let len = STEP.min(self.0.data_end - at);
+            self.0.read(at, usize::try_from(len).unwrap_or(usize::MAX))?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes), SegmentError> {
+    let len = file.len();
+    let bad = |offset: u64, message: &str| SegmentError::new(name, offset, message);
+    let read = |offset: u64, size: u64| {
+        let size = usize::try_from(size).map_err(|_| bad(offset, "too large for this machine"))?;
+        let bytes = file.read_at(offset, size).map_err(|e| bad(offset, &format!("cannot be read: {e}")))?;
+        if bytes.len() == size { Ok(bytes) } else { Err(bad(offset, "ends early")) }
+    };
+    if len < 16 {
+        return Err(bad(len, &format!("is {len} bytes long, which no segment is")));
+    }
+    let guess_at = len - TAIL_GUESS_BYTES.min(len);
+    let mut end = read(guess_at, len - guess_at)?;
+    let mut end_at = guess_at;
+    let trailer = &end[end.len() - 8..];
+    if &trailer[4..] != b"PAR1" {
+        return Err(bad(len - 4, "does not end in PAR1"));
+    }
+    let footer = u64::from(u32::from_le_bytes([trailer[0], trailer[1], trailer[2], trailer[3]])) + 8;
+    if footer > len {
+        return Err(bad(len - 8, "the footer is longer than the file"));
+    }
+    if footer > end.len() as u64 {
+        end_at = len - footer;
+        end = read(end_at, footer)?;
+    }
+    let digits = tail_checksum_at(&end).ok_or_else(|| bad(len - footer, "footer: no checksum of the tail"))?;
+    let start = hex(&end[digits - 21..digits - 5], u64::from_str_radix);
+    let crc = hex(&end[digits..digits + 8], u32::from_str_radix);
+    let (Some(start), Some(crc)) = (start.filter(|start| *start < len), crc) else {
+        return Err(bad(end_at + digits as u64, "footer: the checksum of the tail is no number"));
+    };
+    let tail = match start.checked_sub(end_at) {
+        Some(skip) => end.slice(usize::try_from(skip).unwrap_or(end.len()).min(end.len())..),
+        None => read(start, len - start)?,
+    };
+    // The digits stand for zeros in their own checksum.
+    let digits_at = usize::try_from(end_at + digits as u64 - start.min(end_at + digits as u64)).unwrap_or(usize::MAX);
+    let Some((before, rest)) = tail.split_at_checked(digits_at).filter(|(_, rest)| rest.len() >= 8) else {
+        return Err(bad(end_at + digits as u64, "footer: the tail begins behind its checksum"));
+    };
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(before);
+    hasher.update(b"00000000");
+    hasher.update(&rest[8..]);
+    let found = hasher.finalize();
+    if found != crc {
+        return Err(bad(start, &format!("directory and footer: checksum expected={crc:#010x} found={found:#010x}")));
+    }
+    Ok((start, tail))
+}
+
+fn directory_len(place: &str, data_end: u64) -> Result<usize, String> {
+    let parts: Vec<&str> = place.split(',').collect();
+    let [offset, len, _crc, version] = parts.as_slice() else {
+        return Err(format!("footer: {KEY_DIRECTORY} is '{place}', expected offset,length,crc32,version"));
+    };
+    if *version != FORMAT_VERSION.to_string() {
+        return Err(format!("footer: format {version} is not known, only {FORMAT_VERSION}"));
+    }
+    match (offset.parse::<u64>(), len.parse::<usize>()) {
+        (Ok(offset), Ok(len)) if offset == data_end => Ok(len),
+        _ => Err(format!("footer: {KEY_DIRECTORY} is '{place}', the tail begins at {data_end}")),
+    }
+}
+
+fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, ParquetError> {
+    let metadata = Arc::new(metadata);
+    let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let inferred = ArrowReaderMetadata::try_new(metadata.clone(), plain)?;
+    let fields: Vec<Field> = inferred.schema().fields().iter().map(|field| hinted(field)).collect();
+    ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_schema(Arc::new(ArrowSchema::new(fields))))
+}
+
+/// The row groups that hold any of the ranges, and the rows to take among them.
+fn select(metadata: &ParquetMetaData, ranges: &[Range<u64>]) -> (Vec<usize>, RowSelection) {
+    let as_rows = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
+    let mut groups = Vec::new();
+    let mut selectors = Vec::new();
+    let mut group_start = 0;
+    let mut ranges = ranges.iter().filter(|r| !r.is_empty()).cloned().peekable();
+    for (group, info) in metadata.row_groups().iter().enumerate() {
+        let group_end = group_start + u64::try_from(info.num_rows()).unwrap_or(0);
+        let mut at = group_start;
+        let mut any = false;
+        while let Some(range) = ranges.peek_mut().filter(|range| range.start < group_end) {
+            if range.start > at {
+                selectors.push(RowSelector::skip(as_rows(range.start - at)));
+            }
+            at = range.end.min(group_end);
+            selectors.push(RowSelector::select(as_rows(at - range.start)));
+            any = true;
+            if range.end > group_end {
+                range.start = group_end;
+                break;
+            }
+            ranges.next();
+        }
+        if any {
+            groups.push(group);
+            if at < group_end {
+                selectors.push(RowSelector::skip(as_rows(group_end - at)));
+            }
+        }
+        group_start = group_end;
+    }
+    (groups, RowSelection::from(selectors))
+}
+
+fn from_parquet(error: ParquetError, name: &str) -> SegmentError {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<SegmentError>() {
+            Ok(own) => *own,
+            Err(other) => SegmentError::new(name, 0, other.to_string()),
+        },
+        other => SegmentError::new(name, 0, other.to_string()),
+    }
+}
+
+/// The batches of [`SegmentReader::read`].
+#[derive(Debug)]
+pub struct SegmentBatches {
+    name: String,
+    source: Option<ParquetRecordBatchReader>,
+    present: Vec<(String, FieldType)>,
+    target: SchemaRef,
+    rows_left: u64,
+    batch_rows: usize,
+}
+
+impl SegmentBatches {
+    /// The schema of the batches.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        self.target.clone()
+    }
+
+    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, arrow::error::ArrowError> {
+        let mut fields = Vec::with_capacity(self.present.len());
+        let mut columns = Vec::with_capacity(self.present.len());
+        for (name, ty) in &self.present {
+            let column = batch
+                .column_by_name(name)
+                .ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("column '{name}' was not read")))?;
+            let column = restore(column, ty)?;
+            fields.push(Field::new(name, column.data_type().clone(), self.target.field_with_name(name)?.is_nullable()));
+            columns.push(column);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::new(ArrowSchema::new(fields)), columns, &options)?;
+        adapt_to(&batch, self.target.clone())
+    }
+}
+
+impl Iterator for SegmentBatches {
+    type Item = Result<RecordBatch, SegmentError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rows_left == 0 {
+            return None;
+        }
+        let batch = match &mut self.source {
+            Some(source) => match source.next() {
+                Some(Ok(batch)) => batch,
+                Some(Err(error)) => {
+                    self.rows_left = 0;
+                    return Some(Err(from_arrow(&error, &self.name)));
+                }
+                None => {
+                    let message = format!("{} rows are missing at the end", self.rows_left);
+                    self.rows_left = 0;
+                    return Some(Err(SegmentError::new(&self.name, 0, message)));
+                }
+            },
+            None => {
+                let rows = usize::try_from(self.rows_left).unwrap_or(usize::MAX).min(self.batch_rows);
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                match RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options) {
+                    Ok(batch) => batch,
+                    Err(error) => return Some(Err(from_arrow(&error, &self.name))),
+                }
+            }
+        };
+        self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
+        Some(self.convert(&batch).map_err(|error| from_arrow(&error, &self.name)))
+    }
+}
+
+/// The reader wraps our own errors; the one with the offset is somewhere inside.
+fn from_arrow(error: &arrow::error::ArrowError, name: &str) -> SegmentError {
+    let mut inner: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = inner {
+        if let Some(own) = error.downcast_ref::<SegmentError>() {
+            return own.clone();
+        }
+        inner = match error.downcast_ref::<ParquetError>() {
+            Some(ParquetError::External(external)) => Some(external.as_ref()),
+            _ => error.source(),
+        };
+    }
+    SegmentError::new(name, 0, error.to_string())
+}
+
+/// The end of a file, already checked, under the offsets that it has in the file.
+struct Tail {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Length for Tail {
+    fn len(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl Tail {
+    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
+        let skip = start.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        skip.filter(|skip| *skip <= self.bytes.len())
+            .map(|skip| self.bytes.slice(skip..))
+            .ok_or_else(|| ParquetError::EOF(format!("offset {start} is not in the tail of the file")))
+    }
+}
+
+impl ChunkReader for Tail {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(self.from(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let bytes = self.from(start)?;
+        if length > bytes.len() {
+            return Err(ParquetError::EOF(format!("{length} bytes from {start} on are not in the file")));
+        }
+        Ok(bytes.slice(..length))
+    }
+}
+
+impl Inner {
+    /// Data bytes, whole blocks of which are compared with their checksums.
+    fn read(&self, start: u64, length: usize) -> Result<Bytes, SegmentError> {
+        const BLOCK: u64 = BLOCK_BYTES as u64;
+        let end = start.checked_add(length as u64).filter(|end| *end <= self.data_end);
+        let end =
+            end.ok_or_else(|| SegmentError::new(&self.name, start, format!("{length} bytes reach beyond the data")))?;
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let first = start / BLOCK;
+        let blocks_end = end.div_ceil(BLOCK).saturating_mul(BLOCK).min(self.data_end);
+        let size = usize::try_from(blocks_end - first * BLOCK).unwrap_or(usize::MAX);
+        let bytes = self
+            .file
+            .read_at(first * BLOCK, size)
+            .map_err(|e| SegmentError::new(&self.name, first * BLOCK, format!("{size} bytes cannot be read: {e}")))?;
+        if bytes.len() != size {
+            return Err(SegmentError::new(
+                &self.name,
+                first * BLOCK,
+                format!("{size} bytes expected, {} read", bytes.len()),
+            ));
+        }
+        for (block, chunk) in (first..).zip(bytes.chunks(BLOCK_BYTES)) {
+            let expected = usize::try_from(block).ok().and_then(|b| self.directory.checksums.get(b)).copied();
+            let found = crc32fast::hash(chunk);
+            if expected != Some(found) {
+                let expected = expected.unwrap_or(0);
+                let message = format!("data: checksum expected={expected:#010x} found={found:#010x}");
+                return Err(SegmentError::new(&self.name, block * BLOCK, message));
+            }
+        }
+        let skip = usize::try_from(start - first * BLOCK).unwrap_or(0);
+        Ok(bytes.slice(skip..skip + length))
+    }
+}
+
+/// The data of a file for the Parquet reader.
+struct Checked(Arc<Inner>);
+
+impl Length for Checked {
+    fn len(&self) -> u64 {
+        self.0.data_end
+    }
+}
+
+impl ChunkReader for Checked {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        // Pages are found through the offset index, and read by get_bytes. Should the reader ever want a stream, it gets
+        // the rest of the data.
+        let length = usize::try_from(self.0.data_end.saturating_sub(start)).unwrap_or(usize::MAX);
+        Ok(self.get_bytes(start, length)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.0.read(start, length).map_err(|e| ParquetError::External(Box::new(e)))
+    }
+}

@@ -1,0 +1,105 @@
+//! Numbers in as few bytes as they need: seven bits a byte, least first; signed ones folded so that small ones stay small.
+
+pub(crate) fn put(out: &mut Vec<u8>, mut value: u128) {
+    while value >= 0x80 {
+        out.push((value & 0x7F) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
+    put(out, u128::from(value));
+}
+
+#[expect(clippy::cast_sign_loss, reason = "folding maps signed numbers to unsigned ones")]
+pub(crate) fn put_i64(out: &mut Vec<u8>, value: i64) {
+    put_u64(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u64(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+/// Reads what the functions above wrote.
+pub(crate) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Cursor { bytes, at: 0 }
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, String> {
+        let byte = *self.bytes.get(self.at).ok_or_else(|| format!("ends early at byte {}", self.at))?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    pub(crate) fn u128(&mut self) -> Result<u128, String> {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let byte = self.byte()?;
+            if shift > 121 && byte > 3 {
+                break;
+            }
+            value |= u128::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(format!("number too long before byte {}", self.at))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, String> {
+        // Most numbers are one byte.
+        if let Some(byte) = self.bytes.get(self.at).filter(|byte| **byte < 0x80) {
+            self.at += 1;
+            return Ok(u64::from(*byte));
+        }
+        u64::try_from(self.u128()?).map_err(|_| format!("number too large before byte {}", self.at))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, String> {
+        u32::try_from(self.u64()?).map_err(|_| format!("number too large before byte {}", self.at))
+    }
+
+    #[expect(clippy::cast_possible_wrap, reason = "unfolding maps unsigned numbers to signed ones")]
+    pub(crate) fn i64(&mut self) -> Result<i64, String> {
+        let folded = self.u64()?;
+        Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
+    }
+
+    /// A count of things that take at least one byte each, so that a wrong one does not reserve memory.
+    pub(crate) fn count(&mut self) -> Result<usize, String> {
+        let count = self.u64()?;
+        match usize::try_from(count) {
+            Ok(count) if count <= self.bytes.len() - self.at => Ok(count),
+            _ => Err(format!("count {count} is more than there is before byte {}", self.at)),
+        }
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
+        let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len());
+        let end = end.ok_or_else(|| format!("ends early at byte {}", self.at))?;
+        let taken = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], String> {
+        let len = self.count()?;
+        self.take(len)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str, String> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| format!("not UTF-8 before byte {}", self.at))
+    }
+}

@@ -1,0 +1,129 @@
+//! Command documents in the shape that MongoDB users know.
+//!
+//! 1. Nothing is ignored: a command, an option or a value that is not known is an error that names it and says what is.
+//! 2. A command is checked as a whole before it does anything.
+//! 3. Commands only translate: what they do is done by [`Database`] and its collections, snapshots and rules.
+
+mod args;
+mod collections;
+mod data;
+mod find;
+mod indexes;
+mod projection;
+mod server;
+
+use crate::db::Database;
+use crate::error::{Error, Result};
+use args::Args;
+use ebbtide_ttl::Code;
+use serde_json::{Map, Value as Json, json};
+
+/// What runs a command; its arguments were checked for unknown names.
+type Handler = fn(&Database, &Args<'_>) -> Result<Map<String, Json>>;
+
+struct Command {
+    name: &'static str,
+    options: &'static [&'static str],
+    run: Handler,
+}
+
+const COMMANDS: &[Command] = &[
+    Command { name: "collMod", options: collections::MODIFY_OPTIONS, run: collections::modify },
+    Command { name: "collStats", options: &[], run: collections::stats },
+    Command { name: "compact", options: &[], run: collections::compact },
+    Command { name: "confirmClock", options: &[], run: server::confirm_clock },
+    Command { name: "create", options: collections::CREATE_OPTIONS, run: collections::create },
+    Command { name: "createIndexes", options: &["indexes"], run: indexes::create },
+    Command { name: "currentOp", options: &[], run: server::current_op },
+    Command { name: "delete", options: &["deletes", "ordered"], run: data::delete },
+    Command { name: "drop", options: &[], run: collections::drop },
+    Command { name: "dropIndexes", options: &["index"], run: indexes::drop },
+    Command { name: "find", options: &["filter", "sort", "projection", "skip", "limit"], run: find::find },
+    Command { name: GET_PARAMETER, options: &[], run: server::get_parameter },
+    Command { name: "insert", options: &["documents", "ordered"], run: data::insert },
+    Command { name: "listCollections", options: &["filter", "nameOnly"], run: collections::list },
+    Command { name: "listIndexes", options: &[], run: indexes::list },
+    Command { name: "ping", options: &[], run: server::ping },
+    Command { name: "serverStatus", options: &[], run: server::server_status },
+    Command { name: SET_PARAMETER, options: &[], run: server::set_parameter },
+];
+
+/// Commands whose options are the names of parameters, which they check themselves.
+const GET_PARAMETER: &str = "getParameter";
+const SET_PARAMETER: &str = "setParameter";
+
+/// Runs one command document and returns its reply.
+pub(crate) fn run(db: &Database, command: &Json) -> Result<Json> {
+    let members = command.as_object().ok_or_else(|| {
+        let what = format!("a command must be an object such as {{\"ping\": 1}}, not {}", args::kind(command));
+        Error::new(Code::TypeMismatch, what)
+    })?;
+    let Some(name) = members.keys().next() else {
+        return Err(Error::new(Code::CommandNotFound, "the command is empty: its first key must name what to do"));
+    };
+    let known = COMMANDS.iter().find(|c| c.name == name).ok_or_else(|| unknown_command(name))?;
+    let args = match known.name {
+        GET_PARAMETER | SET_PARAMETER => Args::unchecked(known.name, members),
+        _ => Args::of_command(known.name, members, known.options)?,
+    };
+    let mut reply = (known.run)(db, &args)?;
+    reply.insert("ok".to_owned(), Json::from(1));
+    Ok(Json::Object(reply))
+}
+
+fn unknown_command(name: &str) -> Error {
+    let shown: String = name.chars().take(60).collect();
+    let hint = match nearest(name, COMMANDS.iter().map(|c| c.name)) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("the commands are {}", COMMANDS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ")),
+    };
+    Error::new(Code::CommandNotFound, format!("there is no command '{}'; {hint}", shown.escape_debug()))
+}
+
+/// The name that was probably meant: one that differs in case only, or else by few letters.
+fn nearest<'n>(given: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    const LENGTH_MAX: usize = 40;
+    if given.len() > LENGTH_MAX {
+        return None;
+    }
+    let lower = given.to_lowercase();
+    names
+        .map(|name| (distance(&lower, &name.to_lowercase()), name))
+        .filter(|(distance, name)| *distance * 3 <= name.len())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// How many letters must be changed, added or removed to make one of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A reply without content.
+fn done() -> Map<String, Json> {
+    Map::new()
+}
+
+/// A reply of named values.
+fn reply<const N: usize>(members: [(&str, Json); N]) -> Map<String, Json> {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A reply of a list: everything is in the first batch.
+fn cursor(namespace: &str, batch: Vec<Json>) -> Map<String, Json> {
+    reply([("cursor", json!({"id": 0, "ns": namespace, "firstBatch": batch}))])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Commands on collections: create, drop, collMod, listCollections, collStats, compact.
+
+use super::args::Args;
+use super::{cursor, done, reply};
+use crate::db::{Database, RuleChange};
+use crate::error::{Error, Result};
+use crate::json::value_of;
+use crate::options::{CollectionChange, CollectionOptions};
+use crate::snapshot::CollectionSnapshot;
+use ebbtide_ttl::{
+    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, OutOfRange, Precision, RuleSelector, parse_expire_after,
+    parse_expire_after_or_off,
+};
+use serde_json::{Map, Value as Json, json};
+
+/// Options of `create`: those from the third on are MongoDB's, and refused on a time-series collection.
+pub(super) const CREATE_OPTIONS: &[&str] = &[
+    "timeseries",
+    "expireAfterSeconds",
+    "capped",
+    "size",
+    "max",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "viewOn",
+    "pipeline",
+    "clusteredIndex",
+    "collation",
+    "storageEngine",
+    "indexOptionDefaults",
+    "changeStreamPreAndPostImages",
+];
+const CREATE_TAKES: usize = 2;
+
+/// Options of `collMod`: those from the fourth on are MongoDB's, and refused on a time-series collection.
+pub(super) const MODIFY_OPTIONS: &[&str] = &[
+    "timeseries",
+    "expireAfterSeconds",
+    "index",
+    "capped",
+    "cappedSize",
+    "cappedMax",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "viewOn",
+    "pipeline",
+    "clusteredIndex",
+    "changeStreamPreAndPostImages",
+];
+const MODIFY_TAKES: usize = 3;
+
+const TIMESERIES_OPTIONS: &[&str] = &[
+    "timeField",
+    "metaField",
+    "granularity",
+    "bucketMaxSpanSeconds",
+    "bucketRoundingSeconds",
+    "precision",
+    "expiry",
+    "outOfRange",
+];
+
+fn check_refused(args: &Args<'_>, refused: &[&str]) -> Result<()> {
+    match refused.iter().find(|option| args.get(option).is_some()) {
+        None => Ok(()),
+        Some(option) => {
+            let what = format!("a time-series collection cannot have the option '{option}'; leave it out");
+            Err(Error::new(Code::InvalidOptions, what))
+        }
+    }
+}
+
+pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    check_refused(args, &CREATE_OPTIONS[CREATE_TAKES..])?;
+    let Some(timeseries) = args.get("timeseries") else {
+        let what = "only time-series collections can be created so far: give timeseries: {timeField: ...}";
+        return Err(Error::new(Code::InvalidOptions, what));
+    };
+    let timeseries = Args::nested("timeseries".to_owned(), timeseries, TIMESERIES_OPTIONS)?;
+    let Some(time_field) = timeseries.string("timeField")? else {
+        return Err(Error::new(Code::InvalidOptions, "timeseries lacks timeField, the field that holds the time"));
+    };
+    let mut options = CollectionOptions::new(time_field);
+    options.meta_field = timeseries.string("metaField")?.map(str::to_owned);
+    options.bucketing = {
+        let (granularity, span, rounding) = bucketing(&timeseries)?;
+        Bucketing::parse(granularity.as_ref(), span.as_ref(), rounding.as_ref())?
+    };
+    options.precision = precision(&timeseries)?.unwrap_or_default();
+    options.expiry = expiry(&timeseries)?.unwrap_or_default();
+    options.out_of_range = out_of_range(&timeseries)?.unwrap_or_default();
+    options.expire_after_seconds = match args.value("expireAfterSeconds")? {
+        Some(value) => Some(parse_expire_after(&value, ExpireAfterContext::Create)?),
+        None => None,
+    };
+    db.create_collection(name, options)?;
+    Ok(done())
+}
+
+type Given = Option<ebbtide_ttl::Value>;
+
+fn bucketing(timeseries: &Args<'_>) -> Result<(Given, Given, Given)> {
+    let value = |option| timeseries.value(option);
+    Ok((value("granularity")?, value("bucketMaxSpanSeconds")?, value("bucketRoundingSeconds")?))
+}
+
+fn precision(timeseries: &Args<'_>) -> Result<Option<Precision>> {
+    let Some(word) = timeseries.string("precision")? else { return Ok(None) };
+    word.parse().map(Some).map_err(|e: String| Error::new(Code::BadValue, e))
+}
+
+fn expiry(timeseries: &Args<'_>) -> Result<Option<ExpiryMode>> {
+    let value = timeseries.value("expiry")?;
+    Ok(value.map(|v| ExpiryMode::from_value(&v)).transpose()?)
+}
+
+fn out_of_range(timeseries: &Args<'_>) -> Result<Option<OutOfRange>> {
+    let value = timeseries.value("outOfRange")?;
+    Ok(value.map(|v| OutOfRange::from_value(&v)).transpose()?)
+}
+
+pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    db.drop_collection(name)?;
+    Ok(reply([("ns", Json::from(name))]))
+}
+
+pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let snapshot = db.snapshot().collection(name)?;
+    check_refused(args, &MODIFY_OPTIONS[MODIFY_TAKES..])?;
+    let mut change = CollectionChange::default();
+    if let Some(timeseries) = args.get("timeseries") {
+        change_timeseries(&mut change, snapshot.options(), timeseries)?;
+    }
+    if let Some(value) = args.value("expireAfterSeconds")? {
+        change.expire_after_seconds = Some(parse_expire_after_or_off(&value)?);
+    }
+    let mut answer = done();
+    let rule = match args.value("index")? {
+        None => None,
+        Some(index) => {
+            let (selector, seconds) = RuleSelector::parse_coll_mod(&index, &snapshot.options().time_field)?;
+            let old = snapshot.rules().clone().modify(&selector, seconds)?;
+            answer = reply([("expireAfterSeconds_old", old.into()), ("expireAfterSeconds_new", seconds.into())]);
+            Some(RuleChange { selector, expire_after_seconds: seconds })
+        }
+    };
+    db.modify_collection(name, &change, rule.as_ref())?;
+    Ok(answer)
+}
+
+/// What `timeseries` of a collMod asks for. Options that can never change may be repeated as they are.
+fn change_timeseries(change: &mut CollectionChange, now: &CollectionOptions, timeseries: &Json) -> Result<()> {
+    let timeseries = Args::nested("timeseries".to_owned(), timeseries, TIMESERIES_OPTIONS)?;
+    let fixed = |option: &str, same: bool| match same {
+        true => Ok(()),
+        false => {
+            let what = format!("{option} of a collection never changes: create another collection and copy the data");
+            Err(Error::new(Code::InvalidOptions, what))
+        }
+    };
+    if let Some(given) = timeseries.string("timeField")? {
+        fixed("timeField", given == now.time_field)?;
+    }
+    if let Some(given) = timeseries.string("metaField")? {
+        fixed("metaField", Some(given) == now.meta_field.as_deref())?;
+    }
+    if let Some(given) = precision(&timeseries)? {
+        fixed("precision", given == now.precision)?;
+    }
+    let (granularity, span, rounding) = bucketing(&timeseries)?;
+    if granularity.is_some() || span.is_some() || rounding.is_some() {
+        let bucketing = now.bucketing.changed(granularity.as_ref(), span.as_ref(), rounding.as_ref())?;
+        change.bucketing = Some(bucketing);
+    }
+    change.expiry = expiry(&timeseries)?;
+    change.out_of_range = out_of_range(&timeseries)?;
+    Ok(())
+}
+
+pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let filter = match args.value("filter")? {
+        Some(filter) => Filter::parse_query(&filter)?,
+        None => Filter::everything(),
+    };
+    let name_only = args.bool("nameOnly")?.unwrap_or(false);
+    let snapshot = db.snapshot();
+    let mut batch = Vec::new();
+    for name in snapshot.collections() {
+        let collection = snapshot.collection(&name)?;
+        let listed = json!({
+            "name": name,
+            "type": "timeseries",
+            "options": options_of(&collection),
+            "info": {"readOnly": db.is_read_only()},
+        });
+        if !filter.matches_document(&value_of(&listed)?) {
+            continue;
+        }
+        batch.push(if name_only { json!({"name": listed["name"], "type": listed["type"]}) } else { listed });
+    }
+    Ok(cursor("$cmd.listCollections", batch))
+}
+
+/// Every effective option, in the form in which `create` takes it.
+fn options_of(collection: &CollectionSnapshot) -> Json {
+    let options = collection.options();
+    let mut timeseries = reply([("timeField", Json::from(options.time_field.as_str()))]);
+    if let Some(meta) = &options.meta_field {
+        timeseries.insert("metaField".to_owned(), Json::from(meta.as_str()));
+    }
+    if let Some(granularity) = options.bucketing.granularity() {
+        timeseries.insert("granularity".to_owned(), Json::from(granularity.name()));
+    }
+    let span = options.bucketing.span_seconds();
+    timeseries.insert("bucketMaxSpanSeconds".to_owned(), Json::from(span));
+    if options.bucketing.granularity().is_none() {
+        timeseries.insert("bucketRoundingSeconds".to_owned(), Json::from(span));
+    }
+    timeseries.extend(reply([
+        ("precision", Json::from(options.precision.name())),
+        ("expiry", Json::from(options.expiry.name())),
+        ("outOfRange", Json::from(options.out_of_range.name())),
+    ]));
+    let mut listed = reply([("timeseries", Json::Object(timeseries))]);
+    if let Some(seconds) = collection.rules().collection() {
+        listed.insert("expireAfterSeconds".to_owned(), Json::from(seconds));
+    }
+    Json::Object(listed)
+}
+
+pub(super) fn stats(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let collection = db.snapshot().collection(name)?;
+    let info = collection.info()?;
+    let timeseries = json!({
+        "bucketCount": info.buckets,
+        "expirySuspended": collection.suspended().is_some(),
+        "outOfRangeMeasurements": collection.state.out_of_range(),
+    });
+    let members = [("ns", Json::from(name)), ("count", info.measurements.into()), ("size", info.bytes.into())];
+    let mut reply = reply(members);
+    reply.insert("timeseries".to_owned(), timeseries);
+    Ok(reply)
+}
+
+pub(super) fn compact(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let bytes = || -> Result<u64> { Ok(db.snapshot().collection(name)?.segments().iter().map(|s| s.bytes).sum()) };
+    let before = bytes()?;
+    db.compact(Some(name))?;
+    Ok(reply([("bytesFreed", Json::from(before.saturating_sub(bytes()?)))]))
+}

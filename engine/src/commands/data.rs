@@ -1,0 +1,86 @@
+//! Commands that change measurements: insert and delete.
+
+use super::args::{Args, mismatch};
+use super::reply;
+use crate::db::Database;
+use crate::error::{Error, Result};
+use crate::json::value_of;
+use ebbtide_ttl::{Code, Filter, Value, exact_int};
+use serde_json::{Map, Value as Json, json};
+
+pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let collection = db.collection(args.collection()?)?;
+    let documents = args.required_array("documents")?;
+    let ordered = args.bool("ordered")?.unwrap_or(true);
+    if let Some((index, other)) = documents.iter().enumerate().find(|(_, d)| !d.is_object()) {
+        return Err(mismatch(&format!("documents: the measurement at index {index}"), "an object", other));
+    }
+    let read = |(index, json): (usize, &Json)| value_of(json).map_err(|error| about(index, &error));
+    if ordered {
+        let documents = documents.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        let stored = if documents.is_empty() { 0 } else { collection.insert_documents(&documents)? };
+        return Ok(reply([("n", Json::from(stored))]));
+    }
+    let mut errors: Vec<(usize, Error)> = Vec::new();
+    let (mut readable, mut indexes) = (Vec::new(), Vec::new());
+    for (index, json) in documents.iter().enumerate() {
+        match read((index, json)) {
+            Ok(document) => {
+                readable.push(document);
+                indexes.push(index);
+            }
+            Err(error) => errors.push((index, error)),
+        }
+    }
+    let mut stored = 0;
+    if !readable.is_empty() {
+        let lenient = collection.insert_documents_lenient(&readable)?;
+        stored = lenient.stored;
+        errors.extend(lenient.errors.into_iter().map(|(at, error)| (indexes.get(at).copied().unwrap_or(at), error)));
+    }
+    errors.sort_by_key(|(index, _)| *index);
+    let mut answer = reply([("n", Json::from(stored))]);
+    if !errors.is_empty() {
+        answer.insert("writeErrors".to_owned(), errors.iter().map(write_error).collect());
+    }
+    Ok(answer)
+}
+
+fn about(index: usize, error: &Error) -> Error {
+    Error::new(error.code(), format!("measurement at index {index}: {error}")).with_index(index)
+}
+
+fn write_error((index, error): &(usize, Error)) -> Json {
+    let code = error.code();
+    json!({"index": index, "code": code.number(), "codeName": code.name(), "errmsg": error.to_string()})
+}
+
+pub(super) fn delete(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let collection = db.collection(args.collection()?)?;
+    args.bool("ordered")?;
+    let deletes = args.required_array("deletes")?;
+    let filters = deletes.iter().enumerate().map(|(i, d)| one_delete(i, d)).collect::<Result<Vec<_>>>()?;
+    let mut deleted = 0;
+    for filter in &filters {
+        deleted += collection.delete(filter)?;
+    }
+    Ok(reply([("n", Json::from(deleted))]))
+}
+
+fn one_delete(index: usize, json: &Json) -> Result<Filter> {
+    let args = Args::nested(format!("deletes at index {index}"), json, &["q", "limit"])?;
+    let limit = value_of(args.required("limit")?)?;
+    let whole = match &limit {
+        Value::Int(i) => Some(*i),
+        Value::Double(d) => exact_int(*d),
+        _ => return Err(args.mismatch("limit", "a number", args.required("limit")?)),
+    };
+    match whole {
+        Some(0) => Ok(Filter::parse_query(&value_of(args.required("q")?)?)?),
+        Some(1) => {
+            let what = "a delete of one measurement is not possible: limit must be 0, for all that match";
+            Err(Error::new(Code::InvalidOptions, what))
+        }
+        _ => Err(Error::new(Code::FailedToParse, "limit of a delete must be 0, for all that match")),
+    }
+}

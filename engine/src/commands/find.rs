@@ -1,0 +1,168 @@
+//! find: a filter, an order, a number of documents and the fields wanted of them.
+//!
+//! Documents come in the order asked for; where that leaves it open, in the order of time, then of meta, so that a
+//! flush or a compaction does not change what a limit returns.
+
+use super::args::{Args, mismatch};
+use super::cursor;
+use super::projection::Projection;
+use crate::db::Database;
+use crate::error::{Error, Result};
+use crate::json::{json_of, value_of};
+use crate::snapshot::{CollectionSnapshot, MetaFilter, ScanRequest};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::error::ArrowError;
+use ebbtide_buckets::value_at;
+use ebbtide_ttl::{Code, Filter, Value, exact_int};
+use serde_json::{Map, Value as Json};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub(super) fn find(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let collection = db.snapshot().collection(name)?;
+    let filter = match args.value("filter")? {
+        Some(filter) => Filter::parse_query(&filter)?,
+        None => Filter::everything(),
+    };
+    let query = Query {
+        filter,
+        sort: args.get("sort").map_or(Ok(Vec::new()), parse_sort)?,
+        projection: args.get("projection").map_or(Ok(Projection::All), Projection::parse)?,
+        skip: args.count("skip")?,
+        limit: Some(args.count("limit")?).filter(|limit| *limit > 0),
+    };
+    let documents = query.run(&collection)?;
+    Ok(cursor(name, documents.iter().map(json_of).collect()))
+}
+
+/// A field's path and whether it sorts from the greatest down.
+type SortKey = (String, bool);
+
+fn parse_sort(json: &Json) -> Result<Vec<SortKey>> {
+    let members = json.as_object().ok_or_else(|| mismatch("sort of find", "an object", json))?;
+    let key = |(path, json): (&String, &Json)| {
+        let direction = match value_of(json)? {
+            Value::Int(i) => Some(i),
+            Value::Double(d) => exact_int(d),
+            _ => None,
+        };
+        if path.split('.').any(str::is_empty) || path.starts_with('$') {
+            return Err(Error::new(Code::BadValue, format!("'{path}' is not a field's path in a sort")));
+        }
+        match direction {
+            Some(1) => Ok((path.clone(), false)),
+            Some(-1) => Ok((path.clone(), true)),
+            _ => Err(Error::new(Code::BadValue, format!("the direction of '{path}' in a sort must be 1 or -1"))),
+        }
+    };
+    members.iter().map(key).collect()
+}
+
+struct Query {
+    filter: Filter,
+    sort: Vec<SortKey>,
+    projection: Projection,
+    skip: u64,
+    limit: Option<u64>,
+}
+
+/// A document that matches, with what it is sorted by.
+struct Found {
+    keys: Vec<Value>,
+    document: Value,
+}
+
+/// The part of a filter that is about the meta, asked once per distinct meta.
+#[derive(Debug)]
+struct MetaPart(Filter);
+
+impl MetaFilter for MetaPart {
+    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+        Ok((0..metas.len()).map(|i| Some(self.0.matches_meta(&value_at(metas.as_ref(), i)))).collect())
+    }
+}
+
+impl Query {
+    fn run(&self, collection: &CollectionSnapshot) -> Result<Vec<Value>> {
+        // What only makes an order definite: time, and meta where there is one.
+        let schema = collection.schema();
+        let sort: Vec<SortKey> = {
+            let implied = std::iter::once(&schema.time).chain(&schema.meta).map(|name| (name.clone(), false));
+            self.sort.iter().cloned().chain(implied).collect()
+        };
+        let wanted = self.limit.and_then(|limit| usize::try_from(self.skip.saturating_add(limit)).ok());
+        let mut found: Vec<Found> = Vec::new();
+        for unit in collection.scan(&self.request(collection, &sort))? {
+            for batch in unit.read()? {
+                self.collect(&batch?, &sort, &mut found);
+                // Keeps memory in proportion to what is asked for, at the cost of a sort now and then.
+                if let Some(wanted) = wanted.filter(|wanted| found.len() > wanted.saturating_mul(2).max(1 << 14)) {
+                    order(&mut found, &sort);
+                    found.truncate(wanted);
+                }
+            }
+        }
+        order(&mut found, &sort);
+        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
+        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        Ok(found.into_iter().skip(skip).take(limit).map(|found| found.document).collect())
+    }
+
+    fn request(&self, collection: &CollectionSnapshot, sort: &[SortKey]) -> ScanRequest {
+        let schema = collection.schema();
+        let known: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
+        let columns = self.projection.fields().map(|fields| {
+            let mut needed: BTreeSet<&str> = self.filter.fields();
+            needed.extend(sort.iter().map(|(path, _)| path.split('.').next().unwrap_or(path)));
+            needed.extend(fields);
+            known.iter().filter(|name| needed.contains(name.as_str())).cloned().collect()
+        });
+        let precision = collection.options().precision;
+        let (from, to) = self.filter.time_bounds(&schema.time);
+        let units = |t: ebbtide_ttl::Timestamp| t.to_units_saturating(precision);
+        let meta = schema.meta.as_deref().map(|meta| self.filter.meta_part(meta)).filter(|f| !f.is_everything());
+        ScanRequest {
+            projection: Some(columns.unwrap_or(known)),
+            time: (from.map(units), to.map(units)),
+            meta: meta.map(|filter| Arc::new(MetaPart(filter)) as Arc<dyn MetaFilter>),
+            ..ScanRequest::default()
+        }
+    }
+
+    fn collect(&self, batch: &RecordBatch, sort: &[SortKey], found: &mut Vec<Found>) {
+        let schema = batch.schema();
+        let matches_all = self.filter.is_everything();
+        for row in 0..batch.num_rows() {
+            let field = |name: &str| match batch.column_by_name(name) {
+                Some(column) => Cow::Owned(value_at(column.as_ref(), row)),
+                None => Cow::Owned(Value::Null),
+            };
+            if !matches_all && !self.filter.matches(&field) {
+                continue;
+            }
+            let columns = schema.fields().iter().zip(batch.columns());
+            let members = columns.map(|(field, column)| (field.name().clone(), value_at(column.as_ref(), row)));
+            let document = Value::Object(members.filter(|(_, value)| !value.is_null()).collect());
+            let keys = sort.iter().map(|(path, _)| at_path(&document, path).cloned().unwrap_or_default()).collect();
+            let Value::Object(members) = document else { continue };
+            found.push(Found { keys, document: Value::Object(self.projection.apply(members)) });
+        }
+    }
+}
+
+fn at_path<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(document, |value, name| value.get(name))
+}
+
+fn order(found: &mut [Found], sort: &[SortKey]) {
+    found.sort_by(|a, b| {
+        let pairs = a.keys.iter().zip(&b.keys).zip(sort);
+        pairs
+            .map(|((a, b), (_, descending))| if *descending { b.cmp(a) } else { a.cmp(b) })
+            .find(|ordering| *ordering != Ordering::Equal)
+            .unwrap_or(Ordering::Equal)
+    });
+}

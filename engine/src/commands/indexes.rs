@@ -1,0 +1,71 @@
+//! Commands on partial TTL indexes: createIndexes, dropIndexes, listIndexes.
+
+use super::args::Args;
+use super::{cursor, reply};
+use crate::db::Database;
+use crate::error::{Error, Result};
+use crate::json::{json_of, value_of};
+use ebbtide_ttl::{Code, RuleSelector, RuleSpec};
+use serde_json::{Map, Value as Json, json};
+
+pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let snapshot = db.snapshot().collection(name)?;
+    let options = snapshot.options();
+    let indexes = args.required_array("indexes")?;
+    if indexes.is_empty() {
+        return Err(Error::new(Code::BadValue, "indexes is empty: describe at least one index"));
+    }
+    let spec = |json: &Json| Ok(RuleSpec::parse(&value_of(json)?, &options.time_field, options.meta_field.as_deref())?);
+    let specs = indexes.iter().map(spec).collect::<Result<Vec<_>>>()?;
+    let created = db.create_rules(name, specs)?;
+    let mut answer = reply([
+        ("numIndexesBefore", Json::from(created.before)),
+        ("numIndexesAfter", Json::from(created.after)),
+        ("createdCollectionAutomatically", Json::from(false)),
+    ]);
+    if created.before == created.after {
+        answer.insert("note".to_owned(), Json::from("all indexes already exist"));
+    }
+    Ok(answer)
+}
+
+pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let snapshot = db.snapshot().collection(name)?;
+    let time_field = &snapshot.options().time_field;
+    let before = snapshot.rules().partial().len();
+    match args.required("index")? {
+        Json::String(all) if all == "*" => db.drop_rules(name)?,
+        Json::Array(names) => {
+            let mut selectors = Vec::with_capacity(names.len());
+            for json in names {
+                let Some(index) = json.as_str() else {
+                    return Err(args.mismatch("index", "a list of names", json));
+                };
+                let selector = RuleSelector::Name(index.to_owned());
+                if !selectors.contains(&selector) {
+                    selectors.push(selector);
+                }
+            }
+            db.drop_rules_matching(name, &selectors)?;
+        }
+        one => db.drop_rules_matching(name, &[RuleSelector::parse(&value_of(one)?, time_field)?])?,
+    }
+    Ok(reply([("nIndexesWas", Json::from(before))]))
+}
+
+pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let name = args.collection()?;
+    let snapshot = db.snapshot().collection(name)?;
+    let time_field = snapshot.options().time_field.as_str();
+    let listed = snapshot.rules().partial().iter().map(|rule| {
+        json!({
+            "key": {time_field: rule.key_direction},
+            "name": rule.name,
+            "expireAfterSeconds": rule.expire_after_seconds,
+            "partialFilterExpression": json_of(rule.filter.source()),
+        })
+    });
+    Ok(cursor(name, listed.collect()))
+}
