@@ -99,3 +99,6 @@ impl Clock for VirtualClock {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

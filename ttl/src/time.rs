@@ -144,3 +144,6 @@ impl std::str::FromStr for Precision {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

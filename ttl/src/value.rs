@@ -232,3 +232,8 @@ impl From<f64> for Value {
         Value::Double(d)
     }
 }
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::from_json;

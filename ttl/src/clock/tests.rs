@@ -1,0 +1,30 @@
+use super::*;
+
+#[test]
+fn both_virtual_times_move_on_together_and_back_apart() {
+    let clock = VirtualClock::new(Timestamp::EPOCH);
+    let other = clock.clone();
+    clock.set(Timestamp(500));
+    assert_eq!((other.now(), other.monotonic()), (Timestamp(500), Duration::from_nanos(500)));
+    clock.set(Timestamp(200));
+    assert_eq!((other.now(), other.monotonic()), (Timestamp(200), Duration::from_nanos(500)));
+    clock.set(Timestamp(300));
+    assert_eq!(other.monotonic(), Duration::from_nanos(600));
+    assert!(clock.is_virtual());
+}
+
+#[test]
+fn a_jump_moves_the_wall_clock_alone() {
+    let clock = VirtualClock::new(Timestamp(10));
+    clock.jump(Timestamp(1_000_000));
+    assert_eq!((clock.now(), clock.monotonic()), (Timestamp(1_000_000), Duration::ZERO));
+}
+
+#[test]
+fn the_machines_clocks_move_on() {
+    let clock = SystemClock::new();
+    let (before, wall) = (clock.monotonic(), clock.now());
+    assert!(clock.monotonic() >= before);
+    assert!(wall > Timestamp::parse("2024-01-01").unwrap());
+    assert!(!clock.is_virtual());
+}

@@ -1,0 +1,62 @@
+use super::*;
+
+fn nanos(text: &str) -> i128 {
+    Timestamp::parse(text).unwrap().0
+}
+
+#[test]
+fn times_are_read_in_the_usual_forms() {
+    let expected = 1_706_702_400_000_000_000;
+    for text in [
+        "2024-01-31T12:00:00Z",
+        "2024-01-31T12:00:00.000z",
+        "2024-01-31T12:00:00",
+        " 2024-01-31 12:00:00 ",
+        "2024-01-31 12:00",
+        "2024-01-31T13:00:00+01:00",
+        "2024-01-31 13:00:00+01",
+    ] {
+        assert_eq!(nanos(text), expected, "{text}");
+    }
+    assert_eq!(nanos("1970-01-01"), 0);
+    assert_eq!(nanos("1969-12-31T23:59:59.999999999Z"), -1);
+    assert_eq!(nanos("2016-12-31T23:59:60Z"), nanos("2017-01-01T00:00:00Z"), "a leap second");
+    for text in ["", "yesterday", "2024-02-30", "2024-01-31T25:00:00Z", "12:00"] {
+        assert!(Timestamp::parse(text).unwrap_err().contains(text), "{text}");
+    }
+}
+
+#[test]
+fn times_are_shown_with_the_digits_they_need() {
+    for text in ["2024-01-31T12:00:00Z", "1969-12-31T23:59:59.999Z", "2024-01-31T12:00:00.000000001Z"] {
+        assert_eq!(Timestamp::parse(text).unwrap().to_string(), text);
+    }
+    assert_eq!(Timestamp(i128::from(i64::MAX) * NANOS_PER_SECOND).to_string(), "9223372036854775807s");
+}
+
+#[test]
+fn units_are_floored_towards_minus_infinity() {
+    let just_before = Timestamp(-1);
+    assert_eq!(just_before.to_units(Precision::Ms), Some(-1));
+    assert_eq!(Timestamp(1_999_999).to_units(Precision::Ms), Some(1));
+    assert_eq!(Timestamp(1_999).to_units(Precision::Us), Some(1));
+    assert_eq!(Timestamp::from_units(-3, Precision::Us), Timestamp(-3_000));
+}
+
+#[test]
+fn units_that_do_not_fit_are_none_or_saturate() {
+    let far = Timestamp(i128::from(i64::MAX) + 1);
+    assert_eq!((far.to_units(Precision::Ns), far.to_units_saturating(Precision::Ns)), (None, i64::MAX));
+    let past = Timestamp(i128::from(i64::MIN) - 1);
+    assert_eq!((past.to_units(Precision::Ns), past.to_units_saturating(Precision::Ns)), (None, i64::MIN));
+    assert!(far.to_units(Precision::Us).is_some());
+}
+
+#[test]
+fn precisions_have_words() {
+    for precision in [Precision::Ms, Precision::Us, Precision::Ns] {
+        assert_eq!(precision.name().parse(), Ok(precision));
+        assert_eq!(precision.nanos() * i128::from(precision.per_second()), NANOS_PER_SECOND);
+    }
+    assert!("s".parse::<Precision>().unwrap_err().contains("ms, us or ns"));
+}
