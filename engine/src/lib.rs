@@ -38,6 +38,7 @@ mod memtable;
 mod metrics;
 mod open;
 mod options;
+mod readers;
 mod reserve;
 mod seal;
 mod segment;

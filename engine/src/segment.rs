@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::manifest::{ChangedBucket, ClassStamp, Live, SegmentRecord, SegmentState};
+use crate::readers::Readers;
 use ebbtide_buckets::{MetaKey, SegmentMeta, SegmentReader, Window};
 use ebbtide_ttl::RuleSet;
 use parking_lot::Mutex;
@@ -29,18 +30,19 @@ pub(crate) struct SegmentFile {
     pub(crate) path: PathBuf,
     pub(crate) meta: SegmentMeta,
     fs: Arc<dyn Fs>,
+    readers: Arc<Readers>,
     reader: Mutex<Option<SegmentReader>>,
     obsolete: AtomicBool,
 }
 
 impl SegmentFile {
-    pub(crate) fn new(fs: Arc<dyn Fs>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
+    pub(crate) fn new(fs: Arc<dyn Fs>, readers: Arc<Readers>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
         let path = dir.join(file_name(id));
-        SegmentFile { id, path, meta, fs, reader: Mutex::new(None), obsolete: AtomicBool::new(false) }
+        SegmentFile { id, path, meta, fs, readers, reader: Mutex::new(None), obsolete: AtomicBool::new(false) }
     }
 
-    /// The open file with its directory, read once.
-    pub(crate) fn reader(&self) -> Result<SegmentReader> {
+    /// The open file with its directory, read at its first use and kept under the budget of [`Readers`].
+    pub(crate) fn reader(self: &Arc<Self>) -> Result<SegmentReader> {
         let mut reader = self.reader.lock();
         if let Some(reader) = reader.as_ref() {
             return Ok(reader.clone());
@@ -55,7 +57,14 @@ impl SegmentFile {
         }
         let opened = SegmentReader::open(file, &self.path.display().to_string())?;
         *reader = Some(opened.clone());
+        drop(reader);
+        self.readers.opened(self, opened.memory_bytes());
         Ok(opened)
+    }
+
+    /// Forgets the open file; it is opened again at its next use.
+    pub(crate) fn close(&self) {
+        *self.reader.lock() = None;
     }
 
     /// Says that no version names this file any more.
@@ -130,12 +139,7 @@ impl Segment {
     }
 
     pub(crate) fn record(&self) -> SegmentRecord {
-        SegmentRecord {
-            id: self.file.id,
-            meta: self.file.meta.clone(),
-            class: self.class,
-            state: self.state.clone(),
-        }
+        SegmentRecord { id: self.file.id, meta: self.file.meta.clone(), class: self.class, state: self.state.clone() }
     }
 
     pub(crate) fn live(&self) -> &Live {
@@ -159,7 +163,9 @@ impl Segment {
             return Ok(Classes::Uniform(class));
         }
         if let Some(stamp) = self.class.filter(|s| Some(s.rules_epoch) == epoch) {
-            return Ok(Classes::Uniform(stamp.rule.and_then(|rule| Some((rule as usize, rules.rule(rule as usize)?.expire_after_seconds)))));
+            return Ok(Classes::Uniform(
+                stamp.rule.and_then(|rule| Some((rule as usize, rules.rule(rule as usize)?.expire_after_seconds))),
+            ));
         }
         if let Some((known, classes)) = self.classes.lock().as_ref()
             && Some(*known) == epoch

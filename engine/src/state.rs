@@ -5,6 +5,7 @@ use crate::fs::Fs;
 use crate::manifest::{CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
+use crate::readers::Readers;
 use crate::segment::{Segment, SegmentFile};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::RuleSet;
@@ -42,8 +43,7 @@ impl CollectionState {
     /// Measurements outside of 1970..2038 that are still there.
     pub(crate) fn out_of_range(&self) -> u64 {
         let sealed: u64 = self.segments.values().map(|s| s.live().out_of_range).sum();
-        let open: u64 =
-            self.memtable.chunks().flat_map(|c| &c.buckets).map(|b| u64::from(b.out_of_range)).sum();
+        let open: u64 = self.memtable.chunks().flat_map(|c| &c.buckets).map(|b| u64::from(b.out_of_range)).sum();
         sealed + open
     }
 }
@@ -52,6 +52,7 @@ impl CollectionState {
 #[derive(Debug)]
 pub(crate) struct State {
     fs: Arc<dyn Fs>,
+    readers: Arc<Readers>,
     dir: PathBuf,
     pub(crate) collections: BTreeMap<String, Arc<CollectionState>>,
     pub(crate) next_collection: u64,
@@ -69,6 +70,7 @@ impl State {
     pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf) -> Self {
         State {
             fs,
+            readers: Arc::default(),
             dir,
             collections: BTreeMap::new(),
             next_collection: 1,
@@ -125,7 +127,7 @@ impl State {
             }
             Op::AddSegment { collection, segment } => {
                 self.next_segment = self.next_segment.max(segment.id + 1);
-                let file = SegmentFile::new(self.fs.clone(), &self.dir, segment.id, segment.meta);
+                let file = SegmentFile::new(self.fs.clone(), self.readers.clone(), &self.dir, segment.id, segment.meta);
                 let entry = Arc::new(Segment::new(Arc::new(file), segment.class, segment.state));
                 Arc::make_mut(&mut self.known(collection)?.segments).insert(segment.id, entry);
             }
@@ -204,10 +206,7 @@ impl State {
         for collection in self.collections.values() {
             ops.push(Op::PutCollection(collection.record()));
             ops.extend(
-                collection
-                    .segments
-                    .values()
-                    .map(|s| Op::AddSegment { collection: collection.id, segment: s.record() }),
+                collection.segments.values().map(|s| Op::AddSegment { collection: collection.id, segment: s.record() }),
             );
         }
         ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));
@@ -217,5 +216,8 @@ impl State {
 }
 
 fn unknown(what: &str, id: u64) -> Error {
-    Error::new(ebbtide_ttl::Code::DataCorruptionDetected, format!("the manifest changes {what} {id}, which it never made"))
+    Error::new(
+        ebbtide_ttl::Code::DataCorruptionDetected,
+        format!("the manifest changes {what} {id}, which it never made"),
+    )
 }

@@ -1,0 +1,43 @@
+//! Open segments, under one budget: file handles and directories of those that were opened last are kept.
+
+use crate::segment::SegmentFile;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+/// Segments that are kept open: far below the 1024 file handles that a process has by default.
+const OPEN_SEGMENTS_MAX: usize = 512;
+/// Bytes of directories and footers that are kept in memory.
+const DIRECTORY_BYTES_MAX: usize = 128 << 20;
+
+/// The segments that are open, in the order in which they were opened.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    files: VecDeque<(Weak<SegmentFile>, usize)>,
+    bytes: usize,
+}
+
+impl Readers {
+    /// Notes that `file` was opened, and closes the oldest ones beyond the budget. Who reads from one goes on reading.
+    pub(crate) fn opened(&self, file: &Arc<SegmentFile>, bytes: usize) {
+        let mut closing = Vec::new();
+        {
+            let mut open = self.open.lock();
+            open.files.push_back((Arc::downgrade(file), bytes));
+            open.bytes += bytes;
+            while open.files.len() > 1 && (open.files.len() > OPEN_SEGMENTS_MAX || open.bytes > DIRECTORY_BYTES_MAX) {
+                if let Some((oldest, bytes)) = open.files.pop_front() {
+                    open.bytes -= bytes;
+                    closing.extend(oldest.upgrade());
+                }
+            }
+        }
+        // Outside of the lock: the last owner of a segment that was dropped meanwhile unlinks its file here.
+        closing.iter().for_each(|file| file.close());
+    }
+}
