@@ -236,7 +236,7 @@ impl Core {
                 continue;
             }
             if !widens.is_empty() {
-                crate::snapshot::check_widening(self, name, &widens)?;
+                crate::snapshot::check_widening(self, name, &widens, &chunk.batch)?;
             }
             self.check_writable()?;
             queue.next_ticket += 1;

@@ -13,8 +13,9 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::state::CollectionState;
-use ebbtide_buckets::Schema;
-use ebbtide_ttl::{Code, ExpiryMode, OutOfRange, RuleSet, Timestamp, cutoff, int_fits_double};
+use arrow::array::RecordBatch;
+use ebbtide_buckets::{Schema, value_at};
+use ebbtide_ttl::{Code, ExpiryMode, OutOfRange, RuleSet, Timestamp, Value, cutoff, exact_int, int_fits_double};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -121,8 +122,9 @@ impl CollectionSnapshot {
     }
 }
 
-/// Refuses to widen fields of which some stored whole number would lose precision as floating point.
-pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String]) -> Result<()> {
+/// Refuses to widen fields of which some stored whole number would lose precision as floating point. `incoming` is what
+/// brings the floating-point numbers.
+pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String], incoming: &RecordBatch) -> Result<()> {
     let snapshot = Snapshot::take(core, core.clock.now()).collection(name)?;
     for field in fields {
         let top = field.split('.').next().unwrap_or(field).to_owned();
@@ -132,14 +134,31 @@ pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String]) -> Resu
                 let batch = batch?;
                 let lossy = |v: &i64| !int_fits_double(*v);
                 if let Some(value) = ebbtide_buckets::ints_at(batch.column(0), field).iter().find(|v| lossy(v)) {
+                    let index = first_fraction(incoming, field).unwrap_or(0);
                     let what = format!(
-                        "field '{field}' is int64 and holds {value}, which a double cannot: the field cannot become double; \
-                         insert whole numbers, or delete the measurement that holds it"
+                        "index {index}: field '{field}' is int64, the value is a double: the field cannot become double, \
+                         since it holds {value}, which a double cannot; insert a whole number, or delete that measurement"
                     );
-                    return Err(Error::new(Code::TypeMismatch, what));
+                    return Err(Error::new(Code::TypeMismatch, what).with_index(index));
                 }
             }
         }
     }
     Ok(())
+}
+
+/// The first row of a batch that holds a number at `path` that is not whole.
+fn first_fraction(batch: &RecordBatch, path: &str) -> Option<usize> {
+    fn holds_fraction(value: &Value, path: &[&str]) -> bool {
+        match (value, path) {
+            (Value::Array(items), path) => items.iter().any(|item| holds_fraction(item, path)),
+            (Value::Double(d), []) => exact_int(*d).is_none(),
+            (object, [name, rest @ ..]) => object.get(name).is_some_and(|member| holds_fraction(member, rest)),
+            _ => false,
+        }
+    }
+    let path: Vec<&str> = path.split('.').collect();
+    let (top, rest) = path.split_first()?;
+    let column = batch.column_by_name(top)?;
+    (0..batch.num_rows()).find(|row| holds_fraction(&value_at(column.as_ref(), *row), rest))
 }

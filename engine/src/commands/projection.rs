@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 /// Names at one level of a document.
-type Tree = BTreeMap<String, Node>;
+pub(super) type Tree = BTreeMap<String, Node>;
 
 #[derive(Debug, Clone, PartialEq)]
-enum Node {
+pub(super) enum Node {
     /// The field as a whole.
     Whole,
     /// Some of its members.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ebbtide_buckets::ReadAt;
 
-use super::SimFs;
+use super::{Lie, SimFs};
 use super::disk::NodeId;
 use super::fault::{FaultKind, Op};
 use crate::fs::real::check_range;
@@ -57,7 +57,13 @@ impl WriteFile for SimFile {
     fn sync(&mut self) -> io::Result<()> {
         let mut inner = self.fs.inner.lock();
         let Some(fault) = inner.change(Op::Sync, || format!("sync {}", self.path.display()))? else {
-            inner.disk.sync_file(self.node);
+            let lies = match inner.lie {
+                Some(Lie::FileSync(part)) => self.path.to_string_lossy().contains(part),
+                _ => false,
+            };
+            if !lies {
+                inner.disk.sync_file(self.node);
+            }
             return Ok(());
         };
         if fault == FaultKind::SyncEioDropped {

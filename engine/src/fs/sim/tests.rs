@@ -408,3 +408,16 @@ fn removed_files_are_forgotten_once_that_is_durable() {
     assert_eq!(fs.used(), 0);
     assert!(fs.files().is_empty());
 }
+
+#[test]
+fn a_lying_disk_does_not_do_what_it_says() {
+    let fs = disk();
+    fs.lie(Lie::FileSync("wal"));
+    durable(&fs, "wal-1", b"lost");
+    durable(&fs, "seg-1", b"kept");
+    let after = fs.crash(Variant::V0, 0);
+    assert_eq!((content(&after, "wal-1").unwrap(), content(&after, "seg-1").unwrap()), (vec![], b"kept".to_vec()));
+    fs.lie(Lie::DirSync);
+    durable(&fs, "seg-2", b"nameless");
+    assert_eq!(content(&fs.crash(Variant::V0, 0), "seg-2"), None);
+}

@@ -1,0 +1,117 @@
+use super::*;
+
+fn failures(steps: Json) -> Vec<String> {
+    run_case(steps.as_array().unwrap(), None)
+}
+
+fn holds(actual: &Json, expected: &Json) -> bool {
+    compare::contains(actual, expected).is_ok()
+}
+
+#[test]
+fn a_reply_may_hold_more_than_is_expected() {
+    let reply = json!({"n": 1, "list": [{"a": 1, "b": 2}, {"a": 3}], "ok": 1});
+    assert!(holds(&reply, &json!({"list": [{"a": 1.0}, {"a": 3, "b": null}]})));
+    assert!(!holds(&reply, &json!({"list": [{"a": 1}]})));
+    assert!(!holds(&reply, &json!({"list": [{"a": 3}, {"a": 1}]})));
+    assert!(!holds(&reply, &json!({"m": 1})));
+    assert!(holds(&reply, &json!({"m": null})));
+    assert!(!holds(&reply, &json!({"n": "1"})));
+    assert!(!holds(&reply, &json!({"n": {}})));
+    assert!(!holds(&json!({"n": true}), &json!({"n": 1})));
+}
+
+#[test]
+fn dates_are_the_same_in_every_form() {
+    let date = json!({"$date": "2024-01-01T00:00:00Z"});
+    for form in [
+        json!("2024-01-01T00:00:00Z"),
+        json!("2024-01-01T01:00:00.000+01:00"),
+        json!({"$date": {"$numberLong": "1704067200000"}}),
+    ] {
+        assert!(holds(&date, &form), "{form}");
+        assert!(holds(&form, &date), "{form}");
+    }
+    assert!(!holds(&date, &json!("2024-01-01T00:00:00.001Z")));
+    assert!(!holds(&date, &json!({})));
+    assert!(holds(&json!({"$numberDouble": "NaN"}), &json!({"$numberDouble": "NaN"})));
+    assert!(!holds(&json!("a"), &json!("b")));
+}
+
+#[test]
+fn unordered_rows_are_matched_one_to_one() {
+    let row = |text: &str| -> Json { serde_json::from_str(text).unwrap() };
+    let actual = [row(r#"{"a": 1, "b": 1}"#), row(r#"{"a": 1, "b": 2}"#)];
+    let check = |expected: &[Json]| compare::contains_unordered(&actual, expected).is_ok();
+    assert!(check(&[row(r#"{"a": 1, "b": 2}"#), row(r#"{"a": 1}"#)]));
+    assert!(check(&[row(r#"{"a": 1}"#), row(r#"{"a": 1, "b": 1}"#)]));
+    assert!(!check(&[row(r#"{"b": 1}"#), row(r#"{"a": 1, "b": 1}"#)]));
+    assert!(!check(&[row(r#"{"b": 1}"#)]));
+}
+
+#[test]
+fn a_case_that_holds_has_no_failures() {
+    let failures = failures(json!([
+        {"at": "2023-03-27T18:00:00Z"},
+        {"run": {"create": "w", "timeseries": {"timeField": "t", "metaField": "s"}, "expireAfterSeconds": 300}},
+        {"run": {"insert": "w", "documents": [{"t": {"$date": "2023-03-27T18:29:59Z"}, "s": "a", "v": 1.5}]},
+         "reply": {"n": 1}},
+        {"crash": {}},
+        {"flush": {}},
+        {"reopen": {}},
+        {"compact": {}},
+        {"at": "2023-03-27T18:34:58Z"},
+        {"sweep": {"dryRun": true, "at": "2023-03-27T18:34:59Z"}, "reply": {"deletedBuckets": 1, "deletedDocuments": 1}},
+        {"sweep": {}, "reply": {"passes": 1, "deletedBuckets": 0}},
+        {"run": {"find": "w"}, "reply": {"cursor": {"firstBatch": [{"s": "a", "v": 1.5, "u": null}]}}},
+        {"at": "2023-03-27T18:34:59Z"},
+        {"sweep": {"maxSubPasses": 1}, "reply": {"subPasses": 1, "deletedDocuments": 1}},
+        {"run": {"serverStatus": 1}, "reply": {"metrics": {"ttl": {"deletedDocuments": 1}}}},
+        {"run": {"drop": "nope"}, "error": "NamespaceNotFound", "error_contains": "NOPE"},
+    ]));
+    assert_eq!(failures, Vec::<String>::new());
+}
+
+#[test]
+fn every_step_that_does_not_hold_is_a_failure_with_its_number() {
+    let failures = failures(json!([
+        {"run": {"ping": 1}, "replay": {}},
+        {"run": {"ping": 1}, "reply": {"n": 5}},
+        {"run": {"ping": 1}, "error": "BadValue"},
+        {"run": {"drop": "w"}},
+        {"run": {"drop": "w"}, "error": "BadValue"},
+        {"run": {"drop": "w"}, "error": "NamespaceNotFound", "error_contains": "elephant"},
+        {"sweep": {"now": true}},
+        {"wait": 5},
+        {"at": "tomorrow"},
+        {"run": {"ping": 1}},
+    ]));
+    assert_eq!(failures.len(), 9, "{failures:#?}");
+    for (i, failure) in failures.iter().enumerate() {
+        assert!(failure.starts_with(&format!("step {} ", i + 1)), "{failure}");
+    }
+    assert!(failures[3].contains("expected success, actual NamespaceNotFound"), "{}", failures[3]);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_a_failure() {
+    let outcomes = run_paths(&[PathBuf::from("/nonexistent/case.json")], None);
+    assert_eq!(outcomes.len(), 1);
+    assert!(!outcomes[0].passed());
+}
+
+#[test]
+fn cases_with_sql_are_skipped_where_nothing_runs_sql() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, case: Json| {
+        let fs = RealFs::new();
+        fs.create(&folder.path().join(name)).unwrap().append(case.to_string().as_bytes()).unwrap();
+    };
+    write("a.json", json!({"name": "sql", "steps": [{"sql": "SELECT 1"}]}));
+    write("b.json", json!({"name": "ping", "steps": [{"run": {"ping": 1}}]}));
+    write("c.txt", json!({}));
+    let outcomes = run_paths(&[folder.path().to_owned()], None);
+    assert_eq!(outcomes.len(), 2);
+    assert!(outcomes[0].skipped.is_some() && !outcomes[0].passed());
+    assert!(outcomes[1].passed(), "{outcomes:?}");
+}
