@@ -39,15 +39,7 @@ fn walk(value: &Value, path: &[String], test: &mut dyn FnMut(&Value) -> bool) ->
 }
 
 fn test_value(test: &Test, value: &Value) -> bool {
-    if test_whole(test, value) {
-        return true;
-    }
-    match (test, value) {
-        // A list that is there says nothing about its elements being there.
-        (Test::Exists, _) => false,
-        (_, Value::Array(items)) => items.iter().any(|item| test_whole(test, item)),
-        _ => false,
-    }
+    test_whole(test, value) || matches!(value, Value::Array(items) if items.iter().any(|item| test_whole(test, item)))
 }
 
 fn test_whole(test: &Test, value: &Value) -> bool {

@@ -118,6 +118,8 @@ fn operators_are_reported_before_operands_and_fields() {
     assert_eq!(partial(r#"{"$and": [{}, {"m": {"$nin": []}}]}"#), Err(Code::CannotCreateIndex));
     assert_eq!(partial(r#"{"m": {"$in": 5}, "$nor": []}"#), Err(Code::CannotCreateIndex));
     assert_eq!(partial(r#"{"v": 1, "m": {"$in": 5}}"#), Err(Code::BadValue));
+    let first = Filter::parse_partial(&doc(r#"{"v": 1, "m": {"$ne": 1, "$nin": []}}"#), Some("m")).unwrap_err();
+    assert!(first.message.contains("$ne"), "of equally grave faults the first");
     let none = Filter::parse_partial(&doc(r#"{"m": {"$ne": 1}}"#), None).unwrap_err();
     assert_eq!(none.code, Code::CannotCreateIndex);
 }
