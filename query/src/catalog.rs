@@ -1,0 +1,127 @@
+//! The catalogue: collections of the present statement's snapshot, views and tables of the session, system tables.
+
+use crate::provider::CollectionTable;
+use crate::system::{SystemTable, TABLES};
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::{Result, exec_err};
+use ebbtide::{Database, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Name of the catalogue.
+pub(crate) const CATALOG: &str = "db";
+/// Schema of the collections.
+pub(crate) const COLLECTIONS: &str = "public";
+/// Schema of the system tables.
+pub(crate) const SYSTEM: &str = "ebbtide";
+
+/// The database, and the snapshot of the statement that is being planned.
+pub(crate) struct Current {
+    database: Database,
+    snapshot: Mutex<Arc<Snapshot>>,
+}
+
+impl std::fmt::Debug for Current {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Current").finish_non_exhaustive()
+    }
+}
+
+impl Current {
+    pub(crate) fn new(database: Database) -> Self {
+        let snapshot = Mutex::new(Arc::new(database.snapshot()));
+        Current { database, snapshot }
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set(&self, snapshot: Snapshot) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+}
+
+/// Collections, and what the session itself has made.
+#[derive(Debug)]
+pub(crate) struct Collections {
+    current: Arc<Current>,
+    made: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
+}
+
+impl Collections {
+    pub(crate) fn new(current: Arc<Current>) -> Self {
+        Collections { current, made: RwLock::default() }
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.current.snapshot().collection(name).is_ok()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Collections {
+    fn table_names(&self) -> Vec<String> {
+        let mut names = self.current.snapshot().collections();
+        names.extend(self.made.read().unwrap_or_else(PoisonError::into_inner).keys().cloned());
+        names
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Ok(collection) = self.current.snapshot().collection(name) {
+            return Ok(Some(Arc::new(CollectionTable::new(name, &collection, Arc::clone(&self.current)))));
+        }
+        Ok(self.made.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
+    }
+
+    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+        if self.exists(&name) {
+            return exec_err!("'{name}' is a collection already");
+        }
+        Ok(self.made.write().unwrap_or_else(PoisonError::into_inner).insert(name, table))
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if self.exists(name) {
+            return exec_err!("'{name}' is a collection: DROP COLLECTION removes it with all it holds");
+        }
+        Ok(self.made.write().unwrap_or_else(PoisonError::into_inner).remove(name))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.exists(name) || self.made.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+    }
+}
+
+/// The system tables.
+#[derive(Debug)]
+pub(crate) struct SystemTables {
+    current: Arc<Current>,
+}
+
+impl SystemTables {
+    pub(crate) fn new(current: Arc<Current>) -> Self {
+        SystemTables { current }
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for SystemTables {
+    fn table_names(&self) -> Vec<String> {
+        TABLES.iter().map(|t| (*t).to_owned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(name) = TABLES.iter().find(|t| **t == name) else { return Ok(None) };
+        Ok(Some(Arc::new(SystemTable::new(name, Arc::clone(&self.current)))))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        TABLES.contains(&name)
+    }
+}

@@ -1,0 +1,276 @@
+//! Charts for the terminal: lines over time in braille dots, bars over names in blocks.
+
+use crate::output;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use ebbtide_ttl::Timestamp;
+use std::fmt::Write as _;
+
+/// How a chart is drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) colour: bool,
+}
+
+const COLOURS: [&str; 6] = ["36", "33", "35", "32", "34", "31"];
+const MARKS: [char; 6] = ['*', 'o', '+', 'x', '#', '@'];
+
+struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// Draws a result: the first timestamp or number is the x axis, text columns name the series, the other numbers are
+/// drawn. With names and no time: bars.
+pub(crate) fn draw(schema: &SchemaRef, batches: &[RecordBatch], style: Style) -> Result<String, String> {
+    let fields = schema.fields();
+    let numeric: Vec<usize> = (0..fields.len()).filter(|i| fields[*i].data_type().is_numeric()).collect();
+    let time = (0..fields.len()).find(|i| matches!(fields[*i].data_type(), DataType::Timestamp(..)));
+    let names: Vec<usize> = (0..fields.len())
+        .filter(|i| matches!(fields[*i].data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View))
+        .collect();
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    if rows == 0 {
+        return Err("there is nothing to draw: no rows".to_owned());
+    }
+    match (time, numeric.as_slice()) {
+        (_, []) => Err("there is nothing to draw: no column holds numbers".to_owned()),
+        (Some(x), ys) => Ok(lines(schema, batches, x, ys, &names, style)),
+        (None, [y, ..]) if !names.is_empty() => Ok(bars(batches, &names, *y, fields[*y].name(), style)),
+        (None, [x, ys @ ..]) if !ys.is_empty() => Ok(lines(schema, batches, *x, ys, &names, style)),
+        _ => Err("a chart needs a time, a name or a second number beside the numbers".to_owned()),
+    }
+}
+
+fn label(batch: &RecordBatch, names: &[usize], row: usize) -> String {
+    let parts: Vec<String> = names
+        .iter()
+        .map(|i| output::text(batch.column(*i).as_ref(), row).unwrap_or_else(|| "NULL".to_owned()))
+        .collect();
+    parts.join(" ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for drawing")]
+fn x_of(batch: &RecordBatch, column: usize, row: usize) -> Option<f64> {
+    let array = batch.column(column).as_ref();
+    if datafusion::arrow::array::Array::is_null(array, row) {
+        return None;
+    }
+    match output::instant(array, row) {
+        Some(time) => Some((time.0 / 1_000_000) as f64),
+        None => output::number(array, row),
+    }
+}
+
+fn lines(schema: &SchemaRef, batches: &[RecordBatch], x: usize, ys: &[usize], names: &[usize], style: Style) -> String {
+    let mut series: Vec<Series> = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let Some(at) = x_of(batch, x, row) else { continue };
+            let group = label(batch, names, row);
+            for y in ys {
+                let Some(value) = output::number(batch.column(*y).as_ref(), row).filter(|v| v.is_finite()) else {
+                    continue;
+                };
+                let name = match (group.is_empty(), ys.len()) {
+                    (true, _) => schema.field(*y).name().clone(),
+                    (false, 1) => group.clone(),
+                    (false, _) => format!("{group} {}", schema.field(*y).name()),
+                };
+                match series.iter_mut().find(|s| s.name == name) {
+                    Some(series) => series.points.push((at, value)),
+                    None => series.push(Series { name, points: vec![(at, value)] }),
+                }
+            }
+        }
+    }
+    for one in &mut series {
+        one.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    let is_time = matches!(schema.field(x).data_type(), DataType::Timestamp(..));
+    plot(&series, is_time, style)
+}
+
+fn plot(series: &[Series], is_time: bool, style: Style) -> String {
+    let all = || series.iter().flat_map(|s| &s.points);
+    let fold = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+    };
+    let (x_min, x_max) = fold(&mut all().map(|p| p.0));
+    let (mut y_min, mut y_max) = fold(&mut all().map(|p| p.1));
+    if !x_min.is_finite() {
+        return "there is nothing to draw: no values\n".to_owned();
+    }
+    if (y_max - y_min).abs() < f64::EPSILON {
+        (y_min, y_max) = (y_min - 1.0, y_max + 1.0);
+    }
+    let ticks = [y_max, f64::midpoint(y_min, y_max), y_min].map(short);
+    let margin = ticks.iter().map(String::len).max().unwrap_or(1);
+    let width = style.width.saturating_sub(margin + 3).max(20);
+    let braille = style.colour || series.len() == 1;
+    let mut canvas = Canvas::new(width, style.height, braille);
+    for (number, one) in series.iter().enumerate() {
+        let place = |p: &(f64, f64)| {
+            let across = if x_max > x_min { (p.0 - x_min) / (x_max - x_min) } else { 0.5 };
+            canvas.place(across, (p.1 - y_min) / (y_max - y_min))
+        };
+        let places: Vec<(i64, i64)> = one.points.iter().map(place).collect();
+        for pair in places.windows(2) {
+            canvas.line(pair[0], pair[1], number);
+        }
+        if let [only] = places.as_slice() {
+            canvas.line(*only, *only, number);
+        }
+    }
+    let mut text = String::new();
+    for row in 0..style.height {
+        let tick = match row {
+            0 => &ticks[0],
+            r if r == style.height / 2 => &ticks[1],
+            r if r + 1 == style.height => &ticks[2],
+            _ => "",
+        };
+        let _ = writeln!(text, "{tick:>margin$} ┤{}", canvas.row(row, style.colour));
+    }
+    let _ = writeln!(text, "{:>margin$} └{}", "", "─".repeat(width));
+    let (from, to) = (x_text(x_min, is_time), x_text(x_max, is_time));
+    let gap = width.saturating_sub(from.len() + to.len());
+    let _ = writeln!(text, "{:>margin$}  {from}{}{to}", "", " ".repeat(gap));
+    if series.len() > 1 {
+        let keys: Vec<String> = series
+            .iter()
+            .enumerate()
+            .map(|(i, s)| match style.colour {
+                true => format!("\x1b[{}m━━\x1b[0m {}", COLOURS[i % COLOURS.len()], s.name),
+                false => format!("{} {}", MARKS[i % MARKS.len()], s.name),
+            })
+            .collect();
+        let _ = writeln!(text, "{:>margin$}  {}", "", keys.join("   "));
+    }
+    text
+}
+
+fn x_text(x: f64, is_time: bool) -> String {
+    if !is_time {
+        return short(x);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it was whole milliseconds of an i64 before")]
+    let time = Timestamp::from_millis(x as i64).to_string();
+    time.strip_suffix("T00:00:00Z").map_or_else(|| time.replace('T', " ").replace(":00Z", "Z"), str::to_owned)
+}
+
+/// A number in few characters.
+fn short(value: f64) -> String {
+    let text = match value.abs() {
+        a if a >= 1e6 || (a > 0.0 && a < 1e-3) => format!("{value:.2e}"),
+        a if a >= 1000.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    };
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// Dots of several series: braille dots, or one mark a cell where series can only be told apart by marks.
+struct Canvas {
+    width: usize,
+    height: usize,
+    braille: bool,
+    cells: Vec<(u8, Option<usize>)>,
+}
+
+impl Canvas {
+    fn new(width: usize, height: usize, braille: bool) -> Self {
+        Canvas { width, height, braille, cells: vec![(0, None); width * height] }
+    }
+
+    fn size(&self) -> (usize, usize) {
+        if self.braille { (self.width * 2, self.height * 4) } else { (self.width, self.height) }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "fractions of a screen")]
+    fn place(&self, across: f64, up: f64) -> (i64, i64) {
+        let (width, height) = self.size();
+        ((across * (width - 1) as f64).round() as i64, ((1.0 - up) * (height - 1) as f64).round() as i64)
+    }
+
+    fn line(&mut self, from: (i64, i64), to: (i64, i64), series: usize) {
+        let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).max(1);
+        for step in 0..=steps {
+            let x = from.0 + (to.0 - from.0) * step / steps;
+            let y = from.1 + (to.1 - from.1) * step / steps;
+            if let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) {
+                self.dot(x, y, series);
+            }
+        }
+    }
+
+    fn dot(&mut self, x: usize, y: usize, series: usize) {
+        const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+        let (column, row) = if self.braille { (x / 2, y / 4) } else { (x, y) };
+        if let Some(cell) = self.cells.get_mut(row * self.width + column) {
+            if self.braille {
+                cell.0 |= BITS[y % 4][x % 2];
+            }
+            cell.1 = Some(series);
+        }
+    }
+
+    fn row(&self, row: usize, colour: bool) -> String {
+        let mut text = String::new();
+        for (dots, series) in &self.cells[row * self.width..(row + 1) * self.width] {
+            let Some(series) = series else {
+                text.push(' ');
+                continue;
+            };
+            let mark = match self.braille {
+                true => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or('.'),
+                false => MARKS[series % MARKS.len()],
+            };
+            if colour {
+                let _ = write!(text, "\x1b[{}m{mark}\x1b[0m", COLOURS[series % COLOURS.len()]);
+            } else {
+                text.push(mark);
+            }
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "widths")]
+fn bars(batches: &[RecordBatch], names: &[usize], y: usize, title: &str, style: Style) -> String {
+    const ROWS_MAX: usize = 60;
+    let mut rows: Vec<(String, f64)> = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            if let Some(value) = output::number(batch.column(y).as_ref(), row).filter(|v| v.is_finite()) {
+                rows.push((label(batch, names, row), value));
+            }
+        }
+    }
+    let all = rows.len();
+    rows.truncate(ROWS_MAX);
+    let margin = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(1).min(30);
+    let most = rows.iter().map(|(_, v)| v.abs()).fold(0.0, f64::max);
+    let room = style.width.saturating_sub(margin + 14).max(10) as f64;
+    let mut text = format!("{title}\n");
+    for (name, value) in &rows {
+        let name: String = name.chars().take(30).collect();
+        let eighths = if most > 0.0 { (value.abs() / most * room * 8.0).round() as usize } else { 0 };
+        let part = ['\0', '▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8];
+        let mut bar = "█".repeat(eighths / 8);
+        if part != '\0' {
+            bar.push(part);
+        }
+        let bar = if style.colour { format!("\x1b[{}m{bar}\x1b[0m", COLOURS[0]) } else { bar };
+        let _ = writeln!(text, "{name:>margin$} │{bar} {}", short(*value));
+    }
+    if all > ROWS_MAX {
+        let _ = writeln!(text, "{:>margin$}  ({} more)", "", all - ROWS_MAX);
+    }
+    text
+}

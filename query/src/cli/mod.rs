@@ -1,0 +1,135 @@
+//! The command line. Results go to standard output, everything else to standard error; the exit code is 0 for success,
+//! 1 for a failed operation, 2 for wrong usage.
+
+mod args;
+mod chart;
+mod conformance;
+mod demo;
+mod files;
+mod import;
+mod open;
+mod repl;
+mod sql;
+mod upkeep;
+
+use crate::error::QueryError;
+use args::{Cli, Command};
+use clap::Parser;
+use ebbtide_ttl::{Code, Timestamp};
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why the program ends without success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    message: String,
+    usage: bool,
+    /// The reader of the results has gone: that is how `| head` ends.
+    pipe: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), usage: false, pipe: false }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Failure { usage: true, ..Failure::new(message) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let pipe = error.code() == Code::Interrupted && error.message() == "broken pipe";
+        Failure { message: error.to_string(), usage: false, pipe }
+    }
+}
+
+impl From<ebbtide::Error> for Failure {
+    fn from(error: ebbtide::Error) -> Self {
+        QueryError::from(error).into()
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Failure { message: error.to_string(), usage: false, pipe }
+    }
+}
+
+/// Writes a line to standard output; a reader that has gone is a [`Failure`] that ends the program quietly.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($arg)*).map_err($crate::cli::Failure::from)?
+    }};
+}
+pub(crate) use say;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // A closed pipe is no reason to complain about usage.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EBBTIDE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(files::stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        .without_time()
+        .with_target(false)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let outcome = run(&cli, &runtime);
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.pipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("error: {failure}");
+            }
+            ExitCode::from(if failure.usage { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Demo(args) => demo::run(args, runtime),
+        Command::Sql(args) => sql::run(cli, args, runtime),
+        Command::Import(args) => import::run(cli, args),
+        Command::Export(args) => sql::export(cli, args, runtime),
+        Command::Command(args) => upkeep::command(cli, args),
+        Command::Sweep(args) => upkeep::sweep(cli, args),
+        Command::Status => upkeep::status(cli),
+        Command::Verify => upkeep::verify(cli),
+        Command::Conformance(args) => conformance::run(args, runtime),
+    }
+}
+
+/// Reads the value of `--now`.
+pub(crate) fn parse_now(text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
+    text.map(|t| Timestamp::parse(t).map_err(|e| Failure::usage(format!("--now: {e}")))).transpose()
+}

@@ -1,0 +1,197 @@
+//! `ebbtide sql` and `ebbtide export`.
+
+use super::args::{Cli, ExportArgs, SqlArgs};
+use super::open::{LazySession, need};
+use super::{Failure, chart, files, parse_now};
+use crate::output::{Format, ResultWriter, TableStyle};
+use crate::session::{Session, SessionSettings};
+use crate::statement::{self, Statement};
+use ebbtide_ttl::{Clock, SystemClock};
+use futures::StreamExt;
+use std::path::Path;
+
+/// Rows that a table shows on a terminal.
+pub(crate) const TERMINAL_ROWS_MAX: usize = 200;
+
+/// Where and how rows are shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Show {
+    pub(crate) format: Format,
+    pub(crate) chart: bool,
+    pub(crate) timing: bool,
+    pub(crate) rows_max: Option<usize>,
+}
+
+/// Runs `ebbtide sql`.
+pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    let settings = SessionSettings {
+        now: parse_now(args.now.as_deref())?,
+        memory_bytes: args.memory,
+        ..SessionSettings::default()
+    };
+    let format = format_of(args.format, args.output.as_deref(), Format::Table)?;
+    if matches!(format, Format::Parquet | Format::Arrow) && args.output.is_none() && files::stdout_is_terminal() {
+        return Err(Failure::usage(
+            "this format is not for a terminal: send it to a file with --output FILE or > FILE",
+        ));
+    }
+    let person = files::stdout_is_terminal() && args.output.is_none();
+    let rows_max = person.then_some(TERMINAL_ROWS_MAX);
+    let show = Show { format, chart: args.chart, timing: args.timing, rows_max };
+    let text = if !args.statements.is_empty() {
+        args.statements.join(";\n")
+    } else if files::stdin_is_terminal() {
+        return super::repl::run(cli, settings, show, runtime);
+    } else {
+        files::read_stdin()?
+    };
+    let statements = statement::parse(&text).map_err(crate::QueryError::from)?;
+    let Some(most) = statements.iter().map(need).max() else {
+        return Err(Failure::usage("there is no statement"));
+    };
+    let mut session = LazySession::new(cli, settings, most);
+    let mut output = match &args.output {
+        Some(path) => Some(files::NewFile::create(path)?),
+        None => None,
+    };
+    let mut results = 0;
+    for statement in &statements {
+        let session = session.get(Some(statement))?;
+        let gave = runtime.block_on(async {
+            let sink = || match &output {
+                Some(file) => file.sink(),
+                None => Ok(files::stdout()),
+            };
+            one(session, statement, &text, show, &sink).await
+        })?;
+        results += usize::from(gave);
+        if results > 1 && (output.is_some() || matches!(format, Format::Parquet | Format::Arrow)) {
+            return Err(Failure::usage("one file holds the rows of one statement: run the others separately"));
+        }
+    }
+    if let Some(file) = output.take() {
+        file.keep()?;
+    }
+    Ok(())
+}
+
+fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> Result<Format, Failure> {
+    match (format, output) {
+        (Some(format), _) => Ok(format),
+        (None, None) => Ok(default),
+        (None, Some(path)) => Format::of_path(path).ok_or_else(|| {
+            let what = format!(
+                "cannot tell the form of {} from its name; say --format csv, json, ndjson, parquet or arrow",
+                path.display()
+            );
+            Failure::usage(what)
+        }),
+    }
+}
+
+/// Runs one statement and shows what it gives; tells whether it gave rows.
+pub(crate) async fn one(
+    session: &Session,
+    statement: &Statement,
+    text: &str,
+    show: Show,
+    sink: &dyn Fn() -> Result<Box<dyn std::io::Write + Send>, Failure>,
+) -> Result<bool, Failure> {
+    let clock = SystemClock::new();
+    let before = clock.monotonic();
+    let started = session.start(statement, text).await?;
+    let mut rows = 0;
+    let gives = started.stream.is_some();
+    if let Some(mut stream) = started.stream {
+        let style = TableStyle { width: files::width(), rows_max: show.rows_max };
+        let mut batches = Vec::new();
+        let mut writer = None;
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(|e| session.explain(&e, statement, text))?;
+            rows += batch.num_rows();
+            if show.chart {
+                batches.push(batch);
+                continue;
+            }
+            // Opened with the first rows: a statement that fails before them writes nothing.
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => none.insert(ResultWriter::new(show.format, &batch.schema(), sink()?, style)?),
+            };
+            writer.write(&batch)?;
+        }
+        if show.chart {
+            let mut sink = sink()?;
+            writeln!(sink, "{}", drawn(&started.schema, &batches)?)?;
+            sink.flush()?;
+        } else {
+            let writer = match writer {
+                Some(writer) => writer,
+                None => ResultWriter::new(show.format, &started.schema, sink()?, style)?,
+            };
+            writer.finish()?;
+        }
+    }
+    if let Some(message) = &started.message {
+        eprintln!("{message}");
+    }
+    let took = clock.monotonic().saturating_sub(before);
+    let footer = show.rows_max.is_some() && show.format == Format::Table && !show.chart && gives;
+    if footer || show.timing {
+        let shown = match show.rows_max {
+            Some(max) if rows > max => format!(" (the first {max} are shown)"),
+            _ => String::new(),
+        };
+        let plural = if rows == 1 { "" } else { "s" };
+        let time = if show.timing { format!(" in {:.3} s", took.as_secs_f64()) } else { String::new() };
+        if gives {
+            eprintln!("{rows} row{plural}{shown}{time}");
+        } else {
+            eprintln!("done{time}");
+        }
+    }
+    Ok(gives)
+}
+
+/// A result as a chart that fits the terminal.
+pub(crate) fn drawn(
+    schema: &datafusion::arrow::datatypes::SchemaRef,
+    batches: &[datafusion::arrow::array::RecordBatch],
+) -> Result<String, Failure> {
+    let width = usize::from(files::width().unwrap_or(80)).min(120);
+    let style = chart::Style { width, height: 14, colour: files::colour() };
+    chart::draw(schema, batches, style).map(|c| c.trim_end().to_owned()).map_err(Failure::new)
+}
+
+/// Runs `ebbtide export`.
+pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    let settings = SessionSettings { now: parse_now(args.now.as_deref())?, ..SessionSettings::default() };
+    let format = format_of(args.format, Some(&args.output), Format::Csv)?;
+    let statements = statement::parse(&args.query).map_err(crate::QueryError::from)?;
+    let [statement] = statements.as_slice() else {
+        return Err(Failure::usage(format!("one query is expected, there are {}", statements.len())));
+    };
+    if need(statement) != super::open::Need::Read {
+        return Err(Failure::usage("export takes a query, which changes nothing"));
+    }
+    let mut session = LazySession::new(cli, settings, super::open::Need::Read);
+    let session = session.get(None)?;
+    let file = files::NewFile::create(&args.output)?;
+    let rows = runtime.block_on(async {
+        let started = session.start(statement, &args.query).await?;
+        let Some(mut stream) = started.stream else {
+            return Err(Failure::usage("export takes a query: this statement gives no rows"));
+        };
+        let style = TableStyle::default();
+        let mut writer = ResultWriter::new(format, &stream.schema(), file.sink()?, style)?;
+        while let Some(batch) = stream.next().await {
+            writer.write(&batch.map_err(|e| session.explain(&e, statement, &args.query))?)?;
+        }
+        let rows = writer.rows();
+        writer.finish()?;
+        Ok(rows)
+    })?;
+    file.keep()?;
+    eprintln!("{rows} rows written to {}", args.output.display());
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! `command`, `sweep`, `status` and `verify`.
+
+use super::args::{Cli, CommandArgs, SweepArgs};
+use super::{Failure, files, open, parse_now, say};
+use crate::output::{TableStyle, render};
+use crate::system;
+use ebbtide::{Database, Snapshot};
+use ebbtide_ttl::{Clock, Timestamp, VirtualClock};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Runs `ebbtide command`.
+pub(crate) fn command(cli: &Cli, args: &CommandArgs) -> Result<(), Failure> {
+    let text = if args.document == "-" { files::read_stdin()? } else { args.document.clone() };
+    let document: Value =
+        serde_json::from_str(&text).map_err(|e| Failure::usage(format!("the command is not JSON: {e}")))?;
+    let reads = document.as_object().and_then(|d| d.keys().next()).is_some_and(|name| {
+        let reading = [
+            "find",
+            "listIndexes",
+            "listCollections",
+            "collStats",
+            "serverStatus",
+            "currentOp",
+            "getParameter",
+            "ping",
+        ];
+        reading.contains(&name.as_str())
+    });
+    let database = if cli.read_only {
+        open::for_reading(cli)?
+    } else if reads && Database::exists(&cli.db)? {
+        Database::builder(&cli.db).read_only().open()?
+    } else {
+        open::or_new(cli)?
+    };
+    match database.run_command(&document) {
+        Ok(reply) => {
+            say!("{}", pretty(&reply));
+            Ok(())
+        }
+        Err(error) => Err(Failure::new(format!("{} (code {}, {})", error, error.code().number(), error.code().name()))),
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Runs `ebbtide sweep`.
+pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
+    let now = parse_now(args.now.as_deref())?;
+    if args.dry_run {
+        return dry_run(cli, now);
+    }
+    if cli.read_only {
+        return Err(Failure::usage("a sweep writes: leave --read-only away, or say --dry-run"));
+    }
+    let database = match now {
+        None => open::for_writing(cli)?,
+        Some(now) => {
+            // Checks that there is one; the clock is set before it is opened for writing.
+            drop(open::for_reading(cli)?);
+            Database::builder(&cli.db).clock(Arc::new(VirtualClock::new(now)) as Arc<dyn Clock>).open()?
+        }
+    };
+    let report = database.sweep()?;
+    let counts = &report.counts;
+    if let Some(held) = &report.held {
+        return Err(Failure::new(format!("nothing was dropped: {held}")));
+    }
+    say!(
+        "{} buckets with {} measurements dropped, {} freed",
+        counts.deleted_buckets,
+        counts.deleted_documents,
+        bytes(counts.deleted_bytes)
+    );
+    if counts.failed_rules > 0 {
+        return Err(Failure::new(format!("{} rules failed; see the messages above", counts.failed_rules)));
+    }
+    Ok(())
+}
+
+fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
+    let database = open::for_reading(cli)?;
+    let snapshot = database.snapshot();
+    let at = now.unwrap_or(snapshot.now());
+    let mut total = (0, 0, 0);
+    for name in snapshot.collections() {
+        let collection = snapshot.collection(&name)?;
+        let rows = collection.explain_expiry(at, None)?;
+        if collection.suspended().is_some() {
+            say!("{name}: nothing expires, {}", collection.state());
+        } else if !rows.is_empty() {
+            say!("{name}:");
+            let batch = system::expiry_rows(&rows).map_err(crate::QueryError::from)?;
+            say!("{}", render(&batch.schema(), &[batch], TableStyle { width: files::width(), rows_max: None }));
+        }
+        for row in rows {
+            total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
+        }
+    }
+    say!("a sweep at {at} would drop {} buckets with {} measurements, {}", total.0, total.1, bytes(total.2));
+    Ok(())
+}
+
+/// Runs `ebbtide status`.
+pub(crate) fn status(cli: &Cli) -> Result<(), Failure> {
+    let database = open::for_reading(cli)?;
+    let snapshot = database.snapshot();
+    say!("database {}", cli.db.display());
+    if snapshot.collections().is_empty() {
+        say!("no collections");
+        return Ok(());
+    }
+    for name in snapshot.collections() {
+        one_status(&snapshot, &name)?;
+    }
+    let drops = database.sweeps();
+    if let Some(last) = drops.last() {
+        say!();
+        say!(
+            "last drop: {} of {} by {}: {} buckets, {} measurements, {}",
+            last.at,
+            last.collection,
+            last.rule,
+            last.buckets,
+            last.measurements,
+            bytes(last.bytes)
+        );
+    }
+    Ok(())
+}
+
+fn one_status(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
+    let collection = snapshot.collection(name)?;
+    let (info, options) = (collection.info()?, collection.options());
+    say!();
+    say!("{name}: {} measurements in {} buckets, {}", info.measurements, info.buckets, bytes(info.bytes));
+    let meta = options.meta_field.as_deref().map(|m| format!(", meta {m}")).unwrap_or_default();
+    say!(
+        "  time {}{meta}, windows of {}, {} fields",
+        options.time_field,
+        seconds(options.bucketing.span_seconds()),
+        collection.schema().fields.len()
+    );
+    if let (Some(first), Some(last)) = (info.first_time, info.last_time) {
+        say!("  {first} to {last}");
+    }
+    let rules = collection.rule_infos()?;
+    if rules.is_empty() {
+        say!("  keeps everything for ever");
+    }
+    for rule in &rules {
+        let filter = rule.filter.as_ref().map(|f| format!(" where {}", system::value_text(f))).unwrap_or_default();
+        let what = if rule.rule == "collection" { "keeps".to_owned() } else { format!("{} keeps", rule.rule) };
+        say!(
+            "  {what} {}{filter}: {} measurements, {}",
+            seconds(rule.expire_after_seconds),
+            rule.measurements,
+            bytes(rule.bytes)
+        );
+        if rule.due_buckets > 0 {
+            say!("    due now: {} buckets with {} measurements", rule.due_buckets, rule.due_measurements);
+        }
+        if let Some(next) = rule.next_expiry.filter(|_| rule.due_buckets == 0) {
+            say!("    next goes at {next}");
+        }
+    }
+    if collection.suspended().is_some() {
+        say!("  {}: nothing expires until they are deleted", info.state);
+    }
+    Ok(())
+}
+
+/// Runs `ebbtide verify`.
+pub(crate) fn verify(cli: &Cli) -> Result<(), Failure> {
+    let database = open::for_reading(cli)?;
+    let report = database.verify()?;
+    for fault in &report.faults {
+        say!("{fault}");
+    }
+    if report.faults.is_empty() {
+        say!("all is well: {} segments, {} rows, {} read", report.segments, report.rows, bytes(report.bytes));
+        return Ok(());
+    }
+    Err(Failure::new(format!("{} faults found; restore these files from a backup", report.faults.len())))
+}
+
+/// A number of bytes for people.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.2} GB", count as f64 / 1e9),
+    }
+}
+
+/// A number of seconds for people.
+pub(crate) fn seconds(count: i64) -> String {
+    let units = [(604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
+    let (size, word) = units.into_iter().find(|(s, _)| count >= *s && count % s == 0).unwrap_or((1, "second"));
+    let number = count / size;
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}

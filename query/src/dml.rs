@@ -1,0 +1,306 @@
+//! INSERT and DELETE on collections.
+//!
+//! An INSERT names fields that the collection may not have yet, which DataFusion's planner would refuse: so its source
+//! is run as a query of its own, and the rows go to the engine as one atomic batch. A DELETE reaches hidden
+//! measurements, which no scan shows: so its condition is compiled and handed to the engine.
+
+use crate::error::{QueryError, Result as QueryResult, external};
+use crate::instants::rewrite_expr;
+use crate::pushdown::unqualified;
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
+use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::datasource::sink::DataSink;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, PhysicalExpr};
+use datafusion::sql::sqlparser::ast;
+use ebbtide::{CollectionSnapshot, Database, RowPredicate};
+use ebbtide_buckets::{FieldType, Schema};
+use ebbtide_ttl::{Code, Precision, Timestamp};
+use futures::TryStreamExt;
+use std::fmt;
+use std::sync::Arc;
+
+/// Inserts what a plan gives, as one atomic batch.
+#[derive(Debug)]
+pub(crate) struct InsertSink {
+    database: Database,
+    collection: String,
+    schema: SchemaRef,
+}
+
+impl InsertSink {
+    pub(crate) fn new(database: Database, collection: String, schema: SchemaRef) -> Self {
+        InsertSink { database, collection, schema }
+    }
+}
+
+impl DisplayAs for InsertSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InsertSink: collection={}", self.collection)
+    }
+}
+
+#[async_trait]
+impl DataSink for InsertSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
+        let schema = data.schema();
+        let batches: Vec<RecordBatch> = data.try_collect().await?;
+        let batch = concat_batches(&schema, &batches)?;
+        let names: Vec<String> = self.schema.fields().iter().map(|f| f.name().clone()).collect();
+        insert(self.database.clone(), self.collection.clone(), named(&batch, &names)?).await
+    }
+}
+
+/// Inserts one batch, off the threads that serve queries.
+pub(crate) async fn insert(database: Database, collection: String, batch: RecordBatch) -> Result<u64> {
+    let insert = move || database.collection(&collection)?.insert(&batch);
+    match tokio::task::spawn_blocking(insert).await {
+        Ok(stored) => stored.map_err(external),
+        Err(error) => Err(DataFusionError::External(Box::new(error))),
+    }
+}
+
+fn named(batch: &RecordBatch, names: &[String]) -> Result<RecordBatch> {
+    let fields: Vec<Field> =
+        names.iter().zip(batch.columns()).map(|(n, c)| Field::new(n, c.data_type().clone(), true)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::new(ArrowSchema::new(fields)), batch.columns().to_vec(), &options)?)
+}
+
+/// An INSERT that is run by [`run_insert`]: into a collection, with a source and nothing unusual.
+pub(crate) struct Insert {
+    pub(crate) collection: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) source: Box<ast::Query>,
+}
+
+/// Takes an INSERT apart; `None` if it is one for DataFusion.
+pub(crate) fn take_insert(
+    statement: &ast::Statement,
+    schema_of: impl Fn(&str) -> Option<Arc<Schema>>,
+) -> Option<Insert> {
+    let ast::Statement::Insert(insert) = statement else { return None };
+    let ast::TableObject::TableName(name) = &insert.table else { return None };
+    let unusual = insert.overwrite
+        || insert.replace_into
+        || insert.ignore
+        || insert.or.is_some()
+        || insert.on.is_some()
+        || insert.returning.is_some()
+        || insert.partitioned.is_some()
+        || insert.table_alias.is_some()
+        || !insert.assignments.is_empty();
+    if unusual {
+        return None;
+    }
+    let collection = table_name(name)?;
+    let schema = schema_of(&collection)?;
+    let mut columns: Vec<String> =
+        insert.columns.iter().map(|c| c.0.last().and_then(part).unwrap_or_default()).collect();
+    let mut source = insert.source.clone()?;
+    if columns.is_empty() {
+        columns.push(schema.time.clone());
+        columns.extend(schema.meta.clone());
+        columns.extend(schema.fields.iter().map(|(name, _)| name.clone()));
+    }
+    if let ast::SetExpr::Values(values) = source.body.as_mut() {
+        // TIMESTAMP '...' would be read as nanoseconds, which end in 1677 and 2262.
+        for row in &mut values.rows {
+            for (name, cell) in columns.iter().zip(row.content.iter_mut()) {
+                let is_time = *name == schema.time || schema.field_type(name) == Some(&FieldType::Timestamp);
+                if let ast::Expr::TypedString(typed) = cell
+                    && is_time
+                {
+                    *cell = ast::Expr::Value(typed.value.clone());
+                }
+            }
+        }
+    }
+    Some(Insert { collection, columns, source })
+}
+
+/// The name of a table in the collections' schema.
+pub(crate) fn table_name(name: &ast::ObjectName) -> Option<String> {
+    let parts: Option<Vec<String>> = name.0.iter().map(part).collect();
+    match parts?.as_slice() {
+        [name] => Some(name.clone()),
+        [schema, name] if schema == crate::catalog::COLLECTIONS => Some(name.clone()),
+        [catalog, schema, name] if catalog == crate::catalog::CATALOG && schema == crate::catalog::COLLECTIONS => {
+            Some(name.clone())
+        }
+        _ => None,
+    }
+}
+
+fn part(part: &ast::ObjectNamePart) -> Option<String> {
+    part.as_ident().map(|i| if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() })
+}
+
+/// Gives the rows of an INSERT's source the names and types of the collection, as far as it knows them.
+pub(crate) fn insert_batch(insert: &Insert, schema: &Schema, batch: &RecordBatch) -> QueryResult<RecordBatch> {
+    let (given, named_count) = (batch.num_columns(), insert.columns.len());
+    if given > named_count {
+        let message = format!(
+            "the rows have {given} columns, but only {named_count} are known ({}); name them: INSERT INTO {} (...) ...",
+            insert.columns.join(", "),
+            insert.collection
+        );
+        return Err(QueryError::new(Code::BadValue, message));
+    }
+    if given < named_count && !insert.columns.is_empty() && batch.num_columns() < 1 {
+        return Err(QueryError::new(Code::BadValue, "the rows have no columns"));
+    }
+    let names = &insert.columns[..given];
+    if let Some(twice) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)).map(|(_, n)| n) {
+        return Err(QueryError::new(Code::BadValue, format!("column '{twice}' is named twice")));
+    }
+    let columns: QueryResult<Vec<ArrayRef>> = names
+        .iter()
+        .zip(batch.columns())
+        .map(|(name, column)| {
+            let is_time = *name == schema.time || schema.field_type(name) == Some(&FieldType::Timestamp);
+            if is_time && is_text(column.data_type()) {
+                times(column, name, schema.precision)
+            } else {
+                Ok(Arc::clone(column))
+            }
+        })
+        .collect();
+    let fields: Vec<Field> = names.to_vec().into_iter().map(|n| Field::new(n, DataType::Null, true)).collect();
+    let columns = columns?;
+    let fields: Vec<Field> =
+        fields.into_iter().zip(&columns).map(|(f, c)| f.with_data_type(c.data_type().clone())).collect();
+    Ok(RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns)?)
+}
+
+fn is_text(ty: &DataType) -> bool {
+    matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Texts as times of the collection's unit.
+fn times(column: &ArrayRef, name: &str, precision: Precision) -> QueryResult<ArrayRef> {
+    let texts = datafusion::arrow::compute::cast(column, &DataType::Utf8)?;
+    let texts = texts.as_string::<i32>();
+    let mut units: Vec<Option<i64>> = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        let Some(text) = text else {
+            units.push(None);
+            continue;
+        };
+        let time = Timestamp::parse(text)
+            .map_err(|e| QueryError::new(Code::BadValue, format!("index {index}: column '{name}': {e}")))?;
+        let held = time.to_units(precision).ok_or_else(|| {
+            let message =
+                format!("index {index}: column '{name}': {time} is outside of what {} can hold", precision.name());
+            QueryError::new(Code::BadValue, message)
+        })?;
+        units.push(Some(held));
+    }
+    let ints: ArrayRef = Arc::new(datafusion::arrow::array::Int64Array::from(units));
+    let unit = match precision {
+        Precision::Ms => TimeUnit::Millisecond,
+        Precision::Us => TimeUnit::Microsecond,
+        Precision::Ns => TimeUnit::Nanosecond,
+    };
+    Ok(datafusion::arrow::compute::cast(&ints, &DataType::Timestamp(unit, Some("UTC".into())))?)
+}
+
+/// A condition on rows, for the engine's delete.
+pub(crate) struct Condition {
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+    schema: SchemaRef,
+    bounds: (Option<i64>, Option<i64>),
+    precision: Precision,
+}
+
+impl Condition {
+    /// Compiles the condition of a DELETE's plan, which has not been optimised.
+    pub(crate) fn of(
+        input: &LogicalPlan,
+        collection: &CollectionSnapshot,
+        state: &SessionState,
+        now: Option<DateTime<Utc>>,
+    ) -> QueryResult<Self> {
+        let unsupported = |what: &str| QueryError::new(Code::BadValue, format!("not supported: DELETE with {what}"));
+        let expr = match input {
+            LogicalPlan::TableScan(_) => None,
+            LogicalPlan::Filter(filter) if matches!(&*filter.input, LogicalPlan::TableScan(_)) => {
+                Some(filter.predicate.clone())
+            }
+            LogicalPlan::Limit(_) => return Err(unsupported("LIMIT")),
+            _ => return Err(unsupported("anything but a condition on its own rows")),
+        };
+        let full = collection.schema().arrow();
+        let mut bounds = (None, None);
+        let Some(expr) = expr else {
+            let schema = Arc::new(ArrowSchema::empty());
+            return Ok(Condition { predicate: None, schema, bounds, precision: collection.options().precision });
+        };
+        if has_subquery(&expr) {
+            return Err(unsupported("a subquery in its condition; select the values first"));
+        }
+        let expr = unqualified(expr)?;
+        let df_schema = DFSchema::try_from(full.as_ref().clone())?;
+        let expr = rewrite_expr(expr, &df_schema, now, state.config_options())?;
+        let names = expr.column_refs();
+        let fields: Vec<_> =
+            full.fields().iter().filter(|f| names.iter().any(|c| c.name == *f.name())).cloned().collect();
+        let schema = Arc::new(ArrowSchema::new(fields));
+        let roles = crate::pushdown::Roles { time: &collection.schema().time, meta: None };
+        let parts: Vec<Expr> = datafusion::logical_expr::utils::split_conjunction(&expr).into_iter().cloned().collect();
+        bounds = roles.gather(&parts, &full, state).map(|g| g.time).unwrap_or(bounds);
+        let predicate = state.create_physical_expr(expr, &df_schema_of(&schema)?)?;
+        Ok(Condition { predicate: Some(predicate), schema, bounds, precision: collection.options().precision })
+    }
+}
+
+fn df_schema_of(schema: &SchemaRef) -> Result<DFSchema> {
+    DFSchema::try_from(schema.as_ref().clone())
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    expr.exists(|e| {
+        Ok(matches!(e, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)))
+    })
+    .unwrap_or(true)
+}
+
+impl RowPredicate for Condition {
+    fn columns(&self) -> Vec<String> {
+        self.schema.fields().iter().map(|f| f.name().clone()).collect()
+    }
+
+    fn time_bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        let instant = |units: Option<i64>| units.map(|u| Timestamp::from_units(u, self.precision));
+        (instant(self.bounds.0), instant(self.bounds.1))
+    }
+
+    fn select(&self, batch: &RecordBatch) -> ebbtide::Result<BooleanArray> {
+        let Some(predicate) = &self.predicate else { return Ok(BooleanArray::from(vec![true; batch.num_rows()])) };
+        let fail = |message: String| ebbtide::Error::new(Code::BadValue, message);
+        let columns: Option<Vec<ArrayRef>> =
+            self.schema.fields().iter().map(|f| batch.column_by_name(f.name()).cloned()).collect();
+        let columns = columns.ok_or_else(|| fail("a column of the condition is not there any more".to_owned()))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|e| fail(e.to_string()))?;
+        let value = predicate.evaluate(&batch).and_then(|v| v.into_array(batch.num_rows()));
+        let array = value.map_err(|e| fail(QueryError::from(e).to_string()))?;
+        array
+            .as_any()
+            .downcast_ref::<BooleanArray>()
+            .cloned()
+            .ok_or_else(|| fail("the condition of DELETE is neither true nor false".to_owned()))
+    }
+}

@@ -1,0 +1,311 @@
+//! Why a statement failed: a code that programs match on and a message that people act on.
+
+use crate::statement::SyntaxError;
+use crate::suggest;
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use ebbtide_ttl::{Code, RuleError};
+use std::fmt;
+
+/// The result of a statement.
+pub type Result<T, E = QueryError> = std::result::Result<T, E>;
+
+/// Why a statement failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryError {
+    code: Code,
+    message: String,
+}
+
+impl QueryError {
+    /// Makes an error.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        QueryError { code, message: message.into() }
+    }
+
+    /// The kind of mistake, with the name that MongoDB gives it where it has one.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What a person reads: what is wrong, where, and what may have been meant.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+impl From<ebbtide::Error> for QueryError {
+    fn from(error: ebbtide::Error) -> Self {
+        QueryError::new(error.code(), error.to_string())
+    }
+}
+
+impl From<RuleError> for QueryError {
+    fn from(error: RuleError) -> Self {
+        QueryError::new(error.code, error.message)
+    }
+}
+
+impl From<SyntaxError> for QueryError {
+    fn from(error: SyntaxError) -> Self {
+        QueryError::new(Code::FailedToParse, error.to_string())
+    }
+}
+
+impl From<DataFusionError> for QueryError {
+    fn from(error: DataFusionError) -> Self {
+        Explainer::default().explain(&error)
+    }
+}
+
+impl From<datafusion::arrow::error::ArrowError> for QueryError {
+    fn from(error: datafusion::arrow::error::ArrowError) -> Self {
+        DataFusionError::from(error).into()
+    }
+}
+
+/// An engine's error on its way through DataFusion.
+pub(crate) fn external(error: ebbtide::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+const KEYWORDS: [&str; 45] = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "ORDER",
+    "BY",
+    "HAVING",
+    "LIMIT",
+    "OFFSET",
+    "JOIN",
+    "LEFT",
+    "RIGHT",
+    "INNER",
+    "FULL",
+    "CROSS",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "WITH",
+    "INSERT",
+    "INTO",
+    "VALUES",
+    "DELETE",
+    "UPDATE",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "SHOW",
+    "DESCRIBE",
+    "EXPLAIN",
+    "ANALYZE",
+    "SWEEP",
+    "FLUSH",
+    "COMPACT",
+    "COLLECTION",
+    "DISTINCT",
+    "BETWEEN",
+    "INTERVAL",
+    "TIMESTAMP",
+    "COPY",
+    "PREPARE",
+    "EXECUTE",
+    "WINDOW",
+    "PARTITION",
+    "OVER",
+];
+
+/// Turns DataFusion's errors into ones that point at their place and know what there is.
+#[derive(Default)]
+pub(crate) struct Explainer<'a> {
+    /// The whole text that was given.
+    pub(crate) text: &'a str,
+    /// Tokens of the failed statement, relative to its start at `line` and `column`.
+    pub(crate) tokens: &'a [TokenWithSpan],
+    pub(crate) statement: &'a str,
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    /// Tables that exist.
+    pub(crate) tables: Vec<String>,
+}
+
+impl Explainer<'_> {
+    pub(crate) fn explain(&self, error: &DataFusionError) -> QueryError {
+        match error {
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => self.explain(inner),
+            DataFusionError::Shared(inner) => self.explain(inner),
+            DataFusionError::Collection(all) if !all.is_empty() => self.explain(&all[0]),
+            DataFusionError::External(inner) => {
+                if let Some(error) = inner.downcast_ref::<ebbtide::Error>() {
+                    return QueryError::new(error.code(), error.to_string());
+                }
+                if let Some(error) = inner.downcast_ref::<QueryError>() {
+                    return error.clone();
+                }
+                if let Some(error) = inner.downcast_ref::<DataFusionError>() {
+                    return self.explain(error);
+                }
+                QueryError::new(Code::BadValue, inner.to_string())
+            }
+            DataFusionError::ArrowError(inner, _) => match &**inner {
+                datafusion::arrow::error::ArrowError::ExternalError(inner)
+                    if inner.downcast_ref::<ebbtide::Error>().is_some() =>
+                {
+                    let message = inner.to_string();
+                    let code = inner.downcast_ref::<ebbtide::Error>().map_or(Code::BadValue, ebbtide::Error::code);
+                    QueryError::new(code, message)
+                }
+                other => QueryError::new(Code::BadValue, plain(&other.to_string())),
+            },
+            DataFusionError::SQL(inner, _) => self.syntax(&inner.to_string()),
+            DataFusionError::SchemaError(inner, _) => self.schema(inner),
+            DataFusionError::Plan(message) => self.plan(message),
+            DataFusionError::ResourcesExhausted(message) => QueryError::new(
+                Code::BadValue,
+                format!("out of memory for this statement: {}; raise --memory or ask for less", first_line(message)),
+            ),
+            DataFusionError::NotImplemented(message) => {
+                QueryError::new(Code::BadValue, format!("not supported: {}", plain(message)))
+            }
+            DataFusionError::Internal(message) => QueryError::new(Code::InternalError, plain(message)),
+            other => QueryError::new(Code::BadValue, plain(&other.strip_backtrace())),
+        }
+    }
+
+    /// An error at the first place where the statement says `word`.
+    fn at_word(&self, code: Code, word: &str, message: String) -> QueryError {
+        let place =
+            self.tokens.iter().find(|t| matches!(&t.token, Token::Word(w) if w.value.eq_ignore_ascii_case(word)));
+        match place {
+            Some(token) => QueryError::new(code, self.located(token.span.start, message).to_string()),
+            None => QueryError::new(code, message),
+        }
+    }
+
+    fn located(&self, location: Location, message: String) -> SyntaxError {
+        SyntaxError::at(self.statement, location, message).shifted(self.text, self.line, self.column)
+    }
+
+    fn syntax(&self, message: &str) -> QueryError {
+        let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+        let Some((text, place)) = message.rsplit_once(" at Line: ") else {
+            return QueryError::new(Code::FailedToParse, message);
+        };
+        let mut numbers = place.split(", Column: ").map(|n| n.trim().parse::<u64>().unwrap_or(1));
+        let location = Location::new(numbers.next().unwrap_or(1), numbers.next().unwrap_or(1));
+        let text = text.replacen("Expected: ", "expected ", 1).replace("found: EOF", "found the end of the statement");
+        let at = self.tokens.iter().position(|t| t.span.start == location);
+        // The slip is where the parser stopped or, if that was taken for a name, shortly before it.
+        let near = at.and_then(|at| {
+            (at.saturating_sub(2)..=at).rev().find_map(|i| match &self.tokens.get(i)?.token {
+                Token::Word(w) if !KEYWORDS.contains(&w.value.to_uppercase().as_str()) => {
+                    suggest::nearest(&w.value, KEYWORDS).map(|k| (w.value.clone(), k))
+                }
+                _ => None,
+            })
+        });
+        let hint = near.map(|(word, keyword)| format!("; did you mean {keyword} by '{word}'?")).unwrap_or_default();
+        QueryError::new(Code::FailedToParse, self.located(location, format!("{text}{hint}")).to_string())
+    }
+
+    fn schema(&self, error: &SchemaError) -> QueryError {
+        match error {
+            SchemaError::FieldNotFound { field, valid_fields } => {
+                let names: Vec<&str> = valid_fields.iter().map(|f| f.name.as_str()).collect();
+                let mut message = format!("there is no column '{}'", field.name);
+                let hint = suggest::hint(&field.name, names.iter().copied());
+                if !hint.is_empty() {
+                    message.push_str(&hint);
+                } else if !names.is_empty() {
+                    message.push_str(&format!("; there are: {}", names.join(", ")));
+                }
+                self.at_word(Code::BadValue, &field.name, message)
+            }
+            other => QueryError::new(Code::BadValue, plain(&other.to_string())),
+        }
+    }
+
+    fn plan(&self, message: &str) -> QueryError {
+        if let Some(rest) = message.strip_prefix("table '")
+            && let Some((name, _)) = rest.split_once("' not found")
+        {
+            let parts: Vec<&str> = name.split('.').collect();
+            let (schema, name) = match parts.as_slice() {
+                [_, "public", name @ ..] => (None, name.join(".")),
+                [_, schema, name @ ..] => (Some(*schema), name.join(".")),
+                _ => (None, name.to_owned()),
+            };
+            let (what, names): (_, Vec<&str>) = match schema {
+                Some("ebbtide") => ("system table", crate::system::TABLES.to_vec()),
+                Some(_) => ("table", Vec::new()),
+                None => ("collection", self.tables.iter().map(String::as_str).collect()),
+            };
+            let mut text = format!("{what} '{name}' does not exist");
+            let hint = suggest::hint(&name, names.iter().copied());
+            if !hint.is_empty() {
+                text.push_str(&hint);
+            } else if names.is_empty() {
+                text.push_str("; there is none yet: CREATE COLLECTION makes one, ebbtide import fills one");
+            } else if names.len() <= 12 {
+                text.push_str(&format!("; there are: {}", names.join(", ")));
+            }
+            return self.at_word(Code::NamespaceNotFound, &name, text);
+        }
+        if let Some(rest) = message.strip_prefix("Invalid function '")
+            && let Some((name, rest)) = rest.split_once('\'')
+        {
+            let hint = rest.rsplit_once("Did you mean '").and_then(|(_, r)| r.split_once('\'')).map(|(h, _)| h);
+            let hint = hint.map(|h| format!("; did you mean '{h}'?")).unwrap_or_default();
+            return self.at_word(Code::BadValue, name, format!("there is no function '{name}'{hint}"));
+        }
+        QueryError::new(Code::BadValue, plain(message))
+    }
+}
+
+fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default()
+}
+
+/// A message without the layers that it came through.
+fn plain(message: &str) -> String {
+    let mut text = message.trim();
+    loop {
+        let stripped = [
+            "Error during planning: ",
+            "Execution error: ",
+            "Optimizer rule ",
+            "Arrow error: ",
+            "External error: ",
+            "Schema error: ",
+            "type_coercion\ncaused by\n",
+            "caused by\n",
+            "This feature is not implemented: ",
+        ]
+        .iter()
+        .find_map(|prefix| text.strip_prefix(prefix));
+        match stripped {
+            Some(rest) => text = rest.trim(),
+            None => break,
+        }
+    }
+    let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) if chars.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}

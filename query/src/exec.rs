@@ -1,0 +1,207 @@
+//! The leaf of every plan: reads the visible rows of a collection, as of its statement's snapshot.
+
+use crate::error::external;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision as Known;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use ebbtide::{ScanReport, ScanUnit};
+use std::fmt;
+use std::sync::Arc;
+
+/// Reads a collection.
+#[derive(Debug)]
+pub(crate) struct BucketScanExec {
+    /// Says what is read: the collection, the cut-offs, the filters.
+    label: String,
+    schema: SchemaRef,
+    partitions: Vec<Vec<ScanUnit>>,
+    report: ScanReport,
+    limit: Option<usize>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl BucketScanExec {
+    /// Deals `units` out to partitions of about equal numbers of rows.
+    pub(crate) fn new(
+        label: String,
+        schema: SchemaRef,
+        mut units: Vec<ScanUnit>,
+        report: ScanReport,
+        limit: Option<usize>,
+        partitions_wanted: usize,
+    ) -> Self {
+        if let Some(limit) = limit {
+            let mut sure = 0;
+            let enough = units.iter().position(|u| {
+                sure += if u.rows_exact() { u.rows_estimate() } else { 0 };
+                sure >= limit as u64
+            });
+            units.truncate(enough.map_or(units.len(), |i| i + 1));
+        }
+        let count = partitions_wanted.clamp(1, units.len().max(1));
+        let mut partitions: Vec<(u64, Vec<ScanUnit>)> = (0..count).map(|_| (0, Vec::new())).collect();
+        units.sort_by_key(|u| std::cmp::Reverse(u.rows_estimate()));
+        for unit in units {
+            if let Some((rows, units)) = partitions.iter_mut().min_by_key(|(rows, _)| *rows) {
+                *rows += unit.rows_estimate();
+                units.push(unit);
+            }
+        }
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(count),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        let scan = BucketScanExec {
+            label,
+            schema,
+            partitions: partitions.into_iter().map(|(_, units)| units).collect(),
+            report,
+            limit,
+            properties: Arc::new(properties),
+            metrics,
+        };
+        scan.record_report();
+        scan
+    }
+
+    fn record_report(&self) {
+        let count = |name: &'static str, value: u64| {
+            MetricBuilder::new(&self.metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
+        };
+        count("segments_read", self.report.segments);
+        count("buckets_read", self.report.buckets);
+        count("buckets_pruned", self.report.buckets_pruned);
+        count("buckets_hidden_by_ttl", self.report.buckets_hidden);
+        count("rows_hidden_by_ttl", self.report.rows_hidden);
+    }
+}
+
+impl DisplayAs for BucketScanExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match kind {
+            DisplayFormatType::TreeRender => f.write_str(&self.label.replace(", ", "\n")),
+            _ => {
+                write!(f, "BucketScanExec: {}, partitions={}", self.label, self.partitions.len())?;
+                self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for BucketScanExec {
+    fn name(&self) -> &'static str {
+        "BucketScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let units = self.partitions.get(partition).cloned().unwrap_or_default();
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let schema = Arc::clone(&self.schema);
+        let batches = units
+            .into_iter()
+            .flat_map(|unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
+                match unit.read() {
+                    Ok(batches) => batches,
+                    Err(error) => Box::new(std::iter::once(Err(error))),
+                }
+            })
+            .map(move |batch| conform(&batch.map_err(external)?, &schema));
+        let mut batches = batches;
+        let limited = std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let timer = baseline.elapsed_compute().timer();
+            let next = batches.next();
+            timer.done();
+            Some(next?.map(|batch| {
+                let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
+                left -= batch.num_rows();
+                baseline.record_output(batch.num_rows());
+                batch
+            }))
+        });
+        let stream = futures::stream::iter(limited);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
+    }
+
+    fn statistics_from_inputs(&self, _input: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let units = |i: usize| self.partitions.get(i).map(Vec::as_slice).unwrap_or_default();
+        let units: Vec<&ScanUnit> = match args.partition() {
+            Some(partition) => units(partition).iter().collect(),
+            None => self.partitions.iter().flatten().collect(),
+        };
+        let rows: u64 = units.iter().map(|u| u.rows_estimate()).sum();
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        statistics.num_rows = match self.limit {
+            Some(limit) => Known::Inexact(rows.min(limit)),
+            None if units.iter().all(|u| u.rows_exact()) => Known::Exact(rows),
+            None => Known::Inexact(rows),
+        };
+        Ok(Arc::new(statistics))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// Brings a batch to the plan's schema: a prepared statement may be older than the last widening of a field.
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref().fields() == schema.fields() && batch.num_columns() > 0 {
+        return Ok(RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec())?);
+    }
+    let columns: std::result::Result<Vec<_>, _> = batch
+        .columns()
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| match column.data_type() == field.data_type() {
+            true => Ok(Arc::clone(column)),
+            false => datafusion::arrow::compute::cast(column, field.data_type()),
+        })
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns?, &options)?)
+}

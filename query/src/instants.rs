@@ -1,0 +1,327 @@
+//! Times in SQL are exact to the nanosecond, whatever unit a collection stores.
+//!
+//! Left alone, DataFusion brings `t < TIMESTAMP '2024-01-01T00:00:00.000000001Z'` to the coarser of the two units and
+//! cuts the literal off, which moves the boundary; and it reads literals as nanoseconds, which end in 1677 and 2262.
+//! So before types are coerced every comparison of a timestamp with a constant is rewritten here: the constant becomes
+//! a literal of the column's own type, rounded to the side on which the comparison keeps its meaning.
+
+#[cfg(test)]
+mod tests;
+
+use chrono::{DateTime, Utc};
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{Between, Cast, InList};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use ebbtide_ttl::Timestamp;
+use std::sync::Arc;
+
+/// Rewrites the comparisons of a plan that has not been analysed yet. Without `now`, expressions that depend on the
+/// instant of execution (of views and prepared statements) are left as they are.
+pub(crate) fn rewrite_plan(
+    plan: LogicalPlan,
+    now: Option<DateTime<Utc>>,
+    config: &Arc<ConfigOptions>,
+) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|plan| {
+        let schema = match &plan {
+            LogicalPlan::TableScan(scan) => {
+                DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
+            }
+            other => merge_schema(&other.inputs()),
+        };
+        let rewriter = Rewriter { schema, now, config: Arc::clone(config) };
+        let names = NamePreserver::new(&plan);
+        let rewritten = plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(rewriter.rewrite(expr)?.update_data(|expr| name.restore(expr)))
+        })?;
+        if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+    })?;
+    Ok(plan.data)
+}
+
+/// Rewrites one expression over `schema`.
+pub(crate) fn rewrite_expr(
+    expr: Expr,
+    schema: &DFSchema,
+    now: Option<DateTime<Utc>>,
+    config: &Arc<ConfigOptions>,
+) -> Result<Expr> {
+    Ok(Rewriter { schema: schema.clone(), now, config: Arc::clone(config) }.rewrite(expr)?.data)
+}
+
+struct Rewriter {
+    schema: DFSchema,
+    now: Option<DateTime<Utc>>,
+    config: Arc<ConfigOptions>,
+}
+
+/// The type of the compared timestamps.
+#[derive(Clone)]
+struct Kind {
+    unit: TimeUnit,
+    zone: Option<Arc<str>>,
+}
+
+/// Where a constant lies in the range of an `i64` of the column's unit.
+enum Place {
+    Below,
+    At { units: i64, exact: bool },
+    Above,
+}
+
+impl Kind {
+    fn place(&self, instant: Timestamp) -> Place {
+        let nanos = nanos(self.unit);
+        match i64::try_from(instant.0.div_euclid(nanos)) {
+            Ok(units) => Place::At { units, exact: instant.0.rem_euclid(nanos) == 0 },
+            Err(_) if instant.0 < 0 => Place::Below,
+            Err(_) => Place::Above,
+        }
+    }
+
+    fn literal(&self, units: i64) -> Expr {
+        let zone = self.zone.clone();
+        let value = match self.unit {
+            TimeUnit::Second => ScalarValue::TimestampSecond(Some(units), zone),
+            TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(Some(units), zone),
+            TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(Some(units), zone),
+            TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(Some(units), zone),
+        };
+        Expr::Literal(value, None)
+    }
+
+    /// `column op instant` with a literal of the column's type. What no stored time can satisfy becomes `< MIN`, what
+    /// every one satisfies `>= MIN`, so that null stays null.
+    fn compare(&self, column: Expr, op: Operator, instant: Timestamp) -> Expr {
+        use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+        let never = (Lt, i64::MIN);
+        let always = (GtEq, i64::MIN);
+        let (op, units) = match (self.place(instant), op) {
+            (Place::Below, Lt | LtEq | Eq) | (Place::Above, Gt | GtEq | Eq) => never,
+            (Place::Below, _) | (Place::Above, _) => always,
+            (Place::At { units, exact: true }, op) => (op, units),
+            // Floored: the instant lies between `units` and the next unit.
+            (Place::At { units, .. }, Lt | LtEq) => (LtEq, units),
+            (Place::At { units, .. }, Gt | GtEq) => (Gt, units),
+            (Place::At { .. }, Eq) => never,
+            (Place::At { .. }, NotEq) => always,
+            (Place::At { units, .. }, op) => (op, units),
+        };
+        Expr::BinaryExpr(BinaryExpr::new(Box::new(column), op, Box::new(self.literal(units))))
+    }
+}
+
+fn nanos(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+impl Rewriter {
+    fn rewrite(&self, expr: Expr) -> Result<Transformed<Expr>> {
+        expr.transform_up(|expr| self.node(expr))
+    }
+
+    /// The type of an expression that is a timestamp and no constant.
+    fn kind(&self, expr: &Expr) -> Option<Kind> {
+        if matches!(expr, Expr::Literal(..)) || is_constant(expr) {
+            return None;
+        }
+        match expr.get_type(&self.schema) {
+            Ok(DataType::Timestamp(unit, zone)) => Some(Kind { unit, zone }),
+            _ => None,
+        }
+    }
+
+    fn node(&self, expr: Expr) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+                if let Some(kind) = self.kind(&left)
+                    && let Some(instant) = self.instant(&right)
+                {
+                    return Ok(Transformed::yes(kind.compare(*left, op, instant)));
+                }
+                if let Some(kind) = self.kind(&right)
+                    && let Some(instant) = self.instant(&left)
+                    && let Some(op) = op.swap()
+                {
+                    return Ok(Transformed::yes(kind.compare(*right, op, instant)));
+                }
+                Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+            }
+            Expr::Between(between) => Ok(self.between(between)),
+            Expr::InList(list) => Ok(self.in_list(list)),
+            Expr::Cast(cast) => Ok(cast_constant(cast)),
+            other => Ok(Transformed::no(other)),
+        }
+    }
+
+    fn between(&self, between: Between) -> Transformed<Expr> {
+        let Some(kind) = self.kind(&between.expr) else { return Transformed::no(Expr::Between(between)) };
+        let (low, high) = (self.instant(&between.low), self.instant(&between.high));
+        if low.is_none() && high.is_none() {
+            return Transformed::no(Expr::Between(between));
+        }
+        let (from, to) = if between.negated { (Operator::Lt, Operator::Gt) } else { (Operator::GtEq, Operator::LtEq) };
+        let side = |op, instant: Option<Timestamp>, bound: Box<Expr>| match instant {
+            Some(instant) => kind.compare((*between.expr).clone(), op, instant),
+            None => Expr::BinaryExpr(BinaryExpr::new(between.expr.clone(), op, bound)),
+        };
+        let (low, high) = (side(from, low, between.low), side(to, high, between.high));
+        Transformed::yes(if between.negated { low.or(high) } else { low.and(high) })
+    }
+
+    fn in_list(&self, list: InList) -> Transformed<Expr> {
+        let Some(kind) = self.kind(&list.expr) else { return Transformed::no(Expr::InList(list)) };
+        let instants: Option<Vec<Timestamp>> = list.list.iter().map(|e| self.instant(e)).collect();
+        let Some(instants) = instants else { return Transformed::no(Expr::InList(list)) };
+        let members: Vec<Expr> = instants
+            .into_iter()
+            .filter_map(|instant| match kind.place(instant) {
+                Place::At { units, exact: true } => Some(kind.literal(units)),
+                _ => None,
+            })
+            .collect();
+        if members.is_empty() {
+            let op = if list.negated { Operator::GtEq } else { Operator::Lt };
+            return Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(
+                list.expr,
+                op,
+                Box::new(kind.literal(i64::MIN)),
+            )));
+        }
+        Transformed::yes(Expr::InList(InList::new(list.expr, members, list.negated)))
+    }
+
+    /// The instant that a constant expression stands for.
+    fn instant(&self, expr: &Expr) -> Option<Timestamp> {
+        if let Some(instant) = plain_instant(expr) {
+            return Some(instant);
+        }
+        if !is_constant(expr) || (self.now.is_none() && depends_on_now(expr)) {
+            return None;
+        }
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::new(DFSchema::empty()))
+            .with_query_execution_start_time(self.now)
+            .with_config_options(Arc::clone(&self.config))
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let coerced = simplifier.coerce(expr.clone(), &DFSchema::empty()).ok()?;
+        match simplifier.simplify(coerced).ok()? {
+            Expr::Literal(value, _) if !is_text(&value) => scalar_instant(&value),
+            _ => None,
+        }
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
+}
+
+/// Whether an expression has the same value for every row, and one that can be worked out before execution.
+fn is_constant(expr: &Expr) -> bool {
+    !expr
+        .exists(|e| {
+            Ok(e.is_volatile_node()
+                || matches!(
+                    e,
+                    Expr::Column(_)
+                        | Expr::OuterReferenceColumn(..)
+                        | Expr::ScalarVariable(..)
+                        | Expr::AggregateFunction(_)
+                        | Expr::WindowFunction(_)
+                        | Expr::Exists(_)
+                        | Expr::InSubquery(_)
+                        | Expr::ScalarSubquery(_)
+                        | Expr::SetComparison(_)
+                        | Expr::GroupingSet(_)
+                        | Expr::Placeholder(_)
+                        | Expr::Unnest(_)
+                        | Expr::Lambda(_)
+                        | Expr::LambdaVariable(_)
+                ))
+        })
+        .unwrap_or(true)
+}
+
+/// Whether an expression reads the clock.
+pub(crate) fn depends_on_now(expr: &Expr) -> bool {
+    expr.exists(|e| {
+        Ok(matches!(e, Expr::ScalarFunction(f)
+            if matches!(f.func.name(), "now" | "current_timestamp" | "current_date" | "current_time" | "today")))
+    })
+    .unwrap_or(true)
+}
+
+/// `'...'`, `TIMESTAMP '...'`, `DATE '...'` and literals, read without a detour through nanoseconds.
+fn plain_instant(expr: &Expr) -> Option<Timestamp> {
+    match expr {
+        Expr::Literal(value, _) => scalar_instant(value),
+        Expr::Cast(cast) => match (&*cast.expr, cast.field.data_type()) {
+            (Expr::Literal(value, _), DataType::Timestamp(TimeUnit::Nanosecond, zone))
+                if is_text(value) && zone.as_deref().is_none_or(is_utc) =>
+            {
+                scalar_instant(value)
+            }
+            (Expr::Literal(value, _), DataType::Date32) if is_text(value) => {
+                let day = 86_400_000_000_000;
+                scalar_instant(value).map(|t| Timestamp(t.0.div_euclid(day) * day))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_utc(zone: &str) -> bool {
+    matches!(zone, "UTC" | "+00:00" | "Z" | "Etc/UTC" | "+00")
+}
+
+fn is_text(value: &ScalarValue) -> bool {
+    matches!(value, ScalarValue::Utf8(_) | ScalarValue::LargeUtf8(_) | ScalarValue::Utf8View(_))
+}
+
+/// The instant that a value stands for; times without a zone are UTC.
+pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
+    let units = |v: i64, unit| Timestamp(i128::from(v) * nanos(unit));
+    match value {
+        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+            Timestamp::parse(text).ok()
+        }
+        ScalarValue::TimestampSecond(Some(v), _) => Some(units(*v, TimeUnit::Second)),
+        ScalarValue::TimestampMillisecond(Some(v), _) | ScalarValue::Date64(Some(v)) => {
+            Some(units(*v, TimeUnit::Millisecond))
+        }
+        ScalarValue::TimestampMicrosecond(Some(v), _) => Some(units(*v, TimeUnit::Microsecond)),
+        ScalarValue::TimestampNanosecond(Some(v), _) => Some(units(*v, TimeUnit::Nanosecond)),
+        ScalarValue::Date32(Some(days)) => Some(units(i64::from(*days) * 86_400, TimeUnit::Second)),
+        _ => None,
+    }
+}
+
+/// `CAST(TIMESTAMP '1500-01-01' AS TIMESTAMP(3))`, which INSERT makes of its values: floored into the unit.
+fn cast_constant(cast: Cast) -> Transformed<Expr> {
+    if let DataType::Timestamp(unit, zone) = cast.field.data_type()
+        && *unit != TimeUnit::Nanosecond
+        && zone.as_deref().is_none_or(is_utc)
+        && let Some(instant) = plain_instant(&cast.expr)
+    {
+        let kind = Kind { unit: *unit, zone: zone.clone() };
+        if let Place::At { units, .. } = kind.place(instant) {
+            return Transformed::yes(kind.literal(units));
+        }
+    }
+    Transformed::no(Expr::Cast(cast))
+}

@@ -1,0 +1,35 @@
+//! SQL on DataFusion over Ebbtide's snapshots, and the command line.
+//!
+//! ```
+//! use ebbtide::Database;
+//! use ebbtide_query::Session;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let runtime = tokio::runtime::Runtime::new()?;
+//! # runtime.block_on(async {
+//! let session = Session::new(Database::open(folder.path().join("weather"))?)?;
+//! session.execute("CREATE COLLECTION w WITH (timeField = 't', metaField = 's') EXPIRE AFTER 1 DAY").await?;
+//! session.execute("INSERT INTO w (t, s, temp) VALUES (now(), 'roof', 21.5)").await?;
+//! let result = session.execute("SELECT s, avg(temp) FROM w GROUP BY s").await?;
+//! assert_eq!(result.rows(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod catalog;
+pub mod cli;
+mod dml;
+mod error;
+mod exec;
+mod instants;
+pub mod output;
+mod provider;
+mod pushdown;
+mod session;
+pub mod statement;
+pub mod suggest;
+mod system;
+
+pub use error::{QueryError, Result};
+pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};

@@ -1,0 +1,138 @@
+//! One cell as text or JSON. Instants are RFC 3339 in UTC, whatever their unit.
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{
+    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use ebbtide_ttl::Timestamp;
+use serde_json::{Map, Value};
+
+/// The instant in a cell of a timestamp column.
+pub(crate) fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
+    let DataType::Timestamp(unit, _) = column.data_type() else { return None };
+    let (value, nanos) = match unit {
+        TimeUnit::Second => (column.as_primitive::<TimestampSecondType>().value(row), 1_000_000_000),
+        TimeUnit::Millisecond => (column.as_primitive::<TimestampMillisecondType>().value(row), 1_000_000),
+        TimeUnit::Microsecond => (column.as_primitive::<TimestampMicrosecondType>().value(row), 1_000),
+        TimeUnit::Nanosecond => (column.as_primitive::<TimestampNanosecondType>().value(row), 1),
+    };
+    Some(Timestamp(i128::from(value) * nanos))
+}
+
+/// The number in a cell of a numeric column.
+#[expect(clippy::cast_precision_loss, reason = "for drawing")]
+pub(crate) fn number(column: &dyn Array, row: usize) -> Option<f64> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Float64 => Some(column.as_primitive::<Float64Type>().value(row)),
+        DataType::Float32 => Some(f64::from(column.as_primitive::<Float32Type>().value(row))),
+        DataType::Int64 => Some(column.as_primitive::<Int64Type>().value(row) as f64),
+        DataType::UInt64 => Some(column.as_primitive::<UInt64Type>().value(row) as f64),
+        DataType::Int32 => Some(f64::from(column.as_primitive::<Int32Type>().value(row))),
+        DataType::UInt32 => Some(f64::from(column.as_primitive::<UInt32Type>().value(row))),
+        DataType::Int16 => Some(f64::from(column.as_primitive::<Int16Type>().value(row))),
+        DataType::Int8 => Some(f64::from(column.as_primitive::<Int8Type>().value(row))),
+        DataType::UInt16 => Some(f64::from(column.as_primitive::<UInt16Type>().value(row))),
+        DataType::UInt8 => Some(f64::from(column.as_primitive::<UInt8Type>().value(row))),
+        ty if ty.is_decimal() => text(column, row).and_then(|t| t.parse().ok()),
+        _ => None,
+    }
+}
+
+/// A cell as text; `None` for null.
+#[must_use]
+pub fn text(column: &dyn Array, row: usize) -> Option<String> {
+    if column.is_null(row) {
+        return None;
+    }
+    let text = match column.data_type() {
+        DataType::Null => return None,
+        DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+        DataType::LargeUtf8 => column.as_string::<i64>().value(row).to_owned(),
+        DataType::Utf8View => column.as_string_view().value(row).to_owned(),
+        DataType::Timestamp(..) => instant(column, row).map(|t| t.to_string()).unwrap_or_default(),
+        DataType::Float64 => double(column.as_primitive::<Float64Type>().value(row)),
+        DataType::Struct(_) | DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
+            json(column, row).to_string()
+        }
+        _ => display(column, row),
+    };
+    Some(text)
+}
+
+fn double(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-5..1e16).contains(&magnitude) && value.is_finite() {
+        format!("{value:e}")
+    } else if value.fract() == 0.0 {
+        format!("{value:.1}")
+    } else {
+        value.to_string()
+    }
+}
+
+fn display(column: &dyn Array, row: usize) -> String {
+    match ArrayFormatter::try_new(column, &FormatOptions::default()) {
+        Ok(formatter) => formatter.value(row).to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A cell as JSON. Numbers that JSON has no form for become text.
+pub(crate) fn json(column: &dyn Array, row: usize) -> Value {
+    if column.is_null(row) {
+        return Value::Null;
+    }
+    match column.data_type() {
+        DataType::Null => Value::Null,
+        DataType::Boolean => Value::Bool(column.as_boolean().value(row)),
+        DataType::Int64 => Value::from(column.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt64 => Value::from(column.as_primitive::<UInt64Type>().value(row)),
+        DataType::Int32 => Value::from(column.as_primitive::<Int32Type>().value(row)),
+        DataType::UInt32 => Value::from(column.as_primitive::<UInt32Type>().value(row)),
+        DataType::Int16 | DataType::Int8 | DataType::UInt16 | DataType::UInt8 => {
+            display(column, row).parse::<i64>().map_or(Value::Null, Value::from)
+        }
+        DataType::Float64 => float(column.as_primitive::<Float64Type>().value(row)),
+        DataType::Float32 => {
+            display(column, row).parse::<f64>().map_or_else(|_| Value::String(display(column, row)), float)
+        }
+        ty if ty.is_decimal() => {
+            display(column, row).parse::<f64>().map_or_else(|_| Value::String(display(column, row)), float)
+        }
+        DataType::Struct(fields) => {
+            let object = column.as_struct();
+            let members = fields.iter().zip(object.columns()).map(|(f, c)| (f.name().clone(), json(c.as_ref(), row)));
+            Value::Object(members.collect())
+        }
+        DataType::List(_) => items(&column.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => items(&column.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(..) => items(&column.as_fixed_size_list().value(row)),
+        _ => text(column, row).map_or(Value::Null, Value::String),
+    }
+}
+
+fn items(values: &ArrayRef) -> Value {
+    Value::Array((0..values.len()).map(|i| json(values.as_ref(), i)).collect())
+}
+
+fn float(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or_else(|| Value::String(value.to_string()), Value::Number)
+}
+
+/// Rows of a batch as JSON objects by column name.
+///
+/// # Errors
+/// None today; columns of any type have a form.
+pub fn json_rows(batch: &RecordBatch) -> crate::Result<Vec<Map<String, Value>>> {
+    let schema = batch.schema();
+    let row = |i: usize| {
+        schema.fields().iter().zip(batch.columns()).map(|(f, c)| (f.name().clone(), json(c.as_ref(), i))).collect()
+    };
+    Ok((0..batch.num_rows()).map(row).collect())
+}

@@ -1,0 +1,187 @@
+//! Writing rows in the formats that other programs read.
+
+use super::cell;
+use super::table::{TableStyle, render};
+use crate::error::{QueryError, Result};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::ipc::writer::FileWriter;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+use ebbtide_ttl::Code;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A form of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// A table for people.
+    Table,
+    /// Comma-separated values with a header; null is empty.
+    Csv,
+    /// One JSON array of objects.
+    Json,
+    /// One JSON object a line.
+    Ndjson,
+    /// A Parquet file.
+    Parquet,
+    /// An Arrow IPC file.
+    Arrow,
+}
+
+impl Format {
+    /// The format that a file's extension names.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Format> {
+        let extension = path.extension()?.to_str()?.to_lowercase();
+        match extension.as_str() {
+            "csv" => Some(Format::Csv),
+            "json" => Some(Format::Json),
+            "ndjson" | "jsonl" => Some(Format::Ndjson),
+            "parquet" | "pq" => Some(Format::Parquet),
+            "arrow" | "feather" | "ipc" => Some(Format::Arrow),
+            "txt" => Some(Format::Table),
+            _ => None,
+        }
+    }
+}
+
+type Sink = Box<dyn Write + Send>;
+
+enum Inner {
+    Table { sink: Sink, schema: SchemaRef, batches: Vec<RecordBatch>, style: TableStyle },
+    Csv(Box<csv::Writer<Sink>>),
+    Json { sink: Sink, first: bool },
+    Ndjson(Sink),
+    Parquet(Box<ArrowWriter<Sink>>),
+    Arrow(Box<FileWriter<Sink>>),
+}
+
+/// Writes the rows of one result.
+pub struct ResultWriter {
+    inner: Inner,
+    rows: usize,
+}
+
+/// Writing failed. A reader that has gone away is told apart: it is no error for a filter in a pipe.
+fn failed(error: &io::Error) -> QueryError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => QueryError::new(Code::Interrupted, "broken pipe"),
+        io::ErrorKind::StorageFull => {
+            QueryError::new(Code::OutOfDiskSpace, format!("cannot write the result: {error}"))
+        }
+        _ => QueryError::new(Code::FileStreamFailed, format!("cannot write the result: {error}")),
+    }
+}
+
+impl ResultWriter {
+    /// Starts a result of these columns.
+    ///
+    /// # Errors
+    /// What the sink says; columns that the format has no form for.
+    pub fn new(format: Format, schema: &SchemaRef, sink: Sink, style: TableStyle) -> Result<Self> {
+        let inner = match format {
+            Format::Table => Inner::Table { sink, schema: schema.clone(), batches: Vec::new(), style },
+            Format::Csv => {
+                let mut writer = csv::Writer::from_writer(sink);
+                writer.write_record(schema.fields().iter().map(|f| f.name())).map_err(|e| failed(&e.into()))?;
+                Inner::Csv(Box::new(writer))
+            }
+            Format::Json => Inner::Json { sink, first: true },
+            Format::Ndjson => Inner::Ndjson(sink),
+            Format::Parquet => {
+                let level = ZstdLevel::try_new(1).unwrap_or_default();
+                let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
+                let writer = ArrowWriter::try_new(sink, schema.clone(), Some(properties));
+                Inner::Parquet(Box::new(writer.map_err(|e| other(&e))?))
+            }
+            Format::Arrow => Inner::Arrow(Box::new(FileWriter::try_new(sink, schema).map_err(|e| other(&e))?)),
+        };
+        Ok(ResultWriter { inner, rows: 0 })
+    }
+
+    /// Rows written so far.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows();
+        match &mut self.inner {
+            Inner::Table { batches, style, .. } => {
+                let held: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                if style.rows_max.is_none_or(|max| held < max) {
+                    batches.push(batch.clone());
+                }
+                Ok(())
+            }
+            Inner::Csv(writer) => {
+                for row in 0..batch.num_rows() {
+                    let cells = batch.columns().iter().map(|c| cell::text(c.as_ref(), row).unwrap_or_default());
+                    writer.write_record(cells).map_err(|e| failed(&e.into()))?;
+                }
+                Ok(())
+            }
+            Inner::Json { sink, first } => {
+                for row in super::json_rows(batch)? {
+                    let text = serde_json::Value::Object(row).to_string();
+                    let before = if std::mem::take(first) { "[\n" } else { ",\n" };
+                    sink.write_all(before.as_bytes())
+                        .and_then(|()| sink.write_all(text.as_bytes()))
+                        .map_err(|e| failed(&e))?;
+                }
+                Ok(())
+            }
+            Inner::Ndjson(sink) => {
+                for row in super::json_rows(batch)? {
+                    let text = serde_json::Value::Object(row).to_string();
+                    writeln!(sink, "{text}").map_err(|e| failed(&e))?;
+                }
+                Ok(())
+            }
+            Inner::Parquet(writer) => writer.write(batch).map_err(|e| other(&e)),
+            Inner::Arrow(writer) => writer.write(batch).map_err(|e| other(&e)),
+        }
+    }
+
+    /// Ends the result.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn finish(self) -> Result<()> {
+        match self.inner {
+            Inner::Table { mut sink, schema, batches, style } => {
+                let text = render(&schema, &batches, style);
+                writeln!(sink, "{text}").and_then(|()| sink.flush()).map_err(|e| failed(&e))
+            }
+            Inner::Csv(mut writer) => writer.flush().map_err(|e| failed(&e)),
+            Inner::Json { mut sink, first } => {
+                let end = if first { "[]\n" } else { "\n]\n" };
+                sink.write_all(end.as_bytes()).and_then(|()| sink.flush()).map_err(|e| failed(&e))
+            }
+            Inner::Ndjson(mut sink) => sink.flush().map_err(|e| failed(&e)),
+            Inner::Parquet(writer) => {
+                let mut sink = writer.into_inner().map_err(|e| other(&e))?;
+                sink.flush().map_err(|e| failed(&e))
+            }
+            Inner::Arrow(writer) => {
+                let mut sink = writer.into_inner().map_err(|e| other(&e))?;
+                sink.flush().map_err(|e| failed(&e))
+            }
+        }
+    }
+}
+
+/// The formats' own errors say what the sink said only in words.
+fn other(error: &dyn std::error::Error) -> QueryError {
+    if error.to_string().to_lowercase().contains("broken pipe") {
+        return QueryError::new(Code::Interrupted, "broken pipe");
+    }
+    QueryError::new(Code::BadValue, format!("cannot write the result: {error}"))
+}

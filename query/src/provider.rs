@@ -1,0 +1,151 @@
+//! A collection as a table of DataFusion.
+//!
+//! The table keeps its name and schema, never data: each scan looks at the snapshot of the statement that is being
+//! planned. So views and prepared statements see what is visible when they run, not when they were made.
+
+use crate::catalog::Current;
+use crate::dml::InsertSink;
+use crate::error::external;
+use crate::exec::BucketScanExec;
+use crate::pushdown::Roles;
+use async_trait::async_trait;
+use datafusion::arrow::array::UInt64Array;
+use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, exec_err, not_impl_err};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide_buckets::Schema;
+use std::sync::Arc;
+
+/// A collection.
+#[derive(Debug)]
+pub(crate) struct CollectionTable {
+    pub(crate) name: String,
+    schema: Arc<Schema>,
+    arrow: SchemaRef,
+    current: Arc<Current>,
+}
+
+impl CollectionTable {
+    pub(crate) fn new(name: &str, snapshot: &CollectionSnapshot, current: Arc<Current>) -> Self {
+        let schema = Arc::clone(snapshot.schema());
+        CollectionTable { name: name.to_owned(), arrow: schema.arrow(), schema, current }
+    }
+
+    fn roles(&self) -> Roles<'_> {
+        let meta = self.schema.meta_type.as_ref().and(self.schema.meta.as_deref());
+        Roles { time: &self.schema.time, meta }
+    }
+}
+
+/// The cut-offs of a collection, for people: `now=..., rules=[collection: 86400 s, nyc: 3600 s]`.
+fn describe(snapshot: &CollectionSnapshot) -> String {
+    let mut text = format!("collection={}, now={}", snapshot.name(), snapshot.now());
+    if let Some(count) = snapshot.suspended() {
+        text.push_str(&format!(", expiry=suspended by {count} measurements out of range"));
+        return text;
+    }
+    let cuts = crate::system::cutoffs(snapshot);
+    if !cuts.is_empty() {
+        text.push_str(&format!(", hides=[{}]", cuts.join("; ")));
+    }
+    text
+}
+
+#[async_trait]
+impl TableProvider for CollectionTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.arrow)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let roles = self.roles();
+        Ok(filters.iter().map(|f| roles.supports(f)).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let snapshot = self.current.snapshot().collection(&self.name).map_err(external)?;
+        if snapshot.schema().time != self.schema.time || snapshot.schema().meta != self.schema.meta {
+            return exec_err!("collection '{}' is another one than when the statement was prepared", self.name);
+        }
+        let schema = match projection {
+            Some(columns) => Arc::new(self.arrow.project(columns)?),
+            None => Arc::clone(&self.arrow),
+        };
+        let gathered = self.roles().gather(filters, &self.arrow, state)?;
+        let mut label = describe(&snapshot);
+        if let Some(meta) = &gathered.meta {
+            label.push_str(&format!(", meta=[{}]", meta.text));
+        }
+        if gathered.time != (None, None) {
+            let unit = self.schema.precision;
+            let show =
+                |t: Option<i64>| t.map(|t| ebbtide_ttl::Timestamp::from_units(t, unit).to_string()).unwrap_or_default();
+            label.push_str(&format!(", time=[{}..{}]", show(gathered.time.0), show(gathered.time.1)));
+        }
+        let request = ScanRequest {
+            projection: Some(schema.fields().iter().map(|f| f.name().clone()).collect()),
+            time: gathered.time,
+            meta: gathered.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>),
+            bounds: gathered.bounds,
+            include_hidden: false,
+        };
+        let (units, report) = snapshot.scan_reported(&request).map_err(external)?;
+        let partitions = state.config().target_partitions();
+        Ok(Arc::new(BucketScanExec::new(label, schema, units, report, limit, partitions)))
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if op != InsertOp::Append {
+            return not_impl_err!(
+                "INSERT OVERWRITE and REPLACE: measurements are only ever added; DELETE removes them"
+            );
+        }
+        let sink = InsertSink::new(self.current.database().clone(), self.name.clone(), Arc::clone(&self.arrow));
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+
+    async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
+        // DELETE itself goes past DataFusion's physical plan (see `dml`); this is what EXPLAIN shows of it.
+        let schema = Arc::new(ArrowSchema::new(vec![Field::new("count", DataType::UInt64, false)]));
+        Ok(Arc::new(datafusion::physical_plan::empty::EmptyExec::new(schema)))
+    }
+
+    async fn update(
+        &self,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("UPDATE: measurements do not change; DELETE them and INSERT others")
+    }
+
+    async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("TRUNCATE: DELETE FROM {} removes every measurement", self.name)
+    }
+}
+
+/// A batch that says how many rows something concerned.
+pub(crate) fn count_batch(count: u64) -> Result<datafusion::arrow::array::RecordBatch> {
+    let schema = Arc::new(ArrowSchema::new(vec![Field::new("count", DataType::UInt64, false)]));
+    Ok(datafusion::arrow::array::RecordBatch::try_new(schema, vec![Arc::new(UInt64Array::from(vec![count]))])?)
+}

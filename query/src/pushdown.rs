@@ -1,0 +1,219 @@
+//! What of a statement's filters the engine can do: choose metas, choose a time range, skip buckets by a field's bounds.
+
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
+use datafusion::physical_plan::PhysicalExpr;
+use ebbtide::{FieldBound, MetaFilter};
+use std::sync::Arc;
+
+/// First and last instant, inclusive, in units of the collection.
+pub(crate) type Range = (Option<i64>, Option<i64>);
+
+/// Names that filters are told apart by.
+pub(crate) struct Roles<'a> {
+    pub(crate) time: &'a str,
+    pub(crate) meta: Option<&'a str>,
+}
+
+/// What the engine makes of one filter.
+enum Share {
+    Meta,
+    Time { range: Range, exact: bool },
+    Bound(FieldBound),
+    Nothing,
+}
+
+impl Roles<'_> {
+    fn share(&self, filter: &Expr) -> Share {
+        if let Some(meta) = self.meta
+            && filter.any_column_refs()
+            && filter.column_refs().iter().all(|c| c.name == meta)
+            && is_plain(filter)
+        {
+            return Share::Meta;
+        }
+        if let Some((range, exact)) = self.time_range(filter) {
+            return Share::Time { range, exact };
+        }
+        bound(filter).map_or(Share::Nothing, Share::Bound)
+    }
+
+    pub(crate) fn supports(&self, filter: &Expr) -> TableProviderFilterPushDown {
+        match self.share(filter) {
+            Share::Meta | Share::Time { exact: true, .. } => TableProviderFilterPushDown::Exact,
+            Share::Time { .. } | Share::Bound(_) => TableProviderFilterPushDown::Inexact,
+            Share::Nothing => TableProviderFilterPushDown::Unsupported,
+        }
+    }
+
+    /// The range of times outside of which a filter cannot hold, and whether it holds everywhere inside.
+    fn time_range(&self, filter: &Expr) -> Option<(Range, bool)> {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return None };
+        match op {
+            Operator::And => match (self.time_range(left), self.time_range(right)) {
+                (Some((a, exact_a)), Some((b, exact_b))) => Some((intersect(a, b), exact_a && exact_b)),
+                (Some((a, _)), None) | (None, Some((a, _))) => Some((a, false)),
+                (None, None) => None,
+            },
+            Operator::Or => {
+                let ((a, _), (b, _)) = (self.time_range(left)?, self.time_range(right)?);
+                let low = a.0.zip(b.0).map(|(a, b)| a.min(b));
+                let high = a.1.zip(b.1).map(|(a, b)| a.max(b));
+                Some(((low, high), false))
+            }
+            op => {
+                let (op, literal) = match (&**left, &**right) {
+                    (Expr::Column(c), Expr::Literal(v, _)) if c.name == self.time => (*op, v),
+                    (Expr::Literal(v, _), Expr::Column(c)) if c.name == self.time => (op.swap()?, v),
+                    _ => return None,
+                };
+                let units = units(literal)?;
+                let none = (Some(i64::MAX), Some(i64::MIN));
+                let range = match op {
+                    Operator::Eq => (Some(units), Some(units)),
+                    Operator::Lt => units.checked_sub(1).map_or(none, |u| (None, Some(u))),
+                    Operator::LtEq => (None, Some(units)),
+                    Operator::Gt => units.checked_add(1).map_or(none, |u| (Some(u), None)),
+                    Operator::GtEq => (Some(units), None),
+                    _ => return None,
+                };
+                Some((range, true))
+            }
+        }
+    }
+
+    /// Gathers what the engine can do of `filters`, all of which must hold.
+    pub(crate) fn gather(&self, filters: &[Expr], schema: &SchemaRef, state: &dyn Session) -> Result<Gathered> {
+        let mut gathered = Gathered::default();
+        let mut metas = Vec::new();
+        for filter in filters {
+            match self.share(filter) {
+                Share::Meta => metas.push(filter.clone()),
+                Share::Time { range, .. } => gathered.time = intersect(gathered.time, range),
+                Share::Bound(bound) => gathered.bounds.push(bound),
+                Share::Nothing => {}
+            }
+        }
+        if let (Some(meta), Some(predicate)) = (self.meta, conjunction(metas)) {
+            let schema = Arc::new(ArrowSchema::new(vec![schema.field_with_name(meta)?.clone()]));
+            let text = predicate.to_string();
+            let predicate = unqualified(predicate)?;
+            let predicate = state.create_physical_expr(predicate, &DFSchema::try_from(schema.as_ref().clone())?)?;
+            gathered.meta = Some(Arc::new(MetaPredicate { predicate, schema, text }));
+        }
+        Ok(gathered)
+    }
+}
+
+/// Columns of filters without their table's name.
+pub(crate) fn unqualified(expr: Expr) -> Result<Expr> {
+    use datafusion::common::tree_node::{Transformed, TreeNode};
+    let expr = expr.transform_up(|e| match e {
+        Expr::Column(column) => {
+            Ok(Transformed::yes(Expr::Column(datafusion::common::Column::new_unqualified(column.name))))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(expr.data)
+}
+
+/// What the engine does of a statement's filters.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Gathered {
+    pub(crate) time: Range,
+    pub(crate) meta: Option<Arc<MetaPredicate>>,
+    pub(crate) bounds: Vec<FieldBound>,
+}
+
+/// A predicate on the meta field, evaluated on distinct metas.
+#[derive(Debug)]
+pub(crate) struct MetaPredicate {
+    predicate: Arc<dyn PhysicalExpr>,
+    schema: SchemaRef,
+    pub(crate) text: String,
+}
+
+impl MetaFilter for MetaPredicate {
+    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), vec![Arc::clone(metas)])?;
+        let rows = batch.num_rows();
+        let value = self.predicate.evaluate(&batch).and_then(|v| v.into_array(rows));
+        let array = value.map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
+        match array.as_any().downcast_ref::<BooleanArray>() {
+            Some(selected) => Ok(selected.clone()),
+            None => Err(ArrowError::ComputeError(format!("'{}' is no condition", self.text))),
+        }
+    }
+}
+
+fn intersect(a: Range, b: Range) -> Range {
+    (
+        a.0.max(b.0),
+        match (a.1, b.1) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        },
+    )
+}
+
+fn units(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::TimestampMillisecond(v, _)
+        | ScalarValue::TimestampMicrosecond(v, _)
+        | ScalarValue::TimestampNanosecond(v, _) => *v,
+        _ => None,
+    }
+}
+
+/// Whether an expression gives the same for the same meta, whenever and however often it is evaluated.
+fn is_plain(filter: &Expr) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    !filter
+        .exists(|e| {
+            Ok(e.is_volatile_node()
+                || matches!(
+                    e,
+                    Expr::OuterReferenceColumn(..)
+                        | Expr::Exists(_)
+                        | Expr::InSubquery(_)
+                        | Expr::ScalarSubquery(_)
+                        | Expr::SetComparison(_)
+                        | Expr::Placeholder(_)
+                        | Expr::ScalarVariable(..)
+                ))
+        })
+        .unwrap_or(true)
+}
+
+/// Bounds of a field from `field op number`.
+fn bound(filter: &Expr) -> Option<FieldBound> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return None };
+    let (column, op, value) = match (&**left, &**right) {
+        (Expr::Column(c), Expr::Literal(v, _)) => (c, *op, v),
+        (Expr::Literal(v, _), Expr::Column(c)) => (c, op.swap()?, v),
+        _ => return None,
+    };
+    let value = number(value)?;
+    let (min, max) = match op {
+        Operator::Eq => (Some(value), Some(value)),
+        Operator::Lt | Operator::LtEq => (None, Some(value)),
+        // SQL holds NaN to be greater than every number, which the greatest value of a bucket need not show.
+        _ => return None,
+    };
+    Some(FieldBound { field: column.name.clone(), min, max })
+}
+
+/// A number that a double holds exactly.
+#[expect(clippy::cast_precision_loss, reason = "whole numbers beyond 2^53 are left out")]
+fn number(value: &ScalarValue) -> Option<f64> {
+    match value {
+        ScalarValue::Int64(Some(v)) if v.unsigned_abs() <= 1 << 53 => Some(*v as f64),
+        ScalarValue::Float64(Some(v)) if v.is_finite() => Some(*v),
+        _ => None,
+    }
+}

@@ -1,0 +1,565 @@
+//! A session: one user's statements, one after the other, each over one snapshot.
+
+use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, SystemTables};
+use crate::dml::{self, Condition};
+use crate::error::{Explainer, QueryError, Result};
+use crate::instants::rewrite_plan;
+use crate::provider::count_batch;
+use crate::statement::{self, Listing, Statement, StatementKind};
+use crate::{suggest, system};
+use chrono::{DateTime, Utc};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::common::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
+use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use ebbtide::Database;
+use ebbtide_ttl::{Code, RuleSet, Timestamp};
+use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use std::fmt;
+use std::sync::Arc;
+
+/// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
+pub const DEFAULT_MEMORY_BYTES: usize = 1 << 30;
+
+/// How a session behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// The instant at which statements look; each statement's own reading of the clock if none.
+    pub now: Option<Timestamp>,
+    /// Memory that one statement's sorts, joins and groups may take before they go to disk.
+    /// Default: [`DEFAULT_MEMORY_BYTES`].
+    pub memory_bytes: usize,
+    /// Threads that one statement uses; one for each core if none.
+    pub partitions: Option<usize>,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        SessionSettings { now: None, memory_bytes: DEFAULT_MEMORY_BYTES, partitions: None }
+    }
+}
+
+/// What a statement gave.
+#[derive(Debug, Clone)]
+pub struct StatementResult {
+    /// Columns; empty if the statement gives no rows.
+    pub schema: SchemaRef,
+    /// Rows.
+    pub batches: Vec<RecordBatch>,
+    /// What was done, for people.
+    pub message: Option<String>,
+}
+
+impl StatementResult {
+    /// Rows in all batches.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+/// What a statement is giving: its rows come as a stream.
+pub struct StatementStream {
+    /// Columns; empty if the statement gives no rows.
+    pub schema: SchemaRef,
+    /// Rows, if the statement gives any.
+    pub stream: Option<SendableRecordBatchStream>,
+    /// What was done, for people.
+    pub message: Option<String>,
+}
+
+impl StatementStream {
+    fn message(text: impl Into<String>) -> Self {
+        StatementStream { schema: Arc::new(ArrowSchema::empty()), stream: None, message: Some(text.into()) }
+    }
+
+    fn batch(batch: RecordBatch, message: Option<String>) -> Self {
+        let schema = batch.schema();
+        let stream = futures::stream::once(async move { Ok(batch) });
+        let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), stream));
+        StatementStream { schema, stream: Some(stream), message }
+    }
+}
+
+/// Runs statements against a database.
+pub struct Session {
+    context: SessionContext,
+    current: Arc<Current>,
+    now: Option<Timestamp>,
+    /// Planning looks at `current`: one statement plans at a time.
+    planning: tokio::sync::Mutex<()>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// A session with every default.
+    ///
+    /// # Errors
+    /// If DataFusion cannot be set up.
+    pub fn new(database: Database) -> Result<Self> {
+        Self::with_settings(database, &SessionSettings::default())
+    }
+
+    /// A session.
+    ///
+    /// # Errors
+    /// If DataFusion cannot be set up.
+    pub fn with_settings(database: Database, settings: &SessionSettings) -> Result<Self> {
+        let mut config = SessionConfig::new()
+            .with_information_schema(true)
+            .with_create_default_catalog_and_schema(false)
+            .with_default_catalog_and_schema(CATALOG, COLLECTIONS);
+        if let Some(partitions) = settings.partitions {
+            config = config.with_target_partitions(partitions.max(1));
+        }
+        let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        let context = SessionContext::new_with_config_rt(config, runtime);
+        let current = Arc::new(Current::new(database));
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema(COLLECTIONS, Arc::new(Collections::new(Arc::clone(&current))))?;
+        catalog.register_schema(SYSTEM, Arc::new(SystemTables::new(Arc::clone(&current))))?;
+        context.register_catalog(CATALOG, Arc::new(catalog));
+        Ok(Session { context, current, now: settings.now, planning: tokio::sync::Mutex::new(()) })
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        self.current.database()
+    }
+
+    /// Runs the one statement that `sql` holds.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the statement, with its place; nothing has been changed then.
+    pub fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<StatementResult>> {
+        Box::pin(async move {
+            let mut statements = statement::parse(sql)?;
+            match (statements.pop(), statements.len()) {
+                (Some(statement), 0) => self.run(&statement, sql).await,
+                (None, _) => Err(QueryError::new(Code::FailedToParse, "there is no statement")),
+                (Some(_), more) => {
+                    let message = format!("one statement is expected, there are {}", more + 1);
+                    Err(QueryError::new(Code::FailedToParse, message))
+                }
+            }
+        })
+    }
+
+    /// Runs a parsed statement of `text` and gathers its rows.
+    ///
+    /// # Errors
+    /// As for [`Session::execute`].
+    pub fn run<'a>(&'a self, statement: &'a Statement, text: &'a str) -> BoxFuture<'a, Result<StatementResult>> {
+        Box::pin(async move {
+            let started = self.start(statement, text).await?;
+            let batches = match started.stream {
+                Some(stream) => stream.try_collect().await.map_err(|e| self.explain(&e, statement, text))?,
+                None => Vec::new(),
+            };
+            Ok(StatementResult { schema: started.schema, batches, message: started.message })
+        })
+    }
+
+    /// Starts a parsed statement of `text`; its rows come as they are found.
+    ///
+    /// # Errors
+    /// As for [`Session::execute`]; errors of execution come through the stream.
+    pub fn start<'a>(&'a self, statement: &'a Statement, text: &'a str) -> BoxFuture<'a, Result<StatementStream>> {
+        Box::pin(async move {
+            let _planning = self.planning.lock().await;
+            let database = self.current.database();
+            self.current.set(match self.now {
+                Some(now) => database.snapshot_at(now),
+                None => database.snapshot(),
+            });
+            match &statement.kind {
+                StatementKind::Sql => self.sql(statement, text).await,
+                StatementKind::Command { document, done, lenient } => self.command(document, done, *lenient).await,
+                StatementKind::Show(listing) => self.show(listing).await,
+                StatementKind::Describe(name) => self.describe(name, statement, text).await,
+                StatementKind::ExplainExpiry { collection, at, proposed } => {
+                    self.explain_expiry(collection, at.as_deref(), proposed)
+                }
+                StatementKind::Sweep => {
+                    let report = self.blocking(|db| db.sweep()).await?;
+                    let message = report.held.map(|held| format!("nothing was dropped: {held}"));
+                    Ok(StatementStream::batch(system::sweep_row(&report.counts)?, message))
+                }
+                StatementKind::Flush => {
+                    self.blocking(|db| db.flush()).await?;
+                    Ok(StatementStream::message("open buckets are sealed"))
+                }
+                StatementKind::Compact(name) => {
+                    let name = name.clone();
+                    if let Some(name) = &name {
+                        self.collection(name)?;
+                    }
+                    self.blocking(move |db| db.compact(name.as_deref())).await?;
+                    Ok(StatementStream::message("compacted"))
+                }
+            }
+        })
+    }
+
+    /// An error of execution, with the place in the statement where that can be told.
+    pub(crate) fn explain(&self, error: &DataFusionError, statement: &Statement, text: &str) -> QueryError {
+        let explainer = Explainer {
+            text,
+            tokens: &statement.tokens,
+            statement: &statement.text,
+            line: statement.line,
+            column: statement.column,
+            tables: self.table_names(),
+        };
+        explainer.explain(error)
+    }
+
+    /// Names of collections, views and tables.
+    #[must_use]
+    pub fn table_names(&self) -> Vec<String> {
+        let catalog = self.context.catalog(CATALOG);
+        catalog.and_then(|c| c.schema(COLLECTIONS)).map(|s| s.table_names()).unwrap_or_default()
+    }
+
+    /// Names of functions.
+    #[must_use]
+    pub fn function_names(&self) -> Vec<String> {
+        let state = self.context.state();
+        let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
+        names.extend(state.aggregate_functions().keys().cloned());
+        names.extend(state.window_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Database) -> ebbtide::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let database = self.current.database().clone();
+        match tokio::task::spawn_blocking(move || work(database)).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(error) => Err(QueryError::new(Code::InternalError, error.to_string())),
+        }
+    }
+
+    fn collection(&self, name: &str) -> Result<ebbtide::CollectionSnapshot> {
+        self.current.snapshot().collection(name).map_err(|e| self.with_hint(e.into(), name))
+    }
+
+    /// Adds the name that was probably meant to an error about one that does not exist.
+    fn with_hint(&self, error: QueryError, name: &str) -> QueryError {
+        if error.code() != Code::NamespaceNotFound {
+            return error;
+        }
+        let names = self.current.snapshot().collections();
+        let hint = suggest::hint(name, names.iter().map(String::as_str));
+        QueryError::new(error.code(), format!("{}{hint}", error.message()))
+    }
+
+    async fn command(&self, document: &Map<String, Value>, done: &str, lenient: bool) -> Result<StatementStream> {
+        let (command, name) = match document.iter().next() {
+            Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
+            _ => ("", ""),
+        };
+        let exists = self.current.snapshot().collection(name).is_ok();
+        if lenient && command == "create" && exists {
+            return Ok(StatementStream::message(format!("collection {name} exists already; nothing was done")));
+        }
+        if lenient && command == "drop" && !exists {
+            return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
+        }
+        let value = Value::Object(document.clone());
+        self.blocking(move |db| db.run_command(&value)).await.map_err(|e| self.with_hint(e, name))?;
+        Ok(StatementStream::message(done))
+    }
+
+    async fn show(&self, listing: &Listing) -> Result<StatementStream> {
+        let quoted = |name: &str| name.replace('\'', "''");
+        let sql = match listing {
+            Listing::Collections => "SELECT * FROM ebbtide.collections ORDER BY name".to_owned(),
+            Listing::Ttl(None) => "SELECT * FROM ebbtide.ttl_rules ORDER BY collection".to_owned(),
+            Listing::Ttl(Some(name)) => {
+                self.collection(name)?;
+                format!("SELECT * FROM ebbtide.ttl_rules WHERE collection = '{}'", quoted(name))
+            }
+            Listing::Buckets(name) => {
+                self.collection(name)?;
+                let name = quoted(name);
+                format!("SELECT * FROM ebbtide.buckets WHERE collection = '{name}' ORDER BY meta, window_start")
+            }
+            Listing::Operations => "SELECT * FROM ebbtide.operations".to_owned(),
+            Listing::Sweeps => "SELECT * FROM ebbtide.sweeps".to_owned(),
+            Listing::Parameters => "SELECT * FROM ebbtide.parameters".to_owned(),
+        };
+        let held = matches!(listing, Listing::Ttl(_)).then(|| self.current.database().clock_held()).flatten();
+        let mut statements = statement::parse(&sql)?;
+        let statement = statements.remove(0);
+        let mut stream = self.sql(&statement, &sql).await?;
+        stream.message = held.map(|held| format!("the sweeper is held: {held}"));
+        Ok(stream)
+    }
+
+    async fn describe(&self, name: &str, statement: &Statement, text: &str) -> Result<StatementStream> {
+        match self.current.snapshot().collection(name) {
+            Ok(collection) => Ok(StatementStream::batch(system::describe_rows(&collection)?, None)),
+            Err(_) => self.sql(statement, text).await,
+        }
+    }
+
+    fn explain_expiry(&self, name: &str, at: Option<&str>, proposed: &Map<String, Value>) -> Result<StatementStream> {
+        let collection = self.collection(name)?;
+        let at = match at {
+            Some(text) => Timestamp::parse(text).map_err(|e| QueryError::new(Code::BadValue, e))?,
+            None => collection.now(),
+        };
+        let rules = proposed_rules(&collection, proposed)?;
+        let rows = collection.explain_expiry(at, rules.as_ref())?;
+        let message = match collection.suspended() {
+            Some(_) => Some(format!("nothing expires: {}", collection.state())),
+            None if rows.is_empty() => Some(format!("a sweep at {at} would drop nothing of {name}")),
+            None => None,
+        };
+        Ok(StatementStream::batch(system::expiry_rows(&rows)?, message))
+    }
+
+    async fn sql(&self, statement: &Statement, text: &str) -> Result<StatementStream> {
+        self.sql_inner(statement).await.map_err(|error| match error {
+            Failure::Plan(error) => self.explain(&error, statement, text),
+            Failure::Query(error) => error,
+        })
+    }
+
+    async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
+        let now = chrono_time(self.current.snapshot().now());
+        let mut parsed = parse_one(&statement.text)?;
+        let quoted = self.quote_mixed_case(statement);
+        if quoted != statement.text {
+            parsed = parse_one(&quoted)?;
+        }
+        let schema_of = |name: &str| self.current.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()));
+        if let DfStatement::Statement(inner) = &parsed
+            && let Some(insert) = dml::take_insert(inner, schema_of)
+        {
+            return self.insert(insert, now).await;
+        }
+        let state = self.state(now);
+        let plan = state.statement_to_plan(parsed).await?;
+        let (plan, state) = match plan {
+            LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete && dml.table_name.table() != "" => {
+                let name = dml.table_name.table().to_owned();
+                if let Ok(collection) = self.current.snapshot().collection(&name)
+                    && dml.table_name.schema().is_none_or(|s| s == COLLECTIONS)
+                {
+                    return self.delete(&collection, &dml.input, &state, now).await;
+                }
+                (LogicalPlan::Dml(dml), state)
+            }
+            LogicalPlan::Ddl(ddl) => {
+                // What a view selects stays as it is written: its instants are those of its readers.
+                let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { now };
+                let plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
+                self.context.execute_logical_plan(plan).await?;
+                return Ok(StatementStream::message("done"));
+            }
+            LogicalPlan::Statement(inner) => {
+                let plan = rewrite_plan(LogicalPlan::Statement(inner), None, state.config_options())?;
+                let frame = self.context.execute_logical_plan(plan).await?;
+                let (state, plan) = frame.into_parts();
+                if matches!(plan, LogicalPlan::EmptyRelation(_)) {
+                    return Ok(StatementStream::message("done"));
+                }
+                (plan, stamped(state, now))
+            }
+            plan => (plan, state),
+        };
+        let plan = rewrite_plan(plan, now, state.config_options())?;
+        let schema = Arc::clone(plan.schema().inner());
+        let physical = state.create_physical_plan(&plan).await?;
+        let stream = execute_stream(physical, state.task_ctx())?;
+        Ok(StatementStream { schema, stream: Some(stream), message: None })
+    }
+
+    /// A state whose `now()` is the snapshot's.
+    fn state(&self, now: Option<DateTime<Utc>>) -> SessionState {
+        stamped(self.context.state(), now)
+    }
+
+    async fn insert(&self, insert: dml::Insert, now: Option<DateTime<Utc>>) -> Result<StatementStream, Failure> {
+        let state = self.state(now);
+        let source = DfStatement::Statement(Box::new(ast::Statement::Query(insert.source.clone())));
+        let plan = rewrite_plan(state.statement_to_plan(source).await?, now, state.config_options())?;
+        let schema = Arc::clone(plan.schema().inner());
+        let physical = state.create_physical_plan(&plan).await?;
+        let batches: Vec<RecordBatch> = execute_stream(physical, state.task_ctx())?.try_collect().await?;
+        let schema = batches.first().map_or(schema, RecordBatch::schema);
+        let batch = concat_batches(&schema, &batches).map_err(DataFusionError::from)?;
+        let collection = self.collection(&insert.collection)?;
+        let batch = dml::insert_batch(&insert, collection.schema(), &batch)?;
+        let stored = dml::insert(self.current.database().clone(), insert.collection.clone(), batch).await?;
+        Ok(StatementStream::batch(count_batch(stored)?, None))
+    }
+
+    async fn delete(
+        &self,
+        collection: &ebbtide::CollectionSnapshot,
+        input: &LogicalPlan,
+        state: &SessionState,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<StatementStream, Failure> {
+        let condition = Condition::of(input, collection, state, now)?;
+        let name = collection.name().to_owned();
+        let deleted = self.blocking(move |db| db.collection(&name)?.delete_where(&condition)).await?;
+        Ok(StatementStream::batch(count_batch(deleted)?, None))
+    }
+
+    /// SQL folds bare words to lower case. A word that is exactly the name of a collection or column with capitals
+    /// (`sensorId`) is quoted, so that one need not.
+    fn quote_mixed_case(&self, statement: &Statement) -> String {
+        let snapshot = self.current.snapshot();
+        let mut names: Vec<String> = Vec::new();
+        for name in snapshot.collections() {
+            if let Ok(collection) = snapshot.collection(&name) {
+                let schema = collection.schema();
+                names.push(schema.time.clone());
+                names.extend(schema.meta.clone());
+                names.extend(schema.fields.iter().map(|(n, _)| n.clone()));
+            }
+            names.push(name);
+        }
+        names.retain(|n| n.chars().any(char::is_uppercase));
+        if names.is_empty() {
+            return statement.text.clone();
+        }
+        let mut lines: Vec<String> = statement.text.split('\n').map(str::to_owned).collect();
+        for (at, token) in statement.tokens.iter().enumerate().rev() {
+            let Token::Word(word) = &token.token else { continue };
+            let next = statement.tokens.get(at + 1).map(|t| &t.token);
+            let is_call = matches!(next, Some(Token::LParen | Token::SingleQuotedString(_)));
+            let is_insert_target = at > 0 && is_keyword(&statement.tokens[at - 1].token, "INTO");
+            if word.quote_style.is_some() || !names.contains(&word.value) || (is_call && !is_insert_target) {
+                continue;
+            }
+            let line = usize::try_from(token.span.start.line - 1).unwrap_or(usize::MAX);
+            let column = usize::try_from(token.span.start.column - 1).unwrap_or(usize::MAX);
+            let Some(text) = lines.get_mut(line) else { continue };
+            let Some(start) = text.char_indices().nth(column).map(|(i, _)| i) else { continue };
+            let end = start + word.value.len();
+            if text.get(start..end) == Some(word.value.as_str()) {
+                text.replace_range(start..end, &format!("\"{}\"", word.value));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+fn is_keyword(token: &Token, keyword: &str) -> bool {
+    matches!(token, Token::Word(w) if w.value.eq_ignore_ascii_case(keyword))
+}
+
+/// Why planning or starting failed: by DataFusion, whose errors are still to be explained, or by us.
+enum Failure {
+    Plan(DataFusionError),
+    Query(QueryError),
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        Failure::Plan(error)
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        Failure::Query(error)
+    }
+}
+
+fn parse_one(sql: &str) -> Result<DfStatement, DataFusionError> {
+    let dialect = GenericDialect {};
+    let mut statements = DFParserBuilder::new(sql).with_dialect(&dialect).build()?.parse_statements()?;
+    statements.pop_front().ok_or_else(|| DataFusionError::Plan("there is no statement".to_owned()))
+}
+
+fn stamped(mut state: SessionState, now: Option<DateTime<Utc>>) -> SessionState {
+    state.mark_start_execution();
+    if let Some(now) = now {
+        state.execution_props_mut().query_execution_start_time = Some(now);
+    }
+    state
+}
+
+fn chrono_time(now: Timestamp) -> Option<DateTime<Utc>> {
+    let seconds = i64::try_from(now.0.div_euclid(1_000_000_000)).ok()?;
+    let nanos = u32::try_from(now.0.rem_euclid(1_000_000_000)).ok()?;
+    DateTime::from_timestamp(seconds, nanos)
+}
+
+/// The rules that EXPLAIN EXPIRY is to suppose.
+fn proposed_rules(collection: &ebbtide::CollectionSnapshot, proposed: &Map<String, Value>) -> Result<Option<RuleSet>> {
+    if proposed.is_empty() {
+        return Ok(None);
+    }
+    let mut rules = collection.rules().clone();
+    for (key, value) in proposed {
+        match (key.as_str(), value) {
+            ("expireAfterSeconds", value) => {
+                let value = match value {
+                    Value::String(text) => ebbtide_ttl::Value::String(text.to_lowercase()),
+                    Value::Number(n) => match (n.as_i64(), n.as_f64()) {
+                        (Some(whole), _) => ebbtide_ttl::Value::Int(whole),
+                        (None, fraction) => ebbtide_ttl::Value::Double(fraction.unwrap_or(f64::NAN)),
+                    },
+                    Value::Bool(b) => ebbtide_ttl::Value::Bool(*b),
+                    _ => ebbtide_ttl::Value::Null,
+                };
+                rules.change_collection(ebbtide_ttl::parse_expire_after_or_off(&value)?);
+            }
+            (key, _) => {
+                let message = format!("EXPLAIN EXPIRY knows no option {key}; it takes expireAfterSeconds");
+                return Err(QueryError::new(Code::IDLUnknownField, message));
+            }
+        }
+    }
+    Ok(Some(rules))
+}
+
+/// Runs the SQL of conformance cases.
+impl Session {
+    /// Rows of a statement as JSON objects by column name.
+    ///
+    /// # Errors
+    /// As for [`Session::execute`].
+    pub fn rows_as_json<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<Vec<Value>>> {
+        Box::pin(async move {
+            let result = self.execute(sql).await?;
+            let mut rows = Vec::with_capacity(result.rows());
+            for batch in &result.batches {
+                rows.extend(crate::output::json_rows(batch)?);
+            }
+            Ok(rows.into_iter().map(|row| json!(row)).collect())
+        })
+    }
+}

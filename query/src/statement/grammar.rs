@@ -1,0 +1,515 @@
+//! The grammar of Ebbtide's own statements, by recursive descent over the tokens of one statement.
+
+use super::lexer::Piece;
+use super::{Listing, StatementKind, SyntaxError};
+use crate::suggest;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+use serde_json::{Map, Value, json};
+
+const UNITS: [(&str, i64); 10] = [
+    ("SECONDS", 1),
+    ("MINUTES", 60),
+    ("HOURS", 3_600),
+    ("DAYS", 86_400),
+    ("WEEKS", 604_800),
+    ("SECOND", 1),
+    ("MINUTE", 60),
+    ("HOUR", 3_600),
+    ("DAY", 86_400),
+    ("WEEK", 604_800),
+];
+
+/// Options of the `timeseries` object; all others belong beside it.
+const SERIES_OPTIONS: [&str; 8] = [
+    "timeField",
+    "metaField",
+    "granularity",
+    "bucketMaxSpanSeconds",
+    "bucketRoundingSeconds",
+    "precision",
+    "expiry",
+    "outOfRange",
+];
+
+/// Parses one statement.
+pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
+    let mut p = Parser { piece, next: 0 };
+    let kind = match p.words(2).as_slice() {
+        [a, b] if a == "CREATE" && b == "COLLECTION" => p.create_collection()?,
+        [a, b] if a == "CREATE" && b == "TTL" => p.create_index()?,
+        [a, b] if a == "DROP" && b == "COLLECTION" => p.drop_collection()?,
+        [a, b] if a == "DROP" && b == "TTL" => p.drop_index()?,
+        [a, b] if a == "ALTER" && b == "COLLECTION" => p.alter_collection()?,
+        [a, b] if a == "ALTER" && b == "TTL" => p.alter_index()?,
+        [a, b] if a == "SET" && b == "PARAMETER" => p.set_parameter()?,
+        [a, b] if a == "EXPLAIN" && b == "EXPIRY" => p.explain_expiry()?,
+        [a, b] if a == "SHOW" && is_listing(b) => p.show()?,
+        [a, b] if (a == "CREATE" || a == "DROP" || a == "ALTER") && near_own(b) => {
+            p.next = 1;
+            return Err(p.expected(&["COLLECTION", "TTL"]));
+        }
+        [a, b] if a == "SHOW" && near_listing(b) => {
+            p.next = 1;
+            return Err(p.expected(&["COLLECTIONS", "TTL", "BUCKETS", "OPERATIONS", "SWEEPS", "PARAMETERS"]));
+        }
+        [a, ..] if a == "SWEEP" => {
+            p.next = 1;
+            StatementKind::Sweep
+        }
+        [a, ..] if a == "FLUSH" => {
+            p.next = 1;
+            StatementKind::Flush
+        }
+        [a, ..] if a == "COMPACT" => {
+            p.next = 1;
+            StatementKind::Compact(if p.at_end() { None } else { Some(p.name("a collection")?) })
+        }
+        [a, ..] if (a == "DESCRIBE" || a == "DESC") && piece.tokens.len() == 2 => {
+            p.next = 1;
+            StatementKind::Describe(p.name("a collection")?)
+        }
+        _ => return Ok(StatementKind::Sql),
+    };
+    p.end()?;
+    Ok(kind)
+}
+
+fn is_listing(word: &str) -> bool {
+    matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS")
+}
+
+/// A slip of the fingers in one of our words, which is no word of SQL.
+fn near_listing(word: &str) -> bool {
+    let sql = ["TABLES", "COLUMNS", "ALL", "FUNCTIONS", "CREATE", "TIME", "VARIABLES", "TIMEZONE"];
+    !sql.contains(&word)
+        && suggest::nearest(word, ["COLLECTIONS", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS"]).is_some()
+}
+
+fn near_own(word: &str) -> bool {
+    word != "COLLECTION" && suggest::nearest(word, ["COLLECTION"]).is_some()
+}
+
+pub(super) struct Parser<'a> {
+    piece: &'a Piece,
+    next: usize,
+}
+
+impl Parser<'_> {
+    /// The first words of the statement in capitals; stops at anything else.
+    fn words(&self, count: usize) -> Vec<String> {
+        self.piece
+            .tokens
+            .iter()
+            .take(count)
+            .map_while(|t| match &t.token {
+                Token::Word(w) if w.quote_style.is_none() => Some(w.value.to_uppercase()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn peek(&self) -> Option<&Token> {
+        self.piece.tokens.get(self.next).map(|t| &t.token)
+    }
+
+    fn at_end(&self) -> bool {
+        self.peek().is_none()
+    }
+
+    fn place(&self) -> Location {
+        match self.piece.tokens.get(self.next) {
+            Some(token) => token.span.start,
+            None => self.piece.tokens.last().map_or(Location::new(1, 1), |t| t.span.end),
+        }
+    }
+
+    pub(super) fn error(&self, message: impl Into<String>) -> SyntaxError {
+        SyntaxError::at(&self.piece.text, self.place(), message)
+    }
+
+    fn found(&self) -> String {
+        self.peek().map_or("the end of the statement".to_owned(), |t| format!("'{t}'"))
+    }
+
+    /// An error that says what could stand here, with a hint if what stands here is nearly that.
+    pub(super) fn expected(&self, words: &[&str]) -> SyntaxError {
+        let list = match words {
+            [one] => (*one).to_owned(),
+            [init @ .., last] => format!("{} or {last}", init.join(", ")),
+            [] => String::new(),
+        };
+        let hint = match self.peek() {
+            Some(Token::Word(w)) => suggest::nearest(&w.value, words.iter().copied()),
+            _ => None,
+        };
+        let hint = hint.map(|h| format!("; did you mean {h}?")).unwrap_or_default();
+        self.error(format!("expected {list}, found {}{hint}", self.found()))
+    }
+
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+    }
+
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        let found = self.is_word(word);
+        self.next += usize::from(found);
+        found
+    }
+
+    pub(super) fn need_word(&mut self, word: &str) -> Result<(), SyntaxError> {
+        if self.take_word(word) { Ok(()) } else { Err(self.expected(&[word])) }
+    }
+
+    pub(super) fn take(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.next += usize::from(found);
+        found
+    }
+
+    pub(super) fn need(&mut self, token: &Token) -> Result<(), SyntaxError> {
+        if self.take(token) { Ok(()) } else { Err(self.expected(&[&format!("'{token}'")])) }
+    }
+
+    fn end(&self) -> Result<(), SyntaxError> {
+        if self.at_end() {
+            return Ok(());
+        }
+        Err(self.error(format!("expected the end of the statement, found {}", self.found())))
+    }
+
+    /// A name: a bare or a double-quoted word, taken as it is written.
+    pub(super) fn name(&mut self, what: &str) -> Result<String, SyntaxError> {
+        match self.peek() {
+            Some(Token::Word(w)) => {
+                let name = w.value.clone();
+                self.next += 1;
+                Ok(name)
+            }
+            _ => Err(self.error(format!("expected the name of {what}, found {}", self.found()))),
+        }
+    }
+
+    /// A number, text, true, false or null.
+    pub(super) fn literal(&mut self) -> Result<Value, SyntaxError> {
+        let negative = self.take(&Token::Minus);
+        let value = match self.peek() {
+            Some(Token::Number(digits, _)) => number(digits, negative).ok_or_else(|| self.error("not a number"))?,
+            Some(Token::SingleQuotedString(text)) if !negative => Value::String(text.clone()),
+            Some(Token::Word(w)) if !negative && w.quote_style.is_none() => match w.value.to_uppercase().as_str() {
+                "TRUE" => Value::Bool(true),
+                "FALSE" => Value::Bool(false),
+                "NULL" => Value::Null,
+                "TIMESTAMP" | "DATE" => {
+                    self.next += 1;
+                    return match self.literal()? {
+                        Value::String(text) => Ok(json!({ "$date": text })),
+                        _ => Err(self.error("expected a time in quotes")),
+                    };
+                }
+                _ => {
+                    return Err(self
+                        .error(format!("expected a value, found {}; text is written in single quotes", self.found())));
+                }
+            },
+            _ => return Err(self.error(format!("expected a value, found {}", self.found()))),
+        };
+        self.next += 1;
+        Ok(value)
+    }
+
+    /// `n UNIT` in seconds. What is not a whole number of seconds in range is left to the engine to refuse.
+    fn duration(&mut self) -> Result<Value, SyntaxError> {
+        let amount = match self.peek() {
+            Some(Token::Minus | Token::Number(..)) => self.literal()?,
+            Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("OFF") => {
+                return Err(self.error("OFF stands alone: EXPIRE OFF"));
+            }
+            _ => return Err(self.error(format!("expected a number, found {}", self.found()))),
+        };
+        let seconds = match self.peek() {
+            Some(Token::Word(w)) => UNITS.iter().find(|(unit, _)| w.value.eq_ignore_ascii_case(unit)).map(|(_, s)| *s),
+            _ => None,
+        };
+        let Some(seconds) = seconds else {
+            return Err(self.expected(&["SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS"]));
+        };
+        self.next += 1;
+        #[expect(clippy::cast_precision_loss, reason = "a number of seconds in a week")]
+        let product = match amount.as_i64().map(|n| n.checked_mul(seconds)) {
+            Some(Some(whole)) => json!(whole),
+            _ => json!(amount.as_f64().unwrap_or(f64::MAX) * seconds as f64),
+        };
+        Ok(product)
+    }
+
+    /// `(key = value, ...)` with keys in their proper spelling.
+    fn options(&mut self) -> Result<Vec<(String, Value)>, SyntaxError> {
+        self.need(&Token::LParen)?;
+        let mut options: Vec<(String, Value)> = Vec::new();
+        loop {
+            let place = self.next;
+            let key = match self.peek() {
+                Some(Token::SingleQuotedString(text)) => {
+                    let text = text.clone();
+                    self.next += 1;
+                    text
+                }
+                _ => self.name("an option")?,
+            };
+            let known = SERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds"]);
+            let plain = |s: &str| s.replace('_', "").to_lowercase();
+            let key = match known.clone().find(|k| plain(k) == plain(&key)) {
+                Some(known) => known.to_owned(),
+                None => {
+                    if let Some(near) = suggest::nearest(&key, known) {
+                        self.next = place;
+                        return Err(self.error(format!("no option is called '{key}'; did you mean {near}?")));
+                    }
+                    key
+                }
+            };
+            if options.iter().any(|(k, _)| *k == key) {
+                self.next = place;
+                return Err(self.error(format!("option {key} is given twice")));
+            }
+            self.need(&Token::Eq)?;
+            let value = match self.peek() {
+                Some(Token::Word(w)) if !matches!(w.value.to_uppercase().as_str(), "TRUE" | "FALSE" | "NULL") => {
+                    let text = w.value.clone();
+                    self.next += 1;
+                    Value::String(text)
+                }
+                _ => self.literal()?,
+            };
+            options.push((key, value));
+            if self.take(&Token::RParen) {
+                return Ok(options);
+            }
+            if !self.take(&Token::Comma) {
+                return Err(self.expected(&["','", "')'"]));
+            }
+        }
+    }
+
+    fn create_collection(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        let lenient = self.take_word("IF");
+        if lenient {
+            self.need_word("NOT")?;
+            self.need_word("EXISTS")?;
+        }
+        let name = self.name("the new collection")?;
+        let mut document = Map::from_iter([("create".to_owned(), json!(name))]);
+        let mut series = Map::new();
+        let mut expire = None;
+        loop {
+            if self.take_word("WITH") {
+                for (key, value) in self.options()? {
+                    if SERIES_OPTIONS.contains(&key.as_str()) {
+                        series.insert(key, value);
+                    } else {
+                        document.insert(key, value);
+                    }
+                }
+            } else if expire.is_none() && self.take_word("EXPIRE") {
+                self.need_word("AFTER")?;
+                if document.contains_key("expireAfterSeconds") {
+                    return Err(self.error("expiry is given twice: EXPIRE AFTER and expireAfterSeconds"));
+                }
+                expire = Some(self.duration()?);
+            } else if self.at_end() {
+                break;
+            } else {
+                return Err(self.expected(&["WITH", "EXPIRE"]));
+            }
+        }
+        document.insert("timeseries".to_owned(), Value::Object(series));
+        if let Some(seconds) = expire {
+            document.insert("expireAfterSeconds".to_owned(), seconds);
+        }
+        Ok(StatementKind::Command { document, done: format!("collection {name} created"), lenient })
+    }
+
+    fn drop_collection(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        let lenient = self.take_word("IF");
+        if lenient {
+            self.need_word("EXISTS")?;
+        }
+        let name = self.name("a collection")?;
+        let document = Map::from_iter([("drop".to_owned(), json!(name))]);
+        Ok(StatementKind::Command { document, done: format!("collection {name} dropped"), lenient })
+    }
+
+    fn create_index(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        self.need_word("INDEX")?;
+        let index = self.name("the new index")?;
+        self.need_word("ON")?;
+        let collection = self.name("a collection")?;
+        self.need(&Token::LParen)?;
+        let mut key = Map::new();
+        loop {
+            let field = self.path("the time field")?;
+            let descending = self.take_word("DESC");
+            if !descending {
+                self.take_word("ASC");
+            }
+            key.insert(field, json!(if descending { -1 } else { 1 }));
+            if self.take(&Token::RParen) {
+                break;
+            }
+            if !self.take(&Token::Comma) {
+                return Err(self.expected(&["','", "')'"]));
+            }
+        }
+        let mut spec = Map::from_iter([("key".to_owned(), Value::Object(key)), ("name".to_owned(), json!(index))]);
+        loop {
+            if !spec.contains_key("expireAfterSeconds") && self.take_word("EXPIRE") {
+                self.need_word("AFTER")?;
+                spec.insert("expireAfterSeconds".to_owned(), self.duration()?);
+            } else if !spec.contains_key("partialFilterExpression") && self.take_word("WHERE") {
+                spec.insert("partialFilterExpression".to_owned(), self.predicate()?);
+            } else if self.at_end() {
+                break;
+            } else {
+                return Err(self.expected(&["EXPIRE AFTER", "WHERE"]));
+            }
+        }
+        let document = Map::from_iter([
+            ("createIndexes".to_owned(), json!(collection)),
+            ("indexes".to_owned(), Value::Array(vec![Value::Object(spec)])),
+        ]);
+        Ok(StatementKind::Command {
+            document,
+            done: format!("TTL index {index} created on {collection}"),
+            lenient: false,
+        })
+    }
+
+    /// `INDEX i ON c` of the statements about TTL indexes.
+    fn index_on(&mut self) -> Result<(String, String), SyntaxError> {
+        self.next = 2;
+        self.need_word("INDEX")?;
+        let index = self.name("an index")?;
+        self.need_word("ON")?;
+        Ok((index, self.name("a collection")?))
+    }
+
+    fn drop_index(&mut self) -> Result<StatementKind, SyntaxError> {
+        let (index, collection) = self.index_on()?;
+        let document =
+            Map::from_iter([("dropIndexes".to_owned(), json!(collection)), ("index".to_owned(), json!(index))]);
+        Ok(StatementKind::Command { document, done: format!("TTL index {index} dropped"), lenient: false })
+    }
+
+    fn alter_index(&mut self) -> Result<StatementKind, SyntaxError> {
+        let (index, collection) = self.index_on()?;
+        self.need_word("EXPIRE")?;
+        self.need_word("AFTER")?;
+        let seconds = self.duration()?;
+        let document = Map::from_iter([
+            ("collMod".to_owned(), json!(collection)),
+            ("index".to_owned(), json!({"name": index, "expireAfterSeconds": seconds})),
+        ]);
+        Ok(StatementKind::Command { document, done: format!("TTL index {index} changed"), lenient: false })
+    }
+
+    fn alter_collection(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        let name = self.name("a collection")?;
+        let mut document = Map::from_iter([("collMod".to_owned(), json!(name))]);
+        if self.at_end() {
+            return Err(self.expected(&["EXPIRE AFTER", "EXPIRE OFF", "SET"]));
+        }
+        let mut series = Map::new();
+        while !self.at_end() {
+            if !document.contains_key("expireAfterSeconds") && self.take_word("EXPIRE") {
+                let value = if self.take_word("OFF") {
+                    json!("off")
+                } else if self.take_word("AFTER") {
+                    self.duration()?
+                } else {
+                    return Err(self.expected(&["AFTER", "OFF"]));
+                };
+                document.insert("expireAfterSeconds".to_owned(), value);
+            } else if self.take_word("SET") {
+                for (key, value) in self.options()? {
+                    if SERIES_OPTIONS.contains(&key.as_str()) {
+                        series.insert(key, value);
+                    } else {
+                        document.insert(key, value);
+                    }
+                }
+            } else {
+                return Err(self.expected(&["EXPIRE", "SET"]));
+            }
+        }
+        if !series.is_empty() {
+            document.insert("timeseries".to_owned(), Value::Object(series));
+        }
+        Ok(StatementKind::Command { document, done: format!("collection {name} changed"), lenient: false })
+    }
+
+    fn set_parameter(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        let name = self.name("a parameter")?;
+        if !self.take(&Token::Eq) {
+            self.need_word("TO").map_err(|_| self.expected(&["'='"]))?;
+        }
+        let value = self.literal()?;
+        let done = format!("{name} is now {value}");
+        let document = Map::from_iter([("setParameter".to_owned(), json!(1)), (name, value)]);
+        Ok(StatementKind::Command { document, done, lenient: false })
+    }
+
+    fn show(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 1;
+        let listing = if self.take_word("COLLECTIONS") {
+            Listing::Collections
+        } else if self.take_word("TTL") {
+            Listing::Ttl(if self.take_word("FOR") { Some(self.name("a collection")?) } else { None })
+        } else if self.take_word("BUCKETS") {
+            self.need_word("FOR")?;
+            Listing::Buckets(self.name("a collection")?)
+        } else if self.take_word("OPERATIONS") {
+            Listing::Operations
+        } else if self.take_word("SWEEPS") {
+            Listing::Sweeps
+        } else {
+            self.need_word("PARAMETERS")?;
+            Listing::Parameters
+        };
+        Ok(StatementKind::Show(listing))
+    }
+
+    fn explain_expiry(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        self.need_word("FOR")?;
+        let collection = self.name("a collection")?;
+        let mut at = None;
+        let mut proposed = Map::new();
+        loop {
+            if at.is_none() && self.take_word("AT") {
+                self.take_word("TIMESTAMP");
+                at = match self.literal()? {
+                    Value::String(text) => Some(text),
+                    _ => return Err(self.error("expected a time in quotes")),
+                };
+            } else if proposed.is_empty() && self.take_word("WITH") {
+                proposed = self.options()?.into_iter().collect();
+            } else if self.at_end() {
+                break;
+            } else {
+                return Err(self.expected(&["AT", "WITH"]));
+            }
+        }
+        Ok(StatementKind::ExplainExpiry { collection, at, proposed })
+    }
+}
+
+/// A number as it is written: whole if it has neither fraction nor exponent and fits, else a double.
+fn number(digits: &str, negative: bool) -> Option<Value> {
+    let text = if negative { format!("-{digits}") } else { digits.to_owned() };
+    text.parse::<i64>().map(Value::from).ok().or_else(|| text.parse::<f64>().ok().map(Value::from))
+}

@@ -1,0 +1,90 @@
+//! Splits SQL text into statements and their tokens, minding quotes and comments.
+
+use super::SyntaxError;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+
+/// One statement's tokens, without white space and comments, and where it lies in the text.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    /// The statement as it was typed, without its semicolon.
+    pub(crate) text: String,
+    /// Zero-based line on which the statement's text begins within the whole text.
+    pub(crate) line: u64,
+    /// Characters before the statement on that line.
+    pub(crate) column: u64,
+    /// Its tokens; locations are relative to `text`, from 1.
+    pub(crate) tokens: Vec<TokenWithSpan>,
+}
+
+/// Whether the text ends inside a quotation or comment, or after a statement that no semicolon ends.
+#[must_use]
+pub(crate) fn is_incomplete(text: &str) -> bool {
+    match Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() {
+        Err(_) => true,
+        Ok(tokens) => tokens
+            .iter()
+            .rev()
+            .find(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF))
+            .is_some_and(|t| t.token != Token::SemiColon),
+    }
+}
+
+/// Cuts `text` at its semicolons.
+pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location().map_err(|e| {
+        let message = e.message.strip_suffix('.').unwrap_or(&e.message).to_owned();
+        SyntaxError::at(text, e.location, message)
+    })?;
+    let offsets = Offsets::new(text);
+    let mut pieces = Vec::new();
+    let mut current: Vec<TokenWithSpan> = Vec::new();
+    let mut finish = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
+        if let Some(first) = tokens.first() {
+            let start = first.span.start;
+            let end = end.map_or(text.len(), |l| offsets.of(l));
+            let slice = text.get(offsets.of(start)..end).unwrap_or_default().trim_end().to_owned();
+            let mut tokens = std::mem::take(tokens);
+            for token in &mut tokens {
+                rebase(&mut token.span.start, start);
+                rebase(&mut token.span.end, start);
+            }
+            pieces.push(Piece { text: slice, line: start.line - 1, column: start.column - 1, tokens });
+        }
+    };
+    for token in tokens {
+        match token.token {
+            Token::SemiColon => finish(&mut current, Some(token.span.start)),
+            Token::Whitespace(_) | Token::EOF => {}
+            _ => current.push(token),
+        }
+    }
+    finish(&mut current, None);
+    Ok(pieces)
+}
+
+fn rebase(location: &mut Location, start: Location) {
+    if location.line == start.line {
+        location.column = location.column + 1 - start.column;
+    }
+    location.line = location.line + 1 - start.line;
+}
+
+/// Byte offsets of locations.
+struct Offsets<'a> {
+    text: &'a str,
+    lines: Vec<usize>,
+}
+
+impl<'a> Offsets<'a> {
+    fn new(text: &'a str) -> Self {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
+        Offsets { text, lines }
+    }
+
+    fn of(&self, location: Location) -> usize {
+        let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+        let Some(&line) = self.lines.get(index(location.line)) else { return self.text.len() };
+        self.text[line..].char_indices().nth(index(location.column)).map_or(self.text.len(), |(i, _)| line + i)
+    }
+}

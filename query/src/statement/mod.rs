@@ -1,0 +1,146 @@
+//! Ebbtide's own statements: collections, TTL indexes, listings and upkeep. Everything else is SQL for DataFusion.
+//!
+//! Parsing decides about form only. What a statement may say (which options exist, what an index may filter on) is
+//! the engine's to judge: statements become the same command documents that programs send.
+
+mod grammar;
+mod lexer;
+mod predicate;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use lexer::is_incomplete;
+
+use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// A mistake in a statement's form, with the place where it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// What is wrong and, if that can be guessed, what was meant.
+    pub message: String,
+    /// Line in the whole text, from 1; 0 if unknown.
+    pub line: u64,
+    /// Column in that line, from 1.
+    pub column: u64,
+    /// The line of text.
+    pub source: String,
+}
+
+impl SyntaxError {
+    /// An error at a place of a text.
+    pub(crate) fn at(text: &str, location: Location, message: impl Into<String>) -> Self {
+        let line = usize::try_from(location.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let source = text.lines().nth(line).unwrap_or_default().to_owned();
+        SyntaxError { message: message.into(), line: location.line, column: location.column, source }
+    }
+
+    /// The same error in the coordinates of the text that a piece was cut from.
+    pub(crate) fn shifted(mut self, whole: &str, line: u64, column: u64) -> Self {
+        if self.line == 0 {
+            return self;
+        }
+        if self.line == 1 {
+            self.column += column;
+        }
+        self.line += line;
+        let index = usize::try_from(self.line - 1).unwrap_or(usize::MAX);
+        if let Some(source) = whole.lines().nth(index) {
+            source.clone_into(&mut self.source);
+        }
+        self
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return f.write_str(&self.message);
+        }
+        write!(f, "{} (line {}, column {})", self.message, self.line, self.column)?;
+        // Long lines are cut around the place, so that the caret stays on the screen.
+        let column = usize::try_from(self.column.saturating_sub(1)).unwrap_or(0);
+        let from = column.saturating_sub(60);
+        let shown: String = self.source.chars().skip(from).take(100).map(|c| if c == '\t' { ' ' } else { c }).collect();
+        write!(f, "\n  {}\n  {}^", shown.trim_end(), " ".repeat(column - from))
+    }
+}
+
+/// One statement of a text.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    /// As it was typed, without its semicolon.
+    pub text: String,
+    /// What it asks for.
+    pub kind: StatementKind,
+    pub(crate) tokens: Vec<TokenWithSpan>,
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+}
+
+/// What a statement asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StatementKind {
+    /// SQL for DataFusion.
+    Sql,
+    /// A command document for the engine and what to say when it has been done.
+    Command {
+        /// The document.
+        document: Map<String, Value>,
+        /// Shown after success.
+        done: String,
+        /// Success if the collection exists already (`IF NOT EXISTS`) or does not exist (`IF EXISTS`).
+        lenient: bool,
+    },
+    /// `SHOW ...`: a listing.
+    Show(Listing),
+    /// `DESCRIBE c`.
+    Describe(String),
+    /// `EXPLAIN EXPIRY FOR c [AT t] [WITH (...)]`.
+    ExplainExpiry {
+        /// The collection.
+        collection: String,
+        /// The instant to look from; now if none.
+        at: Option<String>,
+        /// Rules to suppose in place of the present ones.
+        proposed: Map<String, Value>,
+    },
+    /// `SWEEP`.
+    Sweep,
+    /// `FLUSH`.
+    Flush,
+    /// `COMPACT [c]`.
+    Compact(Option<String>),
+}
+
+/// What `SHOW` lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listing {
+    /// Every collection.
+    Collections,
+    /// Every rule, or those of a collection.
+    Ttl(Option<String>),
+    /// The buckets of a collection.
+    Buckets(String),
+    /// What the engine is doing.
+    Operations,
+    /// Drops that have been made.
+    Sweeps,
+    /// The sweeper's parameters.
+    Parameters,
+}
+
+/// Cuts a text into statements and parses those that are Ebbtide's own.
+///
+/// # Errors
+/// The first mistake of form, with its place. Mistakes in SQL proper are found when it is planned.
+pub fn parse(text: &str) -> Result<Vec<Statement>, SyntaxError> {
+    lexer::split(text)?
+        .into_iter()
+        .map(|piece| {
+            let kind = grammar::parse(&piece).map_err(|e| e.shifted(text, piece.line, piece.column))?;
+            Ok(Statement { text: piece.text, kind, tokens: piece.tokens, line: piece.line, column: piece.column })
+        })
+        .collect()
+}

@@ -1,0 +1,94 @@
+//! `WHERE` of a TTL index: a predicate over the meta field, turned into the filter document that programs send. Which
+//! operators and fields are allowed is the engine's to judge.
+
+use super::SyntaxError;
+use super::grammar::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use serde_json::{Value, json};
+
+impl Parser<'_> {
+    /// A field, dotted into sub-fields.
+    pub(super) fn path(&mut self, what: &str) -> Result<String, SyntaxError> {
+        let mut path = self.name(what)?;
+        while self.take(&Token::Period) {
+            path.push('.');
+            path.push_str(&self.name("a sub-field")?);
+        }
+        Ok(path)
+    }
+
+    /// Conditions joined by OR.
+    pub(super) fn predicate(&mut self) -> Result<Value, SyntaxError> {
+        let mut parts = vec![self.conjunction()?];
+        while self.take_word("OR") {
+            parts.push(self.conjunction()?);
+        }
+        Ok(join("$or", parts))
+    }
+
+    fn conjunction(&mut self) -> Result<Value, SyntaxError> {
+        let mut parts = vec![self.condition()?];
+        while self.take_word("AND") {
+            parts.push(self.condition()?);
+        }
+        Ok(join("$and", parts))
+    }
+
+    fn condition(&mut self) -> Result<Value, SyntaxError> {
+        if self.take(&Token::LParen) {
+            let inner = self.predicate()?;
+            self.need(&Token::RParen)?;
+            return Ok(inner);
+        }
+        if self.take_word("NOT") {
+            return Ok(json!({ "$nor": [self.condition()?] }));
+        }
+        let path = self.path("the meta field")?;
+        if self.take_word("IS") {
+            let not = self.take_word("NOT");
+            self.need_word("NULL")?;
+            return Ok(if not { json!({ path: {"$exists": true} }) } else { json!({ path: null }) });
+        }
+        let not = self.take_word("NOT");
+        if self.take_word("IN") {
+            self.need(&Token::LParen)?;
+            let mut values = vec![self.literal()?];
+            while self.take(&Token::Comma) {
+                values.push(self.literal()?);
+            }
+            self.need(&Token::RParen)?;
+            return Ok(if not { json!({ path: {"$nin": values} }) } else { json!({ path: {"$in": values} }) });
+        }
+        if !not && self.take_word("BETWEEN") {
+            let low = self.literal()?;
+            self.need_word("AND")?;
+            let high = self.literal()?;
+            return Ok(json!({ path: {"$gte": low, "$lte": high} }));
+        }
+        let operator = match self.peek() {
+            Some(Token::Eq | Token::DoubleEq) => "$eq",
+            Some(Token::Neq) => "$ne",
+            Some(Token::Lt) => "$lt",
+            Some(Token::LtEq) => "$lte",
+            Some(Token::Gt) => "$gt",
+            Some(Token::GtEq) => "$gte",
+            _ => return Err(self.expected(&["=", "<", "<=", ">", ">=", "IN", "BETWEEN", "IS NULL", "IS NOT NULL"])),
+        };
+        let token = self.peek().cloned();
+        if let Some(token) = token {
+            self.take(&token);
+        }
+        let value = self.literal()?;
+        if value.is_null() {
+            return Err(self.error("a comparison with NULL holds for nothing; write IS NULL or IS NOT NULL"));
+        }
+        Ok(if operator == "$eq" { json!({ path: value }) } else { json!({ path: {operator: value} }) })
+    }
+}
+
+fn join(operator: &str, mut parts: Vec<Value>) -> Value {
+    match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => json!({ operator: parts }),
+    }
+}

@@ -1,0 +1,125 @@
+use super::*;
+use serde_json::json;
+
+fn one(text: &str) -> StatementKind {
+    let mut all = parse(text).unwrap();
+    assert_eq!(all.len(), 1, "{text}");
+    all.remove(0).kind
+}
+
+fn document(text: &str) -> Value {
+    match one(text) {
+        StatementKind::Command { document, .. } => Value::Object(document),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn message(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn text_is_cut_at_semicolons_outside_of_quotes_and_comments() {
+    let all = parse("select ';' -- a; b\n; /* ; */ sweep;\n\n;flush").unwrap();
+    let texts: Vec<_> = all.iter().map(|s| s.text.as_str()).collect();
+    assert_eq!(texts, ["select ';' -- a; b", "sweep", "flush"]);
+    assert_eq!(all[1].kind, StatementKind::Sweep);
+    assert!(parse("  -- nothing\n").unwrap().is_empty());
+}
+
+#[test]
+fn incomplete_text_is_told_from_complete_text() {
+    for (text, incomplete) in [
+        ("select 1", true),
+        ("select 1;", false),
+        ("select 'a;", true),
+        ("", false),
+        ("select 1; -- x", false),
+        ("/* a", true),
+    ] {
+        assert_eq!(is_incomplete(text), incomplete, "{text}");
+    }
+}
+
+#[test]
+fn create_collection_becomes_a_create_command() {
+    assert_eq!(
+        document(
+            "CREATE COLLECTION weather24h WITH (timeField = 'timestamp', metaField = 'sensor', granularity = 'hours') EXPIRE AFTER 24 HOURS"
+        ),
+        json!({"create": "weather24h", "timeseries": {"timeField": "timestamp", "metaField": "sensor", "granularity": "hours"}, "expireAfterSeconds": 86400})
+    );
+    assert_eq!(
+        document("create collection if not exists \"My C\" with (time_field = t, capped = true)"),
+        json!({"create": "My C", "capped": true, "timeseries": {"timeField": "t"}})
+    );
+    assert_eq!(document("CREATE COLLECTION c EXPIRE AFTER -1 DAY")["expireAfterSeconds"], json!(-86400));
+    assert_eq!(document("CREATE COLLECTION c EXPIRE AFTER 1.5 HOURS")["expireAfterSeconds"], json!(5400.0));
+}
+
+#[test]
+fn ttl_indexes_become_commands_with_filters() {
+    assert_eq!(
+        document("CREATE TTL INDEX nyc ON w (timestamp) EXPIRE AFTER 1 HOUR WHERE sensor = '40.7, -73.9'"),
+        json!({"createIndexes": "w", "indexes": [{"key": {"timestamp": 1}, "name": "nyc", "expireAfterSeconds": 3600, "partialFilterExpression": {"sensor": "40.7, -73.9"}}]})
+    );
+    let filter = |sql: &str| {
+        document(&format!("CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE {sql}"))["indexes"][0]["partialFilterExpression"].clone()
+    };
+    assert_eq!(
+        filter("s.site.floor >= 3 AND s.site.floor < 5"),
+        json!({"$and": [{"s.site.floor": {"$gte": 3}}, {"s.site.floor": {"$lt": 5}}]})
+    );
+    assert_eq!(
+        filter("(s = 1 OR s IN ('a', -2.5)) AND s IS NOT NULL"),
+        json!({"$and": [{"$or": [{"s": 1}, {"s": {"$in": ["a", -2.5]}}]}, {"s": {"$exists": true}}]})
+    );
+    assert_eq!(filter("s IS NULL"), json!({"s": null}));
+    assert_eq!(filter("s <> 3"), json!({"s": {"$ne": 3}}));
+    assert_eq!(document("DROP TTL INDEX i ON c"), json!({"dropIndexes": "c", "index": "i"}));
+    assert_eq!(
+        document("ALTER TTL INDEX i ON c EXPIRE AFTER 2 HOURS"),
+        json!({"collMod": "c", "index": {"name": "i", "expireAfterSeconds": 7200}})
+    );
+}
+
+#[test]
+fn alterations_become_coll_mod() {
+    assert_eq!(document("ALTER COLLECTION c EXPIRE OFF"), json!({"collMod": "c", "expireAfterSeconds": "off"}));
+    assert_eq!(
+        document("ALTER COLLECTION c EXPIRE AFTER 1 WEEK SET (granularity = 'hours', expiry = 'bucket')"),
+        json!({"collMod": "c", "expireAfterSeconds": 604800, "timeseries": {"granularity": "hours", "expiry": "bucket"}})
+    );
+}
+
+#[test]
+fn listings_and_upkeep() {
+    assert_eq!(one("show collections"), StatementKind::Show(Listing::Collections));
+    assert_eq!(one("SHOW TTL FOR c"), StatementKind::Show(Listing::Ttl(Some("c".into()))));
+    assert_eq!(one("SHOW TABLES"), StatementKind::Sql);
+    assert_eq!(one("COMPACT c"), StatementKind::Compact(Some("c".into())));
+    assert_eq!(
+        one("EXPLAIN EXPIRY FOR c AT '2026-12-31' WITH (expireAfterSeconds = 3600)"),
+        StatementKind::ExplainExpiry {
+            collection: "c".into(),
+            at: Some("2026-12-31".into()),
+            proposed: Map::from_iter([("expireAfterSeconds".to_owned(), json!(3600))]),
+        }
+    );
+    assert_eq!(one("EXPLAIN SELECT 1"), StatementKind::Sql);
+    assert_eq!(document("SET PARAMETER ttlMonitorSleepSecs = 5"), json!({"setParameter": 1, "ttlMonitorSleepSecs": 5}));
+}
+
+#[test]
+fn mistakes_point_at_their_place_and_suggest_the_near_word() {
+    let text = message("ALTER COLLECTION w EXPIRE AFTER 24 HUORS");
+    assert!(text.contains("did you mean HOURS?") && text.contains("line 1, column 36"), "{text}");
+    assert!(text.ends_with(&format!("\n  {}^", " ".repeat(35))), "{text}");
+    let text = message("sweep;\n  CREATE COLECTION w");
+    assert!(text.contains("did you mean COLLECTION?") && text.contains("line 2, column 10"), "{text}");
+    assert!(message("CREATE COLLECTION w WITH (tiemField = 't')").contains("did you mean timeField?"));
+    assert!(message("SHOW COLECTIONS").contains("did you mean COLLECTIONS?"));
+    assert!(message("SWEEP now").contains("expected the end"));
+    assert!(message("select 'abc").contains("line 1"));
+    assert!(message("CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = NULL").contains("IS NULL"));
+}

@@ -1,0 +1,475 @@
+//! System tables: what SHOW statements list, as plain tables in the schema `ebbtide`.
+
+use crate::catalog::Current;
+use crate::error::external;
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use ebbtide::{CollectionSnapshot, Snapshot};
+use ebbtide_ttl::{ExpiryMode, OutOfRange, Precision, Timestamp, Value, cutoff};
+use std::sync::Arc;
+
+/// Names of the system tables.
+pub(crate) const TABLES: [&str; 7] =
+    ["collections", "ttl_rules", "buckets", "segments", "operations", "sweeps", "parameters"];
+
+/// A system table: its rows are gathered from the statement's snapshot when it is scanned.
+#[derive(Debug)]
+pub(crate) struct SystemTable {
+    name: &'static str,
+    current: Arc<Current>,
+}
+
+impl SystemTable {
+    pub(crate) fn new(name: &'static str, current: Arc<Current>) -> Self {
+        SystemTable { name, current }
+    }
+
+    fn rows(&self) -> Result<RecordBatch> {
+        let snapshot = self.current.snapshot();
+        let mut rows = Rows::new(self.name);
+        match self.name {
+            "collections" => each(&snapshot, |c| collection(&mut rows, c)),
+            "ttl_rules" => each(&snapshot, |c| rules(&mut rows, c)),
+            "buckets" => each(&snapshot, |c| buckets(&mut rows, c)),
+            "segments" => each(&snapshot, |c| {
+                segments(&mut rows, c);
+                Ok(())
+            }),
+            "operations" => {
+                if let Some(running) = self.current.database().current_operation() {
+                    rows.text("sweep");
+                    rows.time(Some(running.started));
+                    rows.text(&running.collection);
+                    rows.text(&running.rule);
+                    rows.count(running.buckets);
+                    rows.count(running.measurements);
+                }
+                Ok(())
+            }
+            "sweeps" => {
+                for record in self.current.database().sweeps() {
+                    rows.time(Some(record.at));
+                    rows.text(&record.collection);
+                    rows.text(&record.rule);
+                    rows.int(Some(record.expire_after_seconds));
+                    rows.time(Some(record.cutoff));
+                    rows.count(record.buckets);
+                    rows.count(record.measurements);
+                    rows.count(record.bytes);
+                }
+                Ok(())
+            }
+            _ => {
+                for (name, value) in self.current.database().parameters() {
+                    rows.text(name);
+                    rows.text(&value_text(&value));
+                }
+                Ok(())
+            }
+        }
+        .map_err(external)?;
+        rows.finish()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SystemTable {
+    fn schema(&self) -> SchemaRef {
+        schema(self.name)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let batch = self.rows()?;
+        MemTable::try_new(batch.schema(), vec![vec![batch]])?.scan(state, projection, filters, limit).await
+    }
+}
+
+fn each(snapshot: &Snapshot, mut row: impl FnMut(&CollectionSnapshot) -> ebbtide::Result<()>) -> ebbtide::Result<()> {
+    snapshot.collections().iter().try_for_each(|name| row(&snapshot.collection(name)?))
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Time,
+    Count,
+    Int,
+    Flag,
+}
+
+impl Kind {
+    fn arrow(self) -> DataType {
+        match self {
+            Kind::Text => DataType::Utf8,
+            Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Kind::Count => DataType::UInt64,
+            Kind::Int => DataType::Int64,
+            Kind::Flag => DataType::Boolean,
+        }
+    }
+}
+
+fn columns(table: &str) -> &'static [(&'static str, Kind)] {
+    use Kind::{Count, Flag, Int, Text, Time};
+    match table {
+        "collections" => &[
+            ("name", Text),
+            ("time_field", Text),
+            ("meta_field", Text),
+            ("granularity", Text),
+            ("span_seconds", Int),
+            ("precision", Text),
+            ("expiry", Text),
+            ("out_of_range", Text),
+            ("expire_after_seconds", Int),
+            ("buckets", Count),
+            ("measurements", Count),
+            ("bytes", Count),
+            ("first_time", Time),
+            ("last_time", Time),
+            ("state", Text),
+        ],
+        "ttl_rules" => &[
+            ("collection", Text),
+            ("rule", Text),
+            ("filter", Text),
+            ("expire_after_seconds", Int),
+            ("buckets", Count),
+            ("measurements", Count),
+            ("bytes", Count),
+            ("due_buckets", Count),
+            ("due_measurements", Count),
+            ("next_expiry", Time),
+            ("state", Text),
+        ],
+        "buckets" => &[
+            ("collection", Text),
+            ("meta", Text),
+            ("window_start", Time),
+            ("window_end", Time),
+            ("first_time", Time),
+            ("last_time", Time),
+            ("measurements", Count),
+            ("bytes", Count),
+            ("sealed", Flag),
+            ("rule", Text),
+            ("expires_at", Time),
+        ],
+        "segments" => &[
+            ("collection", Text),
+            ("file", Text),
+            ("rows", Count),
+            ("rows_written", Count),
+            ("buckets", Count),
+            ("bytes", Count),
+            ("first_time", Time),
+            ("last_time", Time),
+        ],
+        "operations" => &[
+            ("operation", Text),
+            ("started", Time),
+            ("collection", Text),
+            ("rule", Text),
+            ("buckets", Count),
+            ("measurements", Count),
+        ],
+        "sweeps" => &[
+            ("at", Time),
+            ("collection", Text),
+            ("rule", Text),
+            ("expire_after_seconds", Int),
+            ("cutoff", Time),
+            ("buckets", Count),
+            ("measurements", Count),
+            ("bytes", Count),
+        ],
+        "expiry" => &[("day", Time), ("rule", Text), ("buckets", Count), ("measurements", Count), ("bytes", Count)],
+        "sweep" => &[
+            ("passes", Count),
+            ("sub_passes", Count),
+            ("deleted_documents", Count),
+            ("deleted_buckets", Count),
+            ("deleted_bytes", Count),
+            ("reclaimed_files", Count),
+            ("failed_rules", Count),
+        ],
+        "columns" => &[("column", Text), ("type", Text), ("role", Text)],
+        _ => &[("parameter", Text), ("value", Text)],
+    }
+}
+
+fn schema(table: &str) -> SchemaRef {
+    let fields = columns(table).iter().map(|(name, kind)| Field::new(*name, kind.arrow(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+enum Column {
+    Text(Vec<Option<String>>),
+    Time(Vec<Option<i64>>),
+    Count(Vec<u64>),
+    Int(Vec<Option<i64>>),
+    Flag(Vec<bool>),
+}
+
+/// Rows of a listing, filled cell by cell from left to right.
+pub(crate) struct Rows {
+    table: &'static str,
+    columns: Vec<Column>,
+    next: usize,
+}
+
+impl Rows {
+    pub(crate) fn new(table: &'static str) -> Self {
+        let column = |(_, kind): &(&str, Kind)| match kind {
+            Kind::Text => Column::Text(Vec::new()),
+            Kind::Time => Column::Time(Vec::new()),
+            Kind::Count => Column::Count(Vec::new()),
+            Kind::Int => Column::Int(Vec::new()),
+            Kind::Flag => Column::Flag(Vec::new()),
+        };
+        Rows { table, columns: columns(table).iter().map(column).collect(), next: 0 }
+    }
+
+    fn next(&mut self) -> Option<&mut Column> {
+        let at = self.next;
+        self.next = (at + 1) % self.columns.len().max(1);
+        self.columns.get_mut(at)
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.optional_text(Some(text.to_owned()));
+    }
+
+    fn optional_text(&mut self, text: Option<String>) {
+        if let Some(Column::Text(cells)) = self.next() {
+            cells.push(text);
+        }
+    }
+
+    pub(crate) fn time(&mut self, time: Option<Timestamp>) {
+        if let Some(Column::Time(cells)) = self.next() {
+            cells.push(time.map(|t| t.to_units_saturating(Precision::Us)));
+        }
+    }
+
+    pub(crate) fn count(&mut self, count: u64) {
+        if let Some(Column::Count(cells)) = self.next() {
+            cells.push(count);
+        }
+    }
+
+    fn int(&mut self, int: Option<i64>) {
+        if let Some(Column::Int(cells)) = self.next() {
+            cells.push(int);
+        }
+    }
+
+    fn flag(&mut self, flag: bool) {
+        if let Some(Column::Flag(cells)) = self.next() {
+            cells.push(flag);
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<RecordBatch> {
+        let array = |column| -> ArrayRef {
+            match column {
+                Column::Text(cells) => Arc::new(StringArray::from(cells)),
+                Column::Time(cells) => Arc::new(TimestampMicrosecondArray::from(cells).with_timezone("UTC")),
+                Column::Count(cells) => Arc::new(UInt64Array::from(cells)),
+                Column::Int(cells) => Arc::new(Int64Array::from(cells)),
+                Column::Flag(cells) => Arc::new(BooleanArray::from(cells)),
+            }
+        };
+        Ok(RecordBatch::try_new(schema(self.table), self.columns.into_iter().map(array).collect())?)
+    }
+}
+
+fn collection(rows: &mut Rows, c: &CollectionSnapshot) -> ebbtide::Result<()> {
+    let (info, options) = (c.info()?, c.options());
+    rows.text(&info.name);
+    rows.text(&options.time_field);
+    rows.optional_text(options.meta_field.clone());
+    rows.optional_text(granularity(c));
+    rows.int(Some(options.bucketing.span_seconds()));
+    rows.text(options.precision.name());
+    rows.text(match options.expiry {
+        ExpiryMode::Exact => "exact",
+        ExpiryMode::Bucket => "bucket",
+    });
+    rows.text(match options.out_of_range {
+        OutOfRange::Suspend => "suspend",
+        OutOfRange::Reject => "reject",
+        OutOfRange::Expire => "expire",
+    });
+    rows.int(c.rules().collection());
+    rows.count(info.buckets);
+    rows.count(info.measurements);
+    rows.count(info.bytes);
+    rows.time(info.first_time);
+    rows.time(info.last_time);
+    rows.text(&info.state);
+    Ok(())
+}
+
+/// The word for the width of windows; none if it was given in seconds.
+fn granularity(c: &CollectionSnapshot) -> Option<String> {
+    use ebbtide_ttl::{Bucketing, Granularity};
+    match c.options().bucketing {
+        Bucketing::Preset(Granularity::Seconds) => Some("seconds".to_owned()),
+        Bucketing::Preset(Granularity::Minutes) => Some("minutes".to_owned()),
+        Bucketing::Preset(Granularity::Hours) => Some("hours".to_owned()),
+        Bucketing::Custom { .. } => None,
+    }
+}
+
+fn rules(rows: &mut Rows, c: &CollectionSnapshot) -> ebbtide::Result<()> {
+    for info in c.rule_infos()? {
+        rows.text(c.name());
+        rows.text(&info.rule);
+        rows.optional_text(info.filter.as_ref().map(value_text));
+        rows.int(Some(info.expire_after_seconds));
+        rows.count(info.buckets);
+        rows.count(info.measurements);
+        rows.count(info.bytes);
+        rows.count(info.due_buckets);
+        rows.count(info.due_measurements);
+        rows.time(info.next_expiry);
+        rows.text(&info.state);
+    }
+    Ok(())
+}
+
+fn buckets(rows: &mut Rows, c: &CollectionSnapshot) -> ebbtide::Result<()> {
+    for info in c.buckets()? {
+        rows.text(c.name());
+        rows.optional_text((!info.meta.is_null()).then(|| value_text(&info.meta)));
+        rows.time(Some(info.window_start));
+        rows.time(Some(info.window_end));
+        rows.time(Some(info.first_time));
+        rows.time(Some(info.last_time));
+        rows.count(info.measurements);
+        rows.count(info.bytes);
+        rows.flag(info.sealed);
+        rows.optional_text(info.rule);
+        rows.time(info.expires_at);
+    }
+    Ok(())
+}
+
+fn segments(rows: &mut Rows, c: &CollectionSnapshot) {
+    for info in c.segments() {
+        rows.text(c.name());
+        rows.text(&info.file);
+        rows.count(info.rows);
+        rows.count(info.rows_written);
+        rows.count(info.buckets);
+        rows.count(info.bytes);
+        rows.time(info.first_time);
+        rows.time(info.last_time);
+    }
+}
+
+/// Rows of EXPLAIN EXPIRY.
+pub(crate) fn expiry_rows(all: &[ebbtide::ExpiryRow]) -> Result<RecordBatch> {
+    let mut rows = Rows::new("expiry");
+    for row in all {
+        rows.time(Some(row.day));
+        rows.text(&row.rule);
+        rows.count(row.buckets);
+        rows.count(row.measurements);
+        rows.count(row.bytes);
+    }
+    rows.finish()
+}
+
+/// The row of SWEEP.
+pub(crate) fn sweep_row(counts: &ebbtide::TtlMetrics) -> Result<RecordBatch> {
+    let mut rows = Rows::new("sweep");
+    for count in [
+        counts.passes,
+        counts.sub_passes,
+        counts.deleted_documents,
+        counts.deleted_buckets,
+        counts.deleted_bytes,
+        counts.reclaimed_files,
+        counts.failed_rules,
+    ] {
+        rows.count(count);
+    }
+    rows.finish()
+}
+
+/// Rows of DESCRIBE.
+pub(crate) fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
+    let schema = c.schema();
+    let mut rows = Rows::new("columns");
+    rows.text(&schema.time);
+    rows.text(&format!("timestamp({})", schema.precision.name()));
+    rows.text("time");
+    if let Some(meta) = &schema.meta {
+        rows.text(meta);
+        rows.text(&schema.meta_type.as_ref().map_or("not known yet".to_owned(), |t| t.name()));
+        rows.text("meta");
+    }
+    for (name, ty) in &schema.fields {
+        rows.text(name);
+        rows.text(&ty.name());
+        rows.text("field");
+    }
+    rows.finish()
+}
+
+/// What each rule hides now: `t <= 2024-01-01T00:00:00Z (collection, 86400 s)`.
+pub(crate) fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
+    let options = c.options();
+    if options.expiry == ExpiryMode::Bucket {
+        return Vec::new();
+    }
+    let now = c.now().to_units_saturating(options.precision);
+    let text = |view: ebbtide_ttl::RuleView<'_>| {
+        let cut = cutoff(now, view.expire_after_seconds, options.precision);
+        let cut = Timestamp::from_units(cut, options.precision);
+        format!("{}: {} <= {cut}", view.label(), options.time_field)
+    };
+    c.rules().iter().map(text).collect()
+}
+
+/// A value as text: text as it is, everything else as JSON.
+pub(crate) fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => json(other).to_string(),
+    }
+}
+
+fn json(value: &Value) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(b) => Json::Bool(*b),
+        Value::Int(i) => Json::from(*i),
+        Value::Double(d) => serde_json::Number::from_f64(*d).map_or_else(|| Json::String(d.to_string()), Json::Number),
+        Value::String(s) => Json::String(s.clone()),
+        Value::Date(t) => serde_json::json!({ "$date": t.to_string() }),
+        Value::Binary(bytes) => Json::String(bytes.iter().map(|b| format!("{b:02x}")).collect()),
+        Value::Array(items) => Json::Array(items.iter().map(json).collect()),
+        Value::Object(members) => Json::Object(members.iter().map(|(k, v)| (k.clone(), json(v))).collect()),
+    }
+}
