@@ -2,6 +2,7 @@
 
 use super::args::mismatch;
 use crate::error::{Error, Result};
+use crate::json::DEPTH_MAX;
 use ebbtide_ttl::{Code, Value};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -83,6 +84,9 @@ fn flatten(path: String, json: &Json, paths: &mut Vec<(String, bool)>) -> Result
         }
         _ => return Err(bad(format!("the projection of '{path}' must be 1 or 0; expressions are not available"))),
     };
+    if path.split('.').count() > DEPTH_MAX {
+        return Err(bad(format!("a path in a projection has more than {DEPTH_MAX} names")));
+    }
     paths.push((path, included));
     Ok(())
 }
@@ -122,9 +126,7 @@ fn only(tree: &Tree, members: Vec<(String, Value)>) -> Vec<(String, Value)> {
 fn without(tree: &Tree, members: Vec<(String, Value)>) -> Vec<(String, Value)> {
     let keep = |(name, value): (String, Value)| match (tree.get(&name), value) {
         (Some(Node::Whole), _) => None,
-        (Some(Node::Members(inner)), Value::Object(members)) => {
-            Some((name, Value::Object(without(inner, members))))
-        }
+        (Some(Node::Members(inner)), Value::Object(members)) => Some((name, Value::Object(without(inner, members)))),
         (_, value) => Some((name, value)),
     };
     members.into_iter().filter_map(keep).collect()

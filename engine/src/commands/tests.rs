@@ -138,8 +138,11 @@ fn list_collections_shows_every_effective_option() {
 fn coll_mod_changes_what_may_change() {
     let db = weather();
     let options = || found(&db, json!({"listCollections": 1}))[0]["options"].take();
-    run(&db, json!({"collMod": "w", "expireAfterSeconds": "off", "timeseries": {"granularity": "minutes",
-        "expiry": "bucket", "outOfRange": "expire"}}));
+    run(
+        &db,
+        json!({"collMod": "w", "expireAfterSeconds": "off", "timeseries": {"granularity": "minutes",
+        "expiry": "bucket", "outOfRange": "expire"}}),
+    );
     let now = options();
     assert!(now.get("expireAfterSeconds").is_none());
     assert_eq!(now["timeseries"]["granularity"], "minutes");
@@ -170,7 +173,8 @@ fn insert_stores_all_or_none_and_a_lenient_one_the_good_ones() {
     let db = database();
     run(&db, json!({"create": "w", "timeseries": {"timeField": "t"}}));
     let date = json!({"$date": "2024-01-01T00:00:00Z"});
-    let documents = json!([{"t": date, "v": 1}, {"t": {"$date": "soon"}}, {"t": 5}, {"t": date, "v": "x"}, {"t": date}]);
+    let documents =
+        json!([{"t": date, "v": 1}, {"t": {"$date": "soon"}}, {"t": 5}, {"t": date, "v": "x"}, {"t": date}]);
     let error = fails(&db, json!({"insert": "w", "documents": documents}), Code::BadValue);
     assert_eq!(error.index(), Some(1));
     assert!(error.to_string().contains("index 1"), "{error}");
@@ -178,7 +182,8 @@ fn insert_stores_all_or_none_and_a_lenient_one_the_good_ones() {
 
     let reply = run(&db, json!({"insert": "w", "documents": documents, "ordered": false}));
     assert_eq!(reply["n"], 2);
-    let errors: Vec<_> = reply["writeErrors"].as_array().unwrap().iter().map(|e| (&e["index"], &e["codeName"])).collect();
+    let errors: Vec<_> =
+        reply["writeErrors"].as_array().unwrap().iter().map(|e| (&e["index"], &e["codeName"])).collect();
     let wanted = [(json!(1), json!("BadValue")), (json!(2), json!("BadValue")), (json!(3), json!("TypeMismatch"))];
     assert_eq!(errors, wanted.iter().map(|(i, c)| (i, c)).collect::<Vec<_>>());
 
@@ -250,9 +255,8 @@ fn documents_have_time_and_meta_first_and_no_nulls() {
 #[test]
 fn projections_include_or_exclude() {
     let db = weather();
-    let one = |projection: Json| {
-        found(&db, json!({"find": "w", "filter": {"v": 1}, "projection": projection}))[0].take()
-    };
+    let one =
+        |projection: Json| found(&db, json!({"find": "w", "filter": {"v": 1}, "projection": projection}))[0].take();
     assert_eq!(one(json!({"v": 1})), json!({"v": 1}));
     assert_eq!(one(json!({"v": true, "_id": 0, "o.x": 1, "nothing": 1})), json!({"v": 1, "o": {"x": 1}}));
     assert_eq!(one(json!({"o": {"y": 1}, "m.s": 1})), json!({"m": {"s": "b"}, "o": {"y": 2}}));
@@ -263,14 +267,15 @@ fn projections_include_or_exclude() {
         fails(&db, json!({"find": "w", "projection": wrong}), Code::BadValue);
     }
     fails(&db, json!({"find": "w", "projection": 1}), Code::TypeMismatch);
+    let deep = vec!["a"; 1 << 20].join(".");
+    fails(&db, json!({"find": "w", "projection": {deep.as_str(): 1}}), Code::BadValue);
+    assert_eq!(found(&db, json!({"find": "w", "sort": {deep.as_str(): 1}, "filter": {deep: 1}})), json!([]));
 }
 
 #[test]
 fn indexes_are_made_listed_changed_and_dropped() {
     let db = weather();
-    let index = |name: &str, site: &str| {
-        json!({"key": {"t": 1}, "name": name, "expireAfterSeconds": 5, "partialFilterExpression": {"m.s": site}})
-    };
+    let index = |name: &str, site: &str| json!({"key": {"t": 1}, "name": name, "expireAfterSeconds": 5, "partialFilterExpression": {"m.s": site}});
     let create = |indexes: Json| json!({"createIndexes": "w", "indexes": indexes});
     let names = || -> Vec<String> {
         let listed = found(&db, json!({"listIndexes": "w"}));

@@ -115,3 +115,35 @@ fn cases_with_sql_are_skipped_where_nothing_runs_sql() {
     assert!(outcomes[0].skipped.is_some() && !outcomes[0].passed());
     assert!(outcomes[1].passed(), "{outcomes:?}");
 }
+
+struct OneRow;
+
+impl SqlRunner for OneRow {
+    fn run(&self, db: &Database, sql: &str) -> Result<Vec<Map<String, Json>>, Error> {
+        if sql == "wrong" {
+            return Err(Error::new(ebbtide_ttl::Code::FailedToParse, "this is no SQL"));
+        }
+        let rows = db.collections().into_iter().map(|name| json!({"sql": sql, "name": name}));
+        Ok(rows.filter_map(|row| row.as_object().cloned()).collect())
+    }
+}
+
+#[test]
+fn sql_steps_compare_rows_and_errors() {
+    let steps = json!([
+        {"run": {"create": "b", "timeseries": {"timeField": "t"}}},
+        {"run": {"create": "a", "timeseries": {"timeField": "t"}}},
+        {"sql": "x"},
+        {"sql": "x", "rows": [{"name": "a", "sql": "x"}, {"name": "b"}]},
+        {"sql": "x", "rows": [{"name": "b"}, {"name": "a"}], "unordered": true},
+        {"sql": "wrong", "error": "FailedToParse", "error_contains": "no sql"},
+        {"sql": "x", "rows": [{"name": "b"}, {"name": "a"}]},
+        {"sql": "x", "rows": [{"name": "a"}], "unordered": true},
+        {"sql": "wrong", "rows": []},
+        {"sql": "x", "error": "FailedToParse"},
+        {"sql": "x", "rows": [], "reply": {}},
+    ]);
+    let failures = run_case(steps.as_array().unwrap(), Some(&OneRow));
+    let numbers: Vec<_> = failures.iter().filter_map(|f| f.split(' ').nth(1)).collect();
+    assert_eq!(numbers, ["7", "8", "9", "10", "11"], "{failures:#?}");
+}

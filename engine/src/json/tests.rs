@@ -137,13 +137,8 @@ fn times_of_serialised_types_are_dates() {
         d: &'static str,
         e: u64,
     }
-    let reading = Reading {
-        a: 1,
-        b: None,
-        c: UNIX_EPOCH - Duration::from_millis(1),
-        d: "2024-01-01T00:00:00+01:00",
-        e: 7,
-    };
+    let reading =
+        Reading { a: 1, b: None, c: UNIX_EPOCH - Duration::from_millis(1), d: "2024-01-01T00:00:00+01:00", e: 7 };
     let value = to_value(&reading).unwrap();
     assert_eq!(value.get("a"), Some(&date("1970-01-01T00:00:00.001Z")));
     assert_eq!(value.get("b"), Some(&Value::Null));
