@@ -374,3 +374,6 @@ fn raw_units(array: &ArrayRef, unit: &TimeUnit) -> ArrayRef {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

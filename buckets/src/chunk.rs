@@ -86,3 +86,6 @@ impl Chunk {
         Chunk { batch, buckets }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use ebbtide_ttl::{Precision, RuleError};
+use std::sync::Arc;
 
 /// The times of a canonical batch, in units of its precision: its first column.
 ///
@@ -17,6 +18,26 @@ pub fn times(batch: &RecordBatch) -> Result<&[i64], ArrowError> {
         Some(column) => time_values(column),
         None => Err(ArrowError::SchemaError("a batch of measurements has a time column".to_owned())),
     }
+}
+
+/// The same batch with columns of text that do not keep far larger buffers alive than they use, as slices and casts do.
+///
+/// # Errors
+/// None that a batch with a matching schema can meet.
+pub fn compact_views(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let wastes = |column: &ArrayRef| {
+        column.as_string_view_opt().is_some_and(|views| {
+            let held: usize = views.data_buffers().iter().map(|b| b.len()).sum();
+            held > 1024 && held / 2 > views.total_buffer_bytes_used()
+        })
+    };
+    if !batch.columns().iter().any(wastes) {
+        return Ok(batch);
+    }
+    let compact = |column: &ArrayRef| -> ArrayRef {
+        if wastes(column) { Arc::new(column.as_string_view().gc()) } else { column.clone() }
+    };
+    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(compact).collect())
 }
 
 /// The values of a column of timestamps, in its own unit.
@@ -127,3 +148,6 @@ pub fn ints_at(column: &ArrayRef, path: &str) -> Vec<i64> {
         None => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,3 +136,6 @@ fn take_document(
         None => bad(format!("the time field '{}' is missing", schema.time)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,3 +92,6 @@ impl<'de> Deserialize<'de> for MetaKey {
         deserializer.deserialize_bytes(Bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,3 +153,6 @@ pub struct SegmentMeta {
     /// The schema of its columns.
     pub schema: Schema,
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use crate::settings::{Durability, Settings};
 use crate::state::State;
 use crate::sweep::Sweeper;
 use crate::wal::{self, LogWriter};
-use ebbtide_buckets::{Accepted, Chunk, Schema};
+use ebbtide_buckets::{Accepted, Chunk, Schema, compact_views};
 use ebbtide_ttl::{Clock, Code, OutOfRange};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
@@ -207,7 +207,8 @@ impl Core {
             }
             let rows = accepted.batch.num_rows() as u64;
             let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
-            let chunk = Chunk::build(accepted.batch, &schema, collection.options.bucketing.span_seconds());
+            let batch = compact_views(accepted.batch)?;
+            let chunk = Chunk::build(batch, &schema, collection.options.bucketing.span_seconds());
             if collection.options.out_of_range == OutOfRange::Reject {
                 refuse_out_of_range(&chunk, &collection.options)?;
             }
@@ -331,7 +332,8 @@ impl Core {
             collection.schema = pending.schema;
             let schema = collection.schema.clone();
             self.metrics.inserted(pending.chunk.batch.num_rows() as u64);
-            collection.memtable.push(Arc::new(pending.chunk), seq, &schema, span).map_err(|e| self.poison(&e))?;
+            let pushed = collection.memtable.push(Arc::new(pending.chunk), pending.payload.len(), seq, (&schema, span));
+            pushed.map_err(|e| self.poison(&e))?;
         }
         Ok(())
     }

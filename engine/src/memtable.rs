@@ -41,10 +41,18 @@ impl Memtable {
     }
 
     /// Adds the rows of insert `seq`, merging small chunks in the manner of a binary counter.
-    pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, schema: &Schema, span_seconds: i64) -> Result<()> {
+    ///
+    /// `bytes` is what they take; arrays of a user's may share buffers that are far larger.
+    pub(crate) fn push(
+        &mut self,
+        chunk: Arc<Chunk>,
+        bytes: usize,
+        seq: u64,
+        (schema, span_seconds): (&Schema, i64),
+    ) -> Result<()> {
         self.oldest_seq.get_or_insert(seq);
         self.rows += chunk.batch.num_rows() as u64;
-        self.bytes += chunk.batch.get_array_memory_size();
+        self.bytes += bytes;
         self.active.push(chunk);
         while let [.., a, b] = self.active.as_slice() {
             let (left, right) = (a.batch.num_rows(), b.batch.num_rows());

@@ -199,18 +199,16 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
             state.applied_seq = state.applied_seq.max(record.seq);
             let Some(batch) = record.batch else { continue };
             if let Some(collection) = state.by_id_mut(record.collection) {
-                let (time, meta, precision) = (
-                    collection.schema.time.clone(),
-                    collection.schema.meta.clone(),
-                    collection.options.precision,
-                );
+                let (time, meta, precision) =
+                    (collection.schema.time.clone(), collection.schema.meta.clone(), collection.options.precision);
                 let logged = schema_of_batch(&batch, &time, meta.as_deref(), precision)?;
                 let schema = Arc::new(collection.schema.join(&logged)?);
                 let batch = adapt(&batch, &schema)?;
                 let span = collection.options.bucketing.span_seconds();
+                let bytes = batch.get_array_memory_size();
                 let chunk = Arc::new(Chunk::build(batch, &schema, span));
                 collection.schema = schema.clone();
-                collection.memtable.push(chunk, record.seq, &schema, span)?;
+                collection.memtable.push(chunk, bytes, record.seq, (&schema, span))?;
             }
         }
     }
@@ -247,7 +245,8 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
     }
-    let ours = |n: &String| n == LOCK || n == crate::reserve::NAME || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");
+    let ours =
+        |n: &String| n == LOCK || n == crate::reserve::NAME || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");
     if let Some(other) = names.iter().find(|n| !ours(n)) {
         let what = format!(
             "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",

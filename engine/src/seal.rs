@@ -10,7 +10,7 @@ use crate::segment::{self, Brief, Segment};
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{BucketId, Schema, SealRun, SegmentInput, adapt, encode, times};
-use ebbtide_ttl::in_range;
+use ebbtide_ttl::{Code, in_range};
 use parking_lot::MutexGuard;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -45,7 +45,8 @@ struct Harvest {
 impl Harvest {
     fn add_piece(&mut self, batch: &RecordBatch, schema: &Schema) -> Result<u32> {
         let batch = adapt(batch, schema)?;
-        let number = u32::try_from(self.pieces.len()).map_err(|_| Error::internal("too many pieces to seal at once"))?;
+        let number =
+            u32::try_from(self.pieces.len()).map_err(|_| Error::internal("too many pieces to seal at once"))?;
         self.times.push(times(&batch)?.to_vec());
         self.pieces.push(batch);
         Ok(number)
@@ -81,7 +82,14 @@ pub(crate) fn flush(core: &Core, _maintenance: &MutexGuard<'_, ()>, only: Option
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         flush_collection(core, name)?;
     }
-    core.cut_log()
+    match core.cut_log() {
+        Err(error) if error.code() == Code::OutOfDiskSpace => {
+            // What was to be sealed is; the log goes with the next flush that finds room.
+            tracing::warn!(%error, "the log could not be cut");
+            Ok(())
+        }
+        cut => cut,
+    }
 }
 
 fn flush_collection(core: &Core, name: &str) -> Result<()> {
@@ -290,12 +298,27 @@ fn candidates(collection: &CollectionState, thorough: bool, rows_max: u64) -> Re
         }
     }
     let least = if thorough { 2 } else { SMALL_SEGMENTS_MAX };
-    let worth = |group: &Vec<Arc<Segment>>| {
-        group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2)
-    };
-    let mut chosen: Vec<_> = groups.into_values().filter(worth).collect();
+    let worth =
+        |group: &Vec<Arc<Segment>>| group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2);
+    let mut chosen: Vec<_> = groups.into_values().flat_map(|g| portions(g, rows_max)).filter(worth).collect();
     chosen.append(&mut worn);
     Ok(chosen)
+}
+
+/// Cuts a group into parts that fit into one segment, so that memory is bounded by what one segment holds.
+fn portions(group: Vec<Arc<Segment>>, rows_max: u64) -> Vec<Vec<Arc<Segment>>> {
+    let mut portions: Vec<(u64, Vec<Arc<Segment>>)> = Vec::new();
+    for segment in group {
+        let rows = segment.live().rows;
+        match portions.last_mut() {
+            Some((sum, portion)) if *sum + rows <= rows_max => {
+                *sum += rows;
+                portion.push(segment);
+            }
+            _ => portions.push((rows, vec![segment])),
+        }
+    }
+    portions.into_iter().map(|(_, portion)| portion).collect()
 }
 
 fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segment>]) -> Result<()> {

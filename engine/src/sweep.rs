@@ -142,10 +142,8 @@ impl PassTarget for Pass<'_> {
     fn rules(&mut self) -> Vec<RuleRef> {
         self.plans.clear();
         let state = self.core.state.read();
-        let rule_of = |name: &str, rule: Option<&str>| RuleRef {
-            collection: name.to_owned(),
-            rule: rule.map(str::to_owned),
-        };
+        let rule_of =
+            |name: &str, rule: Option<&str>| RuleRef { collection: name.to_owned(), rule: rule.map(str::to_owned) };
         let collections = state.collections.values();
         collections.flat_map(|c| c.rules.iter().map(|view| rule_of(&c.name, view.name))).collect()
     }
@@ -172,7 +170,9 @@ impl Pass<'_> {
         let Some(mut collection) = core.state.read().collections.get(&rule.collection).cloned() else {
             return Ok(Visit::default());
         };
-        self.warn_if_suspended(&collection);
+        if self.warn_if_suspended(&collection) {
+            return Ok(Visit::default());
+        }
         let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
         if !fresh {
             let mut plan = Plan::make(&collection, self.now)?;
@@ -230,7 +230,7 @@ impl Pass<'_> {
         Ok(visit)
     }
 
-    fn warn_if_suspended(&self, collection: &CollectionState) {
+    fn warn_if_suspended(&self, collection: &CollectionState) -> bool {
         let mut warned = self.core.sweeper.warned.lock();
         match crate::snapshot::suspension(collection) {
             Some(measurements) if warned.insert(collection.id) => {
@@ -239,10 +239,12 @@ impl Pass<'_> {
                     measurements,
                     "expiry is suspended: measurements lie outside of 1970..2038"
                 );
+                true
             }
-            Some(_) => {}
+            Some(_) => true,
             None => {
                 warned.remove(&collection.id);
+                false
             }
         }
     }

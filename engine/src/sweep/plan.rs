@@ -7,7 +7,7 @@ use crate::state::CollectionState;
 use ebbtide_buckets::BucketId;
 use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff};
 use roaring::RoaringBitmap;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement.
@@ -56,14 +56,15 @@ pub(crate) struct Plan {
     due: HashMap<usize, VecDeque<Item>>,
     /// Open buckets are due, or stand in the way: they have to be sealed first.
     pub(crate) needs_flush: bool,
-    segments: usize,
+    /// The segments that it was made for: held, so that no others can come to lie at the same address.
+    segments: Arc<BTreeMap<u64, Arc<Segment>>>,
     rules_epoch: u64,
 }
 
 impl Plan {
     /// Looks at a collection at `now`.
     pub(crate) fn make(collection: &CollectionState, now: Timestamp) -> Result<Self> {
-        let mut plan = Plan { due: HashMap::new(), needs_flush: false, segments: 0, rules_epoch: 0 };
+        let mut plan = Plan { due: HashMap::new(), needs_flush: false, segments: Arc::default(), rules_epoch: 0 };
         plan.follow(collection);
         if suspension(collection).is_some() || collection.rules.is_empty() {
             return Ok(plan);
@@ -92,12 +93,12 @@ impl Plan {
 
     /// Whether it still describes this version of the collection.
     pub(crate) fn is_of(&self, collection: &CollectionState) -> bool {
-        self.segments == Arc::as_ptr(&collection.segments) as usize && self.rules_epoch == collection.rules_epoch
+        Arc::ptr_eq(&self.segments, &collection.segments) && self.rules_epoch == collection.rules_epoch
     }
 
     /// Takes over to a version that differs only by what the plan itself had dropped.
     pub(crate) fn follow(&mut self, collection: &CollectionState) {
-        self.segments = Arc::as_ptr(&collection.segments) as usize;
+        self.segments = collection.segments.clone();
         self.rules_epoch = collection.rules_epoch;
     }
 

@@ -1,0 +1,117 @@
+use super::*;
+use crate::testing::{rows, schema};
+use arrow::array::*;
+use arrow::datatypes::{Int32Type, Int8Type};
+
+fn times(values: &[i64]) -> ArrayRef {
+    Arc::new(TimestampMillisecondArray::from(values.to_vec()).with_timezone("UTC"))
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap()
+}
+
+#[track_caller]
+fn refused(columns: Vec<(&str, ArrayRef)>, schema: &Schema) -> (usize, Code) {
+    let error = batch_from_arrow(&batch(columns), schema).unwrap_err();
+    (error.index, error.error.code)
+}
+
+#[test]
+fn canonical_columns_are_not_copied() {
+    let doubles = Arc::new(Float64Array::from(vec![1.5, 2.5]));
+    let accepted = batch_from_arrow(&batch(vec![("x", doubles.clone()), ("t", times(&[1, 2]))]), &schema()).unwrap();
+    assert_eq!(accepted.batch.schema(), accepted.schema.arrow());
+    let kept: &Float64Array = accepted.batch.column(1).as_primitive();
+    assert_eq!(kept.values().as_ptr(), doubles.values().as_ptr());
+}
+
+#[test]
+fn other_widths_and_encodings_become_canonical() {
+    let dictionary: DictionaryArray<Int8Type> = vec![Some("a"), None].into_iter().collect();
+    let decimal = Decimal128Array::from(vec![Some(125), None]).with_precision_and_scale(9, 2).unwrap();
+    let list = LargeListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None]);
+    let accepted = batch_from_arrow(
+        &batch(vec![
+            ("t", Arc::new(TimestampNanosecondArray::from(vec![-1, 1_000_000]))),
+            ("m", Arc::new(dictionary)),
+            ("i", Arc::new(UInt16Array::from(vec![Some(7), None]))),
+            ("f", Arc::new(Float32Array::from(vec![0.5, 1.0]))),
+            ("s", Arc::new(LargeStringArray::from(vec!["x", "y"]))),
+            ("day", Arc::new(Date32Array::from(vec![1, -1]))),
+            ("dec", Arc::new(decimal)),
+            ("l", Arc::new(list)),
+            ("none", Arc::new(NullArray::new(2))),
+            ("gone", Arc::new(Int64Array::new_null(2))),
+        ]),
+        &schema(),
+    )
+    .unwrap();
+    let names: Vec<&str> = accepted.schema.fields.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(names, ["i", "f", "s", "day", "dec", "l"]);
+    assert_eq!(accepted.batch.schema(), accepted.schema.arrow());
+    let got = rows(&accepted.batch);
+    assert!(got[0].starts_with("t=Date(Timestamp(-1000000)) m=String(\"a\") i=Int(7)"), "{}", got[0]);
+    assert!(got[0].contains("dec=Double(3ff4000000000000)"), "{}", got[0]);
+    assert!(got[1].contains("day=Date(Timestamp(-86400000000000))"), "{}", got[1]);
+}
+
+#[test]
+fn the_time_column_is_required_and_whole() {
+    assert_eq!(refused(vec![("x", times(&[1]))], &schema()), (0, Code::BadValue));
+    assert_eq!(refused(vec![("t", Arc::new(Int64Array::from(vec![1])))], &schema()), (0, Code::BadValue));
+    let holed = Arc::new(TimestampSecondArray::from(vec![Some(1), None]));
+    assert_eq!(refused(vec![("t", holed)], &schema()), (1, Code::BadValue));
+    let far = Arc::new(TimestampSecondArray::from(vec![1, i64::MAX]));
+    assert_eq!(refused(vec![("t", far)], &schema()), (1, Code::BadValue));
+    assert_eq!(refused(vec![("t", Arc::new(NullArray::new(1)))], &schema()), (0, Code::BadValue));
+}
+
+#[test]
+fn numbers_meet_the_known_type() {
+    let known = |ty| Schema { fields: vec![("x".to_owned(), ty)], ..schema() };
+    let ints = |v: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(v)) };
+    let doubles = |v: Vec<f64>| -> ArrayRef { Arc::new(Float64Array::from(v)) };
+    let x = |schema: &Schema, column| {
+        batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", column)]), schema).map(|a| a.schema.fields[0].1.clone())
+    };
+    assert_eq!(x(&known(FieldType::Double), ints(vec![1, 2])), Ok(FieldType::Double));
+    let error = x(&known(FieldType::Double), ints(vec![1, (1 << 53) + 1])).unwrap_err();
+    assert_eq!((error.index, error.error.code), (1, Code::TypeMismatch));
+    assert_eq!(x(&known(FieldType::Int64), doubles(vec![1.0, -2.0])), Ok(FieldType::Int64));
+    assert_eq!(x(&known(FieldType::Int64), doubles(vec![1.0, 2.5])), Ok(FieldType::Double));
+    assert_eq!(x(&known(FieldType::Int64), doubles(vec![1.0, f64::NAN])), Ok(FieldType::Double));
+    let error = x(&known(FieldType::String), ints(vec![1, 2])).unwrap_err();
+    assert!(error.to_string().contains("field 'x' is string, the value is an int64"), "{error}");
+    let big = Arc::new(UInt64Array::from(vec![1, u64::MAX]));
+    let error = x(&schema(), big).unwrap_err();
+    assert_eq!((error.index, error.error.code), (1, Code::TypeMismatch));
+}
+
+#[test]
+fn objects_merge_their_members() {
+    let inner: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let object = StructArray::try_from(vec![("b", inner)]).unwrap();
+    let text = ("a".to_owned(), FieldType::String);
+    let known = Schema { meta_type: Some(FieldType::Object(vec![text.clone()])), ..schema() };
+    let accepted = batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("m", Arc::new(object))]), &known).unwrap();
+    let expected = FieldType::Object(vec![text, ("b".to_owned(), FieldType::Int64)]);
+    assert_eq!(accepted.schema.meta_type, Some(expected));
+    assert!(rows(&accepted.batch)[1].contains("(\"b\", \"Int(2)\")"));
+}
+
+#[test]
+fn unsupported_types_and_double_names_are_refused() {
+    let duration = Arc::new(DurationSecondArray::from(vec![1]));
+    assert_eq!(refused(vec![("t", times(&[1])), ("x", duration)], &schema()), (0, Code::TypeMismatch));
+    assert_eq!(refused(vec![("t", times(&[1])), ("t", times(&[1]))], &schema()), (0, Code::BadValue));
+    let x = || -> ArrayRef { Arc::new(Int64Array::from(vec![1])) };
+    assert_eq!(refused(vec![("t", times(&[1])), ("x", x()), ("x", x())], &schema()), (0, Code::BadValue));
+    assert_eq!(refused(vec![("t", times(&[1])), ("", x())], &schema()), (0, Code::BadValue));
+}
+
+#[test]
+fn an_empty_batch_is_fine() {
+    let empty = batch_from_arrow(&batch(vec![("t", times(&[])), ("x", Arc::new(NullArray::new(0)))]), &schema());
+    assert_eq!(empty.unwrap().batch.num_rows(), 0);
+}

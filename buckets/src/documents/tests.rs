@@ -1,0 +1,141 @@
+use super::*;
+use crate::testing::{accept, date, object, rows, schema};
+use arrow::datatypes::DataType;
+use ebbtide_ttl::{Precision, Timestamp};
+
+fn doc(fields: &[(&str, Value)]) -> Value {
+    let mut all = vec![("t", date(1))];
+    all.extend(fields.iter().cloned());
+    object(&all)
+}
+
+#[track_caller]
+fn refused(docs: &[Value], schema: &Schema) -> (usize, Code, String) {
+    let error = batch_from_documents(docs, schema).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("index {}: ", error.index)), "{error}");
+    (error.index, error.error.code, error.to_string())
+}
+
+#[test]
+fn every_type_becomes_its_column() {
+    let docs = [
+        object(&[
+            ("t", date(-1)),
+            ("m", Value::from("s1")),
+            ("b", Value::Bool(true)),
+            ("i", Value::Int(i64::MIN)),
+            ("d", Value::Double(-0.0)),
+            ("s", Value::from("x")),
+            ("at", date(7)),
+            ("bin", Value::Binary(vec![0, 1])),
+            ("l", Value::Array(vec![Value::Int(1), Value::Null, Value::Double(2.5)])),
+            ("o", object(&[("x", Value::Int(1)), ("y", object(&[("z", Value::Bool(false))]))])),
+        ]),
+        object(&[("o", object(&[("w", Value::from("late"))])), ("t", date(5)), ("nothing", Value::Null)]),
+    ];
+    let accepted = accept(&docs, &schema());
+    let names: Vec<&str> = accepted.schema.fields.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(names, ["b", "i", "d", "s", "at", "bin", "l", "o"]);
+    assert_eq!(accepted.schema.meta_type, Some(FieldType::String));
+    assert_eq!(accepted.batch.schema(), accepted.schema.arrow());
+    assert_eq!(accepted.schema.field_type("l"), Some(&FieldType::List(Box::new(FieldType::Double))));
+    assert_eq!(accepted.batch.column_by_name("s").unwrap().data_type(), &DataType::Utf8View);
+    let back = rows(&accepted.batch);
+    assert!(back[0].contains("d=Double(8000000000000000)") && back[0].contains("i=Int(-9223372036854775808)"));
+    assert!(back[1].contains("late") && !back[1].contains("nothing"));
+}
+
+#[test]
+fn the_time_must_be_a_date() {
+    let (index, code, _) = refused(&[doc(&[]), object(&[("x", Value::Int(1))])], &schema());
+    assert_eq!((index, code), (1, Code::BadValue));
+    for bad in [Value::Null, Value::Int(5), Value::from("2020-01-01")] {
+        let (index, code, message) = refused(&[object(&[("t", bad)])], &schema());
+        assert_eq!((index, code), (0, Code::BadValue));
+        assert!(message.contains("'t'"), "{message}");
+    }
+    assert_eq!(refused(&[Value::Int(1)], &schema()).1, Code::BadValue);
+}
+
+#[test]
+fn times_are_floored_and_must_fit_the_precision() {
+    let ns = |ns: i128| object(&[("t", Value::Date(Timestamp(ns)))]);
+    let batch = accept(&[ns(-1), ns(1_999_999)], &schema()).batch;
+    assert_eq!(rows(&batch), rows(&accept(&[object(&[("t", date(-1))]), object(&[("t", date(1))])], &schema()).batch));
+    let fine = Schema { precision: Precision::Ns, ..schema() };
+    let (index, code, _) = refused(&[ns(0), ns(i128::from(i64::MAX) + 1)], &fine);
+    assert_eq!((index, code), (1, Code::BadValue));
+    let (_, code, _) = refused(&[object(&[("t", date(0)), ("x", Value::Date(Timestamp(i128::MAX)))])], &schema());
+    assert_eq!(code, Code::BadValue);
+}
+
+#[test]
+fn numbers_widen_only_without_loss() {
+    let int = accept(&[doc(&[("x", Value::Int(1))])], &schema()).schema;
+    let whole = accept(&[doc(&[("x", Value::Double(3.0))])], &int);
+    assert_eq!(whole.schema.field_type("x"), Some(&FieldType::Int64));
+    assert!(rows(&whole.batch)[0].contains("x=Int(3)"));
+    let wide = accept(&[doc(&[("x", Value::Int(2))]), doc(&[("x", Value::Double(2.5))])], &int);
+    assert_eq!(wide.schema.field_type("x"), Some(&FieldType::Double));
+    let odd = Value::Int((1 << 53) + 1);
+    let (index, code, _) = refused(&[doc(&[("x", odd.clone())]), doc(&[("x", Value::Double(2.5))])], &int);
+    assert_eq!((index, code), (1, Code::TypeMismatch));
+    let (index, code, message) = refused(&[doc(&[]), doc(&[("x", odd)])], &wide.schema);
+    assert_eq!((index, code), (1, Code::TypeMismatch));
+    assert!(message.contains("'x' is double") && message.contains("int64"), "{message}");
+}
+
+#[test]
+fn another_type_is_refused_at_every_depth() {
+    let known = accept(
+        &[doc(&[
+            ("m", object(&[("site", Value::from("a"))])),
+            ("x", Value::Int(1)),
+            ("o", object(&[("l", Value::Array(vec![Value::Int(1)]))])),
+        ])],
+        &schema(),
+    )
+    .schema;
+    let (index, code, message) = refused(&[doc(&[]), doc(&[("x", Value::from("a"))])], &known);
+    assert_eq!((index, code), (1, Code::TypeMismatch));
+    assert_eq!(message, "index 1: field 'x' is int64, the value is a string");
+    let nested = doc(&[("o", object(&[("l", Value::Array(vec![Value::Bool(true)]))]))]);
+    assert!(refused(&[nested], &known).2.contains("field 'o.l' is int64, the value is a bool"));
+    let meta = doc(&[("m", object(&[("site", Value::Int(1))]))]);
+    assert!(refused(&[meta], &known).2.contains("field 'm.site' is string, the value is an int64"));
+    let mixed = doc(&[("new", Value::Array(vec![Value::Int(1), Value::from("a")]))]);
+    assert_eq!(refused(&[mixed], &known).1, Code::TypeMismatch);
+}
+
+#[test]
+fn an_empty_list_leaves_the_item_type_open() {
+    let open = accept(&[doc(&[("l", Value::Array(vec![])), ("o", object(&[]))])], &schema());
+    assert_eq!(open.schema.field_type("l"), Some(&FieldType::List(Box::new(FieldType::Unknown))));
+    let docs = [doc(&[("l", Value::Array(vec![Value::from("a")])), ("o", object(&[("x", Value::Int(1))]))])];
+    let known = accept(&docs, &open.schema);
+    assert_eq!(known.schema.field_type("l"), Some(&FieldType::List(Box::new(FieldType::String))));
+    let adapted = crate::adapt(&open.batch, &known.schema).unwrap();
+    assert_eq!(rows(&adapted), rows(&open.batch));
+    assert_eq!(open.schema.join(&known.schema).unwrap(), known.schema);
+}
+
+#[test]
+fn names_depth_and_number_of_fields_are_limited() {
+    assert_eq!(refused(&[doc(&[("", Value::Int(1))])], &schema()).1, Code::BadValue);
+    assert_eq!(refused(&[doc(&[("a\0", Value::Null)])], &schema()).1, Code::BadValue);
+    assert_eq!(refused(&[doc(&[("a", Value::Int(1)), ("a", Value::Int(1))])], &schema()).1, Code::BadValue);
+    assert_eq!(refused(&[doc(&[("t", date(1))])], &schema()).1, Code::BadValue);
+    let deep = |n| (0..n).fold(Value::Int(1), |v, _| object(&[("a", v)]));
+    accept(&[doc(&[("x", deep(64))])], &schema());
+    assert_eq!(refused(&[doc(&[("x", deep(65))])], &schema()).1, Code::BadValue);
+    let names: Vec<String> = (0..=FIELDS_MAX).map(|i| format!("f{i}")).collect();
+    let many: Vec<(&str, Value)> = names.iter().map(|n| (n.as_str(), Value::Int(1))).collect();
+    assert_eq!(refused(&[doc(&many)], &schema()).1, Code::BadValue);
+    accept(&[doc(&many[1..])], &schema());
+}
+
+#[test]
+fn no_documents_make_an_empty_batch() {
+    let accepted = accept(&[], &schema());
+    assert_eq!((accepted.batch.num_rows(), accepted.schema), (0, schema()));
+}
