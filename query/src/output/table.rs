@@ -17,6 +17,10 @@ pub struct TableStyle {
 /// Draws rows as a table: numbers to the right, nulls as `NULL`, fractions to six digits.
 #[must_use]
 pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) -> String {
+    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    if names == ["plan_type", "plan"] {
+        return plans(batches);
+    }
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
     match style.width {
@@ -36,6 +40,18 @@ pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) ->
         left = left.saturating_sub(batch.num_rows());
     }
     table.trim_fmt()
+}
+
+/// What EXPLAIN gives: plans are indented text, which no frame should cut.
+fn plans(batches: &[RecordBatch]) -> String {
+    let mut text = String::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let cell = |i: usize| cell::text(batch.column(i).as_ref(), row).unwrap_or_default();
+            text.push_str(&format!("{}\n{}\n\n", cell(0), cell(1).trim_end()));
+        }
+    }
+    text.trim_end().to_owned()
 }
 
 fn rounded(column: &dyn Array, row: usize) -> Option<String> {
