@@ -4,6 +4,8 @@
 //! once the batch is acknowledged; the parent kills it (SIGKILL) after some of those lines, wherever the writer is by
 //! then: in a group commit, a flush, a compaction, a sweep, a checkpoint.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use ebbtide::ttl::{Filter, SystemClock, Timestamp, Value};
 use ebbtide::{CollectionOptions, Database, ScanRequest, Settings};
 use std::collections::BTreeMap;

@@ -135,6 +135,7 @@ impl ExecutionPlan for BucketScanExec {
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let hidden = MetricBuilder::new(&self.metrics).counter("rows_hidden_by_ttl", partition);
         let units = self.partitions.get(partition).cloned().unwrap_or_default();
         let mut left = self.limit.unwrap_or(usize::MAX);
         let schema = Arc::clone(&self.schema);
@@ -142,7 +143,16 @@ impl ExecutionPlan for BucketScanExec {
             .into_iter()
             .flat_map(|unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
                 match unit.read() {
-                    Ok(batches) => batches,
+                    Ok(batches) => {
+                        let hidden = hidden.clone();
+                        let mut read = Some(unit);
+                        // Complete once the unit has been read to its end.
+                        Box::new(batches.chain(std::iter::from_fn(move || {
+                            let rows = read.take()?.rows_hidden();
+                            hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
+                            None
+                        })))
+                    }
                     Err(error) => Box::new(std::iter::once(Err(error))),
                 }
             })

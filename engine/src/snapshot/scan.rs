@@ -7,11 +7,12 @@ use crate::segment::{Brief, Segment};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, MetaKey, Schema, adapt, column_of_keys, times};
+use ebbtide_buckets::{Chunk, MetaKey, Schema, adapt, column_of_keys, time_values, times};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of a batch that a scan gives.
 const BATCH_ROWS: usize = 8192;
@@ -64,7 +65,7 @@ pub struct ScanReport {
     pub buckets_pruned: u64,
     /// Buckets hidden as a whole because they are expired.
     pub buckets_hidden: u64,
-    /// Rows of those.
+    /// Rows of those, and expired rows of open buckets that hold others; [`ScanUnit::rows_hidden`] has those of sealed ones.
     pub rows_hidden: u64,
 }
 
@@ -79,6 +80,9 @@ pub struct ScanUnit {
     schema: Arc<Schema>,
     rows: u64,
     exact: bool,
+    /// Up to here measurements are hidden because they are expired.
+    hidden_until: Option<i64>,
+    hidden: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone)]
@@ -101,6 +105,12 @@ impl ScanUnit {
     #[must_use]
     pub fn rows_exact(&self) -> bool {
         self.exact
+    }
+
+    /// Expired rows that were left out so far of buckets that hold others: complete once the unit has been read.
+    #[must_use]
+    pub fn rows_hidden(&self) -> u64 {
+        self.hidden.load(Ordering::Relaxed)
     }
 
     /// Reads it.
@@ -132,14 +142,22 @@ impl ScanUnit {
                 let at = columns.iter().position(|c| c == time).unwrap_or(0);
                 let wanted: Vec<usize> = (0..self.columns.len()).collect();
                 let batches = reader.read(&columns, &self.schema, ranges, BATCH_ROWS)?;
-                Ok(Box::new(batches.map(move |batch| keep(&batch?, at, kept, &wanted))))
+                let (hidden, hidden_until) = (self.hidden.clone(), self.hidden_until);
+                Ok(Box::new(batches.map(move |batch| {
+                    let batch = batch?;
+                    if let Some(cut) = hidden_until {
+                        let expired = time_values(batch.column(at))?.iter().filter(|t| **t <= cut).count();
+                        hidden.fetch_add(expired as u64, Ordering::Relaxed);
+                    }
+                    keep(&batch, at, kept, &wanted)
+                })))
             }
         }
     }
 }
 
 fn keep(batch: &RecordBatch, time: usize, kept: Kept, wanted: &[usize]) -> Result<RecordBatch> {
-    let values = ebbtide_buckets::time_values(batch.column(time))?;
+    let values = time_values(batch.column(time))?;
     let mask: BooleanArray = values.iter().map(|t| Some(*t >= kept.0 && *t <= kept.1)).collect();
     Ok(filter_record_batch(&batch.project(wanted)?, &mask)?)
 }
@@ -257,16 +275,17 @@ impl Scan<'_> {
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
         );
         // Rows that need the same check of times are read together: seldom more than the number of rules.
-        let mut parts: HashMap<Option<Kept>, Vec<Range<u64>>> = HashMap::new();
+        let mut parts: HashMap<Option<(Kept, Option<i64>)>, Vec<Range<u64>>> = HashMap::new();
         let mut buckets = 0;
         for (ordinal, meta, brief) in segment.briefs(&reader) {
             if metas.as_ref().is_some_and(|m| !m.value(meta)) || !bounds.may_match(ordinal) {
                 self.report.buckets_pruned += 1;
                 continue;
             }
-            let kept = match wanted(&brief, self.time, self.hidden_until(classes.of(meta).map(|c| c.1))) {
+            let cut = self.hidden_until(classes.of(meta).map(|c| c.1));
+            let kept = match wanted(&brief, self.time, cut) {
                 Wanted::All => None,
-                Wanted::Some(kept) => Some(kept),
+                Wanted::Some(kept) => Some((kept, cut)),
                 Wanted::Pruned => {
                     self.report.buckets_pruned += 1;
                     continue;
@@ -289,7 +308,9 @@ impl Scan<'_> {
                 self.units.push(ScanUnit {
                     rows: ranges.iter().map(|r| r.end - r.start).sum(),
                     exact: kept.is_none(),
-                    source: Source::Sealed { segment: segment.clone(), ranges, kept },
+                    source: Source::Sealed { segment: segment.clone(), ranges, kept: kept.map(|k| k.0) },
+                    hidden_until: kept.and_then(|k| k.1),
+                    hidden: Arc::default(),
                     columns: self.columns.clone(),
                     schema: state.schema.clone(),
                 });
@@ -329,10 +350,13 @@ impl Scan<'_> {
                 rows: bucket.rows.len() as u64,
                 out_of_range: 0,
             };
-            match wanted(&brief, self.time, self.hidden_until(e)) {
+            let cut = self.hidden_until(e);
+            match wanted(&brief, self.time, cut) {
                 Wanted::All => rows.extend(&bucket.rows),
                 Wanted::Some((from, to)) => {
                     rows.extend(bucket.rows.iter().filter(|row| (from..=to).contains(&values[**row as usize])));
+                    let expired = |row: &&u32| cut.is_some_and(|cut| values[**row as usize] <= cut);
+                    self.report.rows_hidden += bucket.rows.iter().filter(expired).count() as u64;
                 }
                 Wanted::Pruned => {
                     self.report.buckets_pruned += 1;
@@ -358,6 +382,8 @@ impl Scan<'_> {
             schema: state.schema.clone(),
             rows: count,
             exact: true,
+            hidden_until: None,
+            hidden: Arc::default(),
         });
         Ok(())
     }
