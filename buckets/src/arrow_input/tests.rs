@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{rows, schema};
 use arrow::array::*;
-use arrow::datatypes::{Int32Type, Int8Type};
+use arrow::datatypes::{Int8Type, Int32Type};
 
 fn times(values: &[i64]) -> ArrayRef {
     Arc::new(TimestampMillisecondArray::from(values.to_vec()).with_timezone("UTC"))
@@ -73,7 +73,8 @@ fn numbers_meet_the_known_type() {
     let ints = |v: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(v)) };
     let doubles = |v: Vec<f64>| -> ArrayRef { Arc::new(Float64Array::from(v)) };
     let x = |schema: &Schema, column| {
-        batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", column)]), schema).map(|a| a.schema.fields[0].1.clone())
+        batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", column)]), schema)
+            .map(|a| a.schema.fields[0].1.clone())
     };
     assert_eq!(x(&known(FieldType::Double), ints(vec![1, 2])), Ok(FieldType::Double));
     let error = x(&known(FieldType::Double), ints(vec![1, (1 << 53) + 1])).unwrap_err();

@@ -20,7 +20,8 @@ fn a_key_ignores_member_order_nulls_and_kinds_of_numbers() {
 
 #[test]
 fn damaged_bytes_are_refused() {
-    let key = MetaKey::of(&object(&[("a", Value::Array(vec![Value::from("x"), Value::Int(i64::MAX)])), ("d", date(5))]));
+    let key =
+        MetaKey::of(&object(&[("a", Value::Array(vec![Value::from("x"), Value::Int(i64::MAX)])), ("d", date(5))]));
     for len in 0..key.as_bytes().len() {
         assert!(MetaKey::from_bytes(&key.as_bytes()[..len]).is_err(), "{len}");
     }

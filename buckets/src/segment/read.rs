@@ -7,6 +7,7 @@ use crate::adapt::adapt_to;
 use crate::schema::{FieldType, Schema};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -16,9 +17,8 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::{ChunkReader, Length};
-use std::error::Error;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes read from the end of a file at first: mostly directory and footer are in there.
 const TAIL_GUESS_BYTES: u64 = 64 << 10;
@@ -113,6 +113,12 @@ impl SegmentReader {
         self.0.metadata.metadata()
     }
 
+    /// Where the data ends and the directory begins.
+    #[must_use]
+    pub fn data_end(&self) -> u64 {
+        self.0.data_end
+    }
+
     /// How much memory an open segment takes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -147,11 +153,16 @@ impl SegmentReader {
             }
         }
         let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
-        let source =
-            if present.is_empty() || rows == 0 { None } else { Some(self.reader(&present, ranges, batch_rows)?) };
+        let failed = Arc::new(OnceLock::new());
+        let source = if present.is_empty() || rows == 0 {
+            None
+        } else {
+            Some(self.reader(&present, ranges, batch_rows, &failed)?)
+        };
         Ok(SegmentBatches {
             name: inner.name.clone(),
             source,
+            failed,
             present,
             target: Arc::new(ArrowSchema::new(target)),
             rows_left: rows,
@@ -177,6 +188,7 @@ impl SegmentReader {
         present: &[(String, FieldType)],
         ranges: &[Range<u64>],
         batch_rows: usize,
+        failed: &Arc<OnceLock<SegmentError>>,
     ) -> Result<ParquetRecordBatchReader, SegmentError> {
         let inner = &self.0;
         let file_columns = inner.metadata.schema();
@@ -185,8 +197,8 @@ impl SegmentReader {
             return Err(SegmentError::new(&inner.name, inner.data_end, "a column of its schema is not in the file"));
         }
         let (groups, selection) = select(inner.metadata.metadata(), ranges);
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(Checked(inner.clone()), inner.metadata.clone());
+        let file = Checked { inner: inner.clone(), failed: failed.clone() };
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, inner.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
         builder
             .with_projection(mask)
@@ -194,7 +206,7 @@ impl SegmentReader {
             .with_row_selection(selection)
             .with_batch_size(batch_rows.max(1))
             .build()
-            .map_err(|e| from_parquet(e, &inner.name))
+            .map_err(|e| failed.get().cloned().unwrap_or_else(|| SegmentError::new(&inner.name, 0, e.to_string())))
     }
 
     /// Reads every byte of data and compares it with its checksum.
@@ -322,21 +334,12 @@ fn select(metadata: &ParquetMetaData, ranges: &[Range<u64>]) -> (Vec<usize>, Row
     (groups, RowSelection::from(selectors))
 }
 
-fn from_parquet(error: ParquetError, name: &str) -> SegmentError {
-    match error {
-        ParquetError::External(inner) => match inner.downcast::<SegmentError>() {
-            Ok(own) => *own,
-            Err(other) => SegmentError::new(name, 0, other.to_string()),
-        },
-        other => SegmentError::new(name, 0, other.to_string()),
-    }
-}
-
 /// The batches of [`SegmentReader::read`].
 #[derive(Debug)]
 pub struct SegmentBatches {
     name: String,
     source: Option<ParquetRecordBatchReader>,
+    failed: Arc<OnceLock<SegmentError>>,
     present: Vec<(String, FieldType)>,
     target: SchemaRef,
     rows_left: u64,
@@ -350,13 +353,13 @@ impl SegmentBatches {
         self.target.clone()
     }
 
-    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, arrow::error::ArrowError> {
+    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let mut fields = Vec::with_capacity(self.present.len());
         let mut columns = Vec::with_capacity(self.present.len());
         for (name, ty) in &self.present {
             let column = batch
                 .column_by_name(name)
-                .ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("column '{name}' was not read")))?;
+                .ok_or_else(|| ArrowError::SchemaError(format!("column '{name}' was not read")))?;
             let column = restore(column, ty)?;
             fields.push(Field::new(name, column.data_type().clone(), self.target.field_with_name(name)?.is_nullable()));
             columns.push(column);
@@ -375,45 +378,24 @@ impl Iterator for SegmentBatches {
             return None;
         }
         let batch = match &mut self.source {
-            Some(source) => match source.next() {
-                Some(Ok(batch)) => batch,
-                Some(Err(error)) => {
-                    self.rows_left = 0;
-                    return Some(Err(from_arrow(&error, &self.name)));
-                }
-                None => {
-                    let message = format!("{} rows are missing at the end", self.rows_left);
-                    self.rows_left = 0;
-                    return Some(Err(SegmentError::new(&self.name, 0, message)));
-                }
-            },
+            Some(source) => source.next().unwrap_or_else(|| {
+                Err(ArrowError::ParquetError(format!("{} rows are missing at the end", self.rows_left)))
+            }),
             None => {
                 let rows = usize::try_from(self.rows_left).unwrap_or(usize::MAX).min(self.batch_rows);
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                match RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options) {
-                    Ok(batch) => batch,
-                    Err(error) => return Some(Err(from_arrow(&error, &self.name))),
-                }
+                RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options)
             }
         };
-        self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
-        Some(self.convert(&batch).map_err(|error| from_arrow(&error, &self.name)))
+        let batch = batch.and_then(|batch| {
+            self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
+            self.convert(&batch)
+        });
+        Some(batch.map_err(|error| {
+            self.rows_left = 0;
+            self.failed.get().cloned().unwrap_or_else(|| SegmentError::new(&self.name, 0, error.to_string()))
+        }))
     }
-}
-
-/// The reader wraps our own errors; the one with the offset is somewhere inside.
-fn from_arrow(error: &arrow::error::ArrowError, name: &str) -> SegmentError {
-    let mut inner: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = inner {
-        if let Some(own) = error.downcast_ref::<SegmentError>() {
-            return own.clone();
-        }
-        inner = match error.downcast_ref::<ParquetError>() {
-            Some(ParquetError::External(external)) => Some(external.as_ref()),
-            _ => error.source(),
-        };
-    }
-    SegmentError::new(name, 0, error.to_string())
 }
 
 /// The end of a file, already checked, under the offsets that it has in the file.
@@ -492,11 +474,15 @@ impl Inner {
 }
 
 /// The data of a file for the Parquet reader.
-struct Checked(Arc<Inner>);
+struct Checked {
+    inner: Arc<Inner>,
+    /// The first error. On its way through the Parquet reader it becomes a text that has lost its offset.
+    failed: Arc<OnceLock<SegmentError>>,
+}
 
 impl Length for Checked {
     fn len(&self) -> u64 {
-        self.0.data_end
+        self.inner.data_end
     }
 }
 
@@ -506,11 +492,15 @@ impl ChunkReader for Checked {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         // Pages are found through the offset index, and read by get_bytes. Should the reader ever want a stream, it gets
         // the rest of the data.
-        let length = usize::try_from(self.0.data_end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let length = usize::try_from(self.inner.data_end.saturating_sub(start)).unwrap_or(usize::MAX);
         Ok(self.get_bytes(start, length)?.reader())
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.0.read(start, length).map_err(|e| ParquetError::External(Box::new(e)))
+        self.inner.read(start, length).map_err(|e| {
+            let error = ParquetError::General(e.to_string());
+            self.failed.get_or_init(|| e);
+            error
+        })
     }
 }

@@ -1,0 +1,273 @@
+//! Round trips, damage, and what the directory says, for small segments of every shape.
+
+#![expect(clippy::single_range_in_vec_init, reason = "lists of row ranges, some of one range")]
+
+mod damage;
+mod directory;
+mod weather;
+
+use super::*;
+use crate::testing::{accept, any_double, any_int, date, object, rows, schema};
+use crate::{Chunk, FieldType, MetaKey, adapt};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use ebbtide_ttl::{Precision, Timestamp, Value};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Seals chunks as the engine does: buckets of all pieces merged, rows in time order.
+pub(super) fn seal(batches: &[(RecordBatch, Schema)], span_seconds: i64) -> (EncodedSegment, Schema) {
+    let schema = batches.iter().skip(1).fold(batches[0].1.clone(), |s, (_, other)| s.join(other).unwrap());
+    let pieces: Vec<RecordBatch> = batches.iter().map(|(batch, _)| adapt(batch, &schema).unwrap()).collect();
+    let mut runs: BTreeMap<BucketId, Vec<(u32, u32)>> = BTreeMap::new();
+    for (piece, batch) in (0..).zip(&pieces) {
+        for bucket in Chunk::build(batch.clone(), &schema, span_seconds).buckets {
+            runs.entry(bucket.id).or_default().extend(bucket.rows.iter().map(|row| (piece, *row)));
+        }
+    }
+    let times: Vec<Vec<i64>> = pieces.iter().map(|p| crate::times(p).unwrap().to_vec()).collect();
+    let runs = runs
+        .into_iter()
+        .map(|(id, mut rows)| {
+            rows.sort_by_key(|(p, r)| times[*p as usize][*r as usize]);
+            SealRun { id, rows }
+        })
+        .collect();
+    (encode(SegmentInput { schema: &schema, pieces, runs }).unwrap(), schema)
+}
+
+pub(super) fn open(bytes: &[u8]) -> Result<SegmentReader, SegmentError> {
+    SegmentReader::open(Arc::new(Bytes::copy_from_slice(bytes)), "s1")
+}
+
+pub(super) fn all_columns(schema: &Schema) -> Vec<String> {
+    schema.arrow().fields().iter().map(|f| f.name().clone()).collect()
+}
+
+pub(super) fn read_all(reader: &SegmentReader, schema: &Schema) -> Result<RecordBatch, SegmentError> {
+    let all = 0..reader.directory().row_count();
+    let batches = reader.read(&all_columns(schema), schema, std::slice::from_ref(&all), 100)?;
+    let arrow = batches.schema();
+    let batches = batches.collect::<Result<Vec<_>, _>>()?;
+    Ok(concat_batches(&arrow, &batches).unwrap())
+}
+
+/// Documents of every type, with every awkward value.
+pub(super) fn mixed_docs() -> Vec<Value> {
+    let doubles = [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, 0.1 + 0.2, 5e-324, f64::MAX];
+    let ints = [i64::MIN, i64::MAX, 0, -1, 1 << 53, (1 << 53) + 1, 7, 8];
+    (0..8)
+        .map(|i: usize| {
+            let n = i64::try_from(i).unwrap();
+            let list = if i.is_multiple_of(3) { Value::Null } else { Value::Array(vec![Value::Double(0.5); i - 1]) };
+            let nested = object(&[
+                ("temp", if i == 4 { Value::Null } else { Value::Double(20.5 + i as f64) }),
+                ("site", object(&[("floor", Value::Int(n % 2)), ("name", Value::from("x"))])),
+                ("tags", Value::Array(vec![Value::from("a"), Value::Null])),
+                ("none", object(&[])),
+            ]);
+            object(&[
+                ("t", date((n - 4) * 1_000_000)),
+                ("m", if i == 5 { Value::Null } else { object(&[("id", Value::Int(n % 3)), ("k", Value::from("v"))]) }),
+                ("wild", Value::Double(doubles[i])),
+                ("short", if i == 2 { Value::Null } else { Value::Double(n as f64 / 8.0) }),
+                ("large", Value::Double(123_456_789_012.5 + n as f64)),
+                ("int", Value::Int(ints[i])),
+                ("bool", if i == 1 { Value::Null } else { Value::Bool(i.is_multiple_of(2)) }),
+                ("text", Value::from(["", "a", "bb", "a long text that is not inlined"][i % 4])),
+                ("bin", Value::Binary(vec![0; i])),
+                ("at", date(n)),
+                ("list", list),
+                ("empty", Value::Array(vec![])),
+                ("nothing", object(&[])),
+                ("o", if i == 6 { Value::Null } else { nested }),
+                ("lo", Value::Array(vec![object(&[("x", Value::Double(1.5))]), Value::Null])),
+            ])
+        })
+        .collect()
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+#[test]
+fn every_type_comes_back_to_the_bit() {
+    for precision in [Precision::Ms, Precision::Us, Precision::Ns] {
+        let accepted = accept(&mixed_docs(), &Schema { precision, ..schema() });
+        let (segment, schema) = seal(&[(accepted.batch.clone(), accepted.schema)], 3600);
+        let reader = open(&segment.bytes).unwrap();
+        assert_eq!(reader.schema(), &schema);
+        let back = read_all(&reader, &schema).unwrap();
+        assert_eq!(back.schema(), schema.arrow());
+        assert_eq!(sorted(rows(&back)), sorted(rows(&accepted.batch)));
+        reader.verify().unwrap();
+    }
+}
+
+#[test]
+fn short_decimals_are_stored_as_decimals() {
+    let accepted = accept(&mixed_docs(), &schema());
+    let (segment, _) = seal(&[(accepted.batch, accepted.schema)], 3600);
+    let reader = open(&segment.bytes).unwrap();
+    let parquet = reader.parquet_metadata().file_metadata().schema_descr_ptr();
+    let column = |path: &str| parquet.columns().iter().find(|c| c.path().string() == path).unwrap().clone();
+    assert_eq!((column("short").type_precision(), column("short").type_scale()), (9, 3));
+    assert_eq!((column("large").type_precision(), column("large").type_scale()), (18, 1));
+    assert_eq!(column("wild").physical_type(), parquet::basic::Type::DOUBLE);
+    assert_eq!(column("o.temp").type_scale(), 1);
+    assert_eq!(column("list.list.item").type_scale(), 1);
+}
+
+#[test]
+fn other_readers_see_plain_parquet() {
+    let accepted = accept(&mixed_docs(), &schema());
+    let (segment, _) = seal(&[(accepted.batch, accepted.schema)], 3600);
+    let reader =
+        parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(Bytes::from(segment.bytes), 100).unwrap();
+    let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(rows, 8);
+}
+
+#[test]
+fn older_segments_read_under_newer_schemas() {
+    let doc = |t: i64, x: Value| object(&[("t", date(t)), ("m", Value::from("a")), ("x", x)]);
+    let old = accept(&[doc(1, Value::Int(1)), doc(2, Value::Null), doc(3, Value::Int(3))], &schema());
+    let (segment, _) = seal(&[(old.batch, old.schema.clone())], 3600);
+    let newer = [object(&[
+        ("t", date(4)),
+        ("x", Value::Double(0.5)),
+        ("new", object(&[("y", Value::from("z"))])),
+        ("m", Value::Null),
+    ])];
+    let newer = accept(&newer, &old.schema).schema;
+    let reader = open(&segment.bytes).unwrap();
+    let back = read_all(&reader, &newer).unwrap();
+    assert_eq!(back.schema(), newer.arrow());
+    assert!(rows(&back)[0].contains("x=Double(3ff0000000000000)"), "{:?}", rows(&back));
+    let names = ["new".to_owned(), "x".to_owned()];
+    let some = reader.read(&names, &newer, &[1..3], 1).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+    assert_eq!(some.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(some[1].schema().field(0).name(), "new");
+    assert_eq!(rows(&some[1]), ["x=Double(4008000000000000)"]);
+    let none: Vec<_> = reader.read(&[], &newer, &[0..1, 2..3], 10).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!((none[0].num_rows(), none[0].num_columns()), (2, 0));
+    let missing = reader.read(&["new".to_owned()], &newer, &[0..2], 10).unwrap().next().unwrap().unwrap();
+    assert_eq!((missing.num_rows(), missing.column(0).null_count()), (2, 2));
+    assert!(reader.read(&["unknown".to_owned()], &newer, &[0..1], 10).is_err());
+    for wrong in [vec![0..4], vec![1..2, 0..1], vec![0..2, 1..3]] {
+        assert!(reader.read(&names, &newer, &wrong, 10).is_err());
+    }
+}
+
+#[test]
+fn input_that_breaks_its_promises_is_refused() {
+    let accepted = accept(&[object(&[("t", date(2))]), object(&[("t", date(1))])], &schema());
+    let id = |m: &str| BucketId { meta: MetaKey::of(&Value::from(m)), window: crate::Window::of(0, 3_600_000) };
+    let run = |m: &str, rows: &[u32]| SealRun { id: id(m), rows: rows.iter().map(|r| (0, *r)).collect() };
+    let attempt = |runs: Vec<SealRun>| {
+        encode(SegmentInput { schema: &accepted.schema, pieces: vec![accepted.batch.clone()], runs }).map(|_| ())
+    };
+    assert!(attempt(vec![run("a", &[1, 0])]).is_ok());
+    assert!(attempt(vec![run("a", &[0, 1])]).is_err());
+    assert!(attempt(vec![run("b", &[0]), run("a", &[1])]).is_err());
+    assert!(attempt(vec![run("a", &[2])]).is_err());
+    assert!(attempt(vec![run("a", &[])]).is_err());
+    assert!(attempt(vec![]).is_err());
+}
+
+#[test]
+fn rows_are_taken_exactly_across_row_groups_and_pages() {
+    let n = 300_000_u32;
+    let docs: Vec<Value> = (0..n)
+        .map(|i| {
+            let noise = i.wrapping_mul(2_654_435_761) >> 12;
+            object(&[
+                ("t", date(i64::from(i) * 1000)),
+                ("i", Value::Int(i64::from(i))),
+                ("r", Value::Int(i64::from(noise))),
+            ])
+        })
+        .collect();
+    let accepted = accept(&docs, &schema());
+    let (segment, schema) = seal(&[(accepted.batch, accepted.schema)], 31_536_000);
+    let reader = open(&segment.bytes).unwrap();
+    assert_eq!(reader.parquet_metadata().num_row_groups(), 2);
+    let ranges = [0..1, 8_191..8_193, 262_140..262_150, 262_200..262_200, 299_999..300_000];
+    let expected: Vec<i64> = ranges.iter().flat_map(|r| r.clone().map(|i| i64::try_from(i).unwrap())).collect();
+    let got: Vec<i64> = reader
+        .read(&["i".to_owned()], &schema, &ranges, 4)
+        .unwrap()
+        .flat_map(|batch| crate::ints_at(batch.unwrap().column(0), "i"))
+        .collect();
+    assert_eq!(got, expected);
+    let last = reader.read(&["r".to_owned()], &schema, &[299_998..300_000], 4).unwrap().next().unwrap().unwrap();
+    let noise = |i: u32| i64::from(i.wrapping_mul(2_654_435_761) >> 12);
+    assert_eq!(crate::ints_at(last.column(0), "r"), [noise(299_998), noise(299_999)]);
+}
+
+fn any_doc() -> impl Strategy<Value = Value> {
+    let some = |s: BoxedStrategy<Value>| prop_oneof![1 => Just(Value::Null), 4 => s];
+    let members = (
+        prop_oneof![Just(-1i64), any::<i64>(), -100_000_000i64..100_000_000],
+        some(prop::sample::select(vec!["a", "b", "c"]).prop_map(Value::from).boxed()),
+        some(any_double().prop_map(Value::Double).boxed()),
+        some((-999i32..999).prop_map(|k| Value::Double(f64::from(k) / 10.0)).boxed()),
+        some(any_int().prop_map(Value::Int).boxed()),
+        some("[a-z]{0,20}".prop_map(Value::String).boxed()),
+        some(prop::collection::vec(any_double().prop_map(Value::Double), 0..3).prop_map(Value::Array).boxed()),
+        some(
+            (any::<bool>(), some(any::<i64>().prop_map(date).boxed()))
+                .prop_map(|(b, t)| object(&[("b", Value::Bool(b)), ("t", t)]))
+                .boxed(),
+        ),
+    );
+    members.prop_map(|(t, m, wild, short, int, text, list, o)| {
+        let t = Value::Date(Timestamp::from_millis(t));
+        object(&[("t", t), ("m", m), ("wild", wild), ("short", short), ("i", int), ("s", text), ("l", list), ("o", o)])
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_sealed_is_what_is_read(
+        a in prop::collection::vec(any_doc(), 1..40),
+        b in prop::collection::vec(any_doc(), 0..40),
+        span in prop::sample::select(vec![1i64, 3600, 31_536_000]),
+        cuts in prop::collection::btree_set(0usize..80, 0..8),
+    ) {
+        let first = accept(&a, &schema());
+        let second = accept(&b, &first.schema);
+        let mut expected = rows(&adapt(&first.batch, &second.schema).unwrap());
+        expected.extend(rows(&second.batch));
+        let (segment, schema) = seal(&[(first.batch, first.schema), (second.batch, second.schema)], span);
+        let reader = open(&segment.bytes).unwrap();
+        let back = read_all(&reader, &schema).unwrap();
+        prop_assert_eq!(sorted(rows(&back)), sorted(expected));
+        directory::agrees_with_rows(&reader, &segment.meta, &back, span);
+
+        let total = reader.directory().row_count();
+        let cuts: Vec<u64> = cuts.into_iter().map(|c| (c as u64).min(total)).collect();
+        let ranges: Vec<_> = cuts.chunks_exact(2).map(|c| c[0]..c[1]).filter(|r| !r.is_empty()).collect();
+        let names = all_columns(&schema);
+        let some = reader.read(&names, &schema, &ranges, 7).unwrap();
+        let got: Vec<String> = some.flat_map(|batch| rows(&batch.unwrap())).collect();
+        let all = rows(&back);
+        let wanted: Vec<String> = ranges.iter().flat_map(|r| all[r.start as usize..r.end as usize].to_vec()).collect();
+        prop_assert_eq!(got, wanted);
+    }
+}
+
+#[test]
+fn the_schema_in_the_manifest_survives() {
+    let accepted = accept(&mixed_docs(), &schema());
+    let (segment, _) = seal(&[(accepted.batch, accepted.schema)], 3600);
+    let bytes = postcard::to_stdvec(&segment.meta).unwrap();
+    assert_eq!(postcard::from_bytes::<SegmentMeta>(&bytes).unwrap(), segment.meta);
+    assert_eq!(segment.meta.bytes, segment.bytes.len() as u64);
+    assert!(matches!(segment.meta.schema.field_type("o"), Some(FieldType::Object(_))));
+}
