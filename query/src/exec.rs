@@ -141,7 +141,7 @@ impl ExecutionPlan for BucketScanExec {
         let schema = Arc::clone(&self.schema);
         let batches = units
             .into_iter()
-            .flat_map(|unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
+            .flat_map(move |unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
                 match unit.read() {
                     Ok(batches) => {
                         let hidden = hidden.clone();

@@ -2,7 +2,7 @@
 
 use super::cell;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, SchemaRef};
 
 /// How wide and long a table may become.
@@ -21,25 +21,68 @@ pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) ->
     if names == ["plan_type", "plan"] {
         return plans(batches);
     }
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    match style.width {
-        Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
-        None => table.set_content_arrangement(ContentArrangement::Disabled),
+    let rows = rows(batches, style.rows_max.unwrap_or(usize::MAX));
+    let Some(width) = style.width.map(usize::from) else { return framed(schema, &rows, names.len()) };
+    let widths = widths(&names, &rows);
+    // A column takes its text, a space on either side, and a line; the table one line more.
+    let fitting = |columns: &[usize]| columns.iter().map(|w| w + 3).sum::<usize>() < width;
+    if fitting(&widths) || names.len() < 2 {
+        framed(schema, &rows, names.len())
+    } else if rows.len() <= RECORDS_MAX {
+        records(&names, &rows)
+    } else {
+        let shown = (1..names.len()).rev().find(|n| fitting(&widths[..*n])).unwrap_or(1);
+        let rest = names[shown..].join(", ");
+        format!("{}\nnot shown, for want of width: {rest}", framed(schema, &rows, shown))
+    }
+}
+
+/// Up to so many rows that are too wide for a table are shown as records, a line a column; more rows lose columns.
+const RECORDS_MAX: usize = 12;
+
+fn rows(batches: &[RecordBatch], rows_max: usize) -> Vec<Vec<String>> {
+    let cells = |batch: &RecordBatch, row: usize| -> Vec<String> {
+        let text = |column: &ArrayRef| rounded(column.as_ref(), row).unwrap_or_else(|| "NULL".to_owned());
+        batch.columns().iter().map(text).collect()
     };
-    let align = |ty: &DataType| if ty.is_numeric() { CellAlignment::Right } else { CellAlignment::Left };
-    table.set_header(schema.fields().iter().map(|f| Cell::new(f.name()).set_alignment(align(f.data_type()))));
-    let mut left = style.rows_max.unwrap_or(usize::MAX);
-    for batch in batches {
-        for row in 0..batch.num_rows().min(left) {
-            table.add_row(batch.columns().iter().map(|column| {
-                let text = rounded(column.as_ref(), row).unwrap_or_else(|| "NULL".to_owned());
-                Cell::new(text).set_alignment(align(column.data_type()))
-            }));
-        }
-        left = left.saturating_sub(batch.num_rows());
+    batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| cells(batch, row))).take(rows_max).collect()
+}
+
+fn widths(names: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|text| text.chars().count()).max();
+    names.iter().enumerate().map(|(i, name)| name.chars().count().max(widest(i).unwrap_or(0))).collect()
+}
+
+/// A table of the first `shown` columns.
+fn framed(schema: &SchemaRef, rows: &[Vec<String>], shown: usize) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    let alignments: Vec<CellAlignment> = schema
+        .fields()
+        .iter()
+        .map(|f| if f.data_type().is_numeric() { CellAlignment::Right } else { CellAlignment::Left })
+        .collect();
+    let cell = |(text, alignment): (&str, &CellAlignment)| Cell::new(text).set_alignment(*alignment);
+    let names = schema.fields().iter().map(|f| f.name().as_str());
+    table.set_header(names.zip(&alignments).take(shown).map(cell));
+    for row in rows {
+        table.add_row(row.iter().map(String::as_str).zip(&alignments).take(shown).map(cell));
     }
     table.trim_fmt()
+}
+
+/// Each row as a block with a line a column.
+fn records(names: &[&str], rows: &[Vec<String>]) -> String {
+    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let block = |(number, row): (usize, &Vec<String>)| {
+        let head = format!("── row {} ──", number + 1);
+        let lines = names.iter().zip(row).map(|(name, text)| format!("{name:name_width$}  {text}"));
+        std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n")
+    };
+    if rows.is_empty() {
+        return format!("no rows; columns: {}", names.join(", "));
+    }
+    rows.iter().enumerate().map(block).collect::<Vec<_>>().join("\n")
 }
 
 /// What EXPLAIN gives: plans are indented text, which no frame should cut.
@@ -61,6 +104,9 @@ fn rounded(column: &dyn Array, row: usize) -> Option<String> {
         && !text.contains('e')
     {
         let value = column.as_primitive::<Float64Type>().value(row);
+        if value.abs() < 0.001 {
+            return Some(text); // Rounding would leave nothing of it.
+        }
         let short = format!("{value:.6}");
         let trimmed = short.trim_end_matches('0');
         return Some(if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_owned() });
