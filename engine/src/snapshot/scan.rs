@@ -72,6 +72,9 @@ pub struct ScanReport {
 /// Rows to keep: instants from the first to the second, inclusive.
 pub(crate) type Kept = (i64, i64);
 
+/// Rows to keep of buckets that hold others, and up to where those others are hidden because they are expired.
+type Check = (Kept, Option<i64>);
+
 /// A piece of a scan that is read on its own.
 #[derive(Debug, Clone)]
 pub struct ScanUnit {
@@ -275,7 +278,7 @@ impl Scan<'_> {
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
         );
         // Rows that need the same check of times are read together: seldom more than the number of rules.
-        let mut parts: HashMap<Option<(Kept, Option<i64>)>, Vec<Range<u64>>> = HashMap::new();
+        let mut parts: HashMap<Option<Check>, Vec<Range<u64>>> = HashMap::new();
         let mut buckets = 0;
         for (ordinal, meta, brief) in segment.briefs(&reader) {
             if metas.as_ref().is_some_and(|m| !m.value(meta)) || !bounds.may_match(ordinal) {
