@@ -22,6 +22,8 @@ use std::sync::Arc;
 const PARTITION_ROWS_MIN: u64 = 4096;
 /// A class's E is cut into so many partitions, so that a file outlives its first measurement by a sixteenth of E at most.
 const PARTITIONS_PER_LIFE: i64 = 16;
+/// Partitions of data that no rule expires: thirty days.
+const PARTITION_SECONDS_WITHOUT_RULE: i64 = 30 * 86_400;
 /// Segments with fewer live rows than this are merged with others of their class and partition.
 const SMALL_ROWS: u64 = 1 << 18;
 /// So many small segments of one class and partition are merged in the background.
@@ -150,7 +152,7 @@ fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harves
         }
         let class = class_of_meta.1;
         let width = partition_width(class.map(|c| c.1), &collection.options);
-        let partition = width.map_or(0, |width| id.window.start.div_euclid(width));
+        let partition = id.window.start.div_euclid(width);
         let rule = class.and_then(|c| u32::try_from(c.0).ok());
         groups.entry((rule, partition)).or_default().push((id, rows));
     }
@@ -206,11 +208,12 @@ fn write_file(core: &Core, path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// The width of a partition of time in units, for a class's E; `None` for data that never expires.
-fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) -> Option<i64> {
+/// The width of a partition of time in units, for a class's E. Data that never expires is partitioned too: a rule may come
+/// later, and then its files go as whole ones.
+fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) -> i64 {
     let span = options.bucketing.span_seconds();
-    let spans = (e? / PARTITIONS_PER_LIFE / span).max(1);
-    Some(spans.saturating_mul(span).saturating_mul(options.precision.per_second()))
+    let wanted = e.map_or(PARTITION_SECONDS_WITHOUT_RULE, |e| e / PARTITIONS_PER_LIFE);
+    (wanted / span).max(1).saturating_mul(span).saturating_mul(options.precision.per_second())
 }
 
 /// A class, its buckets, and their rows.
@@ -290,7 +293,7 @@ fn candidates(collection: &CollectionState, thorough: bool, rows_max: u64) -> Re
                 crate::segment::Classes::PerMeta(_) => None,
             };
             let width = partition_width(uniform.map(|c| c.1), &collection.options);
-            let partition = width.map_or(0, |width| live.window_start_min.div_euclid(width));
+            let partition = live.window_start_min.div_euclid(width);
             let rule = uniform.and_then(|c| u32::try_from(c.0).ok());
             groups.entry((rule, partition)).or_default().push(segment.clone());
         } else if gone > live.rows {
