@@ -1,0 +1,110 @@
+//! Folders of databases under measurement, and a disk that is not waited for.
+
+use crate::Result;
+use ebbtide::buckets::ReadAt;
+use ebbtide::fs::{FileLock, Fs, LockError, RealFs, WriteFile};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of all files in a folder.
+///
+/// # Errors
+/// What the file system says.
+pub fn bytes_in(dir: &Path) -> Result<u64> {
+    bytes_of(dir, |_| true)
+}
+
+/// Bytes of the files in a folder whose names are wanted.
+///
+/// # Errors
+/// What the file system says.
+pub fn bytes_of(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
+    let fs = RealFs::new();
+    let mut sum = 0;
+    for name in fs.list(dir)?.iter().filter(|name| wanted(name)) {
+        sum += fs.len(&dir.join(name))?;
+    }
+    Ok(sum)
+}
+
+/// The real disk without waiting for syncs: only to prepare a database that is then measured on the real one.
+#[derive(Debug, Default)]
+pub struct UnsyncedFs {
+    real: RealFs,
+}
+
+#[derive(Debug)]
+struct Unsynced(Box<dyn WriteFile>);
+
+impl WriteFile for Unsynced {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.0.truncate(len)
+    }
+}
+
+impl Fs for UnsyncedFs {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        Ok(Box::new(Unsynced(self.real.create(path)?)))
+    }
+
+    fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
+        Ok(Box::new(Unsynced(self.real.open_append(path, len)?)))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        self.real.open_read(path)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.real.read(path)
+    }
+
+    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
+        self.real.publish(tmp, path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.real.remove(path)
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.real.create_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.real.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.real.exists(path)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        self.real.len(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.real.remove_dir(dir)
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> std::result::Result<Box<dyn FileLock>, LockError> {
+        self.real.lock(path, holder)
+    }
+}

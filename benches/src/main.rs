@@ -1,0 +1,63 @@
+//! Runs a workload and says what it measured: `cargo run --release -p ebbtide-benches -- weather`.
+
+use clap::{Parser, ValueEnum};
+use ebbtide_benches::workloads::{Plan, Workload};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measures Ebbtide's engine. Databases are made in the folder for temporary files (`TMPDIR`).
+#[derive(Debug, Parser)]
+#[command(name = "ebbtide-benches")]
+struct Args {
+    /// What to run.
+    workload: Name,
+    /// How much larger than usual the data is: copies of every station, hosts by the hundred, buckets, segments.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    scale: u16,
+    /// The folder of the recorded data, if not `../shared/data/weather`.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Where the report goes as JSON too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// How often each thing is measured.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Name {
+    /// Recorded weather: ingest, size, queries.
+    Weather,
+    /// Sweeps over many buckets.
+    Expiry,
+    /// Opening a database of many segments.
+    Open,
+    /// TSBS cpu-only.
+    Tsbs,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> ebbtide_benches::Result<()> {
+    let workload = match args.workload {
+        Name::Weather => Workload::Weather,
+        Name::Expiry => Workload::Expiry,
+        Name::Open => Workload::Open,
+        Name::Tsbs => Workload::Tsbs,
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let plan =
+        Plan { root, scale: args.scale.into(), data: args.data.clone(), runs: args.runs.into() };
+    let report = workload.run(&plan)?;
+    println!("{}", report.table());
+    args.json.as_ref().map_or(Ok(()), |path| report.write_json(path))
+}

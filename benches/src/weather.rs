@@ -1,0 +1,171 @@
+//! Recorded weather as Arrow batches in the order of arrival: by time, then by station as in the files.
+
+use crate::Result;
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
+use ebbtide::fs::{Fs, RealFs};
+use ebbtide::ttl::{Precision, Timestamp};
+use flate2::read::MultiGzDecoder;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The files of INMET, the Brazilian weather service, if they are there.
+const INMET: [&str; 3] = ["inmet_2024_CO.csv.gz", "inmet_2024_N.csv.gz", "inmet_2024_S.csv.gz"];
+/// What is in the repository.
+const FIXTURE: &str = "fixtures/weather/nyc_2013_hourly.csv.gz";
+
+/// Recorded measurements in the order of arrival.
+#[derive(Debug, Default)]
+pub struct Weather {
+    /// Where they are from, for the report.
+    pub source: String,
+    /// Names of the stations, in the order of the files.
+    pub stations: Vec<String>,
+    /// How many stations each file holds: the regions.
+    pub regions: Vec<usize>,
+    /// Names of the fields.
+    pub fields: Vec<String>,
+    /// Each row's station.
+    station: Vec<u32>,
+    /// Each row's time in milliseconds.
+    time: Vec<i64>,
+    /// Each field's values, a row each.
+    values: Vec<Vec<Option<f64>>>,
+    scale: usize,
+}
+
+impl Weather {
+    /// Reads the INMET files in `dir` (`../shared/data/weather` from the project's root if `None`), or else the fixture.
+    /// With a scale above one every station is there so many times under new names, with the values as recorded.
+    ///
+    /// # Errors
+    /// If there is no data, or it cannot be read.
+    pub fn load(root: &Path, dir: Option<&Path>, scale: usize) -> Result<Self> {
+        let fs = RealFs::new();
+        let dir = dir.map_or_else(|| root.join("../shared/data/weather"), Path::to_owned);
+        let mut paths = Vec::new();
+        for name in INMET {
+            paths.extend(Some(dir.join(name)).filter(|path| fs.exists(path).unwrap_or(false)));
+        }
+        let mut weather = Weather { scale, ..Weather::default() };
+        weather.source = "INMET 2024, regions CO, N and S, hourly".to_owned();
+        if paths.len() < INMET.len() {
+            paths = vec![root.join(FIXTURE)];
+            weather.source = format!("the fixture {FIXTURE}, since the INMET files are not in {}", dir.display());
+        }
+        for path in paths {
+            weather.read(&path, &fs.read(&path)?)?;
+        }
+        weather.sort();
+        Ok(weather)
+    }
+
+    fn read(&mut self, path: &PathBuf, gzip: &[u8]) -> Result<()> {
+        let mut csv = csv::Reader::from_reader(MultiGzDecoder::new(gzip));
+        let fields: Vec<String> = csv.headers()?.iter().skip(2).map(str::to_owned).collect();
+        if self.fields.is_empty() {
+            self.values = vec![Vec::new(); fields.len()];
+            self.fields = fields;
+        } else if self.fields != fields {
+            return Err(format!("{} has other columns than the files before it", path.display()).into());
+        }
+        let before = self.stations.len();
+        let mut record = csv::StringRecord::new();
+        while csv.read_record(&mut record)? {
+            if self.stations.last().is_none_or(|last| *last != record[0]) {
+                self.stations.push(record[0].to_owned());
+            }
+            self.station.push(u32::try_from(self.stations.len() - 1)?);
+            let time = Timestamp::parse(&record[1])?.to_units(Precision::Ms).ok_or("a time out of range")?;
+            self.time.push(time);
+            for (column, text) in self.values.iter_mut().zip(record.iter().skip(2)) {
+                column.push(if text.is_empty() { None } else { Some(text.parse()?) });
+            }
+        }
+        self.regions.push(self.stations.len() - before);
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let mut order: Vec<u32> = (0..).take(self.time.len()).collect();
+        order.sort_by_key(|row| (self.time[*row as usize], self.station[*row as usize]));
+        let order = || order.iter().map(|row| *row as usize);
+        self.time = order().map(|row| self.time[row]).collect();
+        self.station = order().map(|row| self.station[row]).collect();
+        for column in &mut self.values {
+            *column = order().map(|row| column[row]).collect();
+        }
+    }
+
+    /// Rows, the scale included.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.time.len() * self.scale
+    }
+
+    /// Values that are there, times and stations not counted, the scale included.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.values.iter().flatten().flatten().count() * self.scale
+    }
+
+    /// Stations, the scale included.
+    #[must_use]
+    pub fn series(&self) -> usize {
+        self.stations.len() * self.scale
+    }
+
+    /// The first and the last time, in milliseconds.
+    #[must_use]
+    pub fn span(&self) -> (i64, i64) {
+        (self.time.first().copied().unwrap_or(0), self.time.last().copied().unwrap_or(0))
+    }
+
+    /// The name of a station's copy.
+    fn name(&self, station: u32, copy: usize) -> String {
+        let name = &self.stations[station as usize];
+        if copy == 0 { name.clone() } else { format!("{name}-{copy}") }
+    }
+
+    /// The rows as batches of so many: `time`, `station`, then the fields, all doubles.
+    ///
+    /// # Errors
+    /// None that is expected.
+    pub fn batches(&self, rows: usize) -> Result<Vec<RecordBatch>> {
+        // Copies of a row arrive one after the other.
+        let all: Vec<(usize, usize)> =
+            (0..self.time.len()).flat_map(|row| (0..self.scale).map(move |copy| (row, copy))).collect();
+        all.chunks(rows).map(|rows| self.batch(rows)).collect()
+    }
+
+    fn batch(&self, rows: &[(usize, usize)]) -> Result<RecordBatch> {
+        let time = TimestampMillisecondArray::from_iter_values(rows.iter().map(|(row, _)| self.time[*row]));
+        let names = rows.iter().map(|(row, copy)| self.name(self.station[*row], *copy));
+        let mut columns: Vec<(&str, ArrayRef)> = vec![
+            ("time", Arc::new(time.with_timezone("UTC"))),
+            ("station", Arc::new(StringViewArray::from_iter_values(names))),
+        ];
+        for (name, values) in self.fields.iter().zip(&self.values) {
+            let column: Float64Array = rows.iter().map(|(row, _)| values[*row]).collect();
+            columns.push((name, Arc::new(column)));
+        }
+        // Nullable whether a null is there or not: all batches have one schema.
+        let columns = columns.into_iter().map(|(name, column)| (name, column, name != "time"));
+        Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+    }
+
+    /// The first rows as lines of JSON, as a program that gets documents over the wire has them.
+    #[must_use]
+    pub fn json_lines(&self, rows: usize) -> Vec<String> {
+        let line = |row: usize| {
+            let mut object = serde_json::Map::new();
+            let time = Timestamp::from_units(self.time[row], Precision::Ms).to_string();
+            object.insert("time".to_owned(), serde_json::json!({ "$date": time }));
+            object.insert("station".to_owned(), self.stations[self.station[row] as usize].clone().into());
+            for (name, values) in self.fields.iter().zip(&self.values) {
+                object.extend(values[row].map(|v| (name.clone(), v.into())));
+            }
+            serde_json::Value::Object(object).to_string()
+        };
+        (0..self.time.len().min(rows)).map(line).collect()
+    }
+}

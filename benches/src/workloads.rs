@@ -1,0 +1,51 @@
+//! The workloads of the runner.
+
+mod expiry;
+mod open;
+mod tsbs;
+mod weather;
+
+use crate::Result;
+use crate::report::Report;
+use std::path::PathBuf;
+
+/// How a workload is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The project's root.
+    pub root: PathBuf,
+    /// How much larger than its usual size the data is.
+    pub scale: usize,
+    /// Where the recorded data lies, if not in the usual place.
+    pub data: Option<PathBuf>,
+    /// How often each thing is measured.
+    pub runs: usize,
+}
+
+/// A workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// Recorded weather: ingest by batches and by documents, size, queries.
+    Weather,
+    /// Sweeps over many buckets under rules of several lengths.
+    Expiry,
+    /// Opening a database of many segments.
+    Open,
+    /// TSBS cpu-only, from our own generator.
+    Tsbs,
+}
+
+impl Workload {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The first that is met.
+    pub fn run(self, plan: &Plan) -> Result<Report> {
+        match self {
+            Workload::Weather => weather::run(plan),
+            Workload::Expiry => expiry::run(plan),
+            Workload::Open => open::run(plan),
+            Workload::Tsbs => tsbs::run(plan),
+        }
+    }
+}

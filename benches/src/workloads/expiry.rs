@@ -1,0 +1,164 @@
+//! Sweeps over many buckets: how long a drop takes, and how that grows with what is stored.
+
+use super::Plan;
+use crate::fleet::{Fleet, START_MS, WINDOW_MS};
+use crate::folder::{UnsyncedFs, bytes_of};
+use crate::measure::{progress, timed};
+use crate::report::Report;
+use crate::Result;
+use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
+use ebbtide::{Collection, CollectionOptions, Database, Settings, SweepReport};
+use std::path::Path;
+use std::sync::Arc;
+
+const HOUR_S: i64 = 3_600;
+
+/// A database of a fleet, opened on the real disk under a clock that is moved by hand.
+fn build(dir: &Path, fleet: Fleet, rules: impl Fn(&Database) -> Result<()>) -> Result<(Database, VirtualClock)> {
+    let clock = VirtualClock::new(Timestamp::from_millis(START_MS));
+    let open = |fs: Option<Arc<UnsyncedFs>>| {
+        let builder = Database::builder(dir).clock(Arc::new(clock.clone()));
+        match fs {
+            Some(fs) => builder.fs(fs).open(),
+            None => builder.open(),
+        }
+    };
+    let db = open(Some(Arc::new(UnsyncedFs::default())))?;
+    let fleet_collection = db.create_collection("fleet", CollectionOptions::new("t").meta_field("sensor"))?;
+    rules(&db)?;
+    fleet.fill(&db, &fleet_collection)?;
+    drop(fleet_collection);
+    db.close()?;
+    Ok((open(None)?, clock))
+}
+
+fn rule(db: &Database, name: &str, seconds: i64, sensor: Filter) -> Result<()> {
+    db.create_rules("fleet", vec![RuleSpec::new(name, seconds, sensor)])?;
+    Ok(())
+}
+
+fn sweep(db: &Database) -> Result<(f64, SweepReport)> {
+    let (seconds, report) = timed(|| Ok(db.sweep()?))?;
+    match &report.held {
+        Some(held) => Err(format!("the sweep was held: {held}").into()),
+        None => Ok((seconds, report)),
+    }
+}
+
+fn at(windows: i64, seconds: i64) -> Timestamp {
+    Timestamp::from_millis(START_MS + windows * WINDOW_MS).plus_seconds(seconds)
+}
+
+pub(super) fn run(plan: &Plan) -> Result<Report> {
+    let mut report = Report::new("expiry", &Settings::default());
+    report.say("one measurement a bucket, windows of 1 h; filled without waiting for syncs, swept on the real disk");
+    let bar = progress("expiry", (plan.runs * 6) as u64);
+    half(plan, &mut report, &bar)?;
+    for buckets in [1_000, 100_000, 1_000_000] {
+        hundred(plan, buckets * plan.scale, &mut report, &bar)?;
+    }
+    million(plan, &mut report, &bar)?;
+    several(plan, &mut report, &bar)?;
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+/// The collection's own rule makes half of the windows due.
+#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+fn half(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
+    let fleet = Fleet { series: 1_000, windows: 1_600 * plan.scale };
+    let life = i64::try_from(fleet.windows)? * HOUR_S;
+    let (mut seconds, mut back, mut counts) = (Vec::new(), Vec::new(), SweepReport::default());
+    for _ in 0..plan.runs {
+        let folder = tempfile::tempdir()?;
+        let own = |db: &Database| {
+            let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(life)), ..Default::default() };
+            Ok(db.modify_collection("fleet", &change, None)?)
+        };
+        let (db, clock) = build(folder.path(), fleet, own)?;
+        let segments = || bytes_of(folder.path(), |name| name.ends_with(".parquet"));
+        let before = segments()?;
+        clock.set(at(i64::try_from(fleet.windows)? / 2, life - 1));
+        let (took, swept) = sweep(&db)?;
+        seconds.push(took);
+        back.push((before - segments()?) as f64 / before as f64 * 100.0);
+        counts = swept;
+        bar.inc(1);
+    }
+    let c = &counts.counts;
+    let note = format!("{} of {} buckets, {} files unlinked", c.deleted_buckets, fleet.buckets(), c.reclaimed_files);
+    report.add_millis("sweep that drops half of the data", &seconds, note);
+    report.add("space given back by it", "%", &back, "of the bytes of all segments");
+    Ok(())
+}
+
+/// A partial rule makes 100 buckets of one series due.
+fn hundred(plan: &Plan, buckets: usize, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
+    let fleet = Fleet { series: (buckets / 100).max(10), windows: 100 };
+    let (mut seconds, mut counts) = (Vec::new(), SweepReport::default());
+    let life = 30 * 24 * HOUR_S;
+    for _ in 0..plan.runs {
+        let folder = tempfile::tempdir()?;
+        let noisy = |db: &Database| rule(db, "noisy", life, Filter::eq("sensor", Value::from("s5")));
+        let (db, clock) = build(folder.path(), fleet, noisy)?;
+        clock.set(at(200, life));
+        let (took, swept) = sweep(&db)?;
+        seconds.push(took);
+        counts = swept;
+        bar.inc(1);
+    }
+    let note = format!("{} dropped; a series with its own rule", counts.counts.deleted_buckets);
+    report.add_millis(format!("sweep of 100 buckets out of {buckets}"), &seconds, note);
+    Ok(())
+}
+
+/// Everything of 100,000 series is due.
+fn million(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
+    let fleet = Fleet { series: 100_000, windows: 10 };
+    let (mut seconds, mut counts) = (Vec::new(), SweepReport::default());
+    for _ in 0..plan.runs {
+        let folder = tempfile::tempdir()?;
+        let (db, clock) = build(folder.path(), fleet, |db| {
+            let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(24 * HOUR_S)), ..Default::default() };
+            Ok(db.modify_collection("fleet", &change, None)?)
+        })?;
+        clock.set(at(20, 24 * HOUR_S));
+        let (took, swept) = sweep(&db)?;
+        seconds.push(took);
+        counts = swept;
+        bar.inc(1);
+    }
+    let c = &counts.counts;
+    let note = format!("{} dropped, {} files", c.deleted_buckets, c.reclaimed_files);
+    report.add_millis("sweep of 1,000,000 buckets of 100,000 series", &seconds, note);
+    Ok(())
+}
+
+/// Three rules and the collection's own, all with something due.
+fn several(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
+    let fleet = Fleet { series: 1_000, windows: 500 * plan.scale };
+    let (mut first, mut idle, mut counts) = (Vec::new(), Vec::new(), SweepReport::default());
+    for _ in 0..plan.runs {
+        let folder = tempfile::tempdir()?;
+        let (db, clock) = build(folder.path(), fleet, |db| {
+            let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(400 * HOUR_S)), ..Default::default() };
+            db.modify_collection("fleet", &change, None)?;
+            for (name, hours, series) in [("day", 24, 0..100), ("week", 168, 100..300), ("fortnight", 336, 300..500)] {
+                let series = series.map(|s| Value::from(format!("s{s}").as_str())).collect();
+                rule(db, name, hours * HOUR_S, Filter::is_in("sensor", series))?;
+            }
+            Ok(())
+        })?;
+        clock.set(at(500, 0));
+        let (took, swept) = sweep(&db)?;
+        first.push(took);
+        counts = swept;
+        idle.push(sweep(&db)?.0);
+        let _left: Collection = db.collection("fleet")?;
+        bar.inc(1);
+    }
+    let note = format!("{} of {} buckets", counts.counts.deleted_buckets, fleet.buckets());
+    report.add_millis("sweep under four rules", &first, note);
+    report.add_millis("the next sweep, nothing due", &idle, "");
+    Ok(())
+}
