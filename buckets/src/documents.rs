@@ -11,8 +11,9 @@ pub(crate) use infer::check_name;
 use infer::{Infer, Limits, Members};
 use std::fmt;
 
-/// How deep values may nest. Deeper ones would cost every reader of the segments, which recurse.
-pub(crate) const NESTING_MAX: usize = 64;
+/// How deep values may nest. The writers and readers of Parquet recurse with large frames (64 levels overflow a thread's
+/// 2 MB without optimisation), and those of Arrow IPC and JSON have limits of their own, at 64 and 128 of their levels.
+pub(crate) const NESTING_MAX: usize = 32;
 /// How many fields a collection may have, members of objects included: every one costs memory in every segment.
 pub(crate) const FIELDS_MAX: usize = 10_000;
 

@@ -6,6 +6,31 @@
 //!
 //! Invariants: nothing here opens a file or reads a clock; bytes are reached through [`ReadAt`] only. Bytes from a disk
 //! are never trusted: they decode to an error or to what was written.
+//!
+//! ```
+//! use ebbtide_buckets::{Chunk, Schema, SealRun, SegmentInput, SegmentReader, batch_from_documents, encode};
+//! use ebbtide_ttl::{Precision, Timestamp, Value};
+//!
+//! let doc = Value::Object(vec![
+//!     ("time".to_owned(), Value::Date(Timestamp::from_millis(1_000))),
+//!     ("sensor".to_owned(), Value::from("s1")),
+//!     ("temp".to_owned(), Value::Double(21.5)),
+//! ]);
+//! let empty = Schema::new("time", Some("sensor".to_owned()), Precision::Ms);
+//! let accepted = batch_from_documents(&[doc], &empty)?;
+//! let chunk = Chunk::build(accepted.batch, &accepted.schema, 3_600);
+//! let runs = chunk.buckets.iter().map(|bucket| SealRun {
+//!     id: bucket.id.clone(),
+//!     rows: bucket.rows.iter().map(|row| (0, *row)).collect(),
+//! });
+//! let input = SegmentInput { schema: &accepted.schema, runs: runs.collect(), pieces: vec![chunk.batch.clone()] };
+//! let segment = encode(input)?;
+//! let reader = SegmentReader::open(std::sync::Arc::new(bytes::Bytes::from(segment.bytes)), "example")?;
+//! assert_eq!(reader.directory().first(0), 1_000);
+//! let batch = reader.read(&["temp".to_owned()], &accepted.schema, &[0..1], 1_024)?.next();
+//! assert_eq!(batch.map(|b| b.map(|b| b.num_rows())), Some(Ok(1)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod adapt;
 mod arrow_input;

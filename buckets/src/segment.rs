@@ -150,6 +150,8 @@ pub struct SegmentMeta {
     pub window_end: i64,
     /// How many measurements lie outside of the times in which rules act.
     pub out_of_range: u64,
+    /// The checksum of the file's tail. The tail holds the checksums of the data, so no other file has the same.
+    pub checksum: u32,
     /// The schema of its columns.
     pub schema: Schema,
 }

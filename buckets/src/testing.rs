@@ -41,9 +41,10 @@ pub(crate) fn rows(batch: &RecordBatch) -> Vec<String> {
 pub(crate) fn exact(value: &Value) -> String {
     match value {
         Value::Double(d) => format!("Double({:016x})", d.to_bits()),
-        Value::Array(items) => format!("{:?}", items.iter().map(exact).collect::<Vec<_>>()),
+        Value::Array(items) => format!("[{}]", items.iter().map(exact).collect::<Vec<_>>().join(", ")),
         Value::Object(members) => {
-            format!("{:?}", members.iter().map(|(name, v)| (name, exact(v))).collect::<Vec<_>>())
+            let members: Vec<String> = members.iter().map(|(name, v)| format!("{name:?}: {}", exact(v))).collect();
+            format!("{{{}}}", members.join(", "))
         }
         other => format!("{other:?}"),
     }

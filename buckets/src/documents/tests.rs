@@ -126,8 +126,8 @@ fn names_depth_and_number_of_fields_are_limited() {
     assert_eq!(refused(&[doc(&[("a", Value::Int(1)), ("a", Value::Int(1))])], &schema()).1, Code::BadValue);
     assert_eq!(refused(&[doc(&[("t", date(1))])], &schema()).1, Code::BadValue);
     let deep = |n| (0..n).fold(Value::Int(1), |v, _| object(&[("a", v)]));
-    accept(&[doc(&[("x", deep(64))])], &schema());
-    assert_eq!(refused(&[doc(&[("x", deep(65))])], &schema()).1, Code::BadValue);
+    accept(&[doc(&[("x", deep(NESTING_MAX))])], &schema());
+    assert_eq!(refused(&[doc(&[("x", deep(NESTING_MAX + 1))])], &schema()).1, Code::BadValue);
     let names: Vec<String> = (0..=FIELDS_MAX).map(|i| format!("f{i}")).collect();
     let many: Vec<(&str, Value)> = names.iter().map(|n| (n.as_str(), Value::Int(1))).collect();
     assert_eq!(refused(&[doc(&many)], &schema()).1, Code::BadValue);

@@ -76,8 +76,9 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
         }
     }
     let stats: Vec<StatsBuilder> = stats.into_iter().flatten().collect();
-    let bytes = finish(writer, schema, |checksums| directory::encode(&entries, checksums, per_bucket, &stats))?;
-    let meta = meta_of(&entries, rows, bytes.len() as u64, schema);
+    let (bytes, checksum) =
+        finish(writer, schema, |checksums| directory::encode(&entries, checksums, per_bucket, &stats))?;
+    let meta = SegmentMeta { checksum, ..meta_of(&entries, rows, bytes.len() as u64, schema) };
     Ok(EncodedSegment { bytes, meta })
 }
 
@@ -132,6 +133,7 @@ fn meta_of(entries: &[Entry], rows: u64, bytes: u64, schema: &Schema) -> Segment
         window_start: entries.iter().map(|e| e.window.start).min().unwrap_or(0),
         window_end: entries.iter().map(|e| e.window.end).max().unwrap_or(0),
         out_of_range: entries.iter().map(|e| u64::from(e.out_of_range)).sum(),
+        checksum: 0,
         schema: schema.clone(),
     }
 }
@@ -183,12 +185,12 @@ impl Columns {
     }
 }
 
-/// Writes what follows the data, and seals all of it under checksums.
+/// Writes what follows the data, and seals all of it under checksums; returns the one of the tail with the file.
 fn finish(
     mut writer: ArrowWriter<Vec<u8>>,
     schema: &Schema,
     directory: impl FnOnce(&[u32]) -> std::io::Result<Vec<u8>>,
-) -> Result<Vec<u8>, SegmentError> {
+) -> Result<(Vec<u8>, u32), SegmentError> {
     writer.flush().map_err(failed)?;
     writer.sync().map_err(failed)?;
     let data_end = writer.inner().len();
@@ -208,5 +210,5 @@ fn finish(
     let crc = crc32fast::hash(&bytes[data_end..]);
     let at = super::read::tail_checksum_at(&bytes).ok_or_else(|| failed("the tail's key is not in the footer"))?;
     bytes[at..at + 8].copy_from_slice(format!("{crc:08x}").as_bytes());
-    Ok(bytes)
+    Ok((bytes, crc))
 }

@@ -35,6 +35,7 @@ struct Inner {
     directory: Directory,
     schema: Schema,
     data_end: u64,
+    checksum: u32,
 }
 
 /// Where the eight hex digits of the tail's checksum stand in the last bytes of a file.
@@ -54,7 +55,7 @@ impl SegmentReader {
     /// # Errors
     /// If they are damaged, of another version, or cannot be read.
     pub fn open(file: Arc<dyn ReadAt>, name: &str) -> Result<SegmentReader, SegmentError> {
-        let (data_end, tail) = read_tail(&*file, name)?;
+        let (data_end, tail, checksum) = read_tail(&*file, name)?;
         let bad = |offset: u64, message: String| SegmentError::new(name, offset, message);
         let footer_at = file.len().saturating_sub(8);
         let metadata = ParquetMetaDataReader::new()
@@ -86,7 +87,15 @@ impl SegmentReader {
             ));
         }
         let metadata = arrow_metadata(metadata).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
-        Ok(SegmentReader(Arc::new(Inner { name: name.to_owned(), file, metadata, directory, schema, data_end })))
+        Ok(SegmentReader(Arc::new(Inner {
+            name: name.to_owned(),
+            file,
+            metadata,
+            directory,
+            schema,
+            data_end,
+            checksum,
+        })))
     }
 
     /// The name that it was opened by.
@@ -117,6 +126,12 @@ impl SegmentReader {
     #[must_use]
     pub fn data_end(&self) -> u64 {
         self.0.data_end
+    }
+
+    /// The checksum of the tail, by which the file is told from others.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        self.0.checksum
     }
 
     /// How much memory an open segment takes, about.
@@ -225,7 +240,7 @@ impl SegmentReader {
     }
 }
 
-fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes), SegmentError> {
+fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), SegmentError> {
     let len = file.len();
     let bad = |offset: u64, message: &str| SegmentError::new(name, offset, message);
     let read = |offset: u64, size: u64| {
@@ -274,7 +289,7 @@ fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes), SegmentError
     if found != crc {
         return Err(bad(start, &format!("directory and footer: checksum expected={crc:#010x} found={found:#010x}")));
     }
-    Ok((start, tail))
+    Ok((start, tail, crc))
 }
 
 fn directory_len(place: &str, data_end: u64) -> Result<usize, String> {

@@ -80,6 +80,7 @@ pub(super) fn mixed_docs() -> Vec<Value> {
                 ("at", date(n)),
                 ("list", list),
                 ("empty", Value::Array(vec![])),
+                ("a.b", Value::Double(0.25)),
                 ("nothing", object(&[])),
                 ("o", if i == 6 { Value::Null } else { nested }),
                 ("lo", Value::Array(vec![object(&[("x", Value::Double(1.5))]), Value::Null])),
@@ -160,6 +161,29 @@ fn older_segments_read_under_newer_schemas() {
     for wrong in [vec![0..4], vec![1..2, 0..1], vec![0..2, 1..3]] {
         assert!(reader.read(&names, &newer, &wrong, 10).is_err());
     }
+}
+
+#[test]
+fn the_deepest_values_come_back() {
+    let deep = |wrap: fn(Value) -> Value| (0..crate::documents::NESTING_MAX).fold(Value::Double(1.5), |v, _| wrap(v));
+    let docs = [object(&[
+        ("t", date(1)),
+        ("m", deep(|v| object(&[("a", v)]))),
+        ("o", deep(|v| object(&[("a", v), ("b", Value::Int(1))]))),
+        ("l", deep(|v| Value::Array(vec![v]))),
+        ("lo", deep(|v| if let Value::Object(_) = v { Value::Array(vec![v]) } else { object(&[("a", v)]) })),
+    ])];
+    let accepted = accept(&docs, &schema());
+    let (segment, schema) = seal(&[(accepted.batch.clone(), accepted.schema.clone())], 3600);
+    let back = read_all(&open(&segment.bytes).unwrap(), &schema).unwrap();
+    assert_eq!(rows(&back), rows(&accepted.batch));
+    // The engine's log holds batches as Arrow IPC, whose reader has a limit of its own.
+    let mut stream = Vec::new();
+    let mut writer = arrow::ipc::writer::StreamWriter::try_new(&mut stream, &back.schema()).unwrap();
+    writer.write(&back).unwrap();
+    writer.finish().unwrap();
+    let mut reader = arrow::ipc::reader::StreamReader::try_new(stream.as_slice(), None).unwrap();
+    assert_eq!(rows(&reader.next().unwrap().unwrap()), rows(&back));
 }
 
 #[test]
