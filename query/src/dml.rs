@@ -157,9 +157,6 @@ pub(crate) fn insert_batch(insert: &Insert, schema: &Schema, batch: &RecordBatch
         );
         return Err(QueryError::new(Code::BadValue, message));
     }
-    if given < named_count && !insert.columns.is_empty() && batch.num_columns() < 1 {
-        return Err(QueryError::new(Code::BadValue, "the rows have no columns"));
-    }
     let names = &insert.columns[..given];
     if let Some(twice) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)).map(|(_, n)| n) {
         return Err(QueryError::new(Code::BadValue, format!("column '{twice}' is named twice")));
@@ -176,10 +173,9 @@ pub(crate) fn insert_batch(insert: &Insert, schema: &Schema, batch: &RecordBatch
             }
         })
         .collect();
-    let fields: Vec<Field> = names.to_vec().into_iter().map(|n| Field::new(n, DataType::Null, true)).collect();
     let columns = columns?;
-    let fields: Vec<Field> =
-        fields.into_iter().zip(&columns).map(|(f, c)| f.with_data_type(c.data_type().clone())).collect();
+    let field = |(name, column): (&String, &ArrayRef)| Field::new(name, column.data_type().clone(), true);
+    let fields: Vec<Field> = names.iter().zip(&columns).map(field).collect();
     Ok(RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns)?)
 }
 

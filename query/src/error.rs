@@ -139,6 +139,8 @@ pub(crate) struct Explainer<'a> {
     pub(crate) column: u64,
     /// Tables that exist.
     pub(crate) tables: Vec<String>,
+    /// Functions that exist.
+    pub(crate) functions: Vec<String>,
 }
 
 impl Explainer<'_> {
@@ -264,10 +266,9 @@ impl Explainer<'_> {
             return self.at_word(Code::NamespaceNotFound, &name, text);
         }
         if let Some(rest) = message.strip_prefix("Invalid function '")
-            && let Some((name, rest)) = rest.split_once('\'')
+            && let Some((name, _)) = rest.split_once('\'')
         {
-            let hint = rest.rsplit_once("Did you mean '").and_then(|(_, r)| r.split_once('\'')).map(|(h, _)| h);
-            let hint = hint.map(|h| format!("; did you mean '{h}'?")).unwrap_or_default();
+            let hint = suggest::hint(name, self.functions.iter().map(String::as_str));
             return self.at_word(Code::BadValue, name, format!("there is no function '{name}'{hint}"));
         }
         QueryError::new(Code::BadValue, plain(message))

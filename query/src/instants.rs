@@ -47,6 +47,32 @@ pub(crate) fn rewrite_plan(
     Ok(plan.data)
 }
 
+/// Puts the statement's instant in place of `now()` and its kin, for plans that DataFusion runs by its own clock.
+pub(crate) fn freeze_now(
+    plan: LogicalPlan,
+    now: Option<DateTime<Utc>>,
+    config: &Arc<ConfigOptions>,
+) -> Result<LogicalPlan> {
+    let context =
+        SimplifyContext::builder().with_query_execution_start_time(now).with_config_options(Arc::clone(config));
+    let simplifier = ExprSimplifier::new(context.build());
+    let plan = plan.transform_up_with_subqueries(|plan| {
+        let names = NamePreserver::new(&plan);
+        let frozen = plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(|expr| match &expr {
+                Expr::ScalarFunction(_) if depends_on_now(&expr) && is_constant(&expr) => {
+                    Ok(Transformed::yes(simplifier.simplify(expr)?))
+                }
+                _ => Ok(Transformed::no(expr)),
+            })?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })?;
+        if frozen.transformed { frozen.map_data(LogicalPlan::recompute_schema) } else { Ok(frozen) }
+    })?;
+    Ok(plan.data)
+}
+
 /// Rewrites one expression over `schema`.
 pub(crate) fn rewrite_expr(
     expr: Expr,

@@ -202,7 +202,8 @@ fn bound(filter: &Expr) -> Option<FieldBound> {
     let (min, max) = match op {
         Operator::Eq => (Some(value), Some(value)),
         Operator::Lt | Operator::LtEq => (None, Some(value)),
-        // SQL holds NaN to be greater than every number, which the greatest value of a bucket need not show.
+        // NaN is greater than every number, in SQL as in the order that a bucket's greatest value goes by.
+        Operator::Gt | Operator::GtEq => (Some(value), None),
         _ => return None,
     };
     Some(FieldBound { field: column.name.clone(), min, max })

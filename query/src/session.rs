@@ -3,7 +3,7 @@
 use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, SystemTables};
 use crate::dml::{self, Condition};
 use crate::error::{Explainer, QueryError, Result};
-use crate::instants::rewrite_plan;
+use crate::instants::{freeze_now, rewrite_plan};
 use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
 use crate::{suggest, system};
@@ -231,6 +231,7 @@ impl Session {
             line: statement.line,
             column: statement.column,
             tables: self.table_names(),
+            functions: self.function_names(),
         };
         explainer.explain(error)
     }
@@ -378,9 +379,13 @@ impl Session {
                 (LogicalPlan::Dml(dml), state)
             }
             LogicalPlan::Ddl(ddl) => {
+                self.spare_collections(&ddl)?;
                 // What a view selects stays as it is written: its instants are those of its readers.
                 let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { now };
-                let plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
+                let mut plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
+                if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_))) {
+                    plan = freeze_now(plan, now, state.config_options())?;
+                }
                 self.context.execute_logical_plan(plan).await?;
                 return Ok(StatementStream::message("done"));
             }
@@ -400,6 +405,21 @@ impl Session {
         let physical = state.create_physical_plan(&plan).await?;
         let stream = execute_stream(physical, state.task_ctx())?;
         Ok(StatementStream { schema, stream: Some(stream), message: None })
+    }
+
+    /// DROP TABLE is for tables of the session; DataFusion would say that there is none of that name.
+    fn spare_collections(&self, ddl: &DdlStatement) -> Result<()> {
+        let name = match ddl {
+            DdlStatement::DropTable(drop) => &drop.name,
+            DdlStatement::DropView(drop) => &drop.name,
+            _ => return Ok(()),
+        };
+        let ours = name.schema().is_none_or(|s| s == COLLECTIONS);
+        if ours && self.current.snapshot().collection(name.table()).is_ok() {
+            let message = format!("'{}' is a collection: DROP COLLECTION removes it with all it holds", name.table());
+            return Err(QueryError::new(Code::BadValue, message));
+        }
+        Ok(())
     }
 
     /// A state whose `now()` is the snapshot's.

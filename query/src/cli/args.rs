@@ -6,7 +6,13 @@ use std::path::PathBuf;
 
 /// A time-series database that forgets on schedule.
 #[derive(Debug, Parser)]
-#[command(name = "ebbtide", version, about, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "ebbtide",
+    version,
+    about = "A time-series database that forgets on schedule",
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
     /// Folder of the database.
     #[arg(long, global = true, value_name = "DIR", env = "EBBTIDE_DB", default_value = "./ebbtide-data")]
@@ -31,7 +37,8 @@ pub(crate) enum Command {
     /// Write the rows of a query to a file.
     Export(ExportArgs),
     /// Run one command document and print its reply as JSON.
-    Command(CommandArgs),
+    #[command(name = "command")]
+    Document(CommandArgs),
     /// Drop what has expired, now.
     Sweep(SweepArgs),
     /// Collections, their sizes and rules, and what expires next.

@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
         }
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("EBBTIDE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(quiet(&cli.command)));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -115,13 +115,18 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What is logged without `EBBTIDE_LOG`. Conformance cases provoke every warning there is.
+fn quiet(command: &Command) -> &'static str {
+    if matches!(command, Command::Conformance(_)) { "error" } else { "warn" }
+}
+
 fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, runtime),
         Command::Sql(args) => sql::run(cli, args, runtime),
         Command::Import(args) => import::run(cli, args),
         Command::Export(args) => sql::export(cli, args, runtime),
-        Command::Command(args) => upkeep::command(cli, args),
+        Command::Document(args) => upkeep::command(cli, args),
         Command::Sweep(args) => upkeep::sweep(cli, args),
         Command::Status => upkeep::status(cli),
         Command::Verify => upkeep::verify(cli),

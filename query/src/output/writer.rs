@@ -85,7 +85,7 @@ impl ResultWriter {
             Format::Table => Inner::Table { sink, schema: schema.clone(), batches: Vec::new(), style },
             Format::Csv => {
                 let mut writer = csv::Writer::from_writer(sink);
-                writer.write_record(schema.fields().iter().map(|f| f.name())).map_err(|e| failed(&e.into()))?;
+                writer.write_record(schema.fields().iter().map(|f| f.name())).map_err(csv_failed)?;
                 Inner::Csv(Box::new(writer))
             }
             Format::Json => Inner::Json { sink, first: true },
@@ -124,7 +124,7 @@ impl ResultWriter {
             Inner::Csv(writer) => {
                 for row in 0..batch.num_rows() {
                     let cells = batch.columns().iter().map(|c| cell::text(c.as_ref(), row).unwrap_or_default());
-                    writer.write_record(cells).map_err(|e| failed(&e.into()))?;
+                    writer.write_record(cells).map_err(csv_failed)?;
                 }
                 Ok(())
             }
@@ -175,6 +175,13 @@ impl ResultWriter {
                 sink.flush().map_err(|e| failed(&e))
             }
         }
+    }
+}
+
+fn csv_failed(error: csv::Error) -> QueryError {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => failed(&error),
+        other => QueryError::new(Code::FileStreamFailed, format!("cannot write the result: {other:?}")),
     }
 }
 

@@ -21,12 +21,14 @@ pub(super) struct Dialect {
     pub(super) nulls: Vec<Vec<u8>>,
 }
 
+type CsvReader = Reader<Box<dyn Read>>;
+
 impl Dialect {
     fn is_null(&self, cell: &[u8]) -> bool {
         cell.is_empty() || self.nulls.iter().any(|n| n == cell)
     }
 
-    fn reader(&self, source: &Source) -> Result<(Reader<Box<dyn Read>>, Vec<String>), Failure> {
+    fn reader(&self, source: &Source) -> Result<(CsvReader, Vec<String>), Failure> {
         let mut reader = ReaderBuilder::new().delimiter(self.delimiter).from_reader(source.open()?);
         let fail = |e: csv::Error| failure(source, &e);
         let header = reader.byte_headers().map_err(fail)?.clone();

@@ -117,7 +117,12 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
+    /// An error about one row, in place of the row's index in its batch the place in its file.
     fn at(&self, index: Option<usize>, message: &str) -> Failure {
+        let message = match index {
+            Some(index) => message.strip_prefix(&format!("index {index}: ")).unwrap_or(message),
+            None => message,
+        };
         match index.and_then(|i| self.lines.get(i)) {
             Some(line) => Failure::new(format!("{}:{line}: {message}", self.source)),
             None => Failure::new(format!("{}: {message}", self.source)),

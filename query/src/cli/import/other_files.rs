@@ -38,7 +38,9 @@ pub(super) fn read_ndjson(
         if documents.len() >= batch_rows || (read == 0 && !documents.is_empty()) {
             let accepted = batch_from_documents(&documents, schema).map_err(|e| {
                 let line = lines.get(e.index).copied().unwrap_or(0);
-                Failure::new(format!("{}:{line}: {}", source.name, e.error.message))
+                let index = format!("index {}: ", e.index);
+                let message = e.error.message.strip_prefix(&index).unwrap_or(&e.error.message);
+                Failure::new(format!("{}:{line}: {message}", source.name))
             })?;
             *schema = accepted.schema;
             documents.clear();

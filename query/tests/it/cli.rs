@@ -1,0 +1,217 @@
+//! The program: exit codes, which stream things go to, and input that is wrong.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
+    command.env_remove("EBBTIDE_DB").env_remove("EBBTIDE_LOG").env("NO_COLOR", "1");
+    command
+}
+
+fn finish(mut command: Command, input: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs the program in no particular folder.
+pub(crate) fn ebbtide(args: &[&str]) -> Output {
+    let mut all = command();
+    all.args(args);
+    finish(all, "")
+}
+
+fn inside(folder: &Path, args: &[&str], input: &str) -> Output {
+    let mut all = command();
+    all.current_dir(folder).args(args);
+    finish(all, input)
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+#[test]
+fn results_and_messages_go_their_own_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    let made = run(&["sql", "CREATE COLLECTION w WITH (timeField = 't', metaField = 's')"]);
+    assert_eq!((made.code, made.stdout.as_str()), (0, ""));
+    assert!(made.stderr.contains("collection w created"));
+    let filled = run(&["sql", "INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', 1.5)"]);
+    assert_eq!(filled.code, 0, "{}", filled.stderr);
+    let read = run(&["sql", "--format", "csv", "SELECT * FROM w"]);
+    assert_eq!((read.code, read.stdout.as_str(), read.stderr.as_str()), (0, "t,s,v\n2024-01-01T00:00:00Z,a,1.5\n", ""));
+    let read = run(&["--db", "ebbtide-data", "sql", "SELECT v FROM w; SELECT s FROM w", "--format", "ndjson"]);
+    assert_eq!(read.stdout, "{\"v\":1.5}\n{\"s\":\"a\"}\n");
+    let read = inside(folder.path(), &["sql", "--format", "json"], "SELECT count(*) AS n\nFROM w;\n");
+    assert_eq!(read.stdout, "[\n{\"n\":1}\n]\n");
+    let wrong = run(&["sql", "SELECT * FROM x"]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (1, ""));
+    assert!(wrong.stderr.starts_with("error: collection 'x' does not exist"), "{}", wrong.stderr);
+    assert_eq!(run(&["sql", "--format", "xml", "SELECT 1"]).code, 2);
+    assert_eq!(run(&["no-such-command"]).code, 2);
+    assert_eq!(run(&["--help"]).code, 0);
+    assert_eq!(run(&["sql", "SELECT * FROM w", "--output", "w.unknown"]).code, 2);
+    assert_eq!(run(&["--read-only", "sql", "DELETE FROM w"]).code, 1);
+    assert_eq!(run(&["sql", "--now", "soon", "SELECT 1"]).code, 2);
+    assert_eq!(run(&["status"]).code, 0);
+    assert_eq!(run(&["verify"]).code, 0);
+    assert_eq!(run(&["sweep"]).code, 0);
+    assert_eq!(run(&["sweep", "--dry-run", "--now", "2030-01-01"]).code, 0);
+    let file = run(&["export", "SELECT * FROM w", "--output", "w.parquet"]);
+    assert_eq!((file.code, file.stdout.as_str()), (0, ""));
+    let back = run(&["import", "w.parquet", "--collection", "back", "--meta", "s"]);
+    assert_eq!(back.code, 0, "{}", back.stderr);
+    assert_eq!(run(&["sql", "--format", "csv", "SELECT v FROM back"]).stdout, "v\n1.5\n");
+}
+
+#[test]
+fn a_database_is_made_only_by_what_creates_something() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["sql", "SELECT 1"][..], &["status"], &["verify"], &["sweep"], &["export", "SELECT 1", "-o", "a.csv"]]
+    {
+        let output = inside(folder.path(), args, "");
+        assert_eq!(output.code, 1, "{args:?}");
+        assert!(output.stderr.contains("there is no database at"), "{}", output.stderr);
+    }
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn commands_reply_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |document: &str| inside(folder.path(), &["--db", "a b \u{fc}", "command", document], "");
+    let made = run(r#"{"create": "w", "timeseries": {"timeField": "t"}}"#);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let reply: serde_json::Value = serde_json::from_str(&run(r#"{"listCollections": 1}"#).stdout).unwrap();
+    assert_eq!(reply["cursor"]["firstBatch"][0]["name"], "w");
+    let wrong = run(r#"{"create": "w", "timeseries": {"timeField": "x"}}"#);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (1, ""));
+    assert!(wrong.stderr.contains("NamespaceExists"));
+    assert_eq!(run("{").code, 2);
+}
+
+#[test]
+fn wrong_input_is_named_with_its_place_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "time,s,v\n2024-01-01T00:00:00Z,a,1\n";
+    write(folder.path(), "broken.csv", &format!("{header}2024-01-01T01:00:00Z,a\n"));
+    write(folder.path(), "notime.csv", "s,v\na,1\n");
+    let mut long = String::from("time,s,v\n");
+    for i in 0..70_000 {
+        long.push_str(&format!("2024-01-01T00:00:00Z,a,{i}\n"));
+    }
+    write(folder.path(), "wrong.csv", &format!("{long}2024-01-01T00:00:00Z,a,oops\n"));
+    write(folder.path(), "empty.csv", "");
+    write(folder.path(), "header.csv", "time,s,v\n");
+    write(folder.path(), "fake.csv.gz", "hello\n");
+    write(folder.path(), "fake.parquet", "hello\n");
+    write(folder.path(), "missing.csv", &format!("{header},b,2\n"));
+    write(folder.path(), "badtime.csv", &format!("{header}yesterday,b,2\n"));
+    write(folder.path(), "mixed.ndjson", "{\"time\":\"2024-01-01\",\"v\":1}\n{\"time\":\"2024-01-01\",\"v\":\"x\"}\n");
+    let cases = [
+        ("broken.csv", "broken.csv:3: the line has 2 columns"),
+        ("notime.csv", "which column holds the time"),
+        ("wrong.csv", "wrong.csv:70002: column 'v' holds numbers, but 'oops' is none"),
+        ("empty.csv", "empty.csv is empty"),
+        ("header.csv", "no measurements"),
+        ("fake.csv.gz", "not what its name says"),
+        ("fake.parquet", "not what its name says"),
+        ("missing.csv", "missing.csv:3: "),
+        ("badtime.csv", "badtime.csv:3: column 'time' holds the time, but 'yesterday' is none"),
+        ("mixed.ndjson", "mixed.ndjson:2: field 'v'"),
+        ("nothing.csv", "cannot open nothing.csv"),
+        (".", "a folder"),
+    ];
+    for (file, expected) in cases {
+        let output = inside(folder.path(), &["import", file, "--collection", "c"], "");
+        assert_eq!((output.code, output.stdout.as_str()), (1, ""), "{file}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{file}: {}", output.stderr);
+    }
+    assert!(!folder.path().join("ebbtide-data").exists());
+    let output = inside(folder.path(), &["import", "missing.csv", "--collection", "c", "--meta", "sensor"], "");
+    assert!(output.stderr.contains("there is no column 'sensor'"), "{}", output.stderr);
+}
+
+#[test]
+fn imports_learn_types_and_the_step_of_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "when;region;station;v;flag;note\n\
+                2024-01-01 00:00;eu;007;1;true;x\n\
+                2024-01-01 00:10;eu;007;NA;false;\n\
+                2024-01-01 00:20;us;008;2.5;true;-9999\n";
+    let args = [
+        "import",
+        "-",
+        "--collection",
+        "c",
+        "--meta",
+        "region,station",
+        "--delimiter",
+        ";",
+        "--null",
+        "NA",
+        "--null",
+        "-9999",
+        "--expire-after",
+        "7d",
+    ];
+    let output = inside(folder.path(), &args, text);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("granularity minutes") && output.stderr.contains("3 measurements imported"));
+    let sql = "SELECT meta['station'] AS s, v, flag, note FROM c ORDER BY \"when\"";
+    let rows = inside(folder.path(), &["sql", "--now", "2024-01-02", "--format", "csv", sql], "");
+    assert_eq!(rows.stdout, "s,v,flag,note\n007,1.0,true,x\n007,,false,\n008,2.5,true,\n", "{}", rows.stderr);
+    let again = inside(
+        folder.path(),
+        &["import", "-", "--collection", "c", "--delimiter", ";", "--granularity", "hours"],
+        text,
+    );
+    assert_eq!(again.code, 2);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    inside(folder.path(), &["sql", "CREATE COLLECTION w WITH (timeField = 't')"], "");
+    for format in ["csv", "ndjson", "table", "json"] {
+        let sql = "SELECT * FROM generate_series(1, 200000)";
+        let mut reading = command();
+        reading.current_dir(folder.path()).args(["sql", "--format", format, sql]);
+        reading.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = reading.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.as_ref()), (Some(0), ""), "{format}");
+    }
+}
+
+#[test]
+fn the_demo_shows_a_year_and_leaves_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = inside(folder.path(), &["demo", "--into", "demo"], "");
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    for part in ["2013-12-31     26,115", "jfk_short", "EBBTIDE_DB=demo"] {
+        assert!(output.stdout.contains(part), "{part}\n{}", output.stdout);
+    }
+    let count = "SELECT count(*) AS n FROM archive";
+    assert_eq!(inside(folder.path(), &["--db", "demo", "sql", "--format", "csv", count], "").stdout, "n\n26115\n");
+}

@@ -1,0 +1,9 @@
+//! Integration tests: SQL over a real database on a virtual clock, and the program itself.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cli;
+mod contract;
+mod ddl;
+mod sql;
+mod support;

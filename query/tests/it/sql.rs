@@ -1,0 +1,216 @@
+//! SQL: what it sees, and that all of it works.
+
+use crate::support::{World, two_sensors};
+use serde_json::json;
+
+#[test]
+fn exact_mode_hides_what_has_expired_from_every_kind_of_read() {
+    let w = two_sensors();
+    // 'a': 23:00 is expired at the instant, 23:10 is not. 'b': midnight of the day before is.
+    assert_eq!(
+        w.text("SELECT s, count(*) AS n FROM w GROUP BY s ORDER BY s"),
+        r#"[{"s":"a","n":5},{"s":"b","n":143}]"#
+    );
+    assert_eq!(w.number("SELECT count(*) FROM w"), 148);
+    assert_eq!(w.text("SELECT min(t) AS t FROM w WHERE s = 'a'"), r#"[{"t":"2024-01-01T23:10:00Z"}]"#);
+    assert_eq!(w.text("SELECT min(t) AS t FROM w"), r#"[{"t":"2024-01-01T00:10:00Z"}]"#);
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE t < TIMESTAMP '2024-01-01T23:10:00Z' AND s = 'a'"), 0);
+    assert_eq!(w.number("SELECT count(*) FROM (SELECT * FROM w WHERE s = 'a' LIMIT 100)"), 5);
+    assert_eq!(w.number("SELECT count(*) FROM w AS x JOIN w AS y ON x.t = y.t AND x.s = 'a' AND y.s = 'b'"), 5);
+    assert_eq!(w.number("SELECT sum(measurements) AS n FROM ebbtide.buckets"), 148);
+    assert_eq!(w.number("SELECT measurements FROM ebbtide.collections"), 148);
+    // The same after everything is sealed, and after a sweep.
+    w.rows("FLUSH");
+    assert_eq!(w.number("SELECT count(*) FROM w"), 148);
+    w.rows("SWEEP");
+    assert_eq!(w.number("SELECT count(*) FROM w"), 148);
+    assert_eq!(w.number("SELECT count(v) FROM w WHERE s = 'a'"), 5);
+}
+
+#[test]
+fn another_instant_shows_the_data_as_it_looks_then() {
+    let w = two_sensors();
+    assert_eq!(w.text_at("2024-01-01T12:00:00Z", "SELECT count(*) AS n FROM w WHERE s = 'b'"), r#"[{"n":144}]"#);
+    assert_eq!(w.text_at("2030-01-01T00:00:00Z", "SELECT count(*) AS n FROM w"), r#"[{"n":0}]"#);
+    assert_eq!(w.text_at("2024-01-01T12:00:00Z", "SELECT now() AS now"), r#"[{"now":"2024-01-01T12:00:00Z"}]"#);
+}
+
+#[test]
+fn now_is_the_instant_of_the_clock_that_expiry_goes_by() {
+    let w = two_sensors();
+    assert_eq!(
+        w.text("SELECT now() AS a, current_timestamp AS b, now() = now() AS c"),
+        r#"[{"a":"2024-01-02T00:00:00Z","b":"2024-01-02T00:00:00Z","c":true}]"#
+    );
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE s = 'b' AND t >= now() - INTERVAL '1 hour'"), 6);
+    w.rows("CREATE TABLE kept AS SELECT now() AS at");
+    assert_eq!(w.text("SELECT at FROM kept"), r#"[{"at":"2024-01-02T00:00:00Z"}]"#);
+}
+
+#[test]
+fn views_and_prepared_statements_see_what_is_visible_when_they_run() {
+    let w = two_sensors();
+    w.rows("CREATE VIEW hour AS SELECT * FROM w WHERE t >= now() - INTERVAL '1 hour'");
+    w.rows("PREPARE counted AS SELECT count(*) AS n FROM w WHERE s = $1");
+    assert_eq!(w.number("SELECT count(*) FROM hour"), 11);
+    assert_eq!(w.number("EXECUTE counted('b')"), 143);
+    w.set("2024-01-02T00:30:00Z");
+    assert_eq!(w.number("SELECT count(*) FROM hour"), 5);
+    assert_eq!(w.number("EXECUTE counted('b')"), 140);
+    w.rows("INSERT INTO w (t, s, v) VALUES (now(), 'b', 1)");
+    assert_eq!(w.number("EXECUTE counted('b')"), 141);
+}
+
+#[test]
+fn literals_are_read_to_the_nanosecond_in_collections_of_milliseconds() {
+    let w = World::at("2024-01-01T12:00:00Z");
+    w.rows("CREATE COLLECTION w WITH (timeField = 't')");
+    w.rows("INSERT INTO w (t, v) VALUES ('2024-01-01T00:00:00Z', 1), ('2024-01-01T00:00:00.001Z', 2)");
+    let count = |condition: &str| w.number(&format!("SELECT count(*) FROM w WHERE {condition}"));
+    for sealed in [false, true] {
+        if sealed {
+            w.rows("FLUSH");
+        }
+        assert_eq!(count("t < TIMESTAMP '2024-01-01T00:00:00.000000001Z'"), 1);
+        assert_eq!(count("t >= TIMESTAMP '2024-01-01T00:00:00.000000001Z'"), 1);
+        assert_eq!(count("t <= '2024-01-01T00:00:00.000999999Z'"), 1);
+        assert_eq!(count("t = TIMESTAMP '2024-01-01T00:00:00.000000001Z'"), 0);
+        assert_eq!(count("t <> TIMESTAMP '2024-01-01T00:00:00.000000001Z'"), 2);
+        assert_eq!(count("TIMESTAMP '2024-01-01T00:00:00.000000001Z' > t"), 1);
+        assert_eq!(count("t BETWEEN '2024-01-01T00:00:00.000000001Z' AND '2024-01-01T00:00:00.001000001Z'"), 1);
+        assert_eq!(count("t NOT BETWEEN '2024-01-01T00:00:00.000000001Z' AND '2024-01-02'"), 1);
+        assert_eq!(count("t IN ('2024-01-01T00:00:00.000000001Z', '2024-01-01T00:00:00.001Z')"), 1);
+        assert_eq!(count("t < TIMESTAMP '2024-01-01T00:00:00Z' + INTERVAL '1 nanosecond'"), 1);
+        assert_eq!(count("date_trunc('day', t) = DATE '2024-01-01'"), 2);
+    }
+}
+
+#[test]
+fn years_outside_of_nanoseconds_work_in_collections_of_milliseconds() {
+    let w = World::at("2024-01-01T00:00:00Z");
+    w.rows("CREATE COLLECTION w WITH (timeField = 't')");
+    w.rows("INSERT INTO w (t, v) VALUES (TIMESTAMP '1500-06-01T12:00:00Z', 1), ('2500-01-01', 2), ('2024-01-01', 3)");
+    assert_eq!(w.number("SELECT v FROM w WHERE t < TIMESTAMP '1600-01-01'"), 1);
+    assert_eq!(w.number("SELECT v FROM w WHERE t > '2400-01-01T00:00:00Z'"), 2);
+    assert_eq!(w.number("SELECT v FROM w WHERE t = '1500-06-01T12:00:00Z'"), 1);
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE t BETWEEN '1000-01-01' AND '3000-01-01'"), 3);
+    assert_eq!(w.text("SELECT t FROM w ORDER BY t LIMIT 1"), r#"[{"t":"1500-06-01T12:00:00Z"}]"#);
+    w.rows("CREATE COLLECTION n WITH (timeField = 't', precision = 'ns')");
+    w.rows("INSERT INTO n (t, v) VALUES ('2024-01-01T00:00:00.000000001Z', 1)");
+    assert_eq!(w.number("SELECT count(*) FROM n WHERE t > '1500-01-01' AND t < '2500-01-01'"), 1);
+    assert_eq!(w.number("SELECT count(*) FROM n WHERE t > '2500-01-01' OR t = '1500-01-01'"), 0);
+    assert_eq!(w.error("INSERT INTO n (t) VALUES ('1500-01-01')").code().name(), "BadValue");
+}
+
+#[test]
+fn the_sql_of_data_fusion_works_on_collections() {
+    let w = two_sensors();
+    let binned =
+        "SELECT date_bin(INTERVAL '6 hours', t) AS b, count(*) AS n FROM w WHERE s = 'b' GROUP BY b ORDER BY b";
+    let bins: Vec<i64> = w.rows(binned).iter().map(|r| r["n"].as_i64().unwrap()).collect();
+    assert_eq!(bins, [35, 36, 36, 36]);
+    let lag = "SELECT v, v - lag(v) OVER (PARTITION BY s ORDER BY t) AS d FROM w WHERE s = 'a' ORDER BY t LIMIT 2";
+    assert_eq!(w.text(lag), r#"[{"v":23.0,"d":null},{"v":23.0,"d":0.0}]"#);
+    let cte = "WITH hourly AS (SELECT date_trunc('hour', t) AS h, s, avg(v) AS v FROM w GROUP BY 1, 2)
+               SELECT count(*) FROM hourly AS x JOIN hourly AS y USING (h) WHERE x.s < y.s";
+    assert_eq!(w.number(cte), 1);
+    let last = "SELECT s, max(t) AS t, last_value(v ORDER BY t) AS v FROM w GROUP BY s ORDER BY s LIMIT 1";
+    assert_eq!(w.rows(last), [json!({"s": "a", "t": "2024-01-01T23:50:00Z", "v": 23.0})]);
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE v > (SELECT avg(v) FROM w WHERE s = 'b')"), 77);
+    assert_eq!(w.number("SELECT count(DISTINCT s) FROM w"), 2);
+    let union = "SELECT count(*) FROM (SELECT t FROM w WHERE s = 'a' UNION ALL SELECT t FROM w WHERE s = 'a')";
+    assert_eq!(w.number(union), 10);
+    assert_eq!(w.number("SELECT count(*) FROM information_schema.columns WHERE table_name = 'w'"), 3);
+    assert_eq!(w.number("SELECT count(*) FROM w TABLESAMPLE (100)").max(0), 148);
+}
+
+#[test]
+fn filters_give_the_same_with_and_without_the_engines_help() {
+    let w = two_sensors();
+    w.set("2024-01-01T00:00:00Z");
+    w.rows("INSERT INTO w (t, s, v) VALUES ('2024-01-01T12:05:00Z', NULL, 'NaN'::double), ('2024-01-01T12:06:00Z', 'c', NULL)");
+    let conditions = [
+        ("s = 'a'", 144),
+        ("s IN ('a', 'c')", 145),
+        ("s <> 'a'", 145),
+        ("s IS NULL", 1),
+        ("s IS NOT NULL AND NOT (s = 'b')", 145),
+        ("upper(s) LIKE 'B%'", 144),
+        ("s = 'a' OR t < TIMESTAMP '2024-01-01T01:00:00Z'", 150),
+        ("t >= '2024-01-01T23:00:00Z' OR t < '2024-01-01T01:00:00Z'", 24),
+        ("v > 22", 13),
+        ("v >= 23 AND s = 'b'", 6),
+        ("v < 1", 12),
+        ("v = 5", 12),
+        ("v IS NULL", 1),
+        ("v BETWEEN 1 AND 2 AND s > 'a'", 12),
+        ("s = 'nobody'", 0),
+        ("random() < 2 AND s = 'a'", 144),
+        ("1 = 0", 0),
+    ];
+    for sealed in [false, true] {
+        if sealed {
+            w.rows("FLUSH");
+        }
+        for (condition, expected) in conditions {
+            let helped = w.number(&format!("SELECT count(*) FROM w WHERE {condition}"));
+            let alone = w.number(&format!(
+                "SELECT count(*) FILTER (WHERE {condition}) FROM (SELECT t, s, v, random() AS r FROM w)"
+            ));
+            assert_eq!((helped, alone), (expected, expected), "{condition}, sealed: {sealed}");
+        }
+    }
+}
+
+#[test]
+fn limits_and_empty_projections() {
+    let w = two_sensors();
+    assert_eq!(w.rows("SELECT * FROM w LIMIT 7").len(), 7);
+    assert_eq!(w.rows("SELECT * FROM w WHERE s = 'b' LIMIT 7 OFFSET 140").len(), 3);
+    assert_eq!(w.rows("SELECT 1 FROM w WHERE s = 'a'").len(), 5);
+    w.rows("FLUSH");
+    assert_eq!(w.rows("SELECT 1 AS one FROM w WHERE s = 'a'").len(), 5);
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE t > '2024-01-01T23:00:00Z'"), 10);
+}
+
+#[test]
+fn explain_names_the_cut_offs_and_what_was_hidden() {
+    let w = two_sensors();
+    w.rows("FLUSH");
+    let plan = w.text("EXPLAIN ANALYZE SELECT count(v) FROM w WHERE s = 'a'");
+    for part in [
+        "now=2024-01-02T00:00:00Z",
+        "collection: t <= 2024-01-01T00:00:00Z",
+        "short: t <= 2024-01-01T23:00:00Z",
+        "buckets_hidden_by_ttl=23",
+        "rows_hidden_by_ttl=139",
+        "segments_read=1",
+    ] {
+        assert!(plan.contains(part), "{part}\n{plan}");
+    }
+}
+
+#[test]
+fn names_with_capitals_need_no_quotes() {
+    let w = World::at("2024-01-01T00:00:00Z");
+    w.rows("CREATE COLLECTION Weather WITH (timeField = 'observedAt', metaField = 'sensorId')");
+    w.rows("INSERT INTO Weather (observedAt, sensorId, \"windSpeed\") VALUES (now(), 'x', 3)");
+    assert_eq!(w.text("SELECT sensorId, windSpeed FROM Weather"), r#"[{"sensorId":"x","windSpeed":3}]"#);
+    assert_eq!(w.number("SELECT max(windSpeed) FROM Weather WHERE sensorId = 'x' AND observedAt = now()"), 3);
+}
+
+#[test]
+fn errors_point_at_their_place_and_know_what_there_is() {
+    let w = two_sensors();
+    let error = w.error("SELECT *\nFROM ww");
+    assert_eq!(error.code().name(), "NamespaceNotFound");
+    assert!(error.message().contains("did you mean 'w'?") && error.message().contains("line 2, column 6"), "{error}");
+    assert!(w.error("SELECT vv FROM w").message().contains("did you mean 'v'?"));
+    assert!(w.error("SELEC 1").message().contains("did you mean SELECT"));
+    assert_eq!(w.error("SELECT 1 +").code().name(), "FailedToParse");
+    assert!(w.error("SELECT coutn(v) FROM w").message().contains("did you mean 'count'?"));
+    assert!(w.error("UPDATE w SET v = 1").message().contains("measurements do not change"));
+    assert!(w.error("DROP TABLE w").message().contains("DROP COLLECTION"));
+    assert!(w.error("SHOW TTL FOR wx").message().contains("did you mean 'w'?"));
+    assert_eq!(w.error("DROP COLLECTION none").code().name(), "NamespaceNotFound");
+}
