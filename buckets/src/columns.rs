@@ -96,7 +96,10 @@ fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
     }
 }
 
-/// Paths of the fields that are whole numbers under `old` and floating point under `new`.
+/// What parts the names in the path of a field: no name holds it.
+pub const PATH_SEPARATOR: char = '\0';
+
+/// Paths (parted by [`PATH_SEPARATOR`]) of the fields that are whole numbers under `old` and floating point under `new`.
 #[must_use]
 pub fn widened_fields(old: &Schema, new: &Schema) -> Vec<String> {
     let mut paths = Vec::new();
@@ -121,7 +124,7 @@ fn collect_widened(path: String, old: &FieldType, new: &FieldType, paths: &mut V
         (FieldType::Object(old), FieldType::Object(new)) => {
             for (name, before) in old {
                 if let Some((_, after)) = new.iter().find(|(n, _)| n == name) {
-                    collect_widened(format!("{path}.{name}"), before, after, paths);
+                    collect_widened(format!("{path}{PATH_SEPARATOR}{name}"), before, after, paths);
                 }
             }
         }
@@ -133,7 +136,7 @@ fn collect_widened(path: String, old: &FieldType, new: &FieldType, paths: &mut V
 #[must_use]
 pub fn ints_at(column: &ArrayRef, path: &str) -> Vec<i64> {
     let mut column = column.clone();
-    for name in path.split('.').skip(1) {
+    for name in path.split(PATH_SEPARATOR).skip(1) {
         match column.as_struct_opt().and_then(|s| s.column_by_name(name).cloned()) {
             Some(child) => column = child,
             None => return Vec::new(),

@@ -46,7 +46,7 @@ mod window;
 pub use adapt::adapt;
 pub use arrow_input::batch_from_arrow;
 pub use chunk::{Chunk, ChunkBucket};
-pub use columns::{compact_views, ints_at, schema_of_batch, time_values, times, widened_fields};
+pub use columns::{PATH_SEPARATOR, compact_views, ints_at, schema_of_batch, time_values, times, widened_fields};
 pub use documents::{Accepted, BatchError, batch_from_documents};
 pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use schema::{FieldType, Schema};

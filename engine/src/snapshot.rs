@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Schema, value_at};
+use ebbtide_buckets::{PATH_SEPARATOR, Schema, value_at};
 use ebbtide_ttl::{Code, ExpiryMode, OutOfRange, RuleSet, Timestamp, Value, cutoff, exact_int, int_fits_double};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl CollectionSnapshot {
 pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String], incoming: &RecordBatch) -> Result<()> {
     let snapshot = Snapshot::take(core, core.clock.now()).collection(name)?;
     for field in fields {
-        let top = field.split('.').next().unwrap_or(field).to_owned();
+        let top = field.split(PATH_SEPARATOR).next().unwrap_or(field).to_owned();
         let request = ScanRequest { projection: Some(vec![top]), include_hidden: true, ..ScanRequest::default() };
         for unit in snapshot.scan(&request)? {
             for batch in unit.read()? {
@@ -135,6 +135,7 @@ pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String], incomin
                 let lossy = |v: &i64| !int_fits_double(*v);
                 if let Some(value) = ebbtide_buckets::ints_at(batch.column(0), field).iter().find(|v| lossy(v)) {
                     let index = first_fraction(incoming, field).unwrap_or(0);
+                    let field = field.replace(PATH_SEPARATOR, ".");
                     let what = format!(
                         "index {index}: field '{field}' is int64, the value is a double: the field cannot become double, \
                          since it holds {value}, which a double cannot; insert a whole number, or delete that measurement"
@@ -157,7 +158,7 @@ fn first_fraction(batch: &RecordBatch, path: &str) -> Option<usize> {
             _ => false,
         }
     }
-    let path: Vec<&str> = path.split('.').collect();
+    let path: Vec<&str> = path.split(PATH_SEPARATOR).collect();
     let (top, rest) = path.split_first()?;
     let column = batch.column_by_name(top)?;
     (0..batch.num_rows()).find(|row| holds_fraction(&value_at(column.as_ref(), *row), rest))

@@ -11,7 +11,7 @@ fn widened_fields_are_found_at_every_depth_and_their_ints_too() {
     let old = accept(&[doc(Value::Int(5))], &schema());
     let new = accept(&[doc(Value::Double(0.5))], &old.schema).schema;
     let paths = widened_fields(&old.schema, &new);
-    assert_eq!(paths, ["o.x", "o.l"]);
+    assert_eq!(paths, ["o\0x", "o\0l"]);
     let column = old.batch.column_by_name("o").unwrap();
     assert_eq!(ints_at(column, &paths[0]), [5]);
     assert_eq!(ints_at(column, &paths[1]), [5, 5]);
