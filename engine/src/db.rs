@@ -7,6 +7,7 @@ use crate::fs::{Fs, RealFs};
 use crate::manifest::{CollectionRecord, Op, SweepRecord};
 use crate::metrics::MetricsSnapshot;
 use crate::options::{CollectionChange, CollectionOptions, check_collection_name};
+use crate::repair::{RepairMode, RepairReport};
 use crate::settings::Settings;
 use crate::snapshot::{CollectionSnapshot, Snapshot};
 use crate::sweep::{Operation, SweepReport};
@@ -73,6 +74,17 @@ impl Builder {
         let core = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
         Ok(Database { core: Arc::new(core) })
     }
+
+    /// Looks through the database for damage, and with [`RepairMode::Apply`] sets aside what is damaged, so that the
+    /// database opens again without it. Nothing is deleted; the report says what is lost.
+    ///
+    /// # Errors
+    /// [`Code::LockBusy`] if it is open for writing; [`Code::DataCorruptionDetected`] if no manifest can be read: then
+    /// there is nothing to go by, and nothing was done; [`Code::IncompatibleFormat`] if another version made it;
+    /// [`Code::NamespaceNotFound`] if it does not exist, and what the file system says.
+    pub fn repair(self, mode: RepairMode) -> Result<RepairReport> {
+        crate::repair::repair(&self.fs, self.clock.as_ref(), &self.path, mode)
+    }
 }
 
 /// Bounds of a pass of the sweeper.
@@ -109,6 +121,14 @@ impl Database {
             settings: Settings::default(),
             read_only: false,
         }
+    }
+
+    /// Repairs the database at `path`, which must not be open. See [`Builder::repair`].
+    ///
+    /// # Errors
+    /// As for [`Builder::repair`].
+    pub fn repair(path: impl AsRef<Path>, mode: RepairMode) -> Result<RepairReport> {
+        Self::builder(path).repair(mode)
     }
 
     /// Whether there is a database at `path`.

@@ -50,6 +50,16 @@ pub trait Fs: Debug + Send + Sync {
     /// Removes a file's name. Durable after [`sync_dir`](Fs::sync_dir) of its folder.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Moves a file into another folder of the same disk, durably. Stopped half-way, the file may be in both.
+    fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut file = self.create(to)?;
+        file.append(&self.read(from)?)?;
+        file.sync()?;
+        self.sync_dir(to.parent().unwrap_or(to))?;
+        self.remove(from)?;
+        self.sync_dir(from.parent().unwrap_or(from))
+    }
+
     /// Makes the names in a folder durable, or their absence.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 

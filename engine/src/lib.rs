@@ -44,6 +44,7 @@ mod metrics;
 mod open;
 mod options;
 mod readers;
+mod repair;
 mod reserve;
 mod seal;
 mod segment;
@@ -61,6 +62,7 @@ pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
 pub use crate::options::{CollectionChange, CollectionOptions};
+pub use crate::repair::{Loss, LostMeta, RepairMode, RepairReport};
 pub use crate::settings::{
     DEFAULT_MEMTABLE_AGE_MAX, DEFAULT_MEMTABLE_BYTES_MAX, DEFAULT_SEGMENT_ROWS_MAX, DEFAULT_WAL_FILE_BYTES_MAX,
     Durability, Settings,

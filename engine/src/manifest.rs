@@ -156,7 +156,7 @@ pub(crate) enum Op {
 }
 
 /// The name of manifest number `number`.
-fn file_name(number: u64) -> String {
+pub(crate) fn file_name(number: u64) -> String {
     format!("MANIFEST-{number:016x}")
 }
 
@@ -182,29 +182,40 @@ pub(crate) struct ManifestContents {
 
 /// Reads manifest `number`.
 pub(crate) fn read(fs: &dyn Fs, dir: &Path, number: u64) -> Result<ManifestContents> {
+    match read_prefix(fs, dir, number)? {
+        (contents, None) => Ok(contents),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// As [`read`]; damage behind the checkpoint is returned with the edits before it.
+pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(ManifestContents, Option<Error>)> {
     let path = dir.join(file_name(number));
     let bytes = fs.read(&path).map_err(|e| Error::io("read the manifest", &path, &e))?;
     let identity = check_header(&bytes, &path, number)?;
-    let mut contents = ManifestContents {
-        identity,
-        edits: Vec::new(),
-        torn_bytes: 0,
-    };
+    let mut contents = ManifestContents { identity, edits: Vec::new(), torn_bytes: 0 };
     let mut at = HEADER_BYTES;
+    let mut damage = None;
     while let Some(payload) = whole_frame(&bytes[at..]) {
-        let edit = postcard::from_bytes(payload)
-            .map_err(|e| Error::corrupt(&path, at as u64, format!("manifest edit does not decode: {e}")))?;
-        contents.edits.push(edit);
+        match postcard::from_bytes(payload) {
+            Ok(edit) => contents.edits.push(edit),
+            Err(e) => {
+                damage = Some(Error::corrupt(&path, at as u64, format!("manifest edit does not decode: {e}")));
+                break;
+            }
+        }
         at += FRAME_BYTES + payload.len();
     }
     if contents.edits.is_empty() {
-        return Err(Error::corrupt(&path, HEADER_BYTES as u64, "manifest checkpoint is damaged"));
+        let damage =
+            damage.unwrap_or_else(|| Error::corrupt(&path, HEADER_BYTES as u64, "manifest checkpoint is damaged"));
+        return Err(damage);
     }
     contents.torn_bytes = (bytes.len() - at) as u64;
-    if contents.torn_bytes > 0 && damage_in_the_middle(&bytes[at..]) {
-        return Err(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
+    if damage.is_none() && contents.torn_bytes > 0 && damage_in_the_middle(&bytes[at..]) {
+        damage = Some(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
     }
-    Ok(contents)
+    Ok((contents, damage))
 }
 
 /// A torn edit is the last one: edits are synced one by one, so a whole one behind a bad one means damage.

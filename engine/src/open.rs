@@ -8,7 +8,7 @@
 
 use crate::core::{Core, Opened};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, LockError};
+use crate::fs::{FileLock, Fs, LockError};
 use crate::manifest::{self, ManifestWriter, Op};
 use crate::segment;
 use crate::settings::Settings;
@@ -49,18 +49,7 @@ pub(crate) fn open(
 
 fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<Opened> {
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
-    let path = dir.join(LOCK);
-    let holder = format!("process {} since {}", std::process::id(), clock.now());
-    let lock = fs.lock(&path, &holder).map_err(|e| match e {
-        LockError::Held { holder } => {
-            let what = format!(
-                "{} is open for writing by {holder}: close it there, or open it here for reading only",
-                dir.display()
-            );
-            Error::new(Code::LockBusy, what)
-        }
-        LockError::Io(e) => Error::io("lock", &path, &e),
-    })?;
+    let lock = take_lock(fs.as_ref(), clock, dir)?;
     if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
         refuse_foreign(fs.as_ref(), dir)?;
         let identity = new_identity(clock, dir);
@@ -94,6 +83,22 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
     Ok(read.opened(Some(log), Some(manifest), Some(lock)))
 }
 
+/// Keeps other writers out until what is returned is dropped.
+pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let path = dir.join(LOCK);
+    let holder = format!("process {} since {}", std::process::id(), clock.now());
+    fs.lock(&path, &holder).map_err(|e| match e {
+        LockError::Held { holder } => {
+            let what = format!(
+                "{} is open for writing by {holder}: close it there, or open it here for reading only",
+                dir.display()
+            );
+            Error::new(Code::LockBusy, what)
+        }
+        LockError::Io(e) => Error::io("lock", &path, &e),
+    })
+}
+
 /// Half-written records of the newest log: cut, so that the next file continues where this one ends.
 fn cut_torn_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
     let Some((first_seq, end)) = read.torn_log else { return Ok(()) };
@@ -125,7 +130,7 @@ impl ReadState {
         self,
         log: Option<LogWriter>,
         manifest: Option<ManifestWriter>,
-        lock: Option<Box<dyn crate::fs::FileLock>>,
+        lock: Option<Box<dyn FileLock>>,
     ) -> Opened {
         let next_seq = self.state.applied_seq + 1;
         Opened { identity: self.identity, state: self.state, next_seq, log, manifest, lock }
@@ -244,6 +249,14 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let segment = names.iter().find(|n| segment::parse_name(n).is_some());
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
+    }
+    // A first open that was interrupted leaves a log without records.
+    for (name, first_seq) in names.iter().filter_map(|n| Some((n, wal::parse_name(n)?))) {
+        let path = dir.join(name);
+        let len = fs.len(&path).map_err(|e| Error::io("look at", &path, &e))?;
+        if first_seq != 1 || len > wal::HEADER_BYTES as u64 {
+            return Err(Error::corrupt(&path, 0, "the folder holds a log with records but no manifest"));
+        }
     }
     let ours =
         |n: &String| n == LOCK || n == crate::reserve::NAME || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");

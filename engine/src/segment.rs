@@ -56,6 +56,10 @@ impl SegmentFile {
             return Err(Error::corrupt(&self.path, file.len().min(self.meta.bytes), what));
         }
         let opened = SegmentReader::open(file, &self.path.display().to_string())?;
+        if opened.checksum() != self.meta.checksum {
+            let what = "the file is a segment, but not the one that the manifest names: it was put in its place";
+            return Err(Error::corrupt(&self.path, 0, what));
+        }
         *reader = Some(opened.clone());
         drop(reader);
         self.readers.opened(self, opened.memory_bytes());
@@ -214,8 +218,17 @@ impl Segment {
 
     /// Every bucket that is still there: ordinal, ordinal of its meta, and bounds.
     pub(crate) fn briefs<'a>(&'a self, reader: &'a SegmentReader) -> impl Iterator<Item = (usize, usize, Brief)> + 'a {
+        self.briefs_of(reader, 0..reader.directory().metas().len())
+    }
+
+    /// Every bucket of these metas (ordinals in the directory, ascending) that is still there.
+    pub(crate) fn briefs_of<'a>(
+        &'a self,
+        reader: &'a SegmentReader,
+        metas: impl IntoIterator<Item = usize> + 'a,
+    ) -> impl Iterator<Item = (usize, usize, Brief)> + 'a {
         let directory = reader.directory();
-        (0..directory.metas().len()).flat_map(move |meta| {
+        metas.into_iter().flat_map(move |meta| {
             directory
                 .buckets_of_meta(meta)
                 .filter_map(move |ordinal| Some((ordinal, meta, self.brief(reader, ordinal)?)))

@@ -50,7 +50,7 @@ pub(crate) fn verify(core: &Core) -> Result<VerifyReport> {
     Ok(report)
 }
 
-fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> {
+pub(crate) fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> {
     let reader = segment.file.reader()?;
     reader.verify()?;
     let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();

@@ -26,6 +26,8 @@ pub(crate) struct LogRecord {
     pub(crate) collection: u64,
     /// `None` where the caller did not want it.
     pub(crate) batch: Option<RecordBatch>,
+    /// What it takes in the log.
+    pub(crate) bytes: u64,
 }
 
 /// The name of the log file whose first record is `first_seq`.
@@ -179,32 +181,75 @@ pub(crate) fn read(
     identity: [u8; 16],
     wanted: &dyn Fn(u64, u64) -> bool,
 ) -> Result<LogContents> {
+    match read_prefix(fs, path, identity, wanted)? {
+        (contents, None) => Ok(contents),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// As [`read`]; damage behind the header is returned with the records before it.
+pub(crate) fn read_prefix(
+    fs: &dyn Fs,
+    path: &Path,
+    identity: [u8; 16],
+    wanted: &dyn Fn(u64, u64) -> bool,
+) -> Result<(LogContents, Option<Error>)> {
     let bytes = fs.read(path).map_err(|e| Error::io("read the log", path, &e))?;
     let first_seq = check_header(&bytes, path, identity)?;
     let mut contents = LogContents { records: Vec::new(), end: HEADER_BYTES as u64, torn_bytes: 0 };
     let mut at = HEADER_BYTES;
     let mut seq = first_seq;
+    let mut damage = None;
     while let Some((head, payload)) = whole_frame(&bytes[at..]) {
-        if head.seq != seq {
-            return Err(Error::corrupt(path, at as u64, format!("log record expected={seq} found={}", head.seq)));
-        }
-        let batch = match wanted(seq, head.collection) {
-            true => Some(decode(payload).map_err(|e| {
-                Error::corrupt(path, at as u64, format!("log record {seq} does not decode: {e}"))
-            })?),
-            false => None,
+        let batch = if head.seq == seq {
+            wanted(seq, head.collection)
+                .then(|| decode(payload))
+                .transpose()
+                .map_err(|e| format!("log record {seq} does not decode: {e}"))
+        } else {
+            Err(format!("log record expected={seq} found={}", head.seq))
         };
-        contents.records.push(LogRecord { seq, collection: head.collection, batch });
+        match batch {
+            Ok(batch) => {
+                let bytes = (FRAME_BYTES + payload.len()) as u64;
+                contents.records.push(LogRecord { seq, collection: head.collection, batch, bytes });
+            }
+            Err(what) => {
+                damage = Some(Error::corrupt(path, at as u64, what));
+                break;
+            }
+        }
         at += FRAME_BYTES + payload.len();
         seq += 1;
         contents.end = at as u64;
     }
-    if let Some(later) = (at + 1..bytes.len()).find_map(|i| Head::parse(&bytes[i..])).filter(|h| h.synced_seq >= seq) {
-        let what = format!("log record {seq} is damaged: record {} was written after it had been synced", later.seq);
-        return Err(Error::corrupt(path, at as u64, what));
-    }
     contents.torn_bytes = (bytes.len() - at) as u64;
-    Ok(contents)
+    // Not the first one alone: what was written in one go with the bad record was not synced before it.
+    let later = || (at + 1..bytes.len()).filter_map(|i| Head::parse(&bytes[i..])).find(|h| h.synced_seq >= seq);
+    if damage.is_none()
+        && let Some(later) = later()
+    {
+        let what = format!("log record {seq} is damaged: record {} was written after it had been synced", later.seq);
+        damage = Some(Error::corrupt(path, at as u64, what));
+    }
+    Ok((contents, damage))
+}
+
+/// Whole records from `from` on, wherever they start: what lies behind damage. For reports, never for replay.
+pub(crate) fn records_behind(bytes: &[u8], from: usize) -> Vec<LogRecord> {
+    let mut records = Vec::new();
+    let mut at = from;
+    while at < bytes.len() {
+        match whole_frame(&bytes[at..]) {
+            Some((head, payload)) => {
+                let (batch, bytes) = (decode(payload).ok(), FRAME_BYTES + payload.len());
+                records.push(LogRecord { seq: head.seq, collection: head.collection, batch, bytes: bytes as u64 });
+                at += bytes;
+            }
+            None => at += 1,
+        }
+    }
+    records
 }
 
 fn check_header(bytes: &[u8], path: &Path, identity: [u8; 16]) -> Result<u64> {
@@ -225,7 +270,11 @@ fn check_header(bytes: &[u8], path: &Path, identity: [u8; 16]) -> Result<u64> {
     }
     let mut first = [0; 8];
     first.copy_from_slice(&header[24..32]);
-    Ok(u64::from_le_bytes(first))
+    let first = u64::from_le_bytes(first);
+    if path.file_name().is_none_or(|name| name.to_str() != Some(&file_name(first))) {
+        return Err(Error::corrupt(path, 24, "log file is a renamed copy of another one"));
+    }
+    Ok(first)
 }
 
 /// The frame at the start of `bytes`, if all of it is there and its CRCs hold.

@@ -66,6 +66,15 @@ impl Fs for RealFs {
         self.sync_dir(&dir)
     }
 
+    fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if to.try_exists()? {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        fs::rename(from, to)?;
+        self.sync_dir(&parent(to))?;
+        self.sync_dir(&parent(from))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }

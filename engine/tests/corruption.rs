@@ -1,0 +1,486 @@
+//! Damage on disk: every bit, every length, every file gone, zeroed, swapped, or longer than it was.
+//!
+//! A small database with every kind of file is damaged in one way at a time. It may refuse to open, naming the file;
+//! `verify` may name the fault; or what it holds may be exactly what was stored. Where the end of the newest log or manifest
+//! is damaged, nothing tells it from a write that a power cut tore: then what it holds may be what was there before.
+//! Never may it panic, and never may it hold anything else.
+//!
+//! `EBBTIDE_CORRUPTION_STRIDE` is the step from one damaged bit or length to the next; 1 takes all of them. Repair is tried
+//! on every refusal that the stride of it meets.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
+use ebbtide::fs::Fs;
+use ebbtide::fs::sim::{Random, SimFs};
+use ebbtide::{CollectionOptions, Database, Error, ErrorKind, RepairMode, ScanRequest};
+use ebbtide_ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
+
+const ROOT: &str = "/data/db";
+const NOON: i64 = 1_700_049_600_000;
+const HOUR: i64 = 3_600_000;
+/// Of files up to this size every bit is flipped, of longer ones one bit in every 64 bytes.
+const EVERY_BIT_BYTES: usize = 8 << 10;
+/// One refusal in so many is repaired.
+const REPAIR_STRIDE: usize = 7;
+/// Files whose content does not matter are damaged in one place of so many.
+const IDLE_STRIDE: usize = 128;
+
+/// The rows of each collection by id: time, meta, value.
+type Held = BTreeMap<String, BTreeMap<i64, (i64, String, u64)>>;
+
+fn stride() -> usize {
+    // A prime, so that bits of all places in a byte take their turn.
+    std::env::var("EBBTIDE_CORRUPTION_STRIDE").ok().and_then(|s| s.parse().ok()).unwrap_or(61)
+}
+
+fn stride_of(path: &Path) -> usize {
+    let idle = ["RESERVE", "LOCK"].iter().any(|name| path.ends_with(name));
+    stride() * if idle { IDLE_STRIDE } else { 1 }
+}
+
+fn clock() -> VirtualClock {
+    VirtualClock::new(Timestamp::from_millis(NOON))
+}
+
+fn open(fs: &SimFs) -> Result<Database, Error> {
+    Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock())).open()
+}
+
+fn repair(fs: &SimFs, mode: RepairMode) -> Result<ebbtide::RepairReport, Error> {
+    Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock())).repair(mode)
+}
+
+fn documents(first: i64, count: i64, t: i64) -> Vec<Value> {
+    let document = |id: i64| {
+        Value::Object(vec![
+            ("t".to_owned(), Value::Date(Timestamp::from_millis(t + (id - first) * 60_000))),
+            ("m".to_owned(), Value::String(["a", "b", "d"][usize::try_from(id).unwrap_or(0) % 3].to_owned())),
+            ("id".to_owned(), Value::Int(id)),
+            ("x".to_owned(), Value::Double(id as f64 * 0.25)),
+        ])
+    };
+    (first..first + count).map(document).collect()
+}
+
+fn read(db: &Database) -> Result<Held, Error> {
+    let mut held = Held::new();
+    let snapshot = db.snapshot();
+    for name in snapshot.collections() {
+        let rows = held.entry(name.clone()).or_default();
+        let request = ScanRequest { include_hidden: true, ..ScanRequest::default() };
+        for unit in snapshot.collection(&name)?.scan(&request)? {
+            for batch in unit.read()? {
+                let batch = batch?;
+                let column = |name: &str| batch.column_by_name(name).expect("the column is there");
+                let (id, t) = (column("id"), column("t").as_primitive::<TimestampMillisecondType>());
+                let (x, m) = (column("x").as_primitive::<Float64Type>(), column("m").as_string_view());
+                for (row, id) in id.as_primitive::<Int64Type>().values().iter().enumerate() {
+                    let fresh = rows.insert(*id, (t.value(row), m.value(row).to_owned(), x.value(row).to_bits()));
+                    assert!(fresh.is_none(), "row {id} is there twice");
+                }
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// A database at some moment, and all states that it went through, the last one last.
+struct Subject {
+    name: &'static str,
+    fs: SimFs,
+    states: Vec<Held>,
+}
+
+impl Subject {
+    /// A row that was not there at any time.
+    fn stranger(&self, found: &Held) -> Option<i64> {
+        let known =
+            |name: &String, id: &i64, row| self.states.iter().any(|s| s.get(name).and_then(|r| r.get(id)) == Some(row));
+        found.iter().find_map(|(name, rows)| rows.iter().find(|(id, row)| !known(name, id, *row)).map(|(id, _)| *id))
+    }
+}
+
+/// Two segments, a rule, a delete; then, of the second subject, open buckets in the log and a crash.
+fn subjects() -> Vec<Subject> {
+    let fs = SimFs::new(ROOT);
+    let db = open(&fs).expect("open");
+    let mut states = vec![read(&db).expect("read")];
+    let note = |db: &Database, states: &mut Vec<Held>| {
+        let held = read(db).expect("read");
+        if states.last() != Some(&held) {
+            states.push(held);
+        }
+    };
+    let options = || CollectionOptions::new("t").meta_field("m").span_seconds(3600).expire_after_seconds(48 * 3600);
+    let c = db.create_collection("c", options()).expect("create");
+    note(&db, &mut states);
+    db.create_rules("c", vec![RuleSpec::new("r", 7200, Filter::eq("m", Value::String("d".into())))]).expect("rule");
+    for (first, count, t) in [(1, 30, NOON - 2 * HOUR), (100, 12, NOON - HOUR)] {
+        c.insert_documents(&documents(first, count, t)).expect("insert");
+        note(&db, &mut states);
+        db.flush().expect("flush");
+    }
+    c.delete(&Filter::eq("id", Value::Int(103))).expect("delete");
+    note(&db, &mut states);
+    db.create_collection("e", options()).expect("create");
+    note(&db, &mut states);
+    c.insert_documents(&documents(200, 6, NOON - HOUR)).expect("insert");
+    note(&db, &mut states);
+    for first in [210, 220, 230] {
+        c.insert_documents(&documents(first, 2, NOON - HOUR)).expect("insert");
+        note(&db, &mut states);
+    }
+    let young = {
+        let fs = SimFs::new(ROOT);
+        let db = open(&fs).expect("open");
+        let mut states = vec![read(&db).expect("read")];
+        let c = db.create_collection("c", options()).expect("create");
+        note(&db, &mut states);
+        for first in [1, 10] {
+            c.insert_documents(&documents(first, 4, NOON - HOUR)).expect("insert");
+            note(&db, &mut states);
+        }
+        Subject { name: "never flushed", fs: fs.fork(), states }
+    };
+    let crashed = Subject { name: "after a crash", fs: fs.fork(), states: states.clone() };
+    db.close().expect("close");
+    vec![Subject { name: "after a close", fs: fs.fork(), states }, crashed, young]
+}
+
+#[derive(Default, Debug)]
+struct Counts {
+    mutations: usize,
+    refused: usize,
+    named: usize,
+    identical: usize,
+    /// As before the last writes: only at the end of the newest log or manifest.
+    earlier: usize,
+    repaired: usize,
+    /// Repair had nothing to go by.
+    hopeless: usize,
+    failures: Vec<String>,
+}
+
+/// What a damaged file may at most lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// The state before the damage, or being noticed.
+    Last,
+    /// Also an earlier state.
+    Earlier,
+    /// Also without the last changes of collections, rules, segments and deletes.
+    EarlierChanges,
+}
+
+impl Counts {
+    fn check(&mut self, subject: &Subject, what: &str, path: &Path, allowed: Allowed, damage: impl FnOnce(&SimFs)) {
+        self.mutations += 1;
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.look(subject, path, allowed, damage)));
+        let outcome = outcome.unwrap_or_else(|_| Err("panic".to_owned()));
+        if let Err(failure) = outcome {
+            let file = path.file_name().unwrap_or_default().display();
+            self.failures.push(format!("{}: {file}: {what}: {failure}", subject.name));
+        }
+    }
+
+    fn look(
+        &mut self,
+        subject: &Subject,
+        path: &Path,
+        allowed: Allowed,
+        damage: impl FnOnce(&SimFs),
+    ) -> Result<(), String> {
+        let disk = subject.fs.fork();
+        damage(&disk);
+        let file = path.file_name().unwrap_or_default().display().to_string();
+        let untouched = disk.fork();
+        let last = subject.states.last();
+        let found = match open(&disk).and_then(|db| read(&db)) {
+            Ok(found) => found,
+            Err(error) => {
+                if error.kind() != ErrorKind::Corrupt {
+                    return Err(format!("refused, but as {:?}: {error}", error.kind()));
+                }
+                if !error.to_string().contains(ROOT) {
+                    return Err(format!("refused without a path: {error}"));
+                }
+                self.refused += 1;
+                if self.refused.is_multiple_of(REPAIR_STRIDE) {
+                    self.mend(subject, &untouched)?;
+                }
+                return Ok(());
+            }
+        };
+        if Some(&found) == last {
+            let beside = Database::builder(ROOT).fs(Arc::new(untouched)).clock(Arc::new(clock())).read_only().open();
+            match beside.and_then(|db| db.verify()) {
+                Ok(report) if report.faults.is_empty() => self.identical += 1,
+                Ok(report) if report.faults.iter().all(|fault| fault.contains(&file)) => self.named += 1,
+                other => return Err(format!("reads well, but verify says {other:?}")),
+            }
+            return Ok(());
+        }
+        let is_earlier = match allowed {
+            Allowed::Last => false,
+            Allowed::Earlier => subject.states.contains(&found),
+            // What the log says stays, whatever the manifest forgot.
+            Allowed::EarlierChanges => subject.stranger(&found).is_none(),
+        };
+        if is_earlier {
+            self.earlier += 1;
+            return Ok(());
+        }
+        Err(format!("other rows: {} of {:?}", summary(&found), last.map(summary)))
+    }
+
+    /// A refused database opens after a repair, with nothing in it that was not there, and what is missing is reported.
+    fn mend(&mut self, subject: &Subject, disk: &SimFs) -> Result<(), String> {
+        let before = disk.files().len();
+        match repair(disk, RepairMode::DryRun) {
+            Ok(plan) if plan.is_clean() => return Err("refused, but nothing to repair".to_owned()),
+            Ok(_) => {}
+            Err(error) if error.to_string().contains("manifest") => {
+                self.hopeless += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(format!("repair: {error}")),
+        }
+        // The lock's file is the one that a dry run may make.
+        if disk.files().iter().filter(|p| !p.ends_with("LOCK")).count() + 1 < before {
+            return Err("a dry run removed files".to_owned());
+        }
+        let report = repair(disk, RepairMode::Apply).map_err(|e| format!("repair --yes: {e}"))?;
+        let db = open(disk).map_err(|e| format!("after the repair: {e}: {report}"))?;
+        let faults = db.verify().map_err(|e| e.to_string())?.faults;
+        if !faults.is_empty() {
+            return Err(format!("after the repair: {faults:?}"));
+        }
+        let found = read(&db).map_err(|e| format!("after the repair: {e}"))?;
+        let mut missing = 0;
+        if let Some(id) = subject.stranger(&found) {
+            return Err(format!("after the repair: row {id} was never there"));
+        }
+        for (name, rows) in subject.states.last().into_iter().flatten() {
+            let found = found.get(name);
+            missing += rows.keys().filter(|id| found.is_none_or(|f| !f.contains_key(id))).count() as u64;
+        }
+        let unknown = report.losses.iter().any(|l| l.rows.is_none()) || report.changes_lost;
+        if !unknown && report.rows_lost() != missing {
+            return Err(format!("repair reports {} rows lost, {missing} are: {report}", report.rows_lost()));
+        }
+        drop(db);
+        if repair(disk, RepairMode::DryRun).map_err(|e| e.to_string())?.is_clean() {
+            self.repaired += 1;
+            Ok(())
+        } else {
+            Err("repaired, and still damaged".to_owned())
+        }
+    }
+
+    fn finish(self, what: &str) {
+        println!(
+            "{what}: {} mutations: {} refused, {} named by verify, {} without effect, {} as before the last write; \
+             {} repaired, {} without a manifest to go by",
+            self.mutations, self.refused, self.named, self.identical, self.earlier, self.repaired, self.hopeless
+        );
+        let shown: Vec<&String> = self.failures.iter().take(20).collect();
+        assert!(self.failures.is_empty(), "{} failures, of which: {shown:#?}", self.failures.len());
+    }
+}
+
+fn summary(held: &Held) -> String {
+    let rows: Vec<String> = held.iter().map(|(name, rows)| format!("{name}: {} rows", rows.len())).collect();
+    rows.join(", ")
+}
+
+/// Every file with its bytes, and whether its end may be taken for torn.
+fn files(subject: &Subject) -> Vec<(PathBuf, Vec<u8>, Allowed)> {
+    let paths = subject.fs.files();
+    let is = |path: &Path, start: &str| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(start));
+    let newest = |start: &str| paths.iter().filter(|p| is(p, start)).max().cloned();
+    let newest = [newest("wal-"), newest("MANIFEST-")];
+    let read = |path: &PathBuf| {
+        let allowed = match newest.iter().position(|newest| newest.as_ref() == Some(path)) {
+            Some(0) => Allowed::Earlier,
+            Some(_) => Allowed::EarlierChanges,
+            None => Allowed::Last,
+        };
+        (path.clone(), subject.fs.read(path).expect("read"), allowed)
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn flipped_bits_are_noticed() {
+    let mut counts = Counts::default();
+    for subject in subjects() {
+        for (path, bytes, allowed) in files(&subject) {
+            let every = if bytes.len() <= EVERY_BIT_BYTES { 1 } else { 64 * 8 + 3 };
+            for bit in (0..bytes.len() * 8).step_by(every * stride_of(&path)) {
+                counts.check(&subject, &format!("bit {bit}"), &path, allowed, |disk| {
+                    disk.tamper(&path, |bytes| bytes[bit / 8] ^= 1 << (bit % 8)).expect("tamper");
+                });
+            }
+        }
+    }
+    counts.finish("D flipped bits");
+}
+
+#[test]
+fn cut_files_are_noticed() {
+    let mut counts = Counts::default();
+    for subject in subjects() {
+        for (path, bytes, allowed) in files(&subject) {
+            for len in (0..bytes.len()).step_by(stride_of(&path)) {
+                counts.check(&subject, &format!("cut to {len}"), &path, allowed, |disk| {
+                    disk.tamper(&path, |bytes| bytes.truncate(len)).expect("tamper");
+                });
+            }
+        }
+    }
+    counts.finish("D cut files");
+}
+
+#[test]
+fn zeroed_sectors_missing_files_and_garbage_are_noticed() {
+    let mut counts = Counts::default();
+    let mut random = Random::new(7);
+    for subject in subjects() {
+        for (path, bytes, allowed) in files(&subject) {
+            for start in (0..bytes.len().min(EVERY_BIT_BYTES)).step_by(512) {
+                counts.check(&subject, &format!("zeros at {start}"), &path, allowed, |disk| {
+                    let end = (start + 512).min(bytes.len());
+                    disk.tamper(&path, |bytes| bytes[start..end].fill(0)).expect("tamper");
+                });
+            }
+            for len in [1, 3, 12, 36, 512, 4096] {
+                let zeros = len % 2 == 0 && random.chance(1, 2);
+                let garbage: Vec<u8> = (0..len).map(|_| if zeros { 0 } else { random.next_u64() as u8 }).collect();
+                counts.check(&subject, &format!("{len} bytes appended"), &path, allowed, |disk| {
+                    disk.tamper(&path, |bytes| bytes.extend(&garbage)).expect("tamper");
+                });
+            }
+            // Without its only manifest a folder is no database: it may not be taken for an empty one.
+            counts.check(&subject, "deleted", &path, Allowed::Last, |disk| disk.remove(&path).expect("remove"));
+        }
+    }
+    counts.finish("D zeros, deletions, garbage");
+}
+
+/// Recomputes the checksums of a manifest, so that damage gets to what decodes it.
+fn reseal(bytes: &mut [u8]) {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    let crc = |bytes: &[u8]| crc32fast::hash(bytes).to_le_bytes();
+    if bytes.len() < 36 {
+        return;
+    }
+    let header = crc(&bytes[..32]);
+    bytes[32..36].copy_from_slice(&header);
+    let mut at = 36;
+    while at + 12 <= bytes.len() {
+        let end = (at + 12).saturating_add(word(bytes, at) as usize);
+        if end > bytes.len() {
+            return;
+        }
+        let payload = crc(&bytes[at + 12..end]);
+        bytes[at + 4..at + 8].copy_from_slice(&payload);
+        let head = crc(&bytes[at..at + 8]);
+        bytes[at + 8..at + 12].copy_from_slice(&head);
+        at = end;
+    }
+}
+
+/// Some bytes of a file changed, cut out or put in.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.index(4) {
+        let at = random.index(bytes.len() + 1);
+        match random.index(5) {
+            0 if at < bytes.len() => bytes[at] = random.next_u64() as u8,
+            1 if at < bytes.len() => bytes[at] ^= 1 << random.index(8),
+            2 => bytes.truncate(at),
+            3 => {
+                let end = (at + random.index(16)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            _ => {
+                let with: Vec<u8> = (0..random.index(16)).map(|_| random.next_u64() as u8).collect();
+                bytes.splice(at..at, with);
+            }
+        }
+    }
+}
+
+/// Tier E: random bytes and random changes, with checksums that do not show them. Wrong rows may come of it, since nothing
+/// tells them from right ones; a panic may not. Bytes of a log's records are decoded by Arrow, which trusts them: there the
+/// checksums are left to do their work.
+#[test]
+fn decoders_take_any_bytes() {
+    let subjects = subjects();
+    let cases = std::env::var("EBBTIDE_FUZZ_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(1024_u64);
+    let mut panics = Vec::new();
+    let (mut opened, mut refused) = (0, 0);
+    for seed in 0..cases {
+        for start in ["MANIFEST-", "wal-", "seg-"] {
+            let mut random = Random::new(seed);
+            let subject = &subjects[random.index(subjects.len())];
+            let all = files(subject);
+            let of_kind: Vec<_> = all.iter().filter(|(p, _, _)| p.to_string_lossy().contains(start)).collect();
+            if of_kind.is_empty() {
+                continue;
+            }
+            let (path, bytes, _) = of_kind[random.index(of_kind.len())];
+            let disk = subject.fs.fork();
+            let mut bytes = bytes.clone();
+            match random.index(8) {
+                0 => bytes = (0..random.index(300)).map(|_| random.next_u64() as u8).collect(),
+                _ => mutate(&mut bytes, &mut random),
+            }
+            if start == "MANIFEST-" && random.chance(3, 4) {
+                reseal(&mut bytes);
+            }
+            disk.tamper(path, |old| *old = bytes).expect("tamper");
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                let mended = repair(&disk, RepairMode::DryRun).is_ok();
+                let db = open(&disk)?;
+                let _report = db.verify()?;
+                read(&db).map(|_| mended)
+            }));
+            match outcome {
+                Ok(Ok(_)) => opened += 1,
+                Ok(Err(_)) => refused += 1,
+                Err(_) => panics.push(format!("seed {seed}: {start}")),
+            }
+        }
+    }
+    println!("E any bytes: {} cases: {opened} opened, {refused} refused, {} panics", opened + refused, panics.len());
+    assert!(panics.is_empty(), "{} panics: {:?}", panics.len(), panics.iter().take(20).collect::<Vec<_>>());
+}
+
+/// Files of one kind in each other's place, and as they were at another time or in another database.
+#[test]
+fn swapped_files_are_noticed() {
+    let mut counts = Counts::default();
+    let (subjects, others) = (subjects(), subjects());
+    for subject in &subjects {
+        for (path, bytes, allowed) in files(subject) {
+            let kind = |path: &Path| path.extension().map(|e| e.to_owned());
+            for source in subjects.iter().chain(&others) {
+                for (from, content, _) in files(source) {
+                    if kind(&from) != kind(&path) || content == bytes {
+                        continue;
+                    }
+                    let what = format!("replaced by {} of another ({})", from.display(), source.name);
+                    counts.check(subject, &what, &path, allowed, |disk| {
+                        disk.tamper(&path, |bytes| *bytes = content).expect("tamper");
+                    });
+                }
+            }
+        }
+    }
+    counts.finish("D swapped files");
+}
