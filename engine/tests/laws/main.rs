@@ -4,11 +4,15 @@
 //! and cuts the power, on a simulated disk and a virtual clock. After every step the engine is compared with a plain
 //! model that keeps each measurement in a list ([`model`]). The nine laws:
 //!
-//! 1. Nothing goes early. 2. Nothing stays for ever. 3. A pass is idempotent, and its result does not depend on limits,
-//! sub-passes, order of rules or order of arrival. 4. Another rule never makes data live longer, one less never shorter.
-//! 5. Every measurement lies in one bucket and in its window. 6. A crash within a pass changes nothing in the end.
-//! 7. A clock that steps back brings nothing back and drops nothing early. 8. In mode `exact` no reader can tell whether
-//! a sweep has run. 9. Counters only grow, by what was dropped.
+//! 1. Nothing goes early.
+//! 2. Nothing stays for ever.
+//! 3. A pass is idempotent; its result does not depend on limits, sub-passes, order of rules or order of arrival.
+//! 4. Another rule never makes data live longer, one less never shorter.
+//! 5. Every measurement lies in one bucket and in its window.
+//! 6. A crash within a pass changes nothing in the end.
+//! 7. A clock that steps back brings nothing back and drops nothing early.
+//! 8. In mode `exact` no reader can tell whether a sweep has run.
+//! 9. Counters only grow, by what was dropped.
 //!
 //! A failure prints its seed. `PROPTEST_CASES` sets the number of runs, `EBBTIDE_LAWS_SEED` the seed.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]

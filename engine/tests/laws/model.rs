@@ -93,8 +93,7 @@ impl Model {
     }
 
     pub(crate) fn in_range(&self, t: i64) -> bool {
-        let nanos = self.nanos(t);
-        0 <= nanos && nanos < RANGE_END_SECONDS * SECOND
+        (0..RANGE_END_SECONDS * SECOND).contains(&self.nanos(t))
     }
 
     /// The window of a time under the present span.

@@ -6,7 +6,7 @@ use crate::steps::{Action, Change, Cut, Delete, Fault, NewRow, Run, Setup, Step,
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::array::{TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray};
 use ebbtide::buckets::value_at;
-use ebbtide::fs::sim::SimFs;
+use ebbtide::fs::{Fs, sim::SimFs};
 use ebbtide::ttl::{
     Bucketing, Clock, Code, ExpiryMode, OutOfRange, Precision, RuleSelector, RuleSet, RuleSpec, Timestamp, Value,
     VirtualClock,
@@ -129,6 +129,22 @@ impl World {
                 std::panic::resume_unwind(panic);
             }
         }
+        self.finish();
+    }
+
+    /// What has to hold at the end of every run: nothing is damaged, a reader and the next writer see the same.
+    fn finish(&mut self) {
+        assert_eq!(self.db.verify().expect("verifies").faults, Vec::<String>::new());
+        let fs: Arc<dyn Fs> = Arc::new(self.fs.fork());
+        let reader = Database::builder(ROOT).fs(fs).clock(Arc::new(self.clock.clone())).read_only().open();
+        let snapshot = reader.expect("opens for reading").snapshot();
+        for pair in &self.pairs {
+            let snapshot = snapshot.collection(&pair.name).expect("the collection is there");
+            let seen = scanned(&snapshot, &pair.model, &ScanRequest::default());
+            assert_eq!(seen, pair.model.seen(self.now()), "what a reader sees");
+        }
+        self.reopen();
+        self.check();
     }
 
     fn now(&self) -> Timestamp {
@@ -144,7 +160,7 @@ impl World {
             Action::Insert { rows, columnar } => self.insert(of, rows, *columnar),
             Action::InsertFaulty { rows, at, fault } => self.insert_faulty(of, rows, *at, *fault),
             Action::Pass(seconds) => self.clock.set(self.now().plus_seconds(*seconds)),
-            Action::ToExpiry(bucket, units) => self.to_expiry(of, *bucket, *units),
+            Action::ToExpiry(bucket, units) => self.pass_to_expiry(of, *bucket, *units),
             Action::Jump(seconds) => self.clock.jump(self.now().plus_seconds(*seconds)),
             Action::Confirm => {
                 self.db.confirm_clock();
@@ -290,7 +306,7 @@ impl World {
 
     // Clock and opening.
 
-    fn to_expiry(&mut self, of: usize, bucket: u8, units: i64) {
+    fn pass_to_expiry(&mut self, of: usize, bucket: u8, units: i64) {
         let model = &self.pairs[of].model;
         let buckets = model.buckets();
         let Some((key, rows)) = buckets.iter().nth(usize::from(bucket) % buckets.len().max(1)) else { return };
@@ -597,6 +613,7 @@ impl World {
             let hidden = ScanRequest { include_hidden: true, ..ScanRequest::default() };
             assert_eq!(scanned(&snapshot, model, &hidden), model.stored(), "what is stored");
             assert_eq!(snapshot.suspended(), model.suspended());
+            check_bounded(&snapshot, model, now);
             check_buckets(&snapshot, model, now);
             check_rules(&snapshot, model, now);
             for seconds in [0, 60, 86_400, 4_000_000_000] {
@@ -705,6 +722,19 @@ pub(crate) fn scanned(snapshot: &CollectionSnapshot, model: &Model, request: &Sc
     }
     seen.sort();
     seen
+}
+
+/// Bounds of time are exact, both ends included.
+fn check_bounded(snapshot: &CollectionSnapshot, model: &Model, now: Timestamp) {
+    let seen = model.seen(now);
+    let units = |seconds: i64| model.units(now.plus_seconds(seconds)).expect("a time near now");
+    let some = seen.get(seen.len() / 2).map_or(0, |row| row.0);
+    for time in [(Some(some), None), (None, Some(some)), (Some(units(-60)), Some(units(5))), (Some(some), Some(some))] {
+        let is_within = |row: &&Seen| time.0.is_none_or(|from| row.0 >= from) && time.1.is_none_or(|to| row.0 <= to);
+        let expected: Vec<Seen> = seen.iter().filter(is_within).cloned().collect();
+        let request = ScanRequest { time, ..ScanRequest::default() };
+        assert_eq!(scanned(snapshot, model, &request), expected, "visible within {time:?} at {now}");
+    }
 }
 
 /// Law 5, and what listings say of each bucket.

@@ -1,0 +1,284 @@
+//! Damage on disk: found, named by path and offset, never served.
+
+use crate::{DAY, ROOT, Sim, assert_names, at, made, numbered, numbers, numbers_in, readings, weather};
+use ebbtide::fs::{Fs, RealFs};
+use ebbtide::ttl::Code;
+use ebbtide::{Database, Error, ErrorKind};
+use std::path::Path;
+
+/// Three inserts that only the log holds.
+fn logged() -> Sim {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    for part in [0..10, 10..20, 20..30] {
+        collection.insert_documents(&readings(part)).unwrap();
+    }
+    db.abandon();
+    sim
+}
+
+/// Three segments, and nothing in the log.
+fn sealed() -> Sim {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    for part in [0..10, 10..20, 20..30] {
+        collection.insert_documents(&readings(part)).unwrap();
+        db.flush().unwrap();
+    }
+    db.abandon();
+    sim
+}
+
+/// The places of the records in a log: after the header of 36 bytes, each is a head of 36 and a payload.
+fn records(log: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut at, mut found) = (36, Vec::new());
+    while at < log.len() {
+        let length = u32::from_le_bytes(log[at..at + 4].try_into().unwrap()) as usize;
+        found.push(at..at + 36 + length);
+        at += 36 + length;
+    }
+    found
+}
+
+/// The places of the edits in a manifest: after the header of 36 bytes, each is a head of 12 and a payload.
+fn edits(manifest: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut at, mut found) = (36, Vec::new());
+    while at < manifest.len() {
+        let length = u32::from_le_bytes(manifest[at..at + 4].try_into().unwrap()) as usize;
+        found.push(at..at + 12 + length);
+        at += 12 + length;
+    }
+    found
+}
+
+fn flipped(sim: &Sim, path: &Path, offset: usize, bit: usize) -> Sim {
+    let damaged = sim.on(sim.fs.fork());
+    damaged.fs.tamper(path, |bytes| bytes[offset] ^= 1 << bit).unwrap();
+    damaged
+}
+
+#[track_caller]
+fn refused(sim: &Sim) -> Error {
+    let error = sim.builder().open().expect_err("a damaged database is not opened");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    error
+}
+
+#[test]
+fn a_half_written_record_at_the_end_of_the_log_is_cut_off() {
+    let sim = logged();
+    let log = sim.file("wal-");
+    let records = records(&sim.fs.read(&log).unwrap());
+    for end in [records[2].end - 1, records[2].start + 40, records[2].start + 1] {
+        let torn = sim.on(sim.fs.fork());
+        torn.fs.tamper(&log, |bytes| bytes.truncate(end)).unwrap();
+        let db = torn.open();
+        assert_eq!(numbers(&db), numbered(0..20));
+        // What comes after it follows what is left.
+        db.collection("weather").unwrap().insert_documents(&readings(20..25)).unwrap();
+        db.abandon();
+        assert_eq!(numbers(&torn.open()), numbered(0..25));
+    }
+    // So is a tail of zeros, as some file systems leave it.
+    let torn = sim.on(sim.fs.fork());
+    torn.fs.tamper(&log, |bytes| bytes.resize(bytes.len() + 5_000, 0)).unwrap();
+    assert_eq!(numbers(&torn.open()), numbered(0..30));
+}
+
+#[test]
+fn a_flipped_bit_in_the_middle_of_the_log_is_found() {
+    let sim = logged();
+    let log = sim.file("wal-");
+    let records = records(&sim.fs.read(&log).unwrap());
+    for offset in (0..records[0].end).step_by(7) {
+        let error = refused(&flipped(&sim, &log, offset, offset % 8));
+        assert!(error.to_string().contains(&log.display().to_string()), "{error}");
+        if offset >= records[0].start {
+            assert_names(&error.to_string(), &log);
+            assert!(error.to_string().contains("offset=36"), "{error}");
+        }
+    }
+    // In the last record it cannot be told from a torn one: that is cut off, and never served.
+    for offset in records[2].clone().step_by(11) {
+        assert_eq!(numbers(&flipped(&sim, &log, offset, 3).open()), numbered(0..20));
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_manifest_is_found() {
+    let sim = sealed();
+    let manifest = sim.file("MANIFEST-");
+    // The last edit may be a torn one: everything before it was synced before it was written.
+    let last = edits(&sim.fs.read(&manifest).unwrap()).pop().unwrap().start;
+    for offset in (0..last).step_by(3) {
+        let error = refused(&flipped(&sim, &manifest, offset, offset % 8));
+        assert!(error.to_string().contains(&manifest.display().to_string()), "offset {offset}: {error}");
+        if offset >= 36 {
+            assert_names(&error.to_string(), &manifest);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_segment_is_found_and_never_served() {
+    let sim = sealed();
+    let segment = sim.files("seg-")[1].clone();
+    let length = sim.fs.read(&segment).unwrap().len();
+    let mut found = 0;
+    for offset in (0..length).step_by(13) {
+        let damaged = flipped(&sim, &segment, offset, offset % 8);
+        let db = damaged.open();
+        match numbers_in(&db.snapshot(), "weather") {
+            // The scan did not need that byte.
+            Ok(numbers) => assert_eq!(numbers, numbered(0..30), "offset {offset}"),
+            Err(error) => {
+                assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+                assert_names(&error.to_string(), &segment);
+                found += 1;
+            }
+        }
+        let faults = db.verify().unwrap().faults;
+        assert_eq!(faults.len(), 1, "offset {offset}: {faults:?}");
+        assert_names(&faults[0], &segment);
+        // What is damaged is not carried on either.
+        if let Err(error) = db.compact(None) {
+            assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+        } else {
+            assert_eq!(numbers(&db), numbered(0..30), "offset {offset}");
+        }
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn a_segment_that_was_cut_short_or_grew_is_found() {
+    let sim = sealed();
+    let segment = sim.files("seg-")[0].clone();
+    for change in [-1_i64, -300, 1] {
+        let damaged = sim.on(sim.fs.fork());
+        let resize = |bytes: &mut Vec<u8>| bytes.resize((bytes.len() as i64 + change) as usize, 0);
+        damaged.fs.tamper(&segment, resize).unwrap();
+        let error = numbers_in(&damaged.open().snapshot(), "weather").unwrap_err();
+        assert_eq!(error.code(), Code::DataCorruptionDetected);
+        assert_names(&error.to_string(), &segment);
+    }
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let sim = sealed();
+    let segment = sim.files("seg-")[1].clone();
+    sim.fs.remove(&segment).unwrap();
+    let error = refused(&sim);
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert_names(&error.to_string(), &segment);
+}
+
+#[test]
+fn a_missing_log_is_named() {
+    let sim = logged();
+    let log = sim.file("wal-");
+    sim.fs.remove(&log).unwrap();
+    let error = refused(&sim);
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert_names(&error.to_string(), &log);
+}
+
+#[test]
+fn a_missing_manifest_is_no_empty_database() {
+    for sim in [sealed(), logged()] {
+        let before = sim.files("wal-").iter().chain(&sim.files("seg-")).cloned().collect::<Vec<_>>();
+        sim.fs.remove(&sim.file("MANIFEST-")).unwrap();
+        let error = refused(&sim);
+        assert!(error.to_string().contains("no manifest"), "{error}");
+        let after = sim.files("wal-").iter().chain(&sim.files("seg-")).cloned().collect::<Vec<_>>();
+        assert_eq!(before, after, "what is left of the data was touched");
+    }
+}
+
+#[test]
+fn a_log_copied_from_another_database_is_refused() {
+    let (one, other) = (logged(), logged());
+    let foreign = other.fs.read(&other.file("wal-")).unwrap();
+    let log = one.file("wal-");
+    one.fs.tamper(&log, |bytes| *bytes = foreign).unwrap();
+    let error = refused(&one);
+    assert!(error.to_string().contains("another database"), "{error}");
+    assert_names(&error.to_string(), &log);
+}
+
+#[test]
+fn a_manifest_under_another_number_is_refused() {
+    let sim = sealed();
+    let manifest = sim.file("MANIFEST-");
+    let copy = Path::new(ROOT).join("MANIFEST-00000000000000ff");
+    let bytes = sim.fs.read(&manifest).unwrap();
+    let mut file = sim.fs.create(&copy).unwrap();
+    file.append(&bytes).unwrap();
+    drop(file);
+    assert_names(&refused(&sim).to_string(), &copy);
+}
+
+#[test]
+fn another_version_is_named_as_such() {
+    let sim = sealed();
+    sim.fs.tamper(&sim.file("MANIFEST-"), |bytes| bytes[7] = 9).unwrap();
+    let error = refused(&sim);
+    assert_eq!(error.code(), Code::IncompatibleFormat, "{error}");
+    assert!(error.to_string().contains("version 9"), "{error}");
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let fs = RealFs::new();
+    let theirs = folder.path().join("letter.txt");
+    let mut file = fs.create(&theirs).unwrap();
+    file.append(b"Dear Sir").unwrap();
+    drop(file);
+    let error = Database::open(folder.path()).unwrap_err();
+    assert_eq!((error.code(), error.kind()), (Code::BadValue, ErrorKind::Invalid), "{error}");
+    assert!(error.to_string().contains("letter.txt"), "{error}");
+    assert_eq!(fs.read(&theirs).unwrap(), b"Dear Sir");
+    let names: Vec<_> = fs.list(folder.path()).unwrap().into_iter().filter(|name| name != "LOCK").collect();
+    assert_eq!(names, ["letter.txt"]);
+}
+
+#[test]
+fn verify_finds_a_flipped_bit_in_every_kind_of_file() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let collection = db.create_collection("weather", weather().expire_after_seconds(DAY)).unwrap();
+    collection.insert_documents(&readings(0..30)).unwrap();
+    db.flush().unwrap();
+    for part in [30..40, 40..50, 50..60] {
+        collection.insert_documents(&readings(part)).unwrap();
+    }
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+    for kind in ["MANIFEST-", "wal-", "seg-"] {
+        let path = sim.file(kind);
+        let bytes = sim.fs.read(&path).unwrap();
+        // The last edit and the last record look torn when they are damaged.
+        let end = match kind {
+            "MANIFEST-" => edits(&bytes).pop().unwrap().start,
+            "wal-" => records(&bytes).pop().unwrap().start,
+            _ => bytes.len(),
+        };
+        for offset in (0..end).step_by(5) {
+            let faults = if kind == "seg-" {
+                // What an open database has read of a segment stays in its memory.
+                flipped(&sim, &path, offset, 2).open().verify().unwrap().faults
+            } else {
+                sim.fs.tamper(&path, |bytes| bytes[offset] ^= 4).unwrap();
+                let faults = db.verify().unwrap().faults;
+                sim.fs.tamper(&path, |bytes| bytes[offset] ^= 4).unwrap();
+                faults
+            };
+            assert!(faults.iter().any(|f| f.contains(&path.display().to_string())), "{kind} {offset}: {faults:?}");
+        }
+    }
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+    sim.clock.set(at(2 * DAY));
+    db.sweep().unwrap();
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
