@@ -5,9 +5,10 @@ use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::PhysicalExpr;
+use ebbtide::ttl::Value;
 use ebbtide::{FieldBound, MetaFilter};
 use std::sync::Arc;
 
@@ -99,12 +100,14 @@ impl Roles<'_> {
                 Share::Nothing => {}
             }
         }
+        let equality = |filter: &Expr| equality(filter, self.meta?);
+        let equalities = metas.iter().flat_map(split_conjunction).filter_map(equality).collect();
         if let (Some(meta), Some(predicate)) = (self.meta, conjunction(metas)) {
             let schema = Arc::new(ArrowSchema::new(vec![schema.field_with_name(meta)?.clone()]));
             let text = predicate.to_string();
             let predicate = unqualified(predicate)?;
             let predicate = state.create_physical_expr(predicate, &DFSchema::try_from(schema.as_ref().clone())?)?;
-            gathered.meta = Some(Arc::new(MetaPredicate { predicate, schema, text }));
+            gathered.meta = Some(Arc::new(MetaPredicate { predicate, schema, text, equalities }));
         }
         Ok(gathered)
     }
@@ -136,9 +139,14 @@ pub(crate) struct MetaPredicate {
     predicate: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
     pub(crate) text: String,
+    equalities: Vec<(Vec<String>, Value)>,
 }
 
 impl MetaFilter for MetaPredicate {
+    fn equalities(&self) -> &[(Vec<String>, Value)] {
+        &self.equalities
+    }
+
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), vec![Arc::clone(metas)])?;
         let rows = batch.num_rows();
@@ -207,6 +215,41 @@ fn bound(filter: &Expr) -> Option<FieldBound> {
         _ => return None,
     };
     Some(FieldBound { field: column.name.clone(), min, max })
+}
+
+/// The path below the meta field and the value of `meta.path = value`.
+fn equality(filter: &Expr, meta: &str) -> Option<(Vec<String>, Value)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
+    match (&**left, &**right) {
+        (Expr::Literal(value, _), side) | (side, Expr::Literal(value, _)) => Some((path(side, meta)?, scalar(value)?)),
+        _ => None,
+    }
+}
+
+/// The names that lead from the meta field to a member of it.
+fn path(expr: &Expr, meta: &str) -> Option<Vec<String>> {
+    match expr {
+        Expr::Column(column) if column.name == meta => Some(Vec::new()),
+        Expr::ScalarFunction(call) if call.name() == "get_field" => {
+            let (object, members) = call.args.split_first()?;
+            let mut names = path(object, meta)?;
+            for member in members {
+                let Expr::Literal(name, _) = member else { return None };
+                names.push(name.try_as_str()??.to_owned());
+            }
+            Some(names)
+        }
+        _ => None,
+    }
+}
+
+fn scalar(value: &ScalarValue) -> Option<Value> {
+    match value {
+        ScalarValue::Boolean(Some(b)) => Some(Value::Bool(*b)),
+        ScalarValue::Int64(Some(i)) => Some(Value::Int(*i)),
+        ScalarValue::Float64(Some(d)) if d.is_finite() => Some(Value::Double(*d)),
+        other => other.try_as_str()?.map(Value::from),
+    }
 }
 
 /// A number that a double holds exactly.

@@ -7,7 +7,9 @@ use crate::segment::{Brief, Segment};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, MetaKey, Schema, adapt, column_of_keys, time_values, times};
+use ebbtide_buckets::{Chunk, Directory, MetaKey, Schema, adapt, column_of_keys, time_values, times};
+use ebbtide_ttl::Value;
+use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -26,6 +28,12 @@ pub trait MetaFilter: Debug + Send + Sync {
     /// # Errors
     /// Whatever the evaluation meets; the scan fails with it.
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError>;
+
+    /// Values that every wanted meta has, each at a path of member names (empty for the meta itself). With them metas are
+    /// looked up in the postings of a segment, and [`MetaFilter::select`] is asked about those that are found only.
+    fn equalities(&self) -> &[(Vec<String>, Value)] {
+        &[]
+    }
 }
 
 /// Bounds that a numeric field of a wanted row must meet. Used to skip whole buckets only: rows are not filtered by it.
@@ -272,7 +280,7 @@ impl Scan<'_> {
             return Ok(());
         }
         let reader = segment.file.reader()?;
-        let metas = self.metas(reader.directory().metas())?;
+        let metas = self.wanted_metas(reader.directory())?;
         let bounds = ebbtide_buckets::BoundsCheck::new(
             reader.directory(),
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
@@ -280,8 +288,10 @@ impl Scan<'_> {
         // Rows that need the same check of times are read together: seldom more than the number of rules.
         let mut parts: HashMap<Option<Check>, Vec<Range<u64>>> = HashMap::new();
         let mut buckets = 0;
-        for (ordinal, meta, brief) in segment.briefs(&reader) {
-            if metas.as_ref().is_some_and(|m| !m.value(meta)) || !bounds.may_match(ordinal) {
+        let mut seen = 0;
+        for (ordinal, meta, brief) in segment.briefs_of(&reader, metas) {
+            seen += 1;
+            if !bounds.may_match(ordinal) {
                 self.report.buckets_pruned += 1;
                 continue;
             }
@@ -302,6 +312,7 @@ impl Scan<'_> {
             buckets += 1;
             push_without(parts.entry(kept).or_default(), reader.directory().rows(ordinal), &segment.state.deleted);
         }
+        self.report.buckets_pruned += u64::from(live.buckets).saturating_sub(seen);
         self.report.buckets += buckets;
         self.report.segments += u64::from(buckets > 0);
         let mut parts: Vec<_> = parts.into_iter().collect();
@@ -320,6 +331,34 @@ impl Scan<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Ordinals of the metas of a segment that are wanted.
+    fn wanted_metas(&self, directory: &Directory) -> Result<Vec<usize>> {
+        let all = 0..directory.metas().len();
+        let Some(filter) = &self.request.meta else { return Ok(all.collect()) };
+        let mut found: Option<RoaringBitmap> = None;
+        for (path, value) in filter.equalities() {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let having = match path.is_empty() {
+                true => {
+                    let meta = directory.find_meta(&MetaKey::of(value));
+                    Some(meta.and_then(|m| u32::try_from(m).ok()).into_iter().collect::<RoaringBitmap>())
+                }
+                false => directory.posting(&path, value),
+            };
+            found = match (found, having) {
+                (Some(found), Some(having)) => Some(found & having),
+                (found, having) => found.or(having),
+            };
+        }
+        let candidates: Vec<usize> = match found {
+            Some(found) => found.iter().map(|meta| meta as usize).collect(),
+            None => all.collect(),
+        };
+        let keys: Vec<MetaKey> = candidates.iter().map(|meta| directory.metas()[*meta].clone()).collect();
+        let Some(selected) = self.metas(&keys)? else { return Ok(candidates) };
+        Ok(candidates.into_iter().zip(selected.values()).filter(|(_, wanted)| *wanted).map(|(meta, _)| meta).collect())
     }
 
     /// Which of the metas are wanted; `None` if all are.
