@@ -45,6 +45,10 @@ pub(crate) enum Command {
     Status,
     /// Read every file and check every checksum and count.
     Verify,
+    /// Say what is damaged and lost; with --yes set it aside, so that the database opens again.
+    Repair(RepairArgs),
+    /// The time that expiry goes by, and what is due at it.
+    Clock(ClockArgs),
     /// Run conformance cases.
     Conformance(ConformanceArgs),
 }
@@ -122,6 +126,24 @@ pub(crate) struct SweepArgs {
     /// Sweep as if it were this instant.
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// Only say what is damaged and what would be lost; so it does without --yes.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Act. Nothing is deleted: files go into a folder damaged-1, damaged-2 and so on in the database's.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClockArgs {
+    /// Accept the time as it is: sweeps that wait after a jump of the clock go on.
+    #[arg(long)]
+    pub(crate) confirm: bool,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod demo;
 mod files;
 mod import;
 mod open;
+mod repair;
 mod repl;
 mod sql;
 mod upkeep;
@@ -130,6 +131,8 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Sweep(args) => upkeep::sweep(cli, args),
         Command::Status => upkeep::status(cli),
         Command::Verify => upkeep::verify(cli),
+        Command::Repair(args) => repair::repair(cli, args),
+        Command::Clock(args) => repair::clock(cli, args),
         Command::Conformance(args) => conformance::run(args, runtime),
     }
 }

@@ -184,7 +184,10 @@ pub(crate) fn verify(cli: &Cli) -> Result<(), Failure> {
         say!("all is well: {} segments, {} rows, {} read", report.segments, report.rows, bytes(report.bytes));
         return Ok(());
     }
-    Err(Failure::new(format!("{} faults found; restore these files from a backup", report.faults.len())))
+    Err(Failure::new(format!(
+        "{} faults found; restore a backup, or see what ebbtide repair says",
+        report.faults.len()
+    )))
 }
 
 /// A number of bytes for people.
