@@ -484,3 +484,111 @@ fn swapped_files_are_noticed() {
     }
     counts.finish("D swapped files");
 }
+
+/// A kind of damage: what it is called, the start of the file's name, and what happens to its bytes.
+type Wound = (&'static str, &'static str, fn(&mut Vec<u8>));
+
+const WOUNDS: [Wound; 6] = [
+    ("a bit of a segment", "seg-", |bytes| bytes[20] ^= 1),
+    ("the directory of a segment", "seg-", |bytes| {
+        let at = bytes.len() - 300;
+        bytes[at] ^= 1;
+    }),
+    ("an early record of the log", "wal-", |bytes| bytes[80] ^= 1),
+    ("the log's header", "wal-", |bytes| bytes[5] ^= 1),
+    ("an early edit of the manifest", "MANIFEST-", |bytes| bytes[200] ^= 1),
+    ("half of the log", "wal-", |bytes| bytes.truncate(bytes.len() / 2)),
+];
+
+fn wounded(subject: &Subject, wound: &Wound) -> Option<(SimFs, Vec<u8>)> {
+    let all = files(subject);
+    let (path, _, _) =
+        all.iter().find(|(p, _, _)| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(wound.1)))?;
+    let disk = subject.fs.crash(ebbtide::fs::sim::Variant::V0, 1);
+    disk.tamper(path, |bytes| {
+        if bytes.len() > 300 {
+            wound.2(bytes)
+        }
+    })
+    .ok()?;
+    let bytes = disk.read(path).ok()?;
+    Some((disk, bytes))
+}
+
+/// Cut short at every step, and done again: it comes to the same rows, and the damaged file is still somewhere.
+#[test]
+fn an_interrupted_repair_is_done_again() {
+    use ebbtide::fs::sim::Variant;
+    let (mut runs, mut repairs) = (0, 0);
+    for subject in &subjects() {
+        for wound in &WOUNDS {
+            let Some((disk, bytes)) = wounded(subject, wound) else { continue };
+            let what = format!("{}: {}", subject.name, wound.0);
+            let plan = match repair(&disk.fork(), RepairMode::DryRun) {
+                Ok(plan) if plan.is_clean() => continue,
+                Ok(plan) => plan,
+                Err(error) => {
+                    assert!(error.to_string().contains("manifest"), "{what}: {error}");
+                    continue;
+                }
+            };
+            repairs += 1;
+            let whole = disk.fork();
+            let report = repair(&whole, RepairMode::Apply).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!((&plan.faults, &plan.losses), (&report.faults, &report.losses), "{what}");
+            let steps = whole.mutating_ops();
+            let expected = read(&open(&whole).unwrap_or_else(|e| panic!("{what}: {e}"))).expect("read");
+            for stop in 0..steps {
+                for variant in [Variant::V0, [Variant::V1, Variant::V2, Variant::V3, Variant::V4][stop as usize % 4]] {
+                    let cut = disk.fork();
+                    cut.stop_after(stop);
+                    assert!(repair(&cut, RepairMode::Apply).is_err(), "{what}: stopped at {stop}, and nobody noticed");
+                    let after = cut.crash(variant, stop);
+                    repair(&after, RepairMode::Apply).unwrap_or_else(|e| panic!("{what}: {stop} {variant:?}: {e}"));
+                    let found = open(&after).and_then(|db| read(&db));
+                    let found = found.unwrap_or_else(|e| panic!("{what}: {stop} {variant:?}: {e}"));
+                    assert_eq!(expected, found, "{what}: {stop} {variant:?}");
+                    let kept = after.files().iter().any(|p| after.read(p).is_ok_and(|b| b == bytes));
+                    assert!(kept, "{what}: {stop} {variant:?}: the damaged file is gone: {:?}", after.files());
+                    runs += 1;
+                }
+            }
+        }
+    }
+    println!("repair: {repairs} repairs, cut short {runs} times");
+    assert!(repairs >= 10, "only {repairs} of the wounds made a difference");
+}
+
+#[test]
+fn repair_waits_for_no_lock_and_leaves_a_sound_database_alone() {
+    let subject = subjects().remove(1);
+    let disk = subject.fs.fork();
+    let db = open(&disk).expect("open");
+    let error = repair(&disk, RepairMode::DryRun).expect_err("the database is open");
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    drop(db);
+    let files = disk.files();
+    let report = repair(&disk, RepairMode::Apply).expect("repair");
+    assert!(report.is_clean() && report.folder.is_none(), "{report}");
+    assert_eq!(files, disk.files());
+    assert_eq!(Some(&read(&open(&disk).expect("open")).expect("read")), subject.states.last());
+}
+
+/// The report says whose rows are gone, and from when to when.
+#[test]
+fn a_repair_says_what_is_lost() {
+    let subject = subjects().remove(0);
+    let (disk, _) = wounded(&subject, &WOUNDS[0]).expect("a segment");
+    let report = repair(&disk, RepairMode::Apply).expect("repair");
+    let [loss] = report.losses.as_slice() else { panic!("{report}") };
+    assert_eq!((loss.collection.as_deref(), loss.metas.len()), (Some("c"), loss.metas.len()));
+    assert!(!loss.metas.is_empty(), "the directory is whole: {report}");
+    assert_eq!(loss.rows, Some(loss.metas.iter().map(|m| m.rows).sum()), "{report}");
+    let before = subject.states.last().and_then(|s| s.get("c")).expect("rows");
+    let held = read(&open(&disk).expect("open")).expect("read");
+    let after = held.get("c").expect("the collection stays");
+    let gone: Vec<i64> = before.iter().filter(|(id, _)| !after.contains_key(id)).map(|(_, row)| row.0).collect();
+    let bounds =
+        gone.iter().min().zip(gone.iter().max()).map(|(a, b)| (Timestamp::from_millis(*a), Timestamp::from_millis(*b)));
+    assert_eq!((loss.rows, loss.times), (Some(gone.len() as u64), bounds), "{report}");
+}
