@@ -68,7 +68,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
     }
     let mut read = read_state(fs, dir, false)?;
     let next_seq = read.state.applied_seq + 1;
-    cut_torn_log(fs.as_ref(), dir, &read)?;
+    settle_log(fs.as_ref(), dir, &read)?;
     // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
     // But for a log without any record: the manifest names it, so it must not go, not even for a moment.
     let log = match read.state.logs.contains(&next_seq) {
@@ -99,21 +99,21 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
     })
 }
 
-/// Half-written records of the newest log: cut, so that the next file continues where this one ends.
-fn cut_torn_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
-    let Some((first_seq, end)) = read.torn_log else { return Ok(()) };
+/// Cuts half-written records off the newest log, so that the next file continues where this one ends, and syncs it: a
+/// process that was killed may have written records that it never synced, and from now on they count.
+fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
+    let Some((first_seq, end)) = read.newest_log else { return Ok(()) };
     let path = dir.join(wal::file_name(first_seq));
-    tracing::info!(path = %path.display(), end, "cut a half-written record off the log");
     let cut = || fs.open_append(&path, end)?.sync();
-    cut().map_err(|e| Error::io("cut the log", &path, &e))
+    cut().map_err(|e| Error::io("settle the log", &path, &e))
 }
 
 struct ReadState {
     identity: [u8; 16],
     number: u64,
     state: State,
-    /// The newest log and where its whole records end, if something is behind them.
-    torn_log: Option<(u64, u64)>,
+    /// The newest log and where its whole records end.
+    newest_log: Option<(u64, u64)>,
     /// The state as the manifest knows it, for a new checkpoint: inserts that only the log holds are not in it.
     sealed: State,
 }
@@ -155,8 +155,8 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, read_only: bool) -> Result<ReadState
         state.apply(op)?;
     }
     check_segments(fs.as_ref(), dir, &state)?;
-    let torn_log = replay(fs.as_ref(), dir, contents.identity, &mut state)?;
-    Ok(ReadState { identity: contents.identity, number, state, torn_log, sealed })
+    let newest_log = replay(fs.as_ref(), dir, contents.identity, &mut state)?;
+    Ok(ReadState { identity: contents.identity, number, state, newest_log, sealed })
 }
 
 /// Every segment that the manifest names has to be there, whole.
@@ -174,10 +174,10 @@ fn check_segments(fs: &dyn Fs, dir: &Path, state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Replays the log; returns the newest file and the end of its whole records if it is torn.
+/// Replays the log; returns the newest file and the end of its whole records.
 fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Result<Option<(u64, u64)>> {
     let logs: Vec<u64> = state.logs.iter().copied().collect();
-    let mut torn = None;
+    let mut newest = None;
     let mut next = None;
     for (at, first_seq) in logs.iter().enumerate() {
         let path = dir.join(wal::file_name(*first_seq));
@@ -197,8 +197,9 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
             if !last {
                 return Err(Error::corrupt(&path, contents.end, "log record is damaged and newer logs follow"));
             }
-            torn = Some((*first_seq, contents.end));
+            tracing::info!(path = %path.display(), end = contents.end, "the log ends with a half-written record");
         }
+        newest = Some((*first_seq, contents.end));
         next = Some(first_seq + contents.records.len() as u64);
         for record in contents.records {
             state.applied_seq = state.applied_seq.max(record.seq);
@@ -217,7 +218,7 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
             }
         }
     }
-    Ok(torn)
+    Ok(newest)
 }
 
 /// Removes what no state names. A failure is no harm: the next open tries again.

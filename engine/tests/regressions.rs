@@ -1,0 +1,161 @@
+//! Behaviours that once were wrong.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+use ebbtide::buckets::ReadAt;
+use ebbtide::fs::sim::{SimFs, Variant};
+use ebbtide::fs::{FileLock, Fs, LockError, WriteFile};
+use ebbtide::ttl::{Clock, Code, Filter, Timestamp, Value, VirtualClock};
+use ebbtide::{Collection, CollectionChange, CollectionOptions, Database, Durability, Settings};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const ROOT: &str = "/data/db";
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
+}
+
+fn document(seconds: i64, field: &str, value: Value) -> Value {
+    Value::Object(vec![("t".into(), Value::Date(at(seconds))), (field.into(), value)])
+}
+
+fn row(seconds: i64, v: i64) -> Value {
+    document(seconds, "v", Value::Int(v))
+}
+
+/// What a test does before a file is created.
+type Hook = Box<dyn FnMut(&Path) + Send>;
+
+/// A disk that calls a test back before a file is created.
+#[derive(Clone)]
+struct Hooked {
+    inner: SimFs,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Hooked {
+    fn new(inner: &SimFs) -> Self {
+        Hooked { inner: inner.clone(), hook: Arc::default() }
+    }
+
+    /// Calls `hook` before each segment file is created, but not from within itself.
+    fn before_segment(&self, mut hook: impl FnMut() + Send + 'static) {
+        let is_segment = |path: &Path| path.extension().is_some_and(|e| e == "parquet");
+        *self.hook.lock().unwrap() = Some(Box::new(move |path| {
+            if is_segment(path) {
+                hook();
+            }
+        }));
+    }
+}
+
+impl Fs for Hooked {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(mut hook) = hook {
+            hook(path);
+            self.hook.lock().unwrap().get_or_insert(hook);
+        }
+        self.inner.create(path)
+    }
+    fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
+        self.inner.open_append(path, len)
+    }
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        self.inner.open_read(path)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.inner.read(path)
+    }
+    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
+        self.inner.publish(tmp, path)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        self.inner.len(path)
+    }
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.remove_dir(dir)
+    }
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
+        self.inner.lock(path, holder)
+    }
+}
+
+fn open(fs: &impl CloneFs, clock: &VirtualClock, settings: Settings) -> ebbtide::Result<Database> {
+    Database::builder(ROOT).fs(fs.shared()).clock(Arc::new(clock.clone())).settings(settings).open()
+}
+
+/// A disk that can be handed to a database.
+trait CloneFs {
+    fn shared(&self) -> Arc<dyn Fs>;
+}
+
+impl CloneFs for SimFs {
+    fn shared(&self) -> Arc<dyn Fs> {
+        Arc::new(self.clone())
+    }
+}
+
+impl CloneFs for Hooked {
+    fn shared(&self) -> Arc<dyn Fs> {
+        Arc::new(self.clone())
+    }
+}
+
+fn count(db: &Database) -> u64 {
+    db.snapshot().collection("c").unwrap().count().unwrap()
+}
+
+fn segments_on(fs: &SimFs) -> Vec<PathBuf> {
+    fs.files().into_iter().filter(|p| p.extension().is_some_and(|e| e == "parquet")).collect()
+}
+
+fn made(db: &Database, options: CollectionOptions) -> Collection {
+    db.create_collection("c", options).unwrap()
+}
+
+fn interval() -> Settings {
+    Settings { durability: Durability::Interval(Duration::from_secs(3600)), ..Settings::default() }
+}
+
+#[test]
+fn a_power_cut_after_a_kill_and_a_reopen_finds_what_the_reopen_found() {
+    for variant in Variant::WITHIN_CONTRACT {
+        let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+        let db = open(&fs, &clock, interval()).unwrap();
+        let c = made(&db, CollectionOptions::new("t"));
+        c.insert_documents(&[row(0, 1)]).unwrap();
+        c.insert_documents(&[row(1, 2)]).unwrap();
+        drop(c);
+        db.abandon(); // Killed: what was written is still there, though nothing of it was synced.
+        let db = open(&fs, &clock, Settings::default()).unwrap();
+        assert_eq!(count(&db), 2);
+        db.collection("c").unwrap().insert_documents(&[row(2, 3)]).unwrap();
+        let after = fs.crash(variant, 7);
+        let db = open(&after, &clock, Settings::default()).unwrap();
+        assert_eq!(count(&db), 3, "{variant:?}");
+    }
+}
