@@ -14,7 +14,8 @@ use crate::sweep::{Operation, SweepReport};
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Schema, batch_from_arrow, batch_from_documents};
 use ebbtide_ttl::{
-    Bucketing, Clock, Code, Created, Filter, Parameters, RuleSelector, RuleSet, RuleSpec, SystemClock, Timestamp, Value,
+    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Filter, Parameters, RuleSelector, RuleSet, RuleSpec,
+    SystemClock, Timestamp, Value,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -240,9 +241,14 @@ impl Database {
     /// Changes a collection's options, and the seconds of one of its partial indexes: all of it or nothing.
     ///
     /// # Errors
-    /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`] if windows would become narrower,
+    /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`] if windows would become narrower or a number of seconds is
+    /// out of range,
     /// [`Code::IndexNotFound`] and [`Code::AmbiguousIndexKeyPattern`] for the index.
     pub fn modify_collection(&self, name: &str, change: &CollectionChange, rule: Option<&RuleChange>) -> Result<()> {
+        let seconds = [change.expire_after_seconds.flatten(), rule.map(|rule| rule.expire_after_seconds)];
+        for e in seconds.into_iter().flatten() {
+            check_seconds(e, Code::InvalidOptions)?;
+        }
         let core = &self.core;
         let maintenance = core.maintenance.lock();
         core.check_writable()?;
@@ -286,6 +292,9 @@ impl Database {
     /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`], [`Code::IndexOptionsConflict`],
     /// [`Code::IndexKeySpecsConflict`].
     pub fn create_rules(&self, name: &str, specs: Vec<RuleSpec>) -> Result<Created> {
+        for spec in &specs {
+            check_seconds(spec.expire_after_seconds(), Code::CannotCreateIndex)?;
+        }
         let _maintenance = self.core.maintenance.lock();
         self.core.check_writable()?;
         let mut record = self.core.state.read().collection(name)?.record();
@@ -476,6 +485,13 @@ impl Database {
     pub fn abandon(self) {
         self.core.shut();
     }
+}
+
+fn check_seconds(e: i64, code: Code) -> Result<()> {
+    if (0..=EXPIRE_AFTER_SECONDS_MAX).contains(&e) {
+        return Ok(());
+    }
+    Err(Error::new(code, format!("expireAfterSeconds is {e}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}")))
 }
 
 fn check_growth(from: Bucketing, to: Bucketing) -> Result<()> {

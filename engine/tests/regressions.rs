@@ -159,3 +159,20 @@ fn a_power_cut_after_a_kill_and_a_reopen_finds_what_the_reopen_found() {
         assert_eq!(count(&db), 3, "{variant:?}");
     }
 }
+
+#[test]
+fn a_negative_number_of_seconds_is_refused_by_every_door() {
+    let db = open(&SimFs::new(ROOT), &VirtualClock::new(at(0)), Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").meta_field("m"));
+    c.insert_documents(&[row(5, 1)]).unwrap();
+    let change = CollectionChange { expire_after_seconds: Some(Some(-60)), ..CollectionChange::default() };
+    assert_eq!(db.modify_collection("c", &change, None).unwrap_err().code(), Code::InvalidOptions);
+    let filter = Filter::parse_partial(&Value::Object(vec![("m".into(), Value::Int(1))]), Some("m")).unwrap();
+    let spec = |e: i64| ebbtide::ttl::RuleSpec::new("r", e, filter.clone());
+    assert_eq!(db.create_rules("c", vec![spec(-1)]).unwrap_err().code(), Code::CannotCreateIndex);
+    db.create_rules("c", vec![spec(60)]).unwrap();
+    let rule = ebbtide::RuleChange { selector: ebbtide::ttl::RuleSelector::Name("r".into()), expire_after_seconds: -1 };
+    let outcome = db.modify_collection("c", &CollectionChange::default(), Some(&rule));
+    assert_eq!(outcome.unwrap_err().code(), Code::InvalidOptions);
+    assert_eq!(count(&db), 1);
+}

@@ -22,6 +22,12 @@ impl RuleSpec {
         RuleSpec { name: name.into(), key_direction: 1, expire_after_seconds, filter }
     }
 
+    /// Its E in seconds.
+    #[must_use]
+    pub fn expire_after_seconds(&self) -> i64 {
+        self.expire_after_seconds
+    }
+
     /// Reads one element of `createIndexes`' `indexes`, for a collection with these fields.
     ///
     /// # Errors
