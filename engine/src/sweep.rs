@@ -14,10 +14,10 @@ use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
 use ebbtide_ttl::{
-    ClockGuard, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
+    ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
 };
 use parking_lot::Mutex;
-use plan::{Item, Plan};
+use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -175,14 +175,21 @@ impl Pass<'_> {
         }
         let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
         if !fresh {
-            let mut plan = Plan::make(&collection, self.now)?;
+            let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
             if plan.needs_flush {
-                crate::seal::flush(core, &maintenance, Some(&collection.name))?;
+                match crate::seal::flush(core, &maintenance, Some(&collection.name)) {
+                    // What is sealed and due makes room: on a full disk above all it must go.
+                    Err(error) if error.code() == Code::OutOfDiskSpace => {
+                        tracing::warn!(%error, "open buckets are due and could not be sealed");
+                    }
+                    flushed => flushed?,
+                }
                 let Some(sealed) = core.state.read().collections.get(&rule.collection).cloned() else {
                     return Ok(Visit::default());
                 };
                 collection = sealed;
-                plan = Plan::make(&collection, self.now)?;
+                // Others may have come meanwhile: somebody who inserts what is expired already must not stop the sweep.
+                plan = Plan::make(&collection, self.now, OpenBuckets::Wait)?;
             }
             self.plans.insert(collection.id, plan);
         }

@@ -176,3 +176,36 @@ fn a_negative_number_of_seconds_is_refused_by_every_door() {
     assert_eq!(outcome.unwrap_err().code(), Code::InvalidOptions);
     assert_eq!(count(&db), 1);
 }
+
+#[test]
+fn a_full_disk_is_swept_while_open_buckets_are_due_too() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
+    c.insert_documents(&(0..1000).map(|i| row(i % 60, i)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    c.insert_documents(&[row(4000, 1)]).unwrap(); // Another bucket, not sealed.
+    clock.set(at(20_000));
+    fs.set_capacity(Some(fs.used()));
+    let report = db.sweep().unwrap();
+    assert_eq!(report.counts.deleted_documents, 1000);
+    fs.set_capacity(None);
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1);
+}
+
+#[test]
+fn data_that_arrives_expired_does_not_keep_the_sweeper_from_the_rest() {
+    let (sim, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let fs = Hooked::new(&sim);
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
+    c.insert_documents(&(0..100).map(|i| row(i % 60, i)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    clock.set(at(20_000));
+    c.insert_documents(&[row(4000, 1)]).unwrap();
+    // While the sweep seals, an importer goes on.
+    fs.before_segment(move || {
+        c.insert_documents(&[row(4000, 2)]).unwrap();
+    });
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 100);
+}

@@ -61,16 +61,26 @@ pub(crate) struct Plan {
     rules_epoch: u64,
 }
 
+/// What to do about open buckets that are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenBuckets {
+    /// They are to be sealed before anything is dropped.
+    SealFirst,
+    /// They wait for another pass, and with them what is sealed of the same buckets.
+    Wait,
+}
+
 impl Plan {
     /// Looks at a collection at `now`.
-    pub(crate) fn make(collection: &CollectionState, now: Timestamp) -> Result<Self> {
+    pub(crate) fn make(collection: &CollectionState, now: Timestamp, open: OpenBuckets) -> Result<Self> {
         let mut plan = Plan { due: HashMap::new(), needs_flush: false, segments: Arc::default(), rules_epoch: 0 };
         plan.follow(collection);
         if suspension(collection).is_some() || collection.rules.is_empty() {
             return Ok(plan);
         }
-        let look = Look::new(collection, &collection.rules, Some(collection.rules_epoch), now);
-        plan.needs_flush = look.open_buckets_due();
+        let mut look = Look::new(collection, &collection.rules, Some(collection.rules_epoch), now);
+        look.open_wait = open == OpenBuckets::Wait;
+        plan.needs_flush = open == OpenBuckets::SealFirst && look.open_buckets_due();
         if plan.needs_flush {
             return Ok(plan);
         }
@@ -197,6 +207,8 @@ struct Look<'a> {
     epoch: Option<u64>,
     mode: ExpiryMode,
     now: i64,
+    /// Whether buckets that are open, even in part, are left out.
+    open_wait: bool,
 }
 
 type Interval = (i64, i64);
@@ -204,7 +216,8 @@ type Interval = (i64, i64);
 impl<'a> Look<'a> {
     fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
         let options = &collection.options;
-        Look { collection, rules, epoch, mode: options.expiry, now: now.to_units_saturating(options.precision) }
+        let now = now.to_units_saturating(options.precision);
+        Look { collection, rules, epoch, mode: options.expiry, now, open_wait: false }
     }
 
     fn is_due(&self, bound: i64, e: i64) -> bool {
@@ -299,7 +312,7 @@ impl<'a> Look<'a> {
         }
         for (id, brief) in self.open() {
             let Some((rule, e)) = self.rules.effective(&id.meta.value()) else { continue };
-            if self.is_due(bound_of(self.mode, &brief), e) {
+            if !self.open_wait && self.is_due(bound_of(self.mode, &brief), e) {
                 let entry =
                     found.entry(id.clone()).or_insert(DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 });
                 entry.rows += brief.rows;
