@@ -14,7 +14,7 @@ use ebbtide_ttl::{Code, in_range};
 use parking_lot::MutexGuard;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Partitions with fewer rows are sealed together with their neighbours: many files of a few rows cost more than they
@@ -124,23 +124,47 @@ fn flush_collection(core: &Core, name: &str) -> Result<()> {
 
 /// Commits edits that add segments; if they are refused (a full disk), takes back the files that nobody names.
 fn commit_segments(core: &Core, ops: Vec<Op>) -> Result<()> {
-    let added = |op: &Op| match op {
-        Op::AddSegment { segment, .. } => Some(core.dir.join(segment::file_name(segment.id))),
-        _ => None,
-    };
-    let paths: Vec<_> = ops.iter().filter_map(added).collect();
+    let paths = added(core, &ops);
     let outcome = core.commit(ops);
-    if outcome.is_err() && core.poisoned().is_none() {
-        for path in paths {
-            let taken_back = core.fs.remove(&path);
-            tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");
-        }
+    if outcome.is_err() {
+        take_back(core, &paths);
     }
     outcome
 }
 
-/// Writes segments and returns the edits that add them. They are durable, but nobody's until the edits are.
-fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harvest) -> Result<Vec<Op>> {
+/// The files of the segments that edits add.
+fn added(core: &Core, ops: &[Op]) -> Vec<PathBuf> {
+    let added = |op: &Op| match op {
+        Op::AddSegment { segment, .. } => Some(core.dir.join(segment::file_name(segment.id))),
+        _ => None,
+    };
+    ops.iter().filter_map(added).collect()
+}
+
+fn take_back(core: &Core, paths: &[PathBuf]) {
+    if core.poisoned().is_some() {
+        return; // Whether they are named is not known.
+    }
+    for path in paths {
+        let taken_back = core.fs.remove(path);
+        tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");
+    }
+}
+
+/// Writes segments and returns the edits that add them. They are durable, but nobody's until the edits are. If one cannot
+/// be written, the others are taken back: on a full disk every attempt would leave more behind.
+fn write_segments(core: &Core, collection: &CollectionState, harvest: Harvest) -> Result<Vec<Op>> {
+    let mut ops = Vec::new();
+    match write_groups(core, collection, harvest, &mut ops) {
+        Ok(()) => Ok(ops),
+        Err(error) => {
+            take_back(core, &added(core, &ops));
+            Err(error)
+        }
+    }
+}
+
+fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest, ops: &mut Vec<Op>) -> Result<()> {
     harvest.sort();
     let precision = collection.options.precision;
     let mut groups: BTreeMap<Group, Buckets> = BTreeMap::new();
@@ -156,7 +180,6 @@ fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harves
         let rule = class.and_then(|c| u32::try_from(c.0).ok());
         groups.entry((rule, partition)).or_default().push((id, rows));
     }
-    let mut ops = Vec::new();
     let mut names_changed = false;
     for (rule, buckets) in merge_small(groups) {
         for buckets in split_large(buckets, core.settings.segment_rows_max) {
@@ -188,7 +211,7 @@ fn write_segments(core: &Core, collection: &CollectionState, mut harvest: Harves
     if names_changed {
         core.fs.sync_dir(&core.dir).map_err(|e| core.poison(&Error::io("sync the folder", &core.dir, &e)))?;
     }
-    Ok(ops)
+    Ok(())
 }
 
 fn write_file(core: &Core, path: &Path, bytes: &[u8]) -> Result<()> {

@@ -209,3 +209,18 @@ fn data_that_arrives_expired_does_not_keep_the_sweeper_from_the_rest() {
     });
     assert_eq!(db.sweep().unwrap().counts.deleted_documents, 100);
 }
+
+#[test]
+fn a_flush_that_finds_no_room_leaves_no_files_behind() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings { segment_rows_max: 100, ..Settings::default() }).unwrap();
+    let c = made(&db, CollectionOptions::new("t").meta_field("v"));
+    c.insert_documents(&(0..1000).map(|i| row(i, i)).collect::<Vec<_>>()).unwrap();
+    fs.set_capacity(Some(fs.used() + 8_000));
+    assert_eq!(db.flush().unwrap_err().code(), Code::OutOfDiskSpace);
+    assert_eq!(segments_on(&fs), Vec::<PathBuf>::new());
+    assert_eq!(count(&db), 1000);
+    fs.set_capacity(None);
+    db.flush().unwrap();
+    assert_eq!(count(&db), 1000);
+}
