@@ -224,3 +224,17 @@ fn a_flush_that_finds_no_room_leaves_no_files_behind() {
     db.flush().unwrap();
     assert_eq!(count(&db), 1000);
 }
+
+#[test]
+fn a_log_without_a_manifest_is_not_thrown_away() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    made(&db, CollectionOptions::new("t")).insert_documents(&[row(0, 1)]).unwrap();
+    db.abandon();
+    let files = fs.files();
+    let manifest = files.iter().find(|p| p.to_string_lossy().contains("MANIFEST")).unwrap();
+    fs.remove(manifest).unwrap();
+    let error = open(&fs, &clock, Settings::default()).unwrap_err();
+    assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+    assert!(fs.files().iter().any(|p| p.to_string_lossy().contains("wal-")));
+}
