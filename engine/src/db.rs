@@ -352,7 +352,7 @@ impl Database {
     /// A view of everything as it is now, at the clock's instant.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take(&self.core, self.core.clock.now())
+        Snapshot::take_now(&self.core)
     }
 
     /// A view of everything that is stored now, as it looks at another instant, past or future.
@@ -534,7 +534,7 @@ impl Collection {
     /// # Errors
     /// [`Code::NamespaceNotFound`] if it was dropped.
     pub fn snapshot(&self) -> Result<CollectionSnapshot> {
-        Snapshot::take(&self.core, self.core.clock.now()).collection(&self.name)
+        Snapshot::take_now(&self.core).collection(&self.name)
     }
 
     /// Stores a batch of measurements, all or none. This is the fast door: columns stay columns.

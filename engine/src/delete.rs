@@ -62,7 +62,7 @@ pub(crate) fn delete(core: &Core, name: &str, predicate: &dyn RowPredicate) -> R
     core.check_writable()?;
     core.state.read().collection(name)?;
     crate::seal::flush(core, &maintenance, Some(name))?;
-    let snapshot = Snapshot::take(core, core.clock.now()).collection(name)?;
+    let snapshot = Snapshot::take_now(core).collection(name)?;
     let mut visible = 0;
     let mut ops = Vec::new();
     for segment in snapshot.state.segments.values() {

@@ -27,6 +27,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What is there now, at the clock's instant. The clock is read last: what a sweep dropped before had expired then.
+    pub(crate) fn take_now(core: &Core) -> Self {
+        let snapshot = Self::take(core, Timestamp::EPOCH);
+        Snapshot { now: core.clock.now(), ..snapshot }
+    }
+
     pub(crate) fn take(core: &Core, now: Timestamp) -> Self {
         Snapshot { now, collections: Arc::new(core.state.read().collections.clone()) }
     }
@@ -125,7 +131,7 @@ impl CollectionSnapshot {
 /// Refuses to widen fields of which some stored whole number would lose precision as floating point. `incoming` is what
 /// brings the floating-point numbers.
 pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String], incoming: &RecordBatch) -> Result<()> {
-    let snapshot = Snapshot::take(core, core.clock.now()).collection(name)?;
+    let snapshot = Snapshot::take_now(core).collection(name)?;
     for field in fields {
         let top = field.split(PATH_SEPARATOR).next().unwrap_or(field).to_owned();
         let request = ScanRequest { projection: Some(vec![top]), include_hidden: true, ..ScanRequest::default() };

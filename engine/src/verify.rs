@@ -21,7 +21,7 @@ pub struct VerifyReport {
 
 pub(crate) fn verify(core: &Core) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    let snapshot = Snapshot::take(core, core.clock.now());
+    let snapshot = Snapshot::take_now(core);
     for name in snapshot.collections() {
         let collection = snapshot.collection(&name)?;
         for segment in collection.state.segments.values() {

@@ -238,3 +238,47 @@ fn a_log_without_a_manifest_is_not_thrown_away() {
     assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
     assert!(fs.files().iter().any(|p| p.to_string_lossy().contains("wal-")));
 }
+
+/// A clock that lets a test act between the reading of it and what comes of it.
+struct Interrupted {
+    clock: VirtualClock,
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.clock.fmt(f)
+    }
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> Timestamp {
+        let now = self.clock.now();
+        let act = self.act.lock().unwrap().take();
+        if let Some(act) = act {
+            act();
+        }
+        now
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+}
+
+#[test]
+fn a_sweep_at_a_later_instant_takes_nothing_from_a_snapshot() {
+    let virtual_clock = VirtualClock::new(at(0));
+    let clock = Arc::new(Interrupted { clock: virtual_clock.clone(), act: Mutex::new(None) });
+    let db = Database::builder(ROOT).fs(Arc::new(SimFs::new(ROOT))).clock(clock.clone()).open().unwrap();
+    let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
+    c.insert_documents(&[row(0, 1)]).unwrap();
+    let other = db.clone();
+    *clock.act.lock().unwrap() = Some(Box::new(move || {
+        virtual_clock.set(at(100));
+        assert_eq!(other.sweep().unwrap().counts.deleted_documents, 1);
+    }));
+    let snapshot = db.snapshot();
+    assert_eq!(snapshot.now(), at(0));
+    assert_eq!(snapshot.collection("c").unwrap().count().unwrap(), 1);
+}
