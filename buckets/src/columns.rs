@@ -3,7 +3,8 @@
 use crate::schema::{FieldType, Schema};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{
-    DataType, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    ArrowNativeType, DataType, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType,
 };
 use arrow::error::ArrowError;
 use ebbtide_ttl::{Precision, RuleError};
@@ -132,19 +133,25 @@ fn collect_widened(path: String, old: &FieldType, new: &FieldType, paths: &mut V
     }
 }
 
+/// The items of a column of lists, however deep; any other column as it is.
+fn items(mut column: ArrayRef) -> ArrayRef {
+    while let Some(list) = column.as_list_opt::<i32>() {
+        let (from, to) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
+        let values = list.values().slice(from.as_usize(), (to - from).as_usize());
+        column = values;
+    }
+    column
+}
+
 /// The whole numbers at `path` (whose first part is the column's own name) in a column, nulls left out.
 #[must_use]
 pub fn ints_at(column: &ArrayRef, path: &str) -> Vec<i64> {
-    let mut column = column.clone();
+    let mut column = items(column.clone());
     for name in path.split(PATH_SEPARATOR).skip(1) {
         match column.as_struct_opt().and_then(|s| s.column_by_name(name).cloned()) {
-            Some(child) => column = child,
+            Some(child) => column = items(child),
             None => return Vec::new(),
         }
-    }
-    while let Some(list) = column.as_list_opt::<i32>() {
-        let values = list.values().clone();
-        column = values;
     }
     match column.as_primitive_opt::<Int64Type>() {
         Some(ints) => ints.iter().flatten().collect(),
