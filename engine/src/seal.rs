@@ -370,7 +370,9 @@ fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segmen
             row = end;
         }
     }
-    let mut ops = write_segments(core, collection, harvest)?;
+    // The schema may be ahead of what is durable: only the log holds the insert that widened it.
+    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
+    ops.extend(write_segments(core, collection, harvest)?);
     ops.extend(group.iter().map(|s| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
     commit_segments(core, ops)
 }

@@ -295,3 +295,26 @@ fn whole_numbers_in_lists_of_objects_lose_no_precision_either() {
     c.delete(&Filter::everything()).unwrap();
     c.insert_documents(&[document(1, "l", list(Value::Double(0.5)))]).unwrap();
 }
+
+#[test]
+fn what_is_compacted_while_a_field_widens_can_be_read_after_a_power_cut() {
+    let (sim, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let fs = Hooked::new(&sim);
+    let db = open(&fs, &clock, interval()).unwrap();
+    let a = db.create_collection("a", CollectionOptions::new("t")).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    for i in 0..2 {
+        a.insert_documents(&[row(i, i)]).unwrap();
+        c.insert_documents(&[row(i, i)]).unwrap();
+        db.flush().unwrap();
+    }
+    // Acknowledged while `a` is compacted, and lost with the power.
+    fs.before_segment(move || {
+        c.insert_documents(&[document(9, "v", Value::Double(0.5))]).unwrap();
+    });
+    db.compact(None).unwrap();
+    let after = sim.crash(Variant::V0, 1);
+    let db = open(&after, &clock, Settings::default()).unwrap();
+    let report = db.verify().unwrap();
+    assert_eq!(report.faults, Vec::<String>::new());
+}
