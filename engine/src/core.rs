@@ -381,6 +381,17 @@ impl Core {
         Ok(())
     }
 
+    /// Like [`Core::cut_log`], after an edit that is done: on a full disk the log stays until there is room.
+    pub(crate) fn cut_log_if_room(&self) -> Result<()> {
+        match self.cut_log() {
+            Err(error) if error.code() == Code::OutOfDiskSpace => {
+                tracing::warn!(%error, "the log could not be cut");
+                Ok(())
+            }
+            cut => cut,
+        }
+    }
+
     /// Removes log files of which every record is sealed.
     pub(crate) fn cut_log(&self) -> Result<()> {
         let mut log = self.log.lock();

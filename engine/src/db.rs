@@ -235,7 +235,7 @@ impl Database {
         self.core.check_writable()?;
         let id = self.core.state.read().collection(name)?.id;
         self.core.commit(vec![Op::DropCollection { id }])?;
-        self.core.cut_log()
+        self.core.cut_log_if_room()
     }
 
     /// Changes a collection's options, and the seconds of one of its partial indexes: all of it or nothing.

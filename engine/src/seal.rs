@@ -10,7 +10,7 @@ use crate::segment::{self, Brief, Segment};
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{BucketId, Schema, SealRun, SegmentInput, adapt, encode, times};
-use ebbtide_ttl::{Code, in_range};
+use ebbtide_ttl::in_range;
 use parking_lot::MutexGuard;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -84,14 +84,7 @@ pub(crate) fn flush(core: &Core, _maintenance: &MutexGuard<'_, ()>, only: Option
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         flush_collection(core, name)?;
     }
-    match core.cut_log() {
-        Err(error) if error.code() == Code::OutOfDiskSpace => {
-            // What was to be sealed is; the log goes with the next flush that finds room.
-            tracing::warn!(%error, "the log could not be cut");
-            Ok(())
-        }
-        cut => cut,
-    }
+    core.cut_log_if_room()
 }
 
 fn flush_collection(core: &Core, name: &str) -> Result<()> {

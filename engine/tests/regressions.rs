@@ -318,3 +318,14 @@ fn what_is_compacted_while_a_field_widens_can_be_read_after_a_power_cut() {
     let report = db.verify().unwrap();
     assert_eq!(report.faults, Vec::<String>::new());
 }
+
+#[test]
+fn a_collection_is_dropped_on_a_full_disk_without_an_error() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    c.insert_documents(&[row(0, 1)]).unwrap();
+    fs.set_capacity(Some(fs.used() + 20)); // Room for the edit, not for a new log.
+    db.drop_collection("c").unwrap();
+    assert!(db.collections().is_empty());
+}
