@@ -474,7 +474,10 @@ impl Database {
     /// # Errors
     /// What sealing meets; the database is closed all the same, and the log keeps what could not be sealed.
     pub fn close(self) -> Result<()> {
-        let outcome = if self.core.check_writable().is_ok() { self.flush() } else { Ok(()) };
+        // Held to the end: nothing may be written in the background into a folder that somebody else opens by then.
+        let maintenance = self.core.maintenance.lock();
+        let writable = self.core.check_writable().is_ok();
+        let outcome = if writable { crate::seal::flush(&self.core, &maintenance, None) } else { Ok(()) };
         self.core.drain();
         self.core.shut();
         outcome
