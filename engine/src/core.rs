@@ -266,7 +266,10 @@ impl Core {
             drop(queue);
             let last = group.last().map_or(0, |p| p.ticket);
             let tickets: Vec<u64> = group.iter().map(|p| p.ticket).collect();
+            let mut leading = Leading { core: self, tickets: tickets.clone(), done: false };
             let outcome = self.write_group(group);
+            leading.done = true;
+            drop(leading);
             queue = self.queue.lock();
             queue.leader = false;
             queue.done = queue.done.max(last);
@@ -430,6 +433,26 @@ impl Core {
             return Ok(());
         }
         crate::seal::flush(self, &guard, None)
+    }
+}
+
+/// The thread that writes for all that wait. Should it panic, the others must not wait for ever.
+struct Leading<'a> {
+    core: &'a Core,
+    tickets: Vec<u64>,
+    done: bool,
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let error = self.core.poison(&Error::internal("the thread that wrote the log panicked"));
+        let mut queue = self.core.queue.lock();
+        queue.leader = false;
+        self.core.fail(&mut queue, std::mem::take(&mut self.tickets), &error);
+        self.core.decided.notify_all();
     }
 }
 

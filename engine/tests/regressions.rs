@@ -329,3 +329,19 @@ fn a_collection_is_dropped_on_a_full_disk_without_an_error() {
     db.drop_collection("c").unwrap();
     assert!(db.collections().is_empty());
 }
+
+#[test]
+fn a_panic_while_the_log_is_written_does_not_hang_the_other_writers() {
+    let (sim, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let fs = Hooked::new(&sim);
+    let settings = Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() };
+    let db = open(&fs, &clock, settings).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    *fs.hook.lock().unwrap() = Some(Box::new(|_| panic!("on purpose")));
+    let insert = |i: i64| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| c.insert_documents(&[row(i, i)])));
+    let panicked = (0..100).position(|i| insert(i).is_err());
+    assert!(panicked.is_some(), "a new log file is created at some time");
+    let error = insert(100).unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::NotWritable);
+    assert_eq!(count(&db), panicked.unwrap() as u64);
+}
