@@ -56,15 +56,18 @@ async fn run(core: Weak<Core>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let Some(core) = core.upgrade() else { return };
+        let Some(working) = core.upgrade() else { return };
         let worked = tokio::task::spawn_blocking(move || {
-            due.tick(&core);
+            due.tick(&working);
             due
         });
         match worked.await {
             Ok(next) => due = next,
             Err(error) => {
-                tracing::error!(%error, "background work ended");
+                // A panic may have come between an edit and its effect in memory.
+                if let Some(core) = core.upgrade().filter(|_| error.is_panic()) {
+                    core.poison(&Error::internal(format!("background work ended: {error}")));
+                }
                 return;
             }
         }
