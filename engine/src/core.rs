@@ -27,6 +27,8 @@ struct Pending {
     crc: u32,
     chunk: Chunk,
     schema: Arc<Schema>,
+    /// The width of its windows.
+    span: i64,
 }
 
 /// Inserts between validation and visibility.
@@ -208,7 +210,8 @@ impl Core {
             let rows = accepted.batch.num_rows() as u64;
             let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
             let batch = compact_views(accepted.batch)?;
-            let chunk = Chunk::build(batch, &schema, collection.options.bucketing.span_seconds());
+            let span = collection.options.bucketing.span_seconds();
+            let chunk = Chunk::build(batch, &schema, span);
             if collection.options.out_of_range == OutOfRange::Reject {
                 refuse_out_of_range(&chunk, &collection.options)?;
             }
@@ -245,7 +248,7 @@ impl Core {
             if !Arc::ptr_eq(&schema, &newest) {
                 queue.schemas.insert(collection.id, schema.clone());
             }
-            queue.pending.push(Pending { ticket, collection: collection.id, payload, crc, chunk, schema });
+            queue.pending.push(Pending { ticket, collection: collection.id, payload, crc, chunk, schema, span });
             self.wait_for(queue, ticket)?;
             return Ok(rows);
         }
@@ -334,8 +337,12 @@ impl Core {
             let span = collection.options.bucketing.span_seconds();
             collection.schema = pending.schema;
             let schema = collection.schema.clone();
-            self.metrics.inserted(pending.chunk.batch.num_rows() as u64);
-            let pushed = collection.memtable.push(Arc::new(pending.chunk), pending.payload.len(), seq, (&schema, span));
+            let chunk = match pending.span == span {
+                true => pending.chunk,
+                false => Chunk::build(pending.chunk.batch, &schema, span), // The span grew since it was queued.
+            };
+            self.metrics.inserted(chunk.batch.num_rows() as u64);
+            let pushed = collection.memtable.push(Arc::new(chunk), pending.payload.len(), seq, (&schema, span));
             pushed.map_err(|e| self.poison(&e))?;
         }
         Ok(())

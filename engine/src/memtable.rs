@@ -66,6 +66,14 @@ impl Memtable {
         Ok(())
     }
 
+    /// Sorts all rows into windows of another span.
+    pub(crate) fn rebuild(&mut self, schema: &Schema, span_seconds: i64) -> Result<()> {
+        for chunk in self.frozen.iter_mut().chain(&mut self.active) {
+            *chunk = Arc::new(merge(&[chunk], schema, span_seconds)?);
+        }
+        Ok(())
+    }
+
     /// Closes the chunks so far to further rows and returns them: they are about to be sealed.
     pub(crate) fn freeze(&mut self) -> Vec<Arc<Chunk>> {
         self.frozen.append(&mut self.active);

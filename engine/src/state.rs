@@ -113,7 +113,7 @@ impl State {
                 self.next_segment = self.next_segment.max(segment);
                 self.applied_seq = self.applied_seq.max(seq.saturating_sub(1));
             }
-            Op::PutCollection(record) => self.put_collection(record),
+            Op::PutCollection(record) => self.put_collection(record)?,
             Op::DropCollection { id } => {
                 let name = self.known(id)?.name.clone();
                 if let Some(gone) = self.collections.remove(&name).filter(|_| self.unlinks) {
@@ -171,10 +171,15 @@ impl State {
         self.by_id_mut(id).ok_or_else(|| unknown("collection", id))
     }
 
-    fn put_collection(&mut self, record: CollectionRecord) {
+    fn put_collection(&mut self, record: CollectionRecord) -> Result<()> {
         self.next_collection = self.next_collection.max(record.id + 1);
         match self.by_id_mut(record.id) {
             Some(known) => {
+                let span = record.options.bucketing.span_seconds();
+                if span != known.options.bucketing.span_seconds() {
+                    // What came after the open buckets were sealed gets the windows that replay would give it.
+                    known.memtable.rebuild(&known.schema, span)?;
+                }
                 known.options = Arc::new(record.options);
                 known.rules = Arc::new(record.rules);
                 known.rules_epoch = record.rules_epoch;
@@ -194,6 +199,7 @@ impl State {
                 self.collections.insert(record.name, Arc::new(state));
             }
         }
+        Ok(())
     }
 
     /// The edits that make this state out of nothing, but for what only the log holds.

@@ -345,3 +345,26 @@ fn a_panic_while_the_log_is_written_does_not_hang_the_other_writers() {
     assert_eq!(error.code(), Code::NotWritable);
     assert_eq!(count(&db), panicked.unwrap() as u64);
 }
+
+#[test]
+fn a_measurement_that_comes_while_the_span_grows_has_the_same_window_after_a_restart() {
+    let (sim, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let fs = Hooked::new(&sim);
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").span_seconds(60));
+    c.insert_documents(&[row(0, 1)]).unwrap();
+    fs.before_segment(move || {
+        c.insert_documents(&[row(61, 2)]).unwrap();
+    });
+    let bucketing = ebbtide::ttl::Bucketing::Custom { span_seconds: 3600 };
+    let change = CollectionChange { bucketing: Some(bucketing), ..CollectionChange::default() };
+    db.modify_collection("c", &change, None).unwrap();
+    let windows = |db: &Database| -> Vec<_> {
+        let buckets = db.snapshot().collection("c").unwrap().buckets().unwrap();
+        buckets.iter().map(|b| (b.window_start, b.window_end)).collect()
+    };
+    let before = windows(&db);
+    db.abandon();
+    let db = open(&sim, &clock, Settings::default()).unwrap();
+    assert_eq!(windows(&db), before);
+}
