@@ -516,6 +516,20 @@ pub struct Collection {
     name: Arc<str>,
 }
 
+/// Documents that cannot be stored behind those before them, found in one go.
+fn bad_documents(documents: &[Value], schema: &Schema) -> Result<Vec<(usize, Error)>> {
+    let mut schema = schema.clone();
+    let mut bad = Vec::new();
+    let mut at = 0;
+    while let Err(error) = batch_from_documents(&documents[at..], &schema) {
+        let index = at + error.index;
+        schema = batch_from_documents(&documents[at..index], &schema)?.schema;
+        bad.push((index, Error::from(error).renumbered(index)));
+        at = index + 1;
+    }
+    Ok(bad)
+}
+
 /// What a lenient insert did.
 #[derive(Debug, Clone, Default)]
 pub struct LenientReply {
@@ -574,8 +588,10 @@ impl Collection {
     /// # Errors
     /// Only what concerns the insert as a whole, as for [`Collection::insert`]; nothing is stored then.
     pub fn insert_documents_lenient(&self, documents: &[Value]) -> Result<LenientReply> {
-        let mut errors: Vec<(usize, Error)> = Vec::new();
-        let mut left: Vec<usize> = (0..documents.len()).collect();
+        let mut errors = bad_documents(documents, self.snapshot()?.schema())?;
+        let bad: std::collections::HashSet<usize> = errors.iter().map(|(index, _)| *index).collect();
+        let mut left: Vec<usize> = (0..documents.len()).filter(|index| !bad.contains(index)).collect();
+        // Seldom more than once: what only all documents together show, or what is stored.
         loop {
             let kept: Vec<Value> = left.iter().map(|i| documents[*i].clone()).collect();
             match self.insert_documents(&kept) {
@@ -584,7 +600,10 @@ impl Collection {
                     return Ok(LenientReply { stored, errors });
                 }
                 Err(error) => match error.index().filter(|i| *i < left.len()) {
-                    Some(at) => errors.push((left.remove(at), error)),
+                    Some(at) => {
+                        let index = left.remove(at);
+                        errors.push((index, error.renumbered(index)));
+                    }
                     None => return Err(error),
                 },
             }

@@ -93,6 +93,15 @@ impl Error {
         self.index = Some(index);
         self
     }
+
+    /// The same about a measurement that is at `index` in what the user gave, in the message too.
+    pub(crate) fn renumbered(mut self, index: usize) -> Self {
+        let rest = self.index.and_then(|old| self.message.strip_prefix(&format!("index {old}: ")));
+        if let Some(rest) = rest {
+            self.message = format!("index {index}: {rest}");
+        }
+        self.with_index(index)
+    }
 }
 
 impl fmt::Display for Error {

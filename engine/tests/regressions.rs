@@ -368,3 +368,17 @@ fn a_measurement_that_comes_while_the_span_grows_has_the_same_window_after_a_res
     let db = open(&sim, &clock, Settings::default()).unwrap();
     assert_eq!(windows(&db), before);
 }
+
+#[test]
+fn a_lenient_insert_names_bad_measurements_by_their_place_and_stays_fast_with_many() {
+    let db = open(&SimFs::new(ROOT), &VirtualClock::new(at(0)), Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    let documents: Vec<Value> =
+        (0..40_000).map(|i| if i % 2 == 0 { row(i, i) } else { document(i, "v", Value::from("text")) }).collect();
+    let reply = c.insert_documents_lenient(&documents).unwrap();
+    assert_eq!((reply.stored, reply.errors.len()), (20_000, 20_000));
+    for (at, (index, error)) in reply.errors.iter().enumerate() {
+        assert_eq!((*index, error.index()), (2 * at + 1, Some(*index)));
+        assert!(error.to_string().starts_with(&format!("index {index}: ")), "{error}");
+    }
+}
