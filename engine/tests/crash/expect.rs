@@ -89,6 +89,23 @@ impl Expected {
     }
 }
 
+impl Expected {
+    /// Takes note of what an open database holds: nothing is in doubt any more.
+    pub(crate) fn resolve(&mut self, found: &Found) {
+        for (name, expected) in &mut self.collections {
+            let Some(found) = found.collections.get(name) else {
+                expected.there = There::No;
+                continue;
+            };
+            expected.there = There::Yes;
+            expected.rules = BTreeSet::from([found.rules.clone()]);
+            expected.extra = if found.extra { There::Yes } else { There::No };
+            expected.sure = found.stored.iter().copied().collect();
+            expected.maybe.clear();
+        }
+    }
+}
+
 impl ExpectedCollection {
     pub(crate) fn new(there: There, rules: Rules) -> Self {
         ExpectedCollection {
@@ -163,8 +180,7 @@ impl ExpectedCollection {
     pub(crate) fn sweep(&mut self, now: i64, stored: Option<&BTreeSet<i64>>) {
         let rules = &self.rules;
         let rows = &self.rows;
-        let expired =
-            |id: &i64| rows.get(id).is_some_and(|row| rules.iter().all(|rules| rules.hides(row, now)));
+        let expired = |id: &i64| rows.get(id).is_some_and(|row| rules.iter().all(|rules| rules.hides(row, now)));
         let due: Vec<i64> = self.sure.iter().copied().filter(expired).collect();
         for id in due {
             match stored {

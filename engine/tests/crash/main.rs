@@ -6,17 +6,23 @@
 //! during that recovery, and for a fault of the disk at every step.
 //!
 //! `EBBTIDE_CRASH_IMAGES` is how many images and fault runs one test run may take; every crash point is visited in any
-//! case. `EBBTIDE_CRASH_SEED` makes another choice among them. `EBBTIDE_CRASH_REPLAY` runs a single one: a failure prints
-//! its value.
+//! case. `EBBTIDE_CRASH_SEED` makes another choice among them, `EBBTIDE_CRASH_SCENARIO` spends all on one scenario.
+//! `EBBTIDE_CRASH_REPLAY` runs a single image or fault: a failure prints its value.
 
+mod campaign;
+mod cuts;
 mod expect;
+mod faults;
 mod rig;
 mod script;
 
-use rig::{Campaign, crash_images, fault_runs, full_disk_runs, read_fault_runs};
+use campaign::Campaign;
+use cuts::crash_images;
+use ebbtide::fs::sim::Lie;
+use faults::{fault_runs, full_disk_runs, read_fault_runs};
 use script::scenarios;
 
-/// Images of a run by default: well under a minute for a debug build on two cores.
+/// Images of a run by default: some 50 s of one core in a debug build.
 const IMAGES_DEFAULT: usize = 8_000;
 
 fn images() -> usize {
@@ -25,7 +31,7 @@ fn images() -> usize {
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged_and_bring_nothing_back() {
-    let mut campaign = Campaign::new("A power cuts", images() * 3 / 4);
+    let mut campaign = Campaign::new("A power cuts", images() * 5 / 8);
     for scenario in scenarios() {
         crash_images(&mut campaign, &scenario);
     }
@@ -57,4 +63,26 @@ fn a_full_disk_refuses_and_recovers() {
         full_disk_runs(&mut campaign, &scenario);
     }
     campaign.finish();
+}
+
+/// Canaries: an engine that forgets one kind of sync looks to the disk like a disk that ignores it. The campaign has to
+/// notice each, or its silence about the real engine means nothing.
+#[test]
+fn every_forgotten_sync_is_noticed() {
+    let lies = [
+        ("the log", Lie::FileSync("wal-")),
+        ("the manifest", Lie::FileSync("MANIFEST-")),
+        ("segments", Lie::FileSync("seg-")),
+        ("the folder", Lie::DirSync),
+    ];
+    for (what, lie) in lies {
+        let mut campaign = Campaign::new("canary", images() / 8).lying(lie);
+        for scenario in scenarios() {
+            if !campaign.has_failed() {
+                crash_images(&mut campaign, &scenario);
+            }
+        }
+        assert!(campaign.has_failed(), "nobody noticed that {what} is never synced");
+        println!("canary: no sync of {what}: noticed after {} images", campaign.images());
+    }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ebbtide_buckets::ReadAt;
 
-use super::{Lie, SimFs};
 use super::disk::NodeId;
 use super::fault::{FaultKind, Op};
+use super::{Lie, SimFs};
 use crate::fs::real::check_range;
 use crate::fs::{FileLock, WriteFile};
 

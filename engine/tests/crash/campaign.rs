@@ -1,0 +1,112 @@
+//! What a tier of runs has in common: a budget, counts, and failures with the value that replays each.
+
+use ebbtide::fs::sim::Lie;
+
+/// Failures that are reported before a campaign gives up.
+const FAILURES_MAX: usize = 20;
+
+/// Images or runs over all scenarios: a budget, counts and failures.
+pub(crate) struct Campaign {
+    name: &'static str,
+    pub(crate) budget: usize,
+    pub(crate) seed: u64,
+    pub(crate) replay: Option<String>,
+    pub(crate) lie: Option<Lie>,
+    pub(crate) points: usize,
+    pub(crate) images: usize,
+    pub(crate) nested: usize,
+    pub(crate) worked_on: usize,
+    pub(crate) detected: usize,
+    pub(crate) harmless: usize,
+    pub(crate) torn: usize,
+    pub(crate) fired: usize,
+    /// Fault runs with two faults.
+    pub(crate) pairs: usize,
+    pub(crate) survived: usize,
+    failures: Vec<String>,
+}
+
+impl Campaign {
+    pub(crate) fn new(name: &'static str, budget: usize) -> Self {
+        let seed = std::env::var("EBBTIDE_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        Campaign {
+            name,
+            budget,
+            seed,
+            replay: std::env::var("EBBTIDE_CRASH_REPLAY").ok(),
+            lie: None,
+            points: 0,
+            images: 0,
+            nested: 0,
+            worked_on: 0,
+            detected: 0,
+            harmless: 0,
+            torn: 0,
+            fired: 0,
+            pairs: 0,
+            survived: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Runs on a disk that lies: what this campaign finds is its own worth.
+    pub(crate) fn lying(mut self, lie: Lie) -> Self {
+        self.lie = Some(lie);
+        self.replay = None;
+        self
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    pub(crate) fn images(&self) -> usize {
+        self.images
+    }
+
+    /// Whether a run with this label is wanted.
+    pub(crate) fn wants(&self, label: &str) -> bool {
+        self.replay.as_ref().is_none_or(|replay| replay == label)
+    }
+
+    pub(crate) fn fail(&mut self, label: &str, context: &str, what: &str) {
+        self.failures.push(format!("EBBTIDE_CRASH_REPLAY='{label}'  ({context}): {what}"));
+        if self.failures.len() >= FAILURES_MAX && self.lie.is_none() {
+            panic!("{}", self.report());
+        }
+    }
+
+    fn report(&self) -> String {
+        let Campaign {
+            name,
+            seed,
+            points,
+            images,
+            nested,
+            worked_on,
+            detected,
+            harmless,
+            torn,
+            fired,
+            pairs,
+            survived,
+            ..
+        } = self;
+        let failures = self.failures.len();
+        let mut text = format!(
+            "tier {name}: seed={seed} points={points} images={images} crashes_in_recovery={nested} \
+             worked_on={worked_on} flips_detected={detected} flips_harmless={harmless} flips_taken_for_torn={torn} fault_runs_fired={fired} fault_pairs={pairs} \
+             fault_runs_survived={survived} failures={failures}"
+        );
+        for failure in &self.failures {
+            text.push('\n');
+            text.push_str(failure);
+        }
+        text
+    }
+
+    pub(crate) fn finish(self) {
+        println!("{}", self.report());
+        assert!(self.failures.is_empty(), "{}", self.report());
+    }
+}

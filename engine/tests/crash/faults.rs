@@ -1,0 +1,272 @@
+//! Tiers B and I: calls fail, and disks are full.
+
+use ebbtide::fs::sim::{Fault, FaultKind, Random, Repeat, SimFs, Variant};
+use ebbtide_ttl::{Timestamp, VirtualClock};
+
+use crate::campaign::Campaign;
+use crate::cuts::{Point, record, shuffle};
+use crate::rig::{Outcome, ROOT, Runner, find, guarded, open, recover, work_on};
+use crate::script::{Scenario, Step};
+
+/// Tier B: a fault at every step of a scenario, then a restart or a power cut.
+pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
+    let share = campaign.budget / crate::script::scenarios().len();
+    let ops = match guarded(|| record(scenario, campaign.lie)) {
+        Ok((runner, _)) => runner.fs.mutating_ops(),
+        Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
+    };
+    let mut runs = Vec::new();
+    for op in 0..ops {
+        for kind in FaultKind::ALL {
+            for repeat in [Repeat::Once, Repeat::Forever] {
+                runs.push(vec![(op, Fault { kind, repeat })]);
+            }
+        }
+    }
+    campaign.points += ops as usize;
+    let mut random = Random::new(campaign.seed);
+    shuffle(&mut runs, &mut random);
+    // Once every single fault was there, pairs: a second one while the engine deals with the first.
+    let singles = runs.len();
+    for _ in 0..share {
+        let first = random.below(ops);
+        let second = first + 1 + random.below(8);
+        let kinds = [(first, Repeat::Once), (second, Repeat::Once)];
+        runs.push(kinds.map(|(op, repeat)| (op, Fault { kind: any_kind(&mut random), repeat })).to_vec());
+    }
+    if let Some(replay) = campaign.replay.as_ref().and_then(|replay| replay.strip_prefix(scenario.name)) {
+        runs = vec![parse_faults(replay)];
+    }
+    let mut taken = 0;
+    for (at, faults) in runs.into_iter().enumerate() {
+        let parts = faults.iter().map(|(op, fault)| format!("{op}:{:?}:{:?}", fault.kind, fault.repeat));
+        let label = format!("{}:{}", scenario.name, parts.collect::<Vec<_>>().join("+"));
+        if !campaign.wants(&label) {
+            continue;
+        }
+        if taken >= share {
+            break;
+        }
+        let outcome = guarded(|| one_fault(scenario, &faults, campaign.replay.is_some()));
+        // A fault that does not strike the kind of step at its index costs little and proves nothing.
+        taken += usize::from(!matches!(outcome, Ok(None)));
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(survived)) => {
+                campaign.fired += 1;
+                campaign.pairs += usize::from(at >= singles);
+                campaign.survived += usize::from(survived);
+            }
+            Err(what) => campaign.fail(&label, "fault run", &what),
+        }
+    }
+}
+
+/// The faults that a label names: `:3:Eio:Once+7:Enospc:Forever`.
+fn parse_faults(label: &str) -> Vec<(u64, Fault)> {
+    let parse = |part: &str| {
+        let mut words = part.split(':');
+        let op = words.next()?.parse().ok()?;
+        let (kind, repeat) = (words.next()?, words.next()?);
+        let kind = FaultKind::ALL.into_iter().find(|known| format!("{known:?}") == kind)?;
+        let repeat = [Repeat::Once, Repeat::Forever].into_iter().find(|known| format!("{known:?}") == repeat)?;
+        Some((op, Fault { kind, repeat }))
+    };
+    label.trim_start_matches(':').split('+').filter_map(parse).collect()
+}
+
+fn any_kind(random: &mut Random) -> FaultKind {
+    random.pick(&FaultKind::ALL).copied().unwrap_or(FaultKind::Eio)
+}
+
+/// Moments after a fault at which the power is cut.
+const CUTS_AFTER_FAULT: usize = 3;
+
+/// `None` if no fault struck; whether every step was done in spite of it.
+fn one_fault(scenario: &Scenario, faults: &[(u64, Fault)], verbose: bool) -> Result<Option<bool>, String> {
+    let op = faults.first().map_or(0, |(op, _)| *op);
+    let fs = SimFs::new(ROOT);
+    fs.record();
+    for (op, fault) in faults {
+        fs.fail_op(*op, *fault);
+    }
+    let mut runner = Runner::new(fs.clone(), scenario.settings.clone());
+    let mut survived = true;
+    // Where the power may be cut, and what may be stored then.
+    let mut points = Vec::new();
+    let mut stopped = runner.open().is_err();
+    for step in &scenario.steps {
+        if stopped {
+            break;
+        }
+        let from = fs.steps().len();
+        let (outcome, during) = runner.step(step)?;
+        if verbose {
+            println!("{step:?}: {outcome:?} faults={}", fs.faults_fired());
+        }
+        let end = fs.steps().len();
+        points.extend((from..end).map(|ops| (ops, during.clone())));
+        points.push((end, runner.expected.clone()));
+        survived &= outcome == Outcome::Done;
+        if outcome != Outcome::Done && matches!(step, Step::Reopen) {
+            stopped = true;
+            continue;
+        }
+        // A collection that could not be made leaves the rest of the script without its subject.
+        stopped = outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::Hold(_));
+        if let Some(db) = runner.db.clone() {
+            let found =
+                find(&db, &runner.expected).map_err(|error| format!("{step:?} {outcome:?}: reads fail: {error}"))?;
+            runner.expected.check(&found).map_err(|what| format!("{step:?} {outcome:?}: while open: {what}"))?;
+        }
+    }
+    let fired = fs.faults_fired() > 0;
+    if verbose {
+        println!("disk: {:#?}", fs.steps());
+    }
+    if !fired {
+        return Ok(None);
+    }
+    fs.heal();
+    runner.held = None;
+    // A restart of the process alone, and power cuts.
+    let images = [fs.fork(), fs.crash(Variant::V0, op), fs.crash(Variant::V3, op)];
+    for (which, image) in images.iter().enumerate() {
+        let (db, found) = recover(image, &runner.expected, &scenario.settings)
+            .map_err(|what| format!("after {}: {what}", ["a restart", "a power cut V0", "a power cut V3"][which]))?;
+        if which == 0 && op.is_multiple_of(4) {
+            work_on(image, db, &found, &runner.expected, &scenario.settings)?;
+        }
+    }
+    // The power is cut, or the process killed, at some moments between the fault and the end.
+    points.retain(|(ops, _)| *ops as u64 > op);
+    let mut random = Random::new(op);
+    for _ in 0..CUTS_AFTER_FAULT.min(points.len()) {
+        let Some((ops, expected)) = random.pick(&points) else { break };
+        let before = fs.before_step(*ops);
+        let (cut, image) = match random.index(3) {
+            0 => ("a kill".to_owned(), before),
+            _ => {
+                let variant = random.pick(&Variant::WITHIN_CONTRACT).copied().unwrap_or(Variant::V0);
+                (format!("{variant:?}"), before.crash(variant, random.next_u64()))
+            }
+        };
+        recover(&image, expected, &scenario.settings)
+            .map_err(|what| format!("after {cut} before step {ops}: {what}"))?;
+    }
+    Ok(Some(survived))
+}
+
+/// A disk that is full at some size: what does not fit is refused, nothing is lost, and once there is room again the
+/// same open database goes on.
+pub(crate) fn full_disk_runs(campaign: &mut Campaign, scenario: &Scenario) {
+    let share = (campaign.budget / crate::script::scenarios().len()).max(1);
+    let (least, most) = match guarded(|| record(scenario, campaign.lie)) {
+        Ok((runner, points)) => {
+            let used = |point: &Point| runner.fs.before_step(point.ops).used();
+            let opened = points.iter().position(|point| !point.context.starts_with("open")).unwrap_or(0);
+            (points.get(opened).map_or(0, used), points.iter().map(used).max().unwrap_or(0))
+        }
+        Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
+    };
+    for run in 0..share as u64 {
+        let capacity = least + (most - least.min(most)) * run / share as u64;
+        let label = format!("{}:full:{capacity}", scenario.name);
+        if campaign.wants(&label) {
+            campaign.images += 1;
+            match guarded(|| one_full_disk(scenario, capacity, campaign.replay.is_some())) {
+                Ok(survived) => campaign.survived += usize::from(survived),
+                Err(what) => campaign.fail(&label, "full disk", &what),
+            }
+        }
+    }
+}
+
+fn one_full_disk(scenario: &Scenario, capacity: u64, verbose: bool) -> Result<bool, String> {
+    let fs = SimFs::new(ROOT);
+    fs.record();
+    let mut runner = Runner::new(fs.clone(), scenario.settings.clone());
+    runner.open().map_err(|error| error.to_string())?;
+    fs.set_capacity(Some(capacity.max(fs.used())));
+    let mut survived = true;
+    for step in &scenario.steps {
+        let (outcome, _) = runner.step(step)?;
+        if verbose {
+            println!("{step:?}: {outcome:?} used={}", fs.used());
+        }
+        survived &= outcome == Outcome::Done;
+        if outcome == Outcome::Unknown {
+            println!("disk: {:#?}", fs.steps());
+            return Err(format!("{step:?}: a full disk stopped all writing"));
+        }
+        if outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::Reopen) {
+            break;
+        }
+        if let Some(db) = runner.db.clone() {
+            let found = find(&db, &runner.expected).map_err(|error| format!("{step:?} {outcome:?}: {error}"))?;
+            runner.expected.check(&found).map_err(|what| format!("{step:?} {outcome:?}: while full: {what}"))?;
+        }
+    }
+    fs.set_capacity(None);
+    runner.held = None;
+    if let Some(db) = &runner.db {
+        // The one thing that must go on a disk without a free byte is what makes room.
+        db.flush().map_err(|error| format!("seal with room again: {error}"))?;
+        fs.set_capacity(Some(fs.used()));
+        runner.step(&Step::Wait(1000 * 24 * 3600))?;
+        let (outcome, _) = runner.step(&Step::Sweep)?;
+        if outcome != Outcome::Done {
+            return Err(format!("a sweep on a full disk: {outcome:?}"));
+        }
+        fs.set_capacity(None);
+    }
+    let (_, found) = recover(&fs.crash(Variant::V0, capacity), &runner.expected, &scenario.settings)?;
+    if let Some(db) = runner.db.take() {
+        work_on(&fs, db, &found, &runner.expected, &scenario.settings)?;
+    }
+    Ok(survived)
+}
+
+/// A failing read at every place of an open and a full scan: an error, never a wrong answer, and well again afterwards.
+pub(crate) fn read_fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
+    let share = campaign.budget / crate::script::scenarios().len();
+    let (runner, points) = match guarded(|| record(scenario, campaign.lie)) {
+        Ok(recorded) => recorded,
+        Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
+    };
+    let Some(last) = points.last() else { return };
+    let disk = runner.fs.crash(Variant::V0, 1);
+    let clock = VirtualClock::new(Timestamp::from_millis(last.expected.now));
+    for run in 0..share as u64 {
+        let (read, kind) = (run / 2, if run % 2 == 0 { FaultKind::Eio } else { FaultKind::Emfile });
+        let label = format!("{}:read:{read}:{kind:?}", scenario.name);
+        if !campaign.wants(&label) {
+            continue;
+        }
+        let image = disk.fork();
+        image.fail_read(read, Fault { kind, repeat: Repeat::Once });
+        let outcome = guarded(|| {
+            let result = open(&image, &clock, &scenario.settings).map(|db| (find(&db, &last.expected), db));
+            if let Ok((Ok(found), _)) = &result {
+                last.expected.check(found)?;
+            }
+            image.heal();
+            if let Ok((_, db)) = result {
+                let found = find(&db, &last.expected).map_err(|error| format!("the error stays: {error}"))?;
+                last.expected.check(&found)?;
+            }
+            if !image.open_handles().is_empty() {
+                return Err(format!("files are open after the close: {:?}", image.open_handles()));
+            }
+            recover(&image, &last.expected, &scenario.settings).map(drop)
+        });
+        if image.faults_fired() == 0 && kind == FaultKind::Eio {
+            break;
+        }
+        campaign.fired += usize::from(image.faults_fired() > 0);
+        campaign.images += 1;
+        if let Err(what) = outcome {
+            campaign.fail(&label, "read fault", &what);
+        }
+    }
+}
