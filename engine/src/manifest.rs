@@ -283,13 +283,7 @@ pub(crate) struct ManifestWriter {
 
 impl ManifestWriter {
     /// Publishes a new manifest with `checkpoint`. When this returns it is durable and the one that counts.
-    pub(crate) fn create(
-        fs: &dyn Fs,
-        dir: &Path,
-        identity: [u8; 16],
-        number: u64,
-        checkpoint: &[Op],
-    ) -> Result<Self> {
+    pub(crate) fn create(fs: &dyn Fs, dir: &Path, identity: [u8; 16], number: u64, checkpoint: &[Op]) -> Result<Self> {
         let path = dir.join(file_name(number));
         let tmp = dir.join(format!("{}.tmp", file_name(number)));
         let mut bytes = Vec::new();
@@ -306,8 +300,10 @@ impl ManifestWriter {
             file.append(&bytes)?;
             file.sync()?;
             drop(file);
-            fs.publish(&tmp, &path)?;
-            fs.open_append(&path, bytes.len() as u64)
+            // Once it may have its name, no error is one of a disk that is merely full: at the next open this is the
+            // manifest that counts, and an edit to the old one would be lost.
+            let named = fs.publish(&tmp, &path).and_then(|()| fs.open_append(&path, bytes.len() as u64));
+            named.map_err(std::io::Error::other)
         };
         let file = publish().map_err(|e| Error::io("write the manifest", &path, &e))?;
         Ok(ManifestWriter { dir: dir.to_owned(), identity, number, path, file, checkpoint_bytes: bytes.len() as u64 })
@@ -325,7 +321,9 @@ impl ManifestWriter {
                 _ => Err(Error::new(Code::NotWritable, error.to_string())),
             };
         }
-        self.file.sync().map_err(|e| Error::new(Code::NotWritable, Error::io("sync the manifest", &self.path, &e).to_string()))
+        self.file
+            .sync()
+            .map_err(|e| Error::new(Code::NotWritable, Error::io("sync the manifest", &self.path, &e).to_string()))
     }
 
     /// Whether the edits have outgrown the checkpoint.

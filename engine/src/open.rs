@@ -22,6 +22,8 @@ use std::sync::Arc;
 const LOCK: &str = "LOCK";
 /// A reader beside a writer starts again if files went while it read; a writer is never so fast for long.
 const READ_ONLY_TRIES: usize = 20;
+/// Segments that a reader holds open: a process has 1024 file handles by default.
+const HELD_SEGMENTS_MAX: usize = 512;
 
 pub(crate) fn open(
     fs: Arc<dyn Fs>,
@@ -35,7 +37,7 @@ pub(crate) fn open(
         let mut tries = 0;
         loop {
             tries += 1;
-            match read_state(&fs, &dir, true) {
+            match read_state(&fs, &dir, true).and_then(held) {
                 Ok(read) => break read.opened(None, None, None),
                 Err(error) if tries == READ_ONLY_TRIES => return Err(error),
                 Err(_) => {}
@@ -45,6 +47,13 @@ pub(crate) fn open(
         open_for_writing(&fs, clock.as_ref(), &dir)?
     };
     Ok(Core::new(fs, clock, dir, settings, read_only, opened))
+}
+
+/// Holds the segments for a reader: a writer beside it may unlink them before they are first read.
+fn held(read: ReadState) -> Result<ReadState> {
+    let segments = read.state.collections.values().flat_map(|c| c.segments.values());
+    segments.take(HELD_SEGMENTS_MAX).try_for_each(|segment| segment.file.hold())?;
+    Ok(read)
 }
 
 fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<Opened> {
@@ -101,11 +110,33 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
 
 /// Cuts half-written records off the newest log, so that the next file continues where this one ends, and syncs it: a
 /// process that was killed may have written records that it never synced, and from now on they count.
+///
+/// The file is written anew, since after a failed sync a second one proves nothing: the operating system may have
+/// given up what it could not write, and go on showing it.
 fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
     let Some((first_seq, end)) = read.newest_log else { return Ok(()) };
     let path = dir.join(wal::file_name(first_seq));
-    let cut = || fs.open_append(&path, end)?.sync();
-    cut().map_err(|e| Error::io("settle the log", &path, &e))
+    let tmp = dir.join(format!("{}.tmp", wal::file_name(first_seq)));
+    let anew = || {
+        let mut bytes = fs.read(&path)?;
+        if bytes.len() as u64 == end && end == wal::HEADER_BYTES as u64 {
+            return Ok(()); // No record: its header was synced before the manifest named it.
+        }
+        bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        if fs.exists(&tmp)? {
+            fs.remove(&tmp)?;
+        }
+        let mut file = fs.create(&tmp)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        drop(file);
+        fs.publish(&tmp, &path)
+    };
+    // A full disk must not keep a database from being opened, and swept.
+    let in_place = || fs.open_append(&path, end)?.sync();
+    let is_full = |e: &std::io::Error| e.kind() == std::io::ErrorKind::StorageFull;
+    let settled = anew().or_else(|e| if is_full(&e) { in_place() } else { Err(e) });
+    settled.map_err(|e| Error::io("settle the log", &path, &e))
 }
 
 struct ReadState {
@@ -201,7 +232,14 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
         }
         newest = Some((*first_seq, contents.end));
         next = Some(first_seq + contents.records.len() as u64);
+        let mut offset = wal::HEADER_BYTES as u64;
         for record in contents.records {
+            if record.collection >= state.next_collection {
+                // Its making was durable before the record was: the manifest has lost its end.
+                let what = format!("log record {} is of a collection that the manifest never made", record.seq);
+                return Err(Error::corrupt(&path, offset, what));
+            }
+            offset += record.bytes;
             state.applied_seq = state.applied_seq.max(record.seq);
             let Some(batch) = record.batch else { continue };
             if let Some(collection) = state.by_id_mut(record.collection) {
@@ -234,7 +272,7 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, state: &State, manifest: u64) -> Re
         } else if let Some(number) = manifest::parse_name(&name) {
             number < manifest
         } else {
-            name.ends_with(".tmp") && name.starts_with("MANIFEST-")
+            name.ends_with(".tmp") && (name.starts_with("MANIFEST-") || name.starts_with("wal-"))
         };
         if leftover {
             let path = dir.join(&name);

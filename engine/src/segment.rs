@@ -4,13 +4,13 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::manifest::{ChangedBucket, ClassStamp, Live, SegmentRecord, SegmentState};
 use crate::readers::Readers;
-use ebbtide_buckets::{MetaKey, SegmentMeta, SegmentReader, Window};
+use ebbtide_buckets::{MetaKey, ReadAt, SegmentMeta, SegmentReader, Window};
 use ebbtide_ttl::RuleSet;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The name of segment number `id`.
 pub(crate) fn file_name(id: u64) -> String {
@@ -32,13 +32,16 @@ pub(crate) struct SegmentFile {
     fs: Arc<dyn Fs>,
     readers: Arc<Readers>,
     reader: Mutex<Option<SegmentReader>>,
+    /// Keeps the content where another process may unlink the file.
+    held: OnceLock<Arc<dyn ReadAt>>,
     obsolete: AtomicBool,
 }
 
 impl SegmentFile {
     pub(crate) fn new(fs: Arc<dyn Fs>, readers: Arc<Readers>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
         let path = dir.join(file_name(id));
-        SegmentFile { id, path, meta, fs, readers, reader: Mutex::new(None), obsolete: AtomicBool::new(false) }
+        let (reader, held) = (Mutex::new(None), OnceLock::new());
+        SegmentFile { id, path, meta, fs, readers, reader, held, obsolete: AtomicBool::new(false) }
     }
 
     /// The open file with its directory, read at its first use and kept under the budget of [`Readers`].
@@ -47,10 +50,19 @@ impl SegmentFile {
         if let Some(reader) = reader.as_ref() {
             return Ok(reader.clone());
         }
-        let file = self.fs.open_read(&self.path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::corrupt(&self.path, 0, "segment file is missing"),
-            _ => Error::io("open the segment", &self.path, &e),
-        })?;
+        let opened = self.open_anew()?;
+        *reader = Some(opened.clone());
+        drop(reader);
+        self.readers.opened(self, opened.memory_bytes());
+        Ok(opened)
+    }
+
+    /// The file as it is on the disk now, nothing of it from memory.
+    pub(crate) fn open_anew(&self) -> Result<SegmentReader> {
+        let file = match self.held.get() {
+            Some(held) => held.clone(),
+            None => self.open_file()?,
+        };
         if file.len() != self.meta.bytes {
             let what = format!("segment length expected={} found={}", self.meta.bytes, file.len());
             return Err(Error::corrupt(&self.path, file.len().min(self.meta.bytes), what));
@@ -60,10 +72,23 @@ impl SegmentFile {
             let what = "the file is a segment, but not the one that the manifest names: it was put in its place";
             return Err(Error::corrupt(&self.path, 0, what));
         }
-        *reader = Some(opened.clone());
-        drop(reader);
-        self.readers.opened(self, opened.memory_bytes());
         Ok(opened)
+    }
+
+    fn open_file(&self) -> Result<Arc<dyn ReadAt>> {
+        self.fs.open_read(&self.path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&self.path, 0, "segment file is missing"),
+            _ => Error::io("open the segment", &self.path, &e),
+        })
+    }
+
+    /// Opens the file now and keeps it, so that it can be read when a writer beside has unlinked it.
+    pub(crate) fn hold(&self) -> Result<()> {
+        if self.held.get().is_none() {
+            let file = self.open_file()?;
+            self.held.get_or_init(|| file);
+        }
+        Ok(())
     }
 
     /// Forgets the open file; it is opened again at its next use.

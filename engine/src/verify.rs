@@ -1,7 +1,7 @@
 //! Verification: every file read, every checksum and count compared.
 
 use crate::core::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::segment::Segment;
 use crate::snapshot::Snapshot;
 use ebbtide_buckets::Schema;
@@ -34,24 +34,47 @@ pub(crate) fn verify(core: &Core) -> Result<VerifyReport> {
         }
     }
     // The manifest and the log were checked when the database was opened; they are read again as they are now.
-    let numbers = crate::manifest::numbers(core.fs.as_ref(), &core.dir)?;
-    if let Some(number) = numbers.last()
-        && let Err(error) = crate::manifest::read(core.fs.as_ref(), &core.dir, *number)
-    {
-        report.faults.push(error.to_string());
-    }
-    let logs: Vec<u64> = core.state.read().logs.iter().copied().collect();
-    for first_seq in logs {
-        let path = core.dir.join(crate::wal::file_name(first_seq));
-        if let Err(error) = crate::wal::read(core.fs.as_ref(), &path, core.identity, &|_, _| true) {
-            report.faults.push(error.to_string());
-        }
-    }
+    report.faults.extend(verify_manifest(core)?.map(|fault| fault.to_string()));
+    report.faults.extend(verify_logs(core).into_iter().map(|fault| fault.to_string()));
     Ok(report)
 }
 
+fn verify_manifest(core: &Core) -> Result<Option<Error>> {
+    // While nobody can append, a half-written end is a fault; but another process may be writing beside a reader.
+    let _writer = core.manifest.lock();
+    let Some(number) = crate::manifest::numbers(core.fs.as_ref(), &core.dir)?.pop() else { return Ok(None) };
+    Ok(match crate::manifest::read(core.fs.as_ref(), &core.dir, number) {
+        Ok(contents) if contents.torn_bytes > 0 && !core.read_only => {
+            let path = core.dir.join(crate::manifest::file_name(number));
+            let length = core.fs.len(&path).map_err(|e| Error::io("look at", &path, &e))?;
+            let end = length.saturating_sub(contents.torn_bytes);
+            Some(Error::corrupt(&path, end, "the last manifest edit is damaged"))
+        }
+        Ok(_) => None,
+        Err(error) => Some(error),
+    })
+}
+
+fn verify_logs(core: &Core) -> Vec<Error> {
+    // As for the manifest; and no log leaves while it is read.
+    let _writer = core.log.lock();
+    let logs: Vec<u64> = core.state.read().logs.iter().copied().collect();
+    let mut faults = Vec::new();
+    for first_seq in logs {
+        let path = core.dir.join(crate::wal::file_name(first_seq));
+        match crate::wal::read(core.fs.as_ref(), &path, core.identity, &|_, _| true) {
+            Ok(contents) if contents.torn_bytes > 0 && !core.read_only => {
+                faults.push(Error::corrupt(&path, contents.end, "the last log record is damaged"));
+            }
+            Ok(_) => {}
+            Err(error) => faults.push(error),
+        }
+    }
+    faults
+}
+
 pub(crate) fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> {
-    let reader = segment.file.reader()?;
+    let reader = segment.file.open_anew()?;
     reader.verify()?;
     let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
     let (ranges, _) = crate::seal::live_rows(segment, &reader);
@@ -62,7 +85,7 @@ pub(crate) fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> 
     let expected = segment.live().rows;
     if rows != expected {
         let what = format!("segment rows expected={expected} found={rows}");
-        return Err(crate::error::Error::corrupt(&segment.file.path, 0, what));
+        return Err(Error::corrupt(&segment.file.path, 0, what));
     }
     Ok(rows)
 }
