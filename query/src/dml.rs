@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
-use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result, not_impl_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -58,6 +58,30 @@ impl DataSink for InsertSink {
         let batch = concat_batches(&schema, &batches)?;
         let names: Vec<String> = self.schema.fields().iter().map(|f| f.name().clone()).collect();
         insert(self.database.clone(), self.collection.clone(), named(&batch, &names)?).await
+    }
+}
+
+/// Stands for a DELETE in a plan, and refuses to run: plans have lost what the engine must know to delete.
+#[derive(Debug)]
+pub(crate) struct DeleteSink {
+    pub(crate) collection: String,
+    pub(crate) schema: SchemaRef,
+}
+
+impl DisplayAs for DeleteSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeleteSink: collection={}", self.collection)
+    }
+}
+
+#[async_trait]
+impl DataSink for DeleteSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(&self, _: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
+        not_impl_err!("DELETE in PREPARE or EXPLAIN ANALYZE; run it as a statement of its own")
     }
 }
 

@@ -20,6 +20,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use ebbtide_ttl::Timestamp;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Rewrites the comparisons of a plan that has not been analysed yet. Without `now`, expressions that depend on the
@@ -184,13 +185,30 @@ impl Rewriter {
                 {
                     return Ok(Transformed::yes(kind.compare(*right, op, instant)));
                 }
-                Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+                Ok(self.two_units(BinaryExpr { left, op, right }))
             }
             Expr::Between(between) => Ok(self.between(between)),
             Expr::InList(list) => Ok(self.in_list(list)),
             Expr::Cast(cast) => Ok(cast_constant(cast)),
             other => Ok(Transformed::no(other)),
         }
+    }
+
+    /// Two timestamps of different units are compared in the finer one; left alone, the finer would be cut off.
+    fn two_units(&self, mut compared: BinaryExpr) -> Transformed<Expr> {
+        let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
+            return Transformed::no(Expr::BinaryExpr(compared));
+        };
+        let cast = |expr: &mut Box<Expr>, finer: Kind| {
+            let ty = DataType::Timestamp(finer.unit, finer.zone);
+            *expr = Box::new(Expr::Cast(Cast::new(std::mem::take(expr), ty)));
+        };
+        match nanos(left.unit).cmp(&nanos(right.unit)) {
+            Ordering::Less => cast(&mut compared.right, left),
+            Ordering::Greater => cast(&mut compared.left, right),
+            Ordering::Equal => return Transformed::no(Expr::BinaryExpr(compared)),
+        }
+        Transformed::yes(Expr::BinaryExpr(compared))
     }
 
     fn between(&self, between: Between) -> Transformed<Expr> {

@@ -4,7 +4,7 @@
 //! planned. So views and prepared statements see what is visible when they run, not when they were made.
 
 use crate::catalog::Current;
-use crate::dml::InsertSink;
+use crate::dml::{DeleteSink, InsertSink};
 use crate::error::external;
 use crate::exec::BucketScanExec;
 use crate::pushdown::Roles;
@@ -125,9 +125,11 @@ impl TableProvider for CollectionTable {
     }
 
     async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
-        // DELETE itself goes past DataFusion's physical plan (see `dml`); this is what EXPLAIN shows of it.
-        let schema = Arc::new(ArrowSchema::new(vec![Field::new("count", DataType::UInt64, false)]));
-        Ok(Arc::new(datafusion::physical_plan::empty::EmptyExec::new(schema)))
+        // DELETE itself goes past DataFusion's plans (see `dml`): this is what EXPLAIN shows of it, and it refuses to run.
+        let schema = Arc::new(ArrowSchema::empty());
+        let input = Arc::new(datafusion::physical_plan::empty::EmptyExec::new(Arc::clone(&schema)));
+        let sink = DeleteSink { collection: self.name.clone(), schema };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
 
     async fn update(

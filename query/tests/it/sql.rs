@@ -86,6 +86,18 @@ fn literals_are_read_to_the_nanosecond_in_collections_of_milliseconds() {
 }
 
 #[test]
+fn collections_of_different_precision_are_compared_exactly() {
+    let w = World::at("2024-01-01T12:00:00Z");
+    w.rows("CREATE COLLECTION ms WITH (timeField = 't')");
+    w.rows("CREATE COLLECTION us WITH (timeField = 't', precision = 'us')");
+    w.rows("INSERT INTO ms (t, v) VALUES ('2024-01-01T00:00:00.001Z', 1)");
+    w.rows("INSERT INTO us (t, v) VALUES ('2024-01-01T00:00:00.001Z', 1), ('2024-01-01T00:00:00.001001Z', 2)");
+    assert_eq!(w.number("SELECT count(*) FROM ms JOIN us ON ms.t = us.t"), 1);
+    assert_eq!(w.number("SELECT count(*) FROM ms JOIN us ON us.t > ms.t"), 1);
+    assert_eq!(w.number("SELECT us.v FROM ms, us WHERE ms.t < us.t"), 2);
+}
+
+#[test]
 fn years_outside_of_nanoseconds_work_in_collections_of_milliseconds() {
     let w = World::at("2024-01-01T00:00:00Z");
     w.rows("CREATE COLLECTION w WITH (timeField = 't')");
