@@ -55,8 +55,7 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Tsbs => Workload::Tsbs,
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let plan =
-        Plan { root, scale: args.scale.into(), data: args.data.clone(), runs: args.runs.into() };
+    let plan = Plan { root, scale: args.scale.into(), data: args.data.clone(), runs: args.runs.into() };
     let report = workload.run(&plan)?;
     println!("{}", report.table());
     args.json.as_ref().map_or(Ok(()), |path| report.write_json(path))

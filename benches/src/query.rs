@@ -131,10 +131,14 @@ pub fn on_all_cores<S: Send>(
 /// What the scan says.
 pub fn rows(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<usize> {
     let units = snapshot.scan(request)?;
-    let counts = on_all_cores(&units, || 0, |sum, batch| {
-        *sum += batch.num_rows();
-        Ok(())
-    })?;
+    let counts = on_all_cores(
+        &units,
+        || 0,
+        |sum, batch| {
+            *sum += batch.num_rows();
+            Ok(())
+        },
+    )?;
     Ok(counts.iter().sum())
 }
 
@@ -144,13 +148,17 @@ pub fn rows(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<usiz
 /// What the scan says.
 pub fn rows_above(snapshot: &CollectionSnapshot, request: &ScanRequest, field: &str, above: f64) -> Result<usize> {
     let units = snapshot.scan(request)?;
-    let counts = on_all_cores(&units, || 0, |sum, batch| {
-        let column = batch.column_by_name(field).ok_or("the field is not in the scan")?;
-        let values = cast(column, &DataType::Float64)?;
-        let hits: BooleanArray = values.as_primitive::<Float64Type>().iter().map(|v| Some(v? > above)).collect();
-        *sum += arrow::compute::filter_record_batch(batch, &hits)?.num_rows();
-        Ok(())
-    })?;
+    let counts = on_all_cores(
+        &units,
+        || 0,
+        |sum, batch| {
+            let column = batch.column_by_name(field).ok_or("the field is not in the scan")?;
+            let values = cast(column, &DataType::Float64)?;
+            let hits: BooleanArray = values.as_primitive::<Float64Type>().iter().map(|v| Some(v? > above)).collect();
+            *sum += arrow::compute::filter_record_batch(batch, &hits)?.num_rows();
+            Ok(())
+        },
+    )?;
     Ok(counts.iter().sum())
 }
 
@@ -185,7 +193,10 @@ pub fn group(snapshot: &CollectionSnapshot, request: &ScanRequest, grouping: &Gr
             let from = times.zip(grouping.width).map(|(times, width)| times[start].div_euclid(width) * width);
             let mut end = start + 1;
             let inside = |row: usize| {
-                times.zip(from).zip(grouping.width).is_none_or(|((t, from), width)| (from..from + width).contains(&t[row]))
+                times
+                    .zip(from)
+                    .zip(grouping.width)
+                    .is_none_or(|((t, from), width)| (from..from + width).contains(&t[row]))
                     && names.as_ref().is_none_or(|n| n.as_string_view().value(row) == n.as_string_view().value(start))
             };
             while end < batch.num_rows() && inside(end) {
@@ -263,15 +274,15 @@ pub fn last_points(snapshot: &CollectionSnapshot, end: i64, step: i64, series: u
             let names = names_of(batch.column_by_name(&meta).ok_or("no meta in the scan")?)?;
             let names = names.as_string_view();
             let times = time_values(batch.column_by_name(&schema.time).ok_or("no time in the scan")?)?;
-            for row in 0..batch.num_rows() {
+            for (row, time) in times.iter().enumerate() {
                 // Rows of a series are in the order of time within a batch: the last of a run is its newest.
                 if row + 1 < batch.num_rows() && names.value(row + 1) == names.value(row) {
                     continue;
                 }
                 match last.get_mut(names.value(row)) {
-                    Some(known) if known.0 >= times[row] => {}
-                    Some(known) => *known = (times[row], batch.slice(row, 1)),
-                    None => drop(last.insert(names.value(row).to_owned(), (times[row], batch.slice(row, 1)))),
+                    Some(known) if known.0 >= *time => {}
+                    Some(known) => *known = (*time, batch.slice(row, 1)),
+                    None => drop(last.insert(names.value(row).to_owned(), (*time, batch.slice(row, 1)))),
                 }
             }
             Ok(())

@@ -127,9 +127,7 @@ impl Cpu {
             }
             self.tick += 1;
         }
-        let host = arrow::array::UInt32Array::from_iter_values(
-            (0..ticks).flat_map(|_| (0..).take(hosts)),
-        );
+        let host = arrow::array::UInt32Array::from_iter_values((0..ticks).flat_map(|_| (0..).take(hosts)));
         let tags = self.tags.iter().map(|tag| arrow::compute::take(tag, &host, None));
         let tags = tags.collect::<std::result::Result<Vec<_>, _>>()?;
         let members: Vec<Field> = TAGS.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();

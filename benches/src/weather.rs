@@ -59,7 +59,7 @@ impl Weather {
         Ok(weather)
     }
 
-    fn read(&mut self, path: &PathBuf, gzip: &[u8]) -> Result<()> {
+    fn read(&mut self, path: &Path, gzip: &[u8]) -> Result<()> {
         let mut csv = csv::Reader::from_reader(MultiGzDecoder::new(gzip));
         let fields: Vec<String> = csv.headers()?.iter().skip(2).map(str::to_owned).collect();
         if self.fields.is_empty() {

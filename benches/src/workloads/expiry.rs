@@ -1,11 +1,11 @@
 //! Sweeps over many buckets: how long a drop takes, and how that grows with what is stored.
 
 use super::Plan;
+use crate::Result;
 use crate::fleet::{Fleet, START_MS, WINDOW_MS};
 use crate::folder::{UnsyncedFs, bytes_of};
 use crate::measure::{progress, timed};
 use crate::report::Report;
-use crate::Result;
 use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
 use ebbtide::{Collection, CollectionOptions, Database, Settings, SweepReport};
 use std::path::Path;
@@ -119,7 +119,8 @@ fn million(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Re
     for _ in 0..plan.runs {
         let folder = tempfile::tempdir()?;
         let (db, clock) = build(folder.path(), fleet, |db| {
-            let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(24 * HOUR_S)), ..Default::default() };
+            let change =
+                ebbtide::CollectionChange { expire_after_seconds: Some(Some(24 * HOUR_S)), ..Default::default() };
             Ok(db.modify_collection("fleet", &change, None)?)
         })?;
         clock.set(at(20, 24 * HOUR_S));
@@ -141,7 +142,8 @@ fn several(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Re
     for _ in 0..plan.runs {
         let folder = tempfile::tempdir()?;
         let (db, clock) = build(folder.path(), fleet, |db| {
-            let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(400 * HOUR_S)), ..Default::default() };
+            let change =
+                ebbtide::CollectionChange { expire_after_seconds: Some(Some(400 * HOUR_S)), ..Default::default() };
             db.modify_collection("fleet", &change, None)?;
             for (name, hours, series) in [("day", 24, 0..100), ("week", 168, 100..300), ("fortnight", 336, 300..500)] {
                 let series = series.map(|s| Value::from(format!("s{s}").as_str())).collect();

@@ -1,10 +1,10 @@
 //! Opening a database of many segments.
 
 use super::Plan;
+use crate::Result;
 use crate::folder::{UnsyncedFs, bytes_of};
 use crate::measure::{progress, timed};
 use crate::report::Report;
-use crate::Result;
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray};
 use ebbtide::{CollectionOptions, Database, Durability, Settings};
 use std::sync::Arc;
@@ -24,8 +24,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     let bar = progress("segments", segments as u64);
     let (seconds, ()) = timed(|| {
         let quick = Settings { durability: Durability::Interval(Duration::from_secs(3600)), ..settings.clone() };
-        let db =
-            Database::builder(folder.path()).fs(Arc::new(UnsyncedFs::default())).settings(quick).open()?;
+        let db = Database::builder(folder.path()).fs(Arc::new(UnsyncedFs::default())).settings(quick).open()?;
         let mut collections = Vec::new();
         for at in 0..COLLECTIONS {
             collections.push(db.create_collection(&format!("c{at}"), CollectionOptions::new("t"))?);
@@ -53,7 +52,11 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
         db.close()?;
     }
     report.add_millis(format!("open {segments} segments for reading"), &reading, "");
-    report.add_millis(format!("open {segments} segments for writing"), &writing, "writes a new manifest, lists the folder");
+    report.add_millis(
+        format!("open {segments} segments for writing"),
+        &writing,
+        "writes a new manifest, lists the folder",
+    );
     Ok(report)
 }
 

@@ -1,12 +1,12 @@
 //! TSBS cpu-only: ingest, bytes a value, and the fifteen query types by direct scan.
 
 use super::Plan;
+use crate::Result;
 use crate::folder::bytes_of;
 use crate::measure::{Stopwatch, progress, warm};
 use crate::query::{Aggregate, Grouping, NamedSeries, checksum, group, last_points, rows_above};
 use crate::report::Report;
 use crate::tsbs::{Cpu, FIELDS, Random, START_MS, STEP_MS};
-use crate::Result;
 use ebbtide::{CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest, Settings};
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     let hosts = HOSTS * plan.scale;
     let mut report = Report::new("tsbs", &Settings::default());
     let rows = hosts * TICKS;
-    report.say(format!("cpu-only from our own generator, seed 123: {hosts} hosts, 24 h, 10 s: {rows} rows x 10 metrics"));
+    report
+        .say(format!("cpu-only from our own generator, seed 123: {hosts} hosts, 24 h, 10 s: {rows} rows x 10 metrics"));
     report.say("every batch of 10,000 rows is synced to the log before the next is sent; then all is sealed (flush)");
     let ticks = (10_000 / hosts).max(1);
     let mut cpu = Cpu::new(hosts);
-    let batches: Vec<_> = (0..TICKS.div_ceil(ticks))
-        .map(|at| cpu.ticks(ticks.min(TICKS - at * ticks)))
-        .collect::<Result<_>>()?;
+    let batches: Vec<_> =
+        (0..TICKS.div_ceil(ticks)).map(|at| cpu.ticks(ticks.min(TICKS - at * ticks))).collect::<Result<_>>()?;
     let bar = progress("ingest", (plan.runs * batches.len()) as u64);
     let (mut acknowledged, mut sealed, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut kept = None;
@@ -87,7 +87,12 @@ impl Draw {
 
 fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mut Report) -> Result<()> {
     let fields = |count: usize| FIELDS.iter().take(count).map(|f| (*f).to_owned()).collect::<Vec<_>>();
-    let max = |width, count| Grouping { aggregate: Aggregate::Max, width: Some(width), by_series: false, fields: fields(count) };
+    let max = |width, count| Grouping {
+        aggregate: Aggregate::Max,
+        width: Some(width),
+        by_series: false,
+        fields: fields(count),
+    };
     let new_draw = || Draw { random: Random::new(QUERY_SEED), hosts };
     for (metrics, of, hours) in [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)] {
         let mut draw = new_draw();
@@ -119,7 +124,8 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
         let bound = FieldBound { field: FIELDS[0].to_owned(), min: Some(90.0), max: None };
         let (s, n) = warm(runs, || {
             let meta = if all { None } else { draw.some_hosts(1) };
-            let request = ScanRequest { time: draw.window(12), meta, bounds: vec![bound.clone()], ..ScanRequest::default() };
+            let request =
+                ScanRequest { time: draw.window(12), meta, bounds: vec![bound.clone()], ..ScanRequest::default() };
             rows_above(snapshot, &request, FIELDS[0], 90.0)
         })?;
         report.add_millis(name, &s, format!("{n} rows"));
@@ -131,7 +137,10 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
     let (s, groups) = warm(runs, || {
         let end = draw.window(1).1.unwrap_or(i64::MAX);
         // Whole minutes from the newest back: five of them hold the answer, since no host ever pauses.
-        let request = ScanRequest { time: (Some(end.div_euclid(MINUTE) * MINUTE - 4 * MINUTE), Some(end)), ..ScanRequest::default() };
+        let request = ScanRequest {
+            time: (Some(end.div_euclid(MINUTE) * MINUTE - 4 * MINUTE), Some(end)),
+            ..ScanRequest::default()
+        };
         group(snapshot, &request, &max(MINUTE, 1))
     })?;
     report.add_millis("groupby-orderby-limit", &s, format!("{} groups", groups.len()));

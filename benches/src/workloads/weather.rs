@@ -1,12 +1,12 @@
 //! Recorded weather: ingest until acknowledged and sealed, size after compaction, and queries by direct scan.
 
 use super::Plan;
+use crate::Result;
 use crate::folder::{bytes_in, bytes_of};
 use crate::measure::{Stopwatch, progress, timed, warm};
 use crate::query::{Aggregate, Grouping, NamedSeries, checksum, group, last_points, rows, rows_above};
 use crate::report::Report;
 use crate::weather::Weather;
-use crate::Result;
 use arrow::array::RecordBatch;
 use ebbtide::ttl::Granularity;
 use ebbtide::{Collection, CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest, Settings, json};
@@ -168,7 +168,8 @@ fn queries(snapshot: &CollectionSnapshot, weather: &Weather, plan: &Plan, report
     let within = |length: i64| ScanRequest { time: (Some(t0), Some(t0 + length - 1)), ..ScanRequest::default() };
     let of = |names: &[String]| Some(Arc::new(NamedSeries { member: None, names: names.to_vec() }) as _);
     let one = of(&weather.stations[..1]);
-    let eight: Vec<String> = weather.stations.iter().step_by((weather.stations.len() / 8).max(1)).take(8).cloned().collect();
+    let eight: Vec<String> =
+        weather.stations.iter().step_by((weather.stations.len() / 8).max(1)).take(8).cloned().collect();
     let eight = of(&eight);
     let temp = vec!["temp".to_owned()];
     let five: Vec<String> = weather.fields.iter().take(5).cloned().collect();
