@@ -5,7 +5,7 @@ use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, Timesta
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::ttl::{Precision, Timestamp};
 use flate2::read::MultiGzDecoder;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The files of INMET, the Brazilian weather service, if they are there.

@@ -98,3 +98,8 @@ fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<C
     let batch = arrow::compute::concat_batches(&schema.arrow(), &batches).map_err(Error::from)?;
     Ok(Chunk::build(batch, schema, span_seconds))
 }
+
+/// Bytes that a row of a chunk takes in memory, on average.
+pub(crate) fn row_bytes(chunk: &Chunk) -> u64 {
+    (chunk.batch.get_array_memory_size() / chunk.batch.num_rows().max(1)) as u64
+}

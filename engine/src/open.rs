@@ -289,13 +289,6 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
     }
-    // A creation that was interrupted leaves an empty log; one with records had a manifest once.
-    let log = dir.join(wal::file_name(1));
-    if names.iter().any(|n| wal::parse_name(n) == Some(1))
-        && fs.len(&log).map_err(|e| Error::io("look at", &log, &e))? > wal::HEADER_BYTES as u64
-    {
-        return Err(Error::corrupt(&log, 0, "the folder holds a log with records but no manifest"));
-    }
     // A first open that was interrupted leaves a log without records.
     for (name, first_seq) in names.iter().filter_map(|n| Some((n, wal::parse_name(n)?))) {
         let path = dir.join(name);

@@ -30,9 +30,11 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the wall clock jumped {} s ahead (tolerated: {} s); nothing is dropped until it is back, or the time is \
+            "the wall clock jumped {}.{:03} s ahead (tolerated: {} s); nothing is dropped until it is back, or the time is \
              confirmed (confirmClock), or ttlClockJumpToleranceSecs is 0",
             self.ahead_secs(),
+            // Rounded up: what is over by a hair must not look as if it were not.
+            ((self.ahead_nanos.rem_euclid(NANOS_PER_SECOND) + 999_999) / 1_000_000).min(999),
             self.tolerance_secs
         )
     }

@@ -322,7 +322,7 @@ impl CollectionSnapshot {
         }
         for chunk in self.state.memtable.chunks() {
             let times = ebbtide_buckets::times(&chunk.batch)?;
-            let row_bytes = chunk.batch.get_array_memory_size() / chunk.batch.num_rows().max(1);
+            let row_bytes = crate::memtable::row_bytes(chunk);
             for bucket in &chunk.buckets {
                 let class = self.rules().effective(&bucket.id.meta.value());
                 let cut = self.hidden_until(class.map(|c| c.1));
@@ -335,7 +335,7 @@ impl CollectionSnapshot {
                     out_of_range: u64::from(bucket.out_of_range),
                 };
                 let visible = bucket.rows.iter().filter(is_visible).count() as u64;
-                let bytes = (row_bytes * bucket.rows.len()) as u64;
+                let bytes = row_bytes * bucket.rows.len() as u64;
                 add(bucket.id.clone(), Whole { brief, visible, bytes, sealed: false, class });
             }
         }

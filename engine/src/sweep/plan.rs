@@ -228,12 +228,17 @@ impl<'a> Look<'a> {
         segment.classes(self.rules, self.epoch)
     }
 
-    fn open(&self) -> impl Iterator<Item = (&BucketId, Brief)> {
-        let buckets = self.collection.memtable.chunks().flat_map(|c| &c.buckets);
-        buckets.map(|b| {
+    /// Open buckets with their bounds and the bytes that they take in memory.
+    fn open(&self) -> impl Iterator<Item = (&BucketId, Brief, u64)> {
+        let buckets = self.collection.memtable.chunks().flat_map(|c| {
+            let row_bytes = crate::memtable::row_bytes(c);
+            c.buckets.iter().map(move |b| (b, row_bytes))
+        });
+        buckets.map(|(b, row_bytes)| {
             let (first, last) = (b.first, b.last);
             let rows = b.rows.len() as u64;
-            (&b.id, Brief { window: b.id.window, first, last, rows, out_of_range: u64::from(b.out_of_range) })
+            let brief = Brief { window: b.id.window, first, last, rows, out_of_range: u64::from(b.out_of_range) };
+            (&b.id, brief, rows * row_bytes)
         })
     }
 
@@ -242,7 +247,7 @@ impl<'a> Look<'a> {
             let class = self.rules.effective(&id.meta.value());
             class.is_some_and(|(_, e)| self.is_due(bound_of(self.mode, brief), e))
         };
-        self.open().any(|(id, brief)| due(id, &brief))
+        self.open().any(|(id, brief, _)| due(id, &brief))
     }
 
     /// Segments that hold something due: those that are due as a whole, of one rule, and share no bucket with anything
@@ -284,7 +289,7 @@ impl<'a> Look<'a> {
 
     fn intervals(&self) -> Intervals {
         let segments = self.collection.segments.values().filter(|s| s.live().buckets > 0).map(|s| window_interval(s));
-        let open = self.open().map(|(id, _)| (id.window.start, id.window.end));
+        let open = self.open().map(|(id, _, _)| (id.window.start, id.window.end));
         Intervals::new(segments.chain(open).collect())
     }
 
@@ -310,12 +315,13 @@ impl<'a> Look<'a> {
                 entry.bytes += segment.share(brief.rows);
             }
         }
-        for (id, brief) in self.open() {
+        for (id, brief, bytes) in self.open() {
             let Some((rule, e)) = self.rules.effective(&id.meta.value()) else { continue };
             if !self.open_wait && self.is_due(bound_of(self.mode, &brief), e) {
                 let entry =
                     found.entry(id.clone()).or_insert(DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 });
                 entry.rows += brief.rows;
+                entry.bytes += bytes;
             } else {
                 kept.push(id.clone());
             }

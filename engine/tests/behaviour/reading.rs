@@ -70,6 +70,21 @@ fn a_reader_reads_on_when_the_writer_drops_what_it_sees() {
 }
 
 #[test]
+fn a_reader_finishes_on_what_it_began_with() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let collection = db.create_collection("weather", weather().expire_after_seconds(60)).unwrap();
+    collection.insert_documents(&readings(0..10)).unwrap();
+    db.flush().unwrap();
+    let reader = sim.builder().read_only().open().unwrap();
+    let snapshot = reader.snapshot();
+    sim.clock.set(at(DAY));
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 10);
+    // Nothing of the segment had been read when it was dropped.
+    assert_eq!(numbers_in(&snapshot, "weather").unwrap(), numbered(0..10));
+}
+
+#[test]
 fn inserts_readers_sweeps_and_compactions_do_not_disturb_each_other() {
     const ROUNDS: i64 = 60;
     const KEPT: i64 = 100;

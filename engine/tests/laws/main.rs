@@ -17,11 +17,13 @@
 //! A failure prints its seed. `PROPTEST_CASES` sets the number of runs, `EBBTIDE_LAWS_SEED` the seed.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+mod compare;
 mod meta;
 mod model;
 mod order;
 mod rig;
 mod steps;
+mod write;
 
 use ebbtide::ttl::ExpiryMode;
 use proptest::strategy::Strategy;

@@ -43,6 +43,6 @@ pub(crate) fn run(args: &ConformanceArgs, runtime: &tokio::runtime::Runtime) -> 
     if outcomes.is_empty() {
         return Err(Failure::new("there are no cases (files whose names end in .json)"));
     }
-    eprintln!("{} cases, {} hold, {failed} do not", outcomes.len(), outcomes.len() - failed);
+    say!("{} cases, {} hold, {failed} do not", outcomes.len(), outcomes.len() - failed);
     if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} of {} cases do not hold", outcomes.len()))) }
 }
