@@ -410,7 +410,11 @@ impl Core {
         if let Some((_, len)) = current.filter(|(first, _)| needed >= log.next_seq && log.next_seq > *first)
             && len > wal::HEADER_BYTES as u64
         {
-            self.rotate_log(&mut log)?;
+            match self.rotate_log(&mut log) {
+                // Those before it can go all the same, and make room.
+                Err(error) if error.code() == Code::OutOfDiskSpace => tracing::warn!(%error, "the log goes on"),
+                rotated => rotated?,
+            }
         }
         let current = log.writer.as_ref().map_or(0, |w| w.first_seq);
         let gone: Vec<u64> = {

@@ -382,3 +382,19 @@ fn a_lenient_insert_names_bad_measurements_by_their_place_and_stays_fast_with_ma
         assert!(error.to_string().starts_with(&format!("index {index}: ")), "{error}");
     }
 }
+
+#[test]
+fn sealed_logs_leave_a_full_disk_even_if_a_new_log_finds_no_room() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let settings = Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() };
+    let db = open(&fs, &clock, settings).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    for i in 0..10 {
+        c.insert_documents(&[row(i, i)]).unwrap();
+    }
+    let logs = || fs.files().iter().filter(|p| p.extension().is_some_and(|e| e == "log")).count();
+    assert!(logs() > 2);
+    fs.set_capacity(Some(fs.used() + 20)); // Room for the edit, not for a new log.
+    db.drop_collection("c").unwrap();
+    assert!(logs() <= 2); // The one in use, and what is left of the attempt at a new one.
+}
