@@ -168,7 +168,7 @@ impl Core {
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         let mut appended = writer.append(&ops);
         let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;
-        if appended.as_ref().is_err_and(is_full) && gives_space_back(&ops) && crate::reserve::spend(self) {
+        if appended.as_ref().is_err_and(is_full) && gives_space_back(&ops) && crate::reserve::spend(self.fs.as_ref(), &self.dir) {
             appended = writer.append(&ops);
         }
         appended.map_err(|e| if is_full(&e) { e } else { self.poison(&e) })?;

@@ -44,7 +44,13 @@ pub(crate) fn open(
             }
         }
     } else {
-        open_for_writing(&fs, clock.as_ref(), &dir)?
+        match open_for_writing(&fs, clock.as_ref(), &dir) {
+            // Only an open database can be swept.
+            Err(error) if error.code() == Code::OutOfDiskSpace && crate::reserve::spend(fs.as_ref(), &dir) => {
+                open_for_writing(&fs, clock.as_ref(), &dir)?
+            }
+            opened => opened?,
+        }
     };
     Ok(Core::new(fs, clock, dir, settings, read_only, opened))
 }
@@ -135,7 +141,15 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
     // A full disk must not keep a database from being opened, and swept.
     let in_place = || fs.open_append(&path, end)?.sync();
     let is_full = |e: &std::io::Error| e.kind() == std::io::ErrorKind::StorageFull;
-    let settled = anew().or_else(|e| if is_full(&e) { in_place() } else { Err(e) });
+    let settled = anew().or_else(|e| {
+        if !is_full(&e) {
+            return Err(e);
+        }
+        if fs.exists(&tmp)? {
+            fs.remove(&tmp)?; // The rest of the opening needs the room that is left.
+        }
+        in_place()
+    });
     settled.map_err(|e| Error::io("settle the log", &path, &e))
 }
 

@@ -1,6 +1,5 @@
 //! A file that only takes up room, so that a full disk can still be swept: the edit that drops needs a little space itself.
 
-use crate::core::Core;
 use crate::fs::Fs;
 use std::io;
 use std::path::Path;
@@ -33,7 +32,7 @@ fn try_make(fs: &dyn Fs, dir: &Path) -> io::Result<()> {
 }
 
 /// Gives the reserve's room to the edit that is about to be tried again. It is made anew at the next open.
-pub(crate) fn spend(core: &Core) -> bool {
-    let removed = core.fs.remove(&core.dir.join(NAME)).and_then(|()| core.fs.sync_dir(&core.dir));
+pub(crate) fn spend(fs: &dyn Fs, dir: &Path) -> bool {
+    let removed = fs.remove(&dir.join(NAME)).and_then(|()| fs.sync_dir(dir));
     removed.is_ok()
 }

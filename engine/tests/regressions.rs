@@ -398,3 +398,23 @@ fn sealed_logs_leave_a_full_disk_even_if_a_new_log_finds_no_room() {
     db.drop_collection("c").unwrap();
     assert!(logs() <= 2); // The one in use, and what is left of the attempt at a new one.
 }
+
+#[test]
+fn a_database_on_a_full_disk_opens_and_can_be_swept() {
+    for room in [0, 20, 4000] {
+        let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+        let db = open(&fs, &clock, Settings::default()).unwrap();
+        let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
+        c.insert_documents(&(0..1000).map(|i| row(i % 60, i)).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+        c.insert_documents(&(0..1000).map(|i| row(86_400 + i % 60, i)).collect::<Vec<_>>()).unwrap();
+        drop(c);
+        db.abandon();
+        fs.set_capacity(Some(fs.used() + room));
+        clock.set(at(86_400));
+        let db = open(&fs, &clock, Settings::default()).unwrap();
+        assert_eq!(count(&db), 1000);
+        assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1000);
+        assert_eq!(count(&db), 1000);
+    }
+}
