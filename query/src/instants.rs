@@ -201,7 +201,8 @@ impl Rewriter {
         };
         let cast = |expr: &mut Box<Expr>, finer: Kind| {
             let ty = DataType::Timestamp(finer.unit, finer.zone);
-            *expr = Box::new(Expr::Cast(Cast::new(std::mem::take(expr), ty)));
+            let inner = std::mem::take(expr);
+            **expr = Expr::Cast(Cast::new(inner, ty));
         };
         match nanos(left.unit).cmp(&nanos(right.unit)) {
             Ordering::Less => cast(&mut compared.right, left),

@@ -132,9 +132,9 @@ fn plot(series: &[Series], is_time: bool, style: Style) -> String {
             r if r + 1 == style.height => &ticks[2],
             _ => "",
         };
-        let _ = writeln!(text, "{tick:>margin$} ┤{}", canvas.row(row, style.colour));
+        let _ = writeln!(text, "{tick:>margin$} \u{2524}{}", canvas.row(row, style.colour));
     }
-    let _ = writeln!(text, "{:>margin$} └{}", "", "─".repeat(width));
+    let _ = writeln!(text, "{:>margin$} \u{2514}{}", "", "\u{2500}".repeat(width));
     let (from, to) = (x_text(x_min, is_time), x_text(x_max, is_time));
     let gap = width.saturating_sub(from.len() + to.len());
     let _ = writeln!(text, "{:>margin$}  {from}{}{to}", "", " ".repeat(gap));
@@ -143,7 +143,7 @@ fn plot(series: &[Series], is_time: bool, style: Style) -> String {
             .iter()
             .enumerate()
             .map(|(i, s)| match style.colour {
-                true => format!("\x1b[{}m━━\x1b[0m {}", COLOURS[i % COLOURS.len()], s.name),
+                true => format!("\x1b[{}m\u{2501}\u{2501}\x1b[0m {}", COLOURS[i % COLOURS.len()], s.name),
                 false => format!("{} {}", MARKS[i % MARKS.len()], s.name),
             })
             .collect();
@@ -261,13 +261,14 @@ fn bars(batches: &[RecordBatch], names: &[usize], y: usize, title: &str, style: 
     for (name, value) in &rows {
         let name: String = name.chars().take(30).collect();
         let eighths = if most > 0.0 { (value.abs() / most * room * 8.0).round() as usize } else { 0 };
-        let part = ['\0', '▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8];
-        let mut bar = "█".repeat(eighths / 8);
+        let part =
+            ['\0', '\u{258f}', '\u{258e}', '\u{258d}', '\u{258c}', '\u{258b}', '\u{258a}', '\u{2589}'][eighths % 8];
+        let mut bar = "\u{2588}".repeat(eighths / 8);
         if part != '\0' {
             bar.push(part);
         }
         let bar = if style.colour { format!("\x1b[{}m{bar}\x1b[0m", COLOURS[0]) } else { bar };
-        let _ = writeln!(text, "{name:>margin$} │{bar} {}", short(*value));
+        let _ = writeln!(text, "{name:>margin$} \u{2502}{bar} {}", short(*value));
     }
     if all > ROWS_MAX {
         let _ = writeln!(text, "{:>margin$}  ({} more)", "", all - ROWS_MAX);

@@ -75,7 +75,7 @@ fn framed(schema: &SchemaRef, rows: &[Vec<String>], shown: usize) -> String {
 fn records(names: &[&str], rows: &[Vec<String>]) -> String {
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let block = |(number, row): (usize, &Vec<String>)| {
-        let head = format!("── row {} ──", number + 1);
+        let head = format!("\u{2500}\u{2500} row {} \u{2500}\u{2500}", number + 1);
         let lines = names.iter().zip(row).map(|(name, text)| format!("{name:name_width$}  {text}"));
         std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n")
     };
