@@ -11,20 +11,23 @@ use super::{
 };
 use crate::chunk::times;
 use crate::schema::{FieldType, Schema};
-use arrow::array::{Array, ArrayRef, RecordBatch, new_empty_array};
-use arrow::compute::interleave;
-use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
+use arrow::compute::{concat, interleave, take};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use ebbtide_ttl::in_range;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowWriterOptions, compute_leaves};
 use parquet::file::metadata::KeyValue;
+use parquet::file::writer::SerializedFileWriter;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows gathered and written at a time, at most.
 const SLICE_ROWS: usize = 65_536;
 /// Bytes of a slice, about, at most: offsets of texts and lists have 31 bits.
 const SLICE_BYTES: usize = 256 << 20;
+/// Segments of fewer rows are made by the caller's thread alone: starting others takes as long as the work.
+const PARALLEL_ROWS_MIN: u64 = 16_384;
 
 fn failed(error: impl std::fmt::Display) -> SegmentError {
     SegmentError::new("(new)", 0, format!("cannot be made: {error}"))
@@ -46,40 +49,127 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     let indices: Vec<(u32, u32)> = input.runs.iter().flat_map(|run| run.rows.iter().copied()).collect();
     let choices = choose::choose(&columns, &indices)?;
     let properties = choose::properties(schema, &choices);
-
     let per_bucket = directory::stats_per_bucket(rows, entries.len() as u64);
-    let stat_entries = if per_bucket { entries.len() } else { 1 };
-    let mut stats: Vec<Option<StatsBuilder>> =
-        columns.schema.fields().iter().map(|f| StatsBuilder::new(f.name(), f.data_type(), stat_entries)).collect();
 
     let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), columns.schema.clone(), options).map_err(failed)?;
-    let mut bucket = 0;
-    let mut left_in_bucket = entries[0].rows;
-    for slice in indices.chunks(columns.slice_rows) {
-        let batch = columns.gather(slice)?;
-        writer.write(&batch).map_err(failed)?;
-        let mut at = 0;
-        while at < slice.len() {
-            let take = usize::try_from(left_in_bucket).unwrap_or(usize::MAX).min(slice.len() - at);
-            for (stat, column) in stats.iter_mut().zip(batch.columns()) {
-                if let Some(stat) = stat {
-                    stat.add(if per_bucket { bucket } else { 0 }, column, at..at + take);
-                }
+    let writer = ArrowWriter::try_new_with_options(Vec::new(), columns.schema.clone(), options).map_err(failed)?;
+    let (mut writer, factory) = writer.into_serialized_writer().map_err(failed)?;
+    let groups: Vec<&[(u32, u32)]> = indices.chunks(choose::ROW_GROUP_ROWS).collect();
+    let descriptor = writer.schema_descr();
+    let roots: Vec<usize> = (0..descriptor.num_columns()).map(|leaf| descriptor.get_column_root_idx(leaf)).collect();
+    let mut jobs: Vec<Job> = Vec::with_capacity(columns.stored.len());
+    jobs.resize_with(columns.stored.len(), Vec::new);
+    for group in 0..groups.len() {
+        let leaves = factory.create_column_writers(group).map_err(failed)?;
+        for (root, leaf) in roots.iter().zip(leaves) {
+            if jobs[*root].len() <= group {
+                jobs[*root].push(Vec::new());
             }
-            at += take;
-            left_in_bucket -= take as u64;
-            if left_in_bucket == 0 && bucket + 1 < entries.len() {
-                bucket += 1;
-                left_in_bucket = entries[bucket].rows;
-            }
+            jobs[*root][group].push(leaf);
         }
     }
-    let stats: Vec<StatsBuilder> = stats.into_iter().flatten().collect();
+    let gathered: Vec<Vec<Rows>> = groups
+        .iter()
+        .map(|group| group.chunks(columns.slice_rows).map(|slice| columns.rows(slice)).collect())
+        .collect();
+    let buckets = per_bucket.then_some(entries.as_slice());
+    let encoded = parallel(rows, jobs, |at, job| column(&columns, at, job, &gathered, buckets))?;
+
+    let mut stats = Vec::new();
+    let mut chunks: Vec<Vec<ArrowColumnChunk>> = Vec::new();
+    chunks.resize_with(groups.len(), Vec::new);
+    for (of_column, stat) in encoded {
+        stats.extend(stat);
+        for (group, leaves) in chunks.iter_mut().zip(of_column) {
+            group.extend(leaves);
+        }
+    }
+    for group in chunks {
+        let mut row_group = writer.next_row_group().map_err(failed)?;
+        for chunk in group {
+            chunk.append_to_row_group(&mut row_group).map_err(failed)?;
+        }
+        row_group.close().map_err(failed)?;
+    }
     let (bytes, checksum) =
         finish(writer, schema, |checksums| directory::encode(&entries, checksums, per_bucket, &stats))?;
     let meta = SegmentMeta { checksum, ..meta_of(&entries, rows, bytes.len() as u64, schema) };
     Ok(EncodedSegment { bytes, meta })
+}
+
+/// The writers of one column: for each row group one a leaf.
+type Job = Vec<Vec<ArrowColumnWriter>>;
+
+/// Encodes one column, row group by row group, and gathers its statistics: for each of `buckets`, or as a whole.
+fn column(
+    columns: &Columns,
+    at: usize,
+    job: Job,
+    groups: &[Vec<Rows>],
+    buckets: Option<&[Entry]>,
+) -> Result<(Vec<Vec<ArrowColumnChunk>>, Option<StatsBuilder>), SegmentError> {
+    let field = columns.schema.field(at);
+    let mut stats = StatsBuilder::new(field.name(), field.data_type(), buckets.map_or(1, <[Entry]>::len));
+    let mut bucket = 0;
+    let mut left_in_bucket = buckets.map_or(u64::MAX, |b| b[0].rows);
+    let mut chunks = Vec::with_capacity(groups.len());
+    for (mut leaves, slices) in job.into_iter().zip(groups) {
+        for slice in slices {
+            let array = columns.gather_column(at, slice)?;
+            for (writer, leaf) in leaves.iter_mut().zip(compute_leaves(field, &array).map_err(failed)?) {
+                writer.write(&leaf).map_err(failed)?;
+            }
+            let Some(stats) = &mut stats else { continue };
+            let mut from = 0;
+            while from < array.len() {
+                let take = usize::try_from(left_in_bucket).unwrap_or(usize::MAX).min(array.len() - from);
+                stats.add(bucket, &array, from..from + take);
+                from += take;
+                left_in_bucket -= take as u64;
+                if let Some(next) = buckets.and_then(|b| b.get(bucket + 1)).filter(|_| left_in_bucket == 0) {
+                    bucket += 1;
+                    left_in_bucket = next.rows;
+                }
+            }
+        }
+        let closed = leaves.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>();
+        chunks.push(closed.map_err(failed)?);
+    }
+    Ok((chunks, stats))
+}
+
+/// Does `work` for every item, on all cores if there are rows enough to be worth the threads. The result does not depend
+/// on how many there are.
+fn parallel<I: Send, T: Send>(
+    rows: u64,
+    items: Vec<I>,
+    work: impl Fn(usize, I) -> Result<T, SegmentError> + Sync,
+) -> Result<Vec<T>, SegmentError> {
+    let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let helpers = cores.min(items.len()).saturating_sub(1);
+    let items = Mutex::new(items.into_iter().enumerate());
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((at, item)) = next() {
+            done.push((at, work(at, item)?));
+        }
+        Ok(done)
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(run)).collect();
+        let mut all = run();
+        for thread in threads {
+            let theirs = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            all = all.and_then(|mut all: Vec<(usize, T)>| {
+                all.extend(theirs?);
+                Ok(all)
+            });
+        }
+        all
+    })?;
+    all.sort_by_key(|(at, _)| *at);
+    Ok(all.into_iter().map(|(_, value)| value).collect())
 }
 
 fn check(input: &SegmentInput<'_>) -> Result<(), SegmentError> {
@@ -138,61 +228,109 @@ fn meta_of(entries: &[Entry], rows: u64, bytes: u64, schema: &Schema) -> Segment
     }
 }
 
+/// Rows to gather: by piece and place, and by place among the rows of all pieces.
+struct Rows {
+    pairs: Vec<(usize, usize)>,
+    flat: UInt32Array,
+}
+
+/// A column in the form in which it is stored.
+enum Stored {
+    /// All pieces as one, which is quick to gather from.
+    Whole(ArrayRef),
+    /// Each piece: texts and lists with offsets, which as one could outgrow them.
+    Pieces(Vec<ArrayRef>),
+}
+
 /// All columns of all pieces in the form in which they are stored.
 struct Columns {
     schema: SchemaRef,
-    pieces: Vec<Vec<ArrayRef>>,
+    stored: Vec<Stored>,
+    /// Where the rows of each piece begin among those of all.
+    starts: Vec<u32>,
     slice_rows: usize,
+    rows: u64,
 }
 
 impl Columns {
     fn new(input: &SegmentInput<'_>) -> Result<Columns, SegmentError> {
         let arrow = input.schema.arrow();
-        let mut fields = Vec::with_capacity(arrow.fields().len());
-        let mut pieces = Vec::with_capacity(arrow.fields().len());
-        for (at, field) in arrow.fields().iter().enumerate() {
+        let mut starts = Vec::with_capacity(input.pieces.len());
+        let mut rows: usize = 0;
+        for piece in &input.pieces {
+            starts.push(u32::try_from(rows).map_err(|_| failed("more than 2^32 rows at once"))?);
+            rows += piece.num_rows();
+        }
+        u32::try_from(rows).map_err(|_| failed("more than 2^32 rows at once"))?;
+        let fields: Vec<&Field> = arrow.fields().iter().map(AsRef::as_ref).collect();
+        let stored = parallel(rows as u64, fields, |at, field| {
             let ty = input.schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
             let columns: Vec<ArrayRef> = input.pieces.iter().map(|p| p.column(at).clone()).collect();
             let physical = Physical::of(ty, &columns);
             let stored = columns.iter().map(|c| physical.store(c)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
             let ty = stored.first().map_or_else(|| field.data_type().clone(), |c| c.data_type().clone());
-            fields.push(Field::new(field.name(), ty, field.is_nullable()));
-            pieces.push(stored);
-        }
-        let rows: usize = input.pieces.iter().map(RecordBatch::num_rows).sum();
+            let stored = match stored.as_slice() {
+                [one] => Stored::Whole(one.clone()),
+                [_, _, ..] if without_offsets(&ty) => {
+                    let pieces: Vec<&dyn Array> = stored.iter().map(AsRef::as_ref).collect();
+                    Stored::Whole(concat(&pieces).map_err(failed)?)
+                }
+                _ => Stored::Pieces(stored),
+            };
+            Ok((Field::new(field.name(), ty, field.is_nullable()), stored))
+        })?;
+        let (fields, stored): (Vec<Field>, Vec<Stored>) = stored.into_iter().unzip();
         let bytes: usize = input.pieces.iter().map(RecordBatch::get_array_memory_size).sum();
         let row_bytes = bytes / rows.max(1) + 1;
         let slice_rows = (SLICE_BYTES / row_bytes).clamp(256, SLICE_ROWS);
-        Ok(Columns { schema: Arc::new(ArrowSchema::new(fields)), pieces, slice_rows })
+        Ok(Columns { schema: Arc::new(ArrowSchema::new(fields)), stored, starts, slice_rows, rows: rows as u64 })
+    }
+
+    fn rows(&self, rows: &[(u32, u32)]) -> Rows {
+        let any_pieces = self.stored.iter().any(|stored| matches!(stored, Stored::Pieces(_)));
+        let pairs = rows.iter().take(if any_pieces { rows.len() } else { 0 });
+        Rows {
+            pairs: pairs.map(|(piece, row)| (*piece as usize, *row as usize)).collect(),
+            flat: rows.iter().map(|(piece, row)| self.starts[*piece as usize] + row).collect(),
+        }
+    }
+
+    /// The named rows of one column.
+    fn gather_column(&self, at: usize, rows: &Rows) -> Result<ArrayRef, SegmentError> {
+        match &self.stored[at] {
+            Stored::Whole(all) => take(all, &rows.flat, None).map_err(failed),
+            Stored::Pieces(pieces) if pieces.is_empty() => Ok(new_empty_array(self.schema.field(at).data_type())),
+            Stored::Pieces(pieces) => {
+                let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+                interleave(&pieces, &rows.pairs).map_err(failed)
+            }
+        }
     }
 
     /// The named rows as one batch.
     fn gather(&self, rows: &[(u32, u32)]) -> Result<RecordBatch, SegmentError> {
-        let indices: Vec<(usize, usize)> = rows.iter().map(|(p, r)| (*p as usize, *r as usize)).collect();
-        let columns = self
-            .pieces
-            .iter()
-            .zip(self.schema.fields())
-            .map(|(pieces, field)| {
-                let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
-                if pieces.is_empty() {
-                    return Ok(new_empty_array(field.data_type()));
-                }
-                interleave(&pieces, &indices).map_err(failed)
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let rows = self.rows(rows);
+        let columns = (0..self.stored.len()).map(|at| self.gather_column(at, &rows)).collect::<Result<Vec<_>, _>>()?;
         RecordBatch::try_new(self.schema.clone(), columns).map_err(failed)
+    }
+}
+
+/// Whether any number of such columns can be joined: nothing in them counts bytes or items in 31 bits.
+fn without_offsets(ty: &DataType) -> bool {
+    match ty {
+        DataType::Boolean | DataType::Utf8View => true,
+        DataType::Struct(members) => !members.is_empty() && members.iter().all(|m| without_offsets(m.data_type())),
+        ty => ty.is_primitive(),
     }
 }
 
 /// Writes what follows the data, and seals all of it under checksums; returns the one of the tail with the file.
 fn finish(
-    mut writer: ArrowWriter<Vec<u8>>,
+    mut writer: SerializedFileWriter<Vec<u8>>,
     schema: &Schema,
     directory: impl FnOnce(&[u32]) -> std::io::Result<Vec<u8>>,
 ) -> Result<(Vec<u8>, u32), SegmentError> {
     writer.flush().map_err(failed)?;
-    writer.sync().map_err(failed)?;
     let data_end = writer.inner().len();
     assert_eq!(data_end, writer.bytes_written(), "every data byte is under a checksum");
     let checksums: Vec<u32> = writer.inner().chunks(BLOCK_BYTES).map(crc32fast::hash).collect();

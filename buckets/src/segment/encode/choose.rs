@@ -1,6 +1,6 @@
 //! Which encoding a column gets: a sample is written both ways, and the smaller one wins.
 
-use super::{Columns, failed};
+use super::{Columns, failed, parallel};
 use crate::schema::{FieldType, Schema};
 use crate::segment::SegmentError;
 use arrow::array::RecordBatch;
@@ -12,7 +12,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 
 /// Rows of a row group. The size of the file hardly depends on it, but the cost of its footer does.
-const ROW_GROUP_ROWS: usize = 262_144;
+pub(super) const ROW_GROUP_ROWS: usize = 262_144;
 /// Rows of a page: what a read of few rows has to decode.
 const PAGE_ROWS: usize = 8_192;
 const SAMPLE_ROWS: usize = 8_192;
@@ -79,16 +79,17 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Vec<Choic
             },
         })
         .collect();
-    let without = trial(&sample, &leaves)?;
-    let half = trial(&sample.slice(0, sample.num_rows().div_ceil(2)), &[])?;
+    let half = sample.slice(0, sample.num_rows().div_ceil(2));
+    let trials = parallel(columns.rows, vec![(&sample, leaves.as_slice()), (&half, &[])], |_, (b, c)| trial(b, c))?;
+    let [without, half] = trials.as_slice() else { return Err(failed("a trial is missing")) };
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
     let choices = leaves.into_iter().enumerate().map(|(at, choice)| {
         let (data, dictionary) = sizes(&with_dictionary, at);
-        let (_, half_dictionary) = sizes(&half, at);
+        let (_, half_dictionary) = sizes(half, at);
         // A dictionary that has doubled from half the sample to all of it goes on growing with the rows.
         let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
         let with_dictionary = data * scale + dictionary * scale.powf(growth);
-        let (plain, _) = sizes(&without, at);
+        let (plain, _) = sizes(without, at);
         let keep = at == 0 || plain * scale <= with_dictionary;
         Choice { encoding: choice.encoding.filter(|_| keep), ..choice }
     });
