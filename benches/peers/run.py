@@ -172,6 +172,9 @@ class Lite:
         self.db.close()
 
 
+ENGINES = {"duckdb": Duck, "clickhouse": Click, "sqlite": Lite}
+
+
 def measure(engine, table, seconds):
     folder = tempfile.mkdtemp()
     try:
@@ -219,6 +222,7 @@ def main():
     args.add_argument("--runner", required=True)
     args.add_argument("--data", default="../shared/data/weather")
     args.add_argument("--runs", type=int, default=3)
+    args.add_argument("--engines", default="duckdb,clickhouse,sqlite")
     args.add_argument("--json")
     args = args.parse_args()
     table = load(args.data)
@@ -226,7 +230,7 @@ def main():
     seconds = {}
     for run in range(args.runs):
         ours(args.runner, args.data, seconds)
-        for engine in (Duck(), Click(), Lite()):
+        for engine in [ENGINES[name]() for name in args.engines.split(",")]:
             measure(engine, table, seconds)
             print(f"run {run + 1}: {engine.name} done", file=sys.stderr)
     medians = {e: {n: statistics.median(v) for n, v in figures.items()} for e, figures in seconds.items()}
