@@ -168,8 +168,7 @@ const DATABASE: &str = "/conformance/db";
 
 impl<'a> Case<'a> {
     fn new(sql: Option<&'a dyn SqlRunner>) -> Result<Self, Error> {
-        let mut case =
-            Case { sql, clock: VirtualClock::new(Timestamp::EPOCH), fs: SimFs::new(DATABASE), db: None };
+        let mut case = Case { sql, clock: VirtualClock::new(Timestamp::EPOCH), fs: SimFs::new(DATABASE), db: None };
         case.db = Some(case.open()?);
         Ok(case)
     }

@@ -168,7 +168,10 @@ impl Core {
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         let mut appended = writer.append(&ops);
         let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;
-        if appended.as_ref().is_err_and(is_full) && gives_space_back(&ops) && crate::reserve::spend(self.fs.as_ref(), &self.dir) {
+        if appended.as_ref().is_err_and(is_full)
+            && gives_space_back(&ops)
+            && crate::reserve::spend(self.fs.as_ref(), &self.dir)
+        {
             appended = writer.append(&ops);
         }
         appended.map_err(|e| if is_full(&e) { e } else { self.poison(&e) })?;
@@ -394,7 +397,7 @@ impl Core {
     /// Like [`Core::cut_log`], after an edit that is done: on a full disk the log stays until there is room.
     pub(crate) fn cut_log_if_room(&self) -> Result<()> {
         match self.cut_log() {
-            Err(error) if error.code() == Code::OutOfDiskSpace => {
+            Err(error) if self.poisoned().is_none() => {
                 tracing::warn!(%error, "the log could not be cut");
                 Ok(())
             }

@@ -199,8 +199,7 @@ impl Database {
         };
         let options = CollectionOptions { expire_after_seconds: None, ..options };
         let name = name.to_owned();
-        let record =
-            CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
+        let record = CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
         core.commit(vec![Op::PutCollection(record)])?;
         Ok(self.handle(&name))
     }
@@ -501,11 +500,8 @@ fn check_growth(from: Bucketing, to: Bucketing) -> Result<()> {
     if to.span_seconds() >= from.span_seconds() {
         return Ok(());
     }
-    let what = format!(
-        "a span may only grow: it is {} s and cannot become {} s",
-        from.span_seconds(),
-        to.span_seconds()
-    );
+    let what =
+        format!("a span may only grow: it is {} s and cannot become {} s", from.span_seconds(), to.span_seconds());
     Err(Error::new(Code::InvalidOptions, what))
 }
 

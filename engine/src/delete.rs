@@ -107,8 +107,7 @@ impl Deletion {
         }
         let reader = segment.file.reader()?;
         let classes = segment.classes(snapshot.rules(), Some(snapshot.state.rules_epoch))?;
-        let buckets: Vec<_> =
-            segment.briefs(&reader).filter(|(_, _, b)| b.last >= from && b.first <= to).collect();
+        let buckets: Vec<_> = segment.briefs(&reader).filter(|(_, _, b)| b.last >= from && b.first <= to).collect();
         let mut ranges = Vec::new();
         for (ordinal, _, _) in &buckets {
             push_without(&mut ranges, reader.directory().rows(*ordinal), &segment.state.deleted);

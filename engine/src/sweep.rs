@@ -14,7 +14,8 @@ use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
 use ebbtide_ttl::{
-    ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
+    ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant,
+    run_pass,
 };
 use parking_lot::Mutex;
 use plan::{Item, OpenBuckets, Plan};

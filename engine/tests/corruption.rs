@@ -18,7 +18,7 @@ use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::{Random, SimFs};
 use ebbtide::{CollectionOptions, Database, Error, ErrorKind, RepairMode, ScanRequest};
-use ebbtide_ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
+use ebbtide_ttl::{Code, Filter, RuleSpec, Timestamp, Value, VirtualClock};
 
 const ROOT: &str = "/data/db";
 const NOON: i64 = 1_700_049_600_000;
@@ -244,7 +244,8 @@ impl Counts {
         match repair(disk, RepairMode::DryRun) {
             Ok(plan) if plan.is_clean() => return Err("refused, but nothing to repair".to_owned()),
             Ok(_) => {}
-            Err(error) if error.to_string().contains("manifest") => {
+            // A flipped version looks like another version: that is for the user to decide.
+            Err(error) if error.to_string().contains("manifest") || error.code() == Code::IncompatibleFormat => {
                 self.hopeless += 1;
                 return Ok(());
             }
