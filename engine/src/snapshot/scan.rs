@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
 use ebbtide_buckets::{Chunk, Directory, MetaKey, Schema, adapt, column_of_keys, time_values, times};
-use ebbtide_ttl::Value;
+use ebbtide_ttl::{Value, is_expired};
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -197,7 +197,7 @@ enum Wanted {
 
 fn wanted(brief: &Brief, time: Kept, hidden_until: Option<i64>) -> Wanted {
     let from = match hidden_until {
-        Some(cut) if brief.last <= cut => return Wanted::Hidden,
+        Some(cut) if is_expired(brief.last, cut) => return Wanted::Hidden,
         Some(cut) => time.0.max(cut.saturating_add(1)),
         None => time.0,
     };

@@ -5,7 +5,7 @@ use crate::segment::{Brief, Classes, Segment};
 use crate::snapshot::suspension;
 use crate::state::CollectionState;
 use ebbtide_buckets::BucketId;
-use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff};
+use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff, is_expired};
 use roaring::RoaringBitmap;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl<'a> Look<'a> {
     }
 
     fn is_due(&self, bound: i64, e: i64) -> bool {
-        bound <= cutoff(self.now, e, self.collection.options.precision)
+        is_expired(bound, cutoff(self.now, e, self.collection.options.precision))
     }
 
     fn classes(&self, segment: &Segment) -> Result<Classes> {
