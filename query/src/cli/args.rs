@@ -141,7 +141,7 @@ pub(crate) struct RepairArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClockArgs {
-    /// Accept the time as it is: sweeps that wait after a jump of the clock go on.
+    /// Check whether a program is open whose sweeps may wait after a jump of the clock, and say how to confirm the time there.
     #[arg(long)]
     pub(crate) confirm: bool,
 }

@@ -47,7 +47,7 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
         }
     }
     if let Some(newest) = newest {
-        say!("the newest measurement that is visible is of {newest}");
+        say!("the newest stored measurement is of {newest}");
     }
     if let Some(last) = database.sweeps().last() {
         say!("the last drop was at {}", last.at);
