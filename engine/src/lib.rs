@@ -52,6 +52,7 @@ mod settings;
 mod snapshot;
 mod state;
 mod sweep;
+mod sync;
 mod verify;
 mod wal;
 

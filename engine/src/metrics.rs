@@ -1,7 +1,7 @@
 //! Counters since the database was opened. They only grow.
 
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A snapshot of the sweeper's counters since the open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -37,7 +37,7 @@ pub struct MetricsSnapshot {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     inserted: AtomicU64,
-    ttl: parking_lot::Mutex<TtlMetrics>,
+    ttl: Mutex<TtlMetrics>,
 }
 
 impl Metrics {

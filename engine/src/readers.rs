@@ -1,7 +1,7 @@
 //! Open segments, under one budget: file handles and directories of those that were opened last are kept.
 
 use crate::segment::SegmentFile;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 

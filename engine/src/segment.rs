@@ -4,12 +4,11 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::manifest::{ChangedBucket, ClassStamp, Live, SegmentRecord, SegmentState};
 use crate::readers::Readers;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 use ebbtide_buckets::{MetaKey, ReadAt, SegmentMeta, SegmentReader, Window};
 use ebbtide_ttl::RuleSet;
-use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The name of segment number `id`.

@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
+use crate::sync::Mutex;
 use ebbtide_ttl::{
     ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant,
     run_pass,
 };
-use parking_lot::Mutex;
 use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;

@@ -21,9 +21,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ebbtide_buckets::ReadAt;
-use parking_lot::Mutex;
 
 use super::{FileLock, Fs, LockError, WriteFile};
+use crate::sync::Mutex;
 use disk::{Disk, NodeId, TOP};
 use fault::{FaultPlan, Op};
 use handle::{SimFile, SimLock, SimReader};

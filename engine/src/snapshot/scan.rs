@@ -4,6 +4,7 @@ use super::CollectionSnapshot;
 use crate::error::{Error, Result};
 use crate::seal::push_without;
 use crate::segment::{Brief, Segment};
+use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
@@ -14,7 +15,6 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of a batch that a scan gives.
 const BATCH_ROWS: usize = 8192;

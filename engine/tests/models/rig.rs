@@ -1,0 +1,178 @@
+//! What every model needs: a database on a disk and a clock of its own, and a way to run it in many orders.
+//!
+//! `EBBTIDE_MODELS_SCHEDULES` says how many orders each model is run in (5,000), `EBBTIDE_MODELS_SEED` which (1). A failure
+//! prints its schedule; with that in `EBBTIDE_MODELS_REPLAY` and the name of the test the very same order is run again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ebbtide::fs::sim::{SimFs, Variant};
+use ebbtide::ttl::{Clock, Timestamp, Value};
+use ebbtide::{Collection, CollectionOptions, Database, ScanRequest, Settings, Snapshot};
+use shuttle::rand::Rng;
+use shuttle::scheduler::{
+    PctScheduler, RandomScheduler, ReplayScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
+};
+use shuttle::thread::JoinHandle;
+use shuttle::{Config, Runner};
+
+const ROOT: &str = "/data/db";
+/// Seconds after which measurements of the collection expire.
+pub(crate) const LIFE: i64 = 3600;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// Runs `model` in many orders of its threads: half of them by chance, the others with two or with five changes of hand at
+/// points chosen by chance. A few are run twice, and must take the same steps both times.
+pub(crate) fn explore(model: fn()) {
+    if let Ok(schedule) = std::env::var("EBBTIDE_MODELS_REPLAY") {
+        run(ReplayScheduler::new_from_encoded(schedule.trim()), Arc::default(), model);
+        return;
+    }
+    let seed = setting("EBBTIDE_MODELS_SEED", 1);
+    let schedules = usize::try_from(setting("EBBTIDE_MODELS_SCHEDULES", 5000)).unwrap();
+    let count = Arc::<AtomicUsize>::default();
+    let twice = UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new_from_seed(seed, schedules / 100));
+    run(twice, count.clone(), model);
+    let few = schedules / 4;
+    run(RandomScheduler::new_from_seed(seed, schedules - 2 * few), count.clone(), model);
+    for changes in [2, 5] {
+        run(PctScheduler::new_from_seed(seed, changes + 1, few), count.clone(), model);
+    }
+    println!("{} schedules", count.load(Ordering::Relaxed));
+}
+
+fn run(scheduler: impl Scheduler + 'static, count: Arc<AtomicUsize>, model: fn()) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 20; // Parquet needs more than the default of 60 KiB.
+    config.silence_warnings = true; // No counter of the engine orders anything, so that all atomics are as good as SeqCst.
+    let counted = count.clone();
+    let body = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(body)));
+    if let Err(panic) = outcome {
+        eprintln!(
+            "schedule number {} failed; EBBTIDE_MODELS_REPLAY takes what is printed above",
+            count.load(Ordering::Relaxed)
+        );
+        resume_unwind(panic);
+    }
+}
+
+/// A clock of which every reading is a point where another thread may go on.
+#[derive(Debug)]
+pub(crate) struct ModelClock {
+    time: shuttle::sync::Mutex<(Timestamp, Duration)>,
+}
+
+impl Clock for ModelClock {
+    fn now(&self) -> Timestamp {
+        self.time.lock().unwrap().0
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.time.lock().unwrap().1
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+/// An instant so many seconds into 2024.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
+}
+
+/// A measurement at that instant.
+pub(crate) fn reading(seconds: i64, sensor: &str, v: i64) -> Value {
+    Value::Object(vec![
+        ("t".into(), Value::Date(at(seconds))),
+        ("sensor".into(), Value::from(sensor)),
+        ("v".into(), Value::Int(v)),
+    ])
+}
+
+/// A database with collection `weather`, at the start of 2024.
+pub(crate) struct World {
+    pub(crate) fs: SimFs,
+    pub(crate) clock: Arc<ModelClock>,
+    pub(crate) db: Database,
+    pub(crate) weather: Collection,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> World {
+        let fs = SimFs::new(ROOT);
+        let clock = Arc::new(ModelClock { time: shuttle::sync::Mutex::new((at(0), Duration::ZERO)) });
+        let db = builder(&fs, &clock).settings(settings).open().unwrap();
+        let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(LIFE);
+        let weather = db.create_collection("weather", options).unwrap();
+        World { fs, clock, db, weather }
+    }
+
+    /// The numbers that are visible, in order of meta, window, time, and commit.
+    pub(crate) fn numbers(&self) -> Vec<i64> {
+        numbers(&self.db.snapshot()).unwrap()
+    }
+
+    /// What a power cut now would leave, in one way chosen by chance.
+    pub(crate) fn power_cut(&self) -> SimFs {
+        power_cut(&self.fs)
+    }
+
+    /// The numbers in the database that is on this disk.
+    pub(crate) fn numbers_on(&self, disk: &SimFs) -> Vec<i64> {
+        let db = builder(disk, &self.clock).open().unwrap();
+        numbers(&db.snapshot()).unwrap()
+    }
+}
+
+fn builder(fs: &SimFs, clock: &Arc<ModelClock>) -> ebbtide::Builder {
+    let clock: Arc<dyn Clock> = clock.clone();
+    Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(clock)
+}
+
+pub(crate) fn power_cut(fs: &SimFs) -> SimFs {
+    let variant = Variant::WITHIN_CONTRACT[below(Variant::WITHIN_CONTRACT.len() as u64) as usize];
+    fs.crash(variant, below(1 << 32))
+}
+
+/// The numbers in collection `weather` of a snapshot, as [`World::numbers`] has them.
+pub(crate) fn numbers(snapshot: &Snapshot) -> ebbtide::Result<Vec<i64>> {
+    let mut numbers = Vec::new();
+    let snapshot = snapshot.collection("weather")?;
+    if snapshot.schema().field_type("v").is_none() {
+        return Ok(numbers);
+    }
+    let request = ScanRequest { projection: Some(vec!["v".into()]), ..ScanRequest::default() };
+    for unit in snapshot.scan(&request)? {
+        for batch in unit.read()? {
+            let batch = batch?;
+            numbers.extend((0..batch.num_rows()).map(|row| match ebbtide::buckets::value_at(batch.column(0), row) {
+                Value::Int(v) => v,
+                other => panic!("a reading of {other:?}"),
+            }));
+        }
+    }
+    Ok(numbers)
+}
+
+/// A number below `end`, chosen by chance and repeated with the schedule.
+pub(crate) fn below(end: u64) -> u64 {
+    shuttle::rand::thread_rng().gen_range(0..end)
+}
+
+pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    shuttle::thread::spawn(work)
+}
