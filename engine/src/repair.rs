@@ -213,11 +213,14 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
         );
         return Err(Error::new(Code::DataCorruptionDetected, what));
     };
-    report.changes_lost = !report.faults.is_empty();
     let mut state = State::new(fs.clone(), dir.to_owned());
     for op in contents.edits.into_iter().flatten() {
         state.apply(op)?;
     }
+    if report.faults.is_empty() {
+        report.faults.extend(lost_end(fs.as_ref(), dir, contents.identity, &state).map(|fault| fault.to_string()));
+    }
+    report.changes_lost = !report.faults.is_empty();
     let manifests = match report.changes_lost {
         true => numbers.into_iter().filter(|n| *n >= number).collect(),
         false => Vec::new(),
@@ -240,6 +243,24 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
     let files = files.chain(plan.logs.iter().map(|first| wal::file_name(*first)));
     plan.report.set_aside = files.filter(|name| names.contains(name)).collect();
     Ok(plan)
+}
+
+/// The manifest may end where a power cut could have torn it, and still have lost what was durable: records in the log of
+/// a collection that it never made say so.
+fn lost_end(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &State) -> Option<Error> {
+    state.logs.iter().find_map(|first_seq| {
+        let path = dir.join(wal::file_name(*first_seq));
+        let (contents, _) = wal::read_prefix(fs, &path, identity, &|_, _| false).ok()?;
+        let mut offset = wal::HEADER_BYTES as u64;
+        for record in contents.records {
+            if record.collection >= state.next_collection {
+                let what = format!("log record {} is of a collection that the manifest never made", record.seq);
+                return Some(Error::corrupt(&path, offset, what));
+            }
+            offset += record.bytes;
+        }
+        None
+    })
 }
 
 fn no_manifest(dir: &Path, names: &[String]) -> Error {
@@ -292,9 +313,12 @@ impl Plan {
             logs.extend(names.iter().filter_map(|n| wal::parse_name(n)).filter(|first| *first > newest));
         }
         let sealed: BTreeMap<u64, u64> = self.state.collections.values().map(|c| (c.id, c.sealed_seq)).collect();
-        let wanted = |seq: u64, collection: u64| sealed.get(&collection).is_some_and(|s| seq > *s);
+        // Records of collections that the manifest does not know any more are lost, and reported.
+        let unmade = self.state.next_collection;
+        let wanted = |seq: u64, collection: u64| sealed.get(&collection).map_or(collection >= unmade, |s| seq > *s);
         let mut used = self.state.applied_seq.max(sealed.values().copied().max().unwrap_or(0));
         let mut lost = Vec::new();
+        let mut orphans = false;
         let mut broken = false;
         let mut next = None;
         let newest = logs.last().copied();
@@ -328,6 +352,10 @@ impl Plan {
                         self.report.faults.extend(damage.map(|d| d.to_string()));
                         next = Some(first_seq + contents.records.len() as u64);
                         used = used.max(contents.records.last().map_or(0, |r| r.seq));
+                        let orphaned: Vec<LogRecord> =
+                            contents.records.extract_if(.., |r| r.collection >= unmade).collect();
+                        orphans |= !orphaned.is_empty();
+                        self.lose_batches(&name, orphaned, &wanted);
                         self.kept.append(&mut contents.records);
                         contents.end
                     }
@@ -347,7 +375,7 @@ impl Plan {
                 lost.push((name, (bytes.len() - end) as u64, records));
             }
         }
-        if broken {
+        if broken || orphans {
             self.logs = logs.into_iter().collect();
             for (name, bytes, records) in lost {
                 self.lose_records(&name, bytes, records, &wanted);
@@ -361,23 +389,32 @@ impl Plan {
     fn lose_records(&mut self, name: &str, bytes: u64, records: Vec<LogRecord>, wanted: &dyn Fn(u64, u64) -> bool) {
         // Whatever a damaged file holds no more was in it.
         let cut_short = records.is_empty();
-        let mut unread = bytes;
+        let read = records.iter().filter(|r| r.batch.is_some()).map(|r| r.bytes).sum();
+        let unread = bytes.saturating_sub(read);
+        self.lose_batches(name, records, wanted);
+        if unread > 0 || cut_short {
+            self.report.losses.push(Loss::unknown(name.to_owned(), unread));
+        }
+    }
+
+    /// Reports records that can be read, but not kept.
+    fn lose_batches(&mut self, name: &str, records: Vec<LogRecord>, wanted: &dyn Fn(u64, u64) -> bool) {
         let mut by_collection: BTreeMap<u64, Vec<(RecordBatch, u64)>> = BTreeMap::new();
         for record in records {
             let Some(batch) = record.batch else { continue };
-            unread = unread.saturating_sub(record.bytes);
             if wanted(record.seq, record.collection) {
                 by_collection.entry(record.collection).or_default().push((batch, record.bytes));
             }
         }
         for (id, batches) in by_collection {
-            if let Some(collection) = self.state.by_id(id) {
-                let loss = loss_of_batches(collection, name, &batches);
-                self.report.losses.push(loss);
-            }
-        }
-        if unread > 0 || cut_short {
-            self.report.losses.push(Loss::unknown(name.to_owned(), unread));
+            let loss = match self.state.by_id(id) {
+                Some(collection) => loss_of_batches(collection, name, &batches),
+                None => Loss {
+                    rows: Some(batches.iter().map(|(batch, _)| batch.num_rows() as u64).sum()),
+                    ..Loss::unknown(name.to_owned(), batches.iter().map(|(_, bytes)| bytes).sum())
+                },
+            };
+            self.report.losses.push(loss);
         }
     }
 }

@@ -20,6 +20,11 @@ use ebbtide::fs::sim::{Random, SimFs};
 use ebbtide::{CollectionOptions, Database, Error, ErrorKind, RepairMode, ScanRequest};
 use ebbtide_ttl::{Code, Filter, RuleSpec, Timestamp, Value, VirtualClock};
 
+#[path = "shared/soak.rs"]
+mod soak;
+
+use soak::{Part, Soak, number};
+
 const ROOT: &str = "/data/db";
 const NOON: i64 = 1_700_049_600_000;
 const HOUR: i64 = 3_600_000;
@@ -33,14 +38,24 @@ const IDLE_STRIDE: usize = 128;
 /// The rows of each collection by id: time, meta, value.
 type Held = BTreeMap<String, BTreeMap<i64, (i64, String, u64)>>;
 
-fn stride() -> usize {
-    // A prime, so that bits of all places in a byte take their turn.
-    std::env::var("EBBTIDE_CORRUPTION_STRIDE").ok().and_then(|s| s.parse().ok()).unwrap_or(61)
+/// Which bits and lengths are damaged: one in `stride`, from the one at `start` on.
+#[derive(Clone, Copy)]
+struct Places {
+    start: usize,
+    stride: usize,
 }
 
-fn stride_of(path: &Path) -> usize {
-    let idle = ["RESERVE", "LOCK"].iter().any(|name| path.ends_with(name));
-    stride() * if idle { IDLE_STRIDE } else { 1 }
+impl Places {
+    fn usual() -> Places {
+        // A prime, so that bits of all places in a byte take their turn.
+        Places { start: 0, stride: number("EBBTIDE_CORRUPTION_STRIDE").map_or(61, |stride| stride as usize) }
+    }
+
+    fn of(self, path: &Path, end: usize, every: usize) -> impl Iterator<Item = usize> {
+        let idle = ["RESERVE", "LOCK"].iter().any(|name| path.ends_with(name));
+        let stride = self.stride * every * if idle { IDLE_STRIDE } else { 1 };
+        (self.start % stride..end).step_by(stride)
+    }
 }
 
 fn clock() -> VirtualClock {
@@ -283,14 +298,25 @@ impl Counts {
         }
     }
 
-    fn finish(self, what: &str) {
-        println!(
-            "{what}: {} mutations: {} refused, {} named by verify, {} without effect, {} as before the last write; \
-             {} repaired, {} without a manifest to go by",
-            self.mutations, self.refused, self.named, self.identical, self.earlier, self.repaired, self.hopeless
-        );
+    fn report(&self, what: &str) -> String {
         let shown: Vec<&String> = self.failures.iter().take(20).collect();
-        assert!(self.failures.is_empty(), "{} failures, of which: {shown:#?}", self.failures.len());
+        format!(
+            "{what}: {} mutations: {} refused, {} named by verify, {} without effect, {} as before the last write; \
+             {} repaired, {} without a manifest to go by, {} failures, of which: {shown:#?}",
+            self.mutations,
+            self.refused,
+            self.named,
+            self.identical,
+            self.earlier,
+            self.repaired,
+            self.hopeless,
+            self.failures.len()
+        )
+    }
+
+    fn finish(self, what: &str) {
+        println!("{}", self.report(what));
+        assert!(self.failures.is_empty(), "{}", self.report(what));
     }
 }
 
@@ -316,41 +342,39 @@ fn files(subject: &Subject) -> Vec<(PathBuf, Vec<u8>, Allowed)> {
     paths.iter().map(read).collect()
 }
 
-#[test]
-fn flipped_bits_are_noticed() {
+fn flip_bits(places: Places) -> Counts {
     let mut counts = Counts::default();
     for subject in subjects() {
         for (path, bytes, allowed) in files(&subject) {
             let every = if bytes.len() <= EVERY_BIT_BYTES { 1 } else { 64 * 8 + 3 };
-            for bit in (0..bytes.len() * 8).step_by(every * stride_of(&path)) {
+            for bit in places.of(&path, bytes.len() * 8, every) {
                 counts.check(&subject, &format!("bit {bit}"), &path, allowed, |disk| {
                     disk.tamper(&path, |bytes| bytes[bit / 8] ^= 1 << (bit % 8)).expect("tamper");
                 });
             }
         }
     }
-    counts.finish("D flipped bits");
+    counts
 }
 
-#[test]
-fn cut_files_are_noticed() {
+fn cut_files(places: Places) -> Counts {
     let mut counts = Counts::default();
     for subject in subjects() {
         for (path, bytes, allowed) in files(&subject) {
-            for len in (0..bytes.len()).step_by(stride_of(&path)) {
+            for len in places.of(&path, bytes.len(), 1) {
                 counts.check(&subject, &format!("cut to {len}"), &path, allowed, |disk| {
                     disk.tamper(&path, |bytes| bytes.truncate(len)).expect("tamper");
                 });
             }
         }
     }
-    counts.finish("D cut files");
+    counts
 }
 
-#[test]
-fn zeroed_sectors_missing_files_and_garbage_are_noticed() {
+/// Zeros for sectors, garbage behind the end, no file at all; and any bytes in any place, `bursts` times for each file.
+fn spoil(seed: u64, bursts: usize) -> Counts {
     let mut counts = Counts::default();
-    let mut random = Random::new(7);
+    let mut random = Random::new(seed);
     for subject in subjects() {
         for (path, bytes, allowed) in files(&subject) {
             for start in (0..bytes.len().min(EVERY_BIT_BYTES)).step_by(512) {
@@ -368,9 +392,53 @@ fn zeroed_sectors_missing_files_and_garbage_are_noticed() {
             }
             // Without its only manifest a folder is no database: it may not be taken for an empty one.
             counts.check(&subject, "deleted", &path, Allowed::Last, |disk| disk.remove(&path).expect("remove"));
+            for burst in 0..bursts {
+                let mut spoiled = bytes.clone();
+                mutate(&mut spoiled, &mut random);
+                let what = format!("seed {seed}, burst {burst}: {} bytes", spoiled.len());
+                counts.check(&subject, &what, &path, allowed, |disk| {
+                    disk.tamper(&path, |bytes| *bytes = spoiled).expect("tamper");
+                });
+            }
         }
     }
-    counts.finish("D zeros, deletions, garbage");
+    counts
+}
+
+#[test]
+fn flipped_bits_are_noticed() {
+    flip_bits(Places::usual()).finish("D flipped bits");
+}
+
+#[test]
+fn cut_files_are_noticed() {
+    cut_files(Places::usual()).finish("D cut files");
+}
+
+#[test]
+fn zeroed_sectors_missing_files_and_garbage_are_noticed() {
+    spoil(7, 8).finish("D zeros, deletions, garbage");
+}
+
+/// A long campaign: rounds with other bits, lengths and bytes, until its time is over.
+#[test]
+#[ignore = "runs for as long as EBBTIDE_CAMPAIGN_SECONDS says"]
+fn campaign() {
+    let mut soak = Soak::new();
+    while let Some(seed) = soak.next_seed() {
+        let places = Places { start: seed as usize, stride: 61 };
+        let parts = [flip_bits(places), cut_files(places), spoil(seed, 200)];
+        let (mut count, mut failures) = (0, 0);
+        for part in parts {
+            count += part.mutations;
+            failures += part.failures.len();
+            if !part.failures.is_empty() {
+                println!("{}", part.report("D"));
+            }
+        }
+        soak.note(&Part { tier: "D", seeds: (seed, seed), count, faults: 0, failures });
+    }
+    soak.finish();
 }
 
 /// Recomputes the checksums of a manifest, so that damage gets to what decodes it.

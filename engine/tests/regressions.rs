@@ -418,3 +418,28 @@ fn a_database_on_a_full_disk_opens_and_can_be_swept() {
         assert_eq!(count(&db), 1000);
     }
 }
+
+#[test]
+fn a_manifest_whose_end_is_damaged_at_rest_is_repaired_when_that_made_a_collection() {
+    let fs = SimFs::new(ROOT);
+    let clock = VirtualClock::new(at(100));
+    let builder = |fs: &SimFs| Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone()));
+    let db = builder(&fs).open().unwrap();
+    let c = db.create_collection("c", CollectionOptions::new("t")).unwrap();
+    c.insert_documents(&[row(1, 1), row(2, 2)]).unwrap();
+    let disk = fs.fork();
+    let manifest = disk.files().into_iter().find(|path| path.to_string_lossy().contains("MANIFEST-")).unwrap();
+    disk.tamper(&manifest, |bytes| *bytes.last_mut().unwrap() ^= 1).unwrap();
+
+    assert_eq!(builder(&disk.fork()).open().unwrap_err().code(), Code::DataCorruptionDetected);
+    let report = builder(&disk).repair(ebbtide::RepairMode::Apply).unwrap();
+    assert!(report.changes_lost && !report.is_clean(), "{report}");
+    assert_eq!(report.rows_lost(), 2, "{report}");
+    assert_eq!(report.set_aside.len(), 2, "the manifest and the log: {report}");
+    let db = builder(&disk).open().unwrap();
+    assert_eq!(db.snapshot().collections(), Vec::<String>::new());
+    let d = db.create_collection("d", CollectionOptions::new("t")).unwrap();
+    d.insert_documents(&[row(3, 3)]).unwrap();
+    let db = builder(&disk.crash(Variant::V0, 1)).open().unwrap();
+    assert_eq!(db.collection("d").unwrap().snapshot().unwrap().count().unwrap(), 1);
+}

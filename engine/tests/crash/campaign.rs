@@ -2,6 +2,8 @@
 
 use ebbtide::fs::sim::Lie;
 
+use crate::soak::{Part, Soak, number};
+
 /// Failures that are reported before a campaign gives up.
 const FAILURES_MAX: usize = 20;
 
@@ -28,11 +30,10 @@ pub(crate) struct Campaign {
 
 impl Campaign {
     pub(crate) fn new(name: &'static str, budget: usize) -> Self {
-        let seed = std::env::var("EBBTIDE_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         Campaign {
             name,
             budget,
-            seed,
+            seed: number("EBBTIDE_CRASH_SEED").unwrap_or(1),
             replay: std::env::var("EBBTIDE_CRASH_REPLAY").ok(),
             lie: None,
             points: 0,
@@ -47,6 +48,12 @@ impl Campaign {
             survived: 0,
             failures: Vec::new(),
         }
+    }
+
+    /// Makes another choice among all images.
+    pub(crate) fn seeded(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
     }
 
     /// Runs on a disk that lies: what this campaign finds is its own worth.
@@ -108,5 +115,14 @@ impl Campaign {
     pub(crate) fn finish(self) {
         println!("{}", self.report());
         assert!(self.failures.is_empty(), "{}", self.report());
+    }
+
+    /// The end of a part of a long campaign, which goes on whatever was found.
+    pub(crate) fn note(self, soak: &mut Soak, tier: &'static str, count: usize) {
+        if self.has_failed() {
+            println!("{}", self.report());
+        }
+        let (faults, failures) = (self.fired as u64, self.failures.len());
+        soak.note(&Part { tier, seeds: (self.seed, self.seed), count, faults, failures });
     }
 }

@@ -51,40 +51,45 @@ pub(crate) fn record(scenario: &Scenario, lie: Option<Lie>) -> Result<(Runner, V
     Ok((runner, points))
 }
 
-/// Tiers A and A2: every point of a scenario, cut in every way; and the recovery cut again.
-pub(crate) fn crash_images(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = campaign.budget / crate::script::scenarios().len();
-    let (runner, points) = match guarded(|| record(scenario, campaign.lie)) {
-        Ok(recorded) => recorded,
-        Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
-    };
-    campaign.points += points.len();
-    // Every point sees the first few cuts. What is left of the budget goes to a random choice of the others.
-    let mut random = Random::new(campaign.seed);
-    let mut later: Vec<(&Point, Cut)> = Vec::new();
-    let mut now: Vec<(&Point, Cut)> = Vec::new();
-    for (place, cut) in EVERY.iter().enumerate() {
-        let list = if place < FIRST { &mut now } else { &mut later };
-        list.extend(points.iter().map(|point| (point, *cut)));
-    }
-    shuffle(&mut later, &mut random);
-    now.append(&mut later);
-    while now.len() < share {
-        later.extend(points.iter().flat_map(|point| SEEDED.iter().map(move |cut| (point, *cut))));
-        shuffle(&mut later, &mut random);
-        now.append(&mut later);
-    }
-    now.truncate(share.max(points.len() * FIRST));
-    for (at, (point, cut)) in now.into_iter().enumerate() {
-        let seed = campaign.seed * 1_000_003 + at as u64;
-        let label = format!("{}:{}:{cut:?}:{seed}", scenario.name, point.ops);
-        if campaign.lie.is_some() && campaign.has_failed() {
-            return;
-        }
-        if campaign.wants(&label) {
-            one_image(campaign, scenario, &runner.fs, point, cut, seed, &label);
+/// Tiers A and A2: every point of every scenario, cut in every way; and the recovery cut again.
+pub(crate) fn crash_images(campaign: &mut Campaign, scenarios: &[Scenario]) {
+    let mut recorded = Vec::new();
+    for scenario in scenarios {
+        match guarded(|| record(scenario, campaign.lie)) {
+            Ok((runner, points)) => recorded.push((scenario, runner, points)),
+            Err(what) => campaign.fail(scenario.name, "no fault at all", &what),
         }
     }
+    let all: usize = recorded.iter().map(|(_, _, points)| points.len()).sum();
+    let rounds = (campaign.budget / all.max(1)).max(FIRST);
+    for (scenario, runner, points) in &recorded {
+        campaign.points += points.len();
+        let cuts = EVERY.iter().chain(SEEDED.iter().cycle()).take(rounds);
+        let images = cuts.flat_map(|cut| points.iter().map(move |point| (point, *cut)));
+        for (at, (point, cut)) in images.enumerate() {
+            let seed = campaign.seed * 1_000_003 + at as u64;
+            let image = Image { scenario, disk: &runner.fs, point, cut, seed };
+            if campaign.lie.is_some() && campaign.has_failed() {
+                return;
+            }
+            if campaign.replay.is_none() {
+                one_image(campaign, &image);
+            }
+        }
+        if let Some((ops, cut, seed)) = campaign.replay.as_deref().and_then(|label| parse_image(label, scenario.name)) {
+            let point = points.iter().find(|point| point.ops == ops).expect("a point of the scenario");
+            one_image(campaign, &Image { scenario, disk: &runner.fs, point, cut, seed });
+        }
+    }
+}
+
+/// What a label of an image says behind the name of the scenario: `:17:Power(V3):1000042`.
+fn parse_image(label: &str, scenario: &str) -> Option<(usize, Cut, u64)> {
+    let mut words = label.strip_prefix(scenario)?.strip_prefix(':')?.split(':');
+    let ops = words.next()?.parse().ok()?;
+    let cut = words.next()?;
+    let cut = EVERY.into_iter().find(|known| format!("{known:?}") == cut)?;
+    Some((ops, cut, words.next()?.parse().ok()?))
 }
 
 pub(crate) fn shuffle<T>(list: &mut [T], random: &mut Random) {
@@ -127,16 +132,19 @@ const SEEDED: [Cut; 7] = [
     Cut::Kill,
 ];
 
-fn one_image(
-    campaign: &mut Campaign,
-    scenario: &Scenario,
-    disk: &SimFs,
-    point: &Point,
+/// A point at which a scenario is cut, and how.
+struct Image<'a> {
+    scenario: &'a Scenario,
+    disk: &'a SimFs,
+    point: &'a Point,
     cut: Cut,
     seed: u64,
-    label: &str,
-) {
-    let settings = &scenario.settings;
+}
+
+fn one_image(campaign: &mut Campaign, image: &Image) {
+    let Image { scenario, disk, point, cut, seed } = image;
+    let (settings, seed) = (&scenario.settings, *seed);
+    let label = format!("{}:{}:{cut:?}:{seed}", scenario.name, point.ops);
     let before = disk.before_step(point.ops);
     campaign.images += 1;
     let (context, outcome) = match cut {
@@ -146,12 +154,12 @@ fn one_image(
                 Ok(Flip::Noticed) => campaign.detected += 1,
                 Ok(Flip::Harmless) => campaign.harmless += 1,
                 Ok(Flip::TakenForTorn) => campaign.torn += 1,
-                Err(what) => campaign.fail(label, &format!("{}, {:?}", point.context, image.damage()), &what),
+                Err(what) => campaign.fail(&label, &format!("{}, {:?}", point.context, image.damage()), &what),
             }
             return;
         }
         Cut::Power(variant) => {
-            let image = before.crash(variant, seed);
+            let image = before.crash(*variant, seed);
             let outcome = guarded(|| power_cut(&image, &point.expected, settings, seed));
             if campaign.replay.is_some() {
                 println!("recovery: {:#?}", image.steps());
@@ -168,7 +176,7 @@ fn one_image(
             campaign.nested += nested;
             campaign.worked_on += worked_on;
         }
-        Err(what) => campaign.fail(label, &context, &what),
+        Err(what) => campaign.fail(&label, &context, &what),
     }
 }
 

@@ -170,7 +170,9 @@ pub(crate) fn full_disk_runs(campaign: &mut Campaign, scenario: &Scenario) {
         Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
     };
     for run in 0..share as u64 {
-        let capacity = least + (most - least.min(most)) * run / share as u64;
+        let room = most - least.min(most);
+        // Another seed, other sizes between the same steps.
+        let capacity = least + (room * run + campaign.seed.wrapping_mul(7919) % room.max(1)) / share as u64;
         let label = format!("{}:full:{capacity}", scenario.name);
         if campaign.wants(&label) {
             campaign.images += 1;

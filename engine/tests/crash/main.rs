@@ -5,9 +5,9 @@
 //! holds then must be what was acknowledged, and of what was under way all or nothing. The same holds for a crash
 //! during that recovery, and for a fault of the disk at every step.
 //!
-//! `EBBTIDE_CRASH_IMAGES` is how many images and fault runs one test run may take; every crash point is visited in any
-//! case. `EBBTIDE_CRASH_SEED` makes another choice among them, `EBBTIDE_CRASH_SCENARIO` spends all on one scenario.
-//! `EBBTIDE_CRASH_REPLAY` runs a single image or fault: a failure prints its value.
+//! `EBBTIDE_CRASH_IMAGES` is how many images one test run takes, and with it the number of the other runs; every crash
+//! point is visited in any case. `EBBTIDE_CRASH_SEED` makes another choice among them, `EBBTIDE_CRASH_SCENARIO` spends
+//! all on one scenario. `EBBTIDE_CRASH_REPLAY` runs a single image or fault: a failure prints its value.
 
 mod campaign;
 mod cuts;
@@ -15,15 +15,20 @@ mod expect;
 mod faults;
 mod rig;
 mod script;
+#[path = "../shared/soak.rs"]
+mod soak;
 
 use campaign::Campaign;
 use cuts::crash_images;
 use ebbtide::fs::sim::Lie;
 use faults::{fault_runs, full_disk_runs, read_fault_runs};
 use script::scenarios;
+use soak::Soak;
 
 /// Images of a run by default: some 50 s of one core in a debug build.
 const IMAGES_DEFAULT: usize = 8_000;
+/// Images of one round of a long campaign.
+const SOAK_IMAGES: usize = 40_000;
 
 fn images() -> usize {
     std::env::var("EBBTIDE_CRASH_IMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(IMAGES_DEFAULT)
@@ -31,10 +36,8 @@ fn images() -> usize {
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged_and_bring_nothing_back() {
-    let mut campaign = Campaign::new("A power cuts", images() * 5 / 8);
-    for scenario in scenarios() {
-        crash_images(&mut campaign, &scenario);
-    }
+    let mut campaign = Campaign::new("A power cuts", images());
+    crash_images(&mut campaign, &scenarios());
     campaign.finish();
 }
 
@@ -77,12 +80,31 @@ fn every_forgotten_sync_is_noticed() {
     ];
     for (what, lie) in lies {
         let mut campaign = Campaign::new("canary", images() / 8).lying(lie);
-        for scenario in scenarios() {
-            if !campaign.has_failed() {
-                crash_images(&mut campaign, &scenario);
-            }
-        }
+        crash_images(&mut campaign, &scenarios());
         assert!(campaign.has_failed(), "nobody noticed that {what} is never synced");
         println!("canary: no sync of {what}: noticed after {} images", campaign.images());
     }
+}
+
+/// A long campaign: rounds of all tiers with fresh seeds, until its time is over.
+#[test]
+#[ignore = "runs for as long as EBBTIDE_CAMPAIGN_SECONDS says"]
+fn campaign() {
+    let mut soak = Soak::new();
+    while let Some(seed) = soak.next_seed() {
+        let mut cuts = Campaign::new("A power cuts", SOAK_IMAGES).seeded(seed);
+        crash_images(&mut cuts, &scenarios());
+        let (images, nested) = (cuts.images, cuts.nested);
+        cuts.note(&mut soak, "A", images);
+        soak.note(&soak::Part { tier: "A2", seeds: (seed, seed), count: nested, faults: 0, failures: 0 });
+        let mut faults = Campaign::new("B disk faults", SOAK_IMAGES / 16).seeded(seed);
+        scenarios().iter().for_each(|scenario| fault_runs(&mut faults, scenario));
+        let fired = faults.fired;
+        faults.note(&mut soak, "B", fired);
+        let mut full = Campaign::new("I full disks", SOAK_IMAGES / 64).seeded(seed);
+        scenarios().iter().for_each(|scenario| full_disk_runs(&mut full, scenario));
+        let images = full.images;
+        full.note(&mut soak, "I", images);
+    }
+    soak.finish();
 }

@@ -22,6 +22,8 @@ mod meta;
 mod model;
 mod order;
 mod rig;
+#[path = "../shared/soak.rs"]
+mod soak;
 mod steps;
 mod write;
 
@@ -29,6 +31,7 @@ use ebbtide::ttl::ExpiryMode;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use rig::World;
+use soak::{Part, Soak, number};
 use std::fmt::Debug;
 
 /// Runs of each law.
@@ -36,10 +39,23 @@ const CASES: u32 = 256;
 /// What runs by default: the same runs everywhere, so that a failure is somebody's change and not bad luck.
 const SEED: u64 = 0x0eb6_71de;
 
-fn check<S: Strategy<Value: Debug>>(cases: u32, strategy: S, law: impl Fn(S::Value)) {
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number in the environment"));
-    let seed = number("EBBTIDE_LAWS_SEED").unwrap_or(SEED);
-    let cases = number("PROPTEST_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap());
+/// How many cases, and of which seed.
+#[derive(Clone, Copy)]
+struct Plan {
+    cases: u32,
+    seed: u64,
+}
+
+impl Plan {
+    fn of(cases: u32) -> Plan {
+        let cases = number("PROPTEST_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap());
+        Plan { cases, seed: number("EBBTIDE_LAWS_SEED").unwrap_or(SEED) }
+    }
+}
+
+/// What failed, and how to see it again.
+fn check<S: Strategy<Value: Debug>>(plan: Plan, strategy: S, law: impl Fn(S::Value)) -> Result<(), String> {
+    let Plan { cases, seed } = plan;
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 3_000, ..Config::default() };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -48,22 +64,44 @@ fn check<S: Strategy<Value: Debug>>(cases: u32, strategy: S, law: impl Fn(S::Val
         law(value);
         Ok::<(), TestCaseError>(())
     });
-    if let Err(error) = outcome {
-        panic!("{error}\nto see it again: EBBTIDE_LAWS_SEED={seed} PROPTEST_CASES={cases}");
-    }
+    outcome.map_err(|error| format!("{error}\nto see it again: EBBTIDE_LAWS_SEED={seed} PROPTEST_CASES={cases}"))
+}
+
+fn runs(plan: Plan, mode: ExpiryMode) -> Result<(), String> {
+    check(plan, steps::some_run(mode), |run| World::new(&run.setups).run(&run))
+}
+
+fn passes(plan: Plan) -> Result<(), String> {
+    check(plan, order::some_case(), |case| order::check(&case))
 }
 
 #[test]
 fn the_engine_agrees_with_a_plain_model_in_mode_exact() {
-    check(CASES, steps::some_run(ExpiryMode::Exact), |run| World::new(&run.setups).run(&run));
+    runs(Plan::of(CASES), ExpiryMode::Exact).unwrap_or_else(|what| panic!("{what}"));
 }
 
 #[test]
 fn the_engine_agrees_with_a_plain_model_in_mode_bucket() {
-    check(CASES, steps::some_run(ExpiryMode::Bucket), |run| World::new(&run.setups).run(&run));
+    runs(Plan::of(CASES), ExpiryMode::Bucket).unwrap_or_else(|what| panic!("{what}"));
 }
 
 #[test]
 fn a_pass_gives_the_same_result_however_data_came_and_rules_were_made() {
-    check(CASES / 4, order::some_case(), |case| order::check(&case));
+    passes(Plan::of(CASES / 4)).unwrap_or_else(|what| panic!("{what}"));
+}
+
+/// A long campaign: rounds of all laws with fresh seeds, until its time is over.
+#[test]
+#[ignore = "runs for as long as EBBTIDE_CAMPAIGN_SECONDS says"]
+fn campaign() {
+    let mut soak = Soak::new();
+    while let Some(seed) = soak.next_seed() {
+        let plan = Plan { cases: CASES, seed };
+        let outcomes = [runs(plan, ExpiryMode::Exact), runs(plan, ExpiryMode::Bucket), passes(plan)];
+        let failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+        failures.clone().for_each(|what| println!("{what}"));
+        let count = outcomes.len() * CASES as usize;
+        soak.note(&Part { tier: "C", seeds: (seed, seed), count, faults: 0, failures: failures.count() });
+    }
+    soak.finish();
 }
