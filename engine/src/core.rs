@@ -147,10 +147,26 @@ impl Core {
         self.poison.lock().clone()
     }
 
-    /// Closes the door to writers and gives the folder free for others.
+    /// Ends all writing in good order: whoever waits is answered, what was acknowledged is synced, and the folder is free.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.drain();
+        let synced = if self.bar() { self.sync_log() } else { Ok(()) };
+        self.shut();
+        synced
+    }
+
+    /// Closes the door to writers; says whether it was open.
+    fn bar(&self) -> bool {
+        let closed = || Error::new(Code::NotWritable, "the database was closed: open it again to write");
+        let mut poison = self.poison.lock();
+        let open = poison.is_none();
+        poison.get_or_insert_with(closed);
+        open
+    }
+
+    /// Closes the door to writers and gives the folder free for others, as a crash would.
     pub(crate) fn shut(&self) {
-        let closed = Error::new(Code::NotWritable, "the database was closed: open it again to write");
-        self.poison.lock().get_or_insert(closed);
+        self.bar();
         self.log.lock().writer = None;
         *self.manifest.lock() = None;
         *self.lock.lock() = None;
@@ -158,11 +174,6 @@ impl Core {
 
     /// Makes an edit durable, then visible.
     pub(crate) fn commit(&self, ops: Vec<Op>) -> Result<()> {
-        self.commit_with(ops, |_| Ok(()))
-    }
-
-    /// Like [`Core::commit`]; `first` runs on the state before the edit does, in the same step.
-    pub(crate) fn commit_with(&self, ops: Vec<Op>, first: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
         self.check_writable()?;
         let mut manifest = self.manifest.lock();
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
@@ -177,7 +188,6 @@ impl Core {
         appended.map_err(|e| if is_full(&e) { e } else { self.poison(&e) })?;
         {
             let mut state = self.state.write();
-            first(&mut state)?;
             for op in ops {
                 state.apply(op).map_err(|e| self.poison(&e))?;
             }
@@ -366,7 +376,7 @@ impl Core {
             return Ok(());
         }
         let last = log.next_seq - 1;
-        let writer = log.writer.as_mut().ok_or_else(|| Error::internal("a writable database has a log"))?;
+        let Some(writer) = log.writer.as_mut() else { return self.check_writable() };
         writer.sync().map_err(|e| self.poison(&e))?;
         log.synced_seq = last;
         log.last_sync = self.clock.monotonic();
@@ -447,6 +457,15 @@ impl Core {
             return Ok(());
         }
         crate::seal::flush(self, &guard, None)
+    }
+}
+
+impl Drop for Core {
+    /// Nobody is left to sync what was acknowledged at an interval.
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the last inserts may not survive a power cut");
+        }
     }
 }
 

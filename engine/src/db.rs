@@ -477,9 +477,7 @@ impl Database {
         let maintenance = self.core.maintenance.lock();
         let writable = self.core.check_writable().is_ok();
         let outcome = if writable { crate::seal::flush(&self.core, &maintenance, None) } else { Ok(()) };
-        self.core.drain();
-        self.core.shut();
-        outcome
+        outcome.and(self.core.close())
     }
 
     /// Gives the folder free without any clean-up, as a crash would. For tests.

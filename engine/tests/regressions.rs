@@ -443,3 +443,26 @@ fn a_manifest_whose_end_is_damaged_at_rest_is_repaired_when_that_made_a_collecti
     let db = builder(&disk.crash(Variant::V0, 1)).open().unwrap();
     assert_eq!(db.collection("d").unwrap().snapshot().unwrap().count().unwrap(), 1);
 }
+
+#[test]
+fn closing_syncs_what_came_while_it_sealed() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let hooked = Hooked::new(&fs);
+    let db = open(&hooked, &clock, interval()).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    c.insert_documents(&[row(0, 1)]).unwrap();
+    hooked.before_segment(move || assert_eq!(c.insert_documents(&[row(1, 2)]).unwrap(), 1));
+    db.close().unwrap();
+    let db = open(&fs.crash(Variant::V0, 1), &clock, Settings::default()).unwrap();
+    assert_eq!(count(&db), 2);
+}
+
+#[test]
+fn the_last_handle_of_a_database_syncs_what_was_acknowledged() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, interval()).unwrap();
+    made(&db, CollectionOptions::new("t")).insert_documents(&[row(0, 1)]).unwrap();
+    drop(db);
+    let db = open(&fs.crash(Variant::V0, 1), &clock, Settings::default()).unwrap();
+    assert_eq!(count(&db), 1);
+}

@@ -5,5 +5,10 @@
 //! to repeat one that failed.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+mod changes;
+mod closing;
 mod commits;
+mod faults;
+mod pins;
 mod rig;
+mod sweeps;

@@ -71,6 +71,14 @@ pub(crate) struct ModelClock {
     time: shuttle::sync::Mutex<(Timestamp, Duration)>,
 }
 
+impl ModelClock {
+    pub(crate) fn advance(&self, seconds: u32) {
+        let mut time = self.time.lock().unwrap();
+        time.0 = time.0.plus_seconds(i64::from(seconds));
+        time.1 += Duration::from_secs(u64::from(seconds));
+    }
+}
+
 impl Clock for ModelClock {
     fn now(&self) -> Timestamp {
         self.time.lock().unwrap().0
@@ -126,21 +134,53 @@ impl World {
         numbers(&self.db.snapshot()).unwrap()
     }
 
+    /// Inserts at one place, in one batch.
+    pub(crate) fn insert(&self, rows: &[(i64, i64)]) {
+        insert(&self.weather, rows).unwrap();
+    }
+
     /// What a power cut now would leave, in one way chosen by chance.
     pub(crate) fn power_cut(&self) -> SimFs {
         power_cut(&self.fs)
     }
 
+    /// Opens the database that is on this disk.
+    pub(crate) fn open_on(&self, disk: &SimFs) -> Database {
+        builder(disk, &self.clock).open().unwrap()
+    }
+
+    /// The segment files on the disk are those that the collection has: none too few, and none that outlived its last reader.
+    pub(crate) fn assert_no_file_is_left(&self) {
+        let snapshot = self.db.snapshot();
+        let mut named = Vec::new();
+        for name in snapshot.collections() {
+            named.extend(snapshot.collection(&name).unwrap().segments().into_iter().map(|segment| segment.file));
+        }
+        named.sort();
+        assert_eq!(segment_files(&self.fs), named);
+    }
+
     /// The numbers in the database that is on this disk.
     pub(crate) fn numbers_on(&self, disk: &SimFs) -> Vec<i64> {
-        let db = builder(disk, &self.clock).open().unwrap();
-        numbers(&db.snapshot()).unwrap()
+        numbers(&self.open_on(disk).snapshot()).unwrap()
     }
 }
 
 fn builder(fs: &SimFs, clock: &Arc<ModelClock>) -> ebbtide::Builder {
     let clock: Arc<dyn Clock> = clock.clone();
     Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(clock)
+}
+
+/// Inserts (second, number) in one batch.
+pub(crate) fn insert(weather: &Collection, rows: &[(i64, i64)]) -> ebbtide::Result<u64> {
+    let documents: Vec<_> = rows.iter().map(|(seconds, v)| reading(*seconds, "roof", *v)).collect();
+    weather.insert_documents(&documents)
+}
+
+/// The names of the segment files on a disk, sorted.
+pub(crate) fn segment_files(fs: &SimFs) -> Vec<String> {
+    let names = fs.files().into_iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".parquet")).collect()
 }
 
 pub(crate) fn power_cut(fs: &SimFs) -> SimFs {
@@ -166,6 +206,11 @@ pub(crate) fn numbers(snapshot: &Snapshot) -> ebbtide::Result<Vec<i64>> {
         }
     }
     Ok(numbers)
+}
+
+pub(crate) fn sorted(mut numbers: Vec<i64>) -> Vec<i64> {
+    numbers.sort_unstable();
+    numbers
 }
 
 /// A number below `end`, chosen by chance and repeated with the schedule.
