@@ -2,10 +2,10 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ebbtide::ttl::{Timestamp, VirtualClock};
-use ebbtide::{CollectionOptions, Database, ScanRequest};
+use ebbtide::{Aggregate, CollectionOptions, Database, ScanRequest};
 use ebbtide_benches::fleet::{self, Fleet};
-use ebbtide_benches::query::{Aggregate, Grouping, NamedSeries, group, last_points, rows};
-use ebbtide_benches::tsbs::{Cpu, FIELDS, START_MS, STEP_MS};
+use ebbtide_benches::query::{Grouping, NamedSeries, group, rows};
+use ebbtide_benches::tsbs::{Cpu, FIELDS, START_MS};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -22,11 +22,10 @@ fn read(c: &mut Criterion) {
     }
     db.compact(None).expect("compacted");
     let snapshot = cpu.snapshot().expect("a snapshot");
-    let end = START_MS + 1999 * STEP_MS;
 
     let mut g = c.benchmark_group("read 200,000 rows");
     g.sample_size(20);
-    let one = Arc::new(NamedSeries { member: Some("hostname"), names: vec!["host_7".to_owned()] });
+    let one = Arc::new(NamedSeries::new(Some("hostname"), vec!["host_7".to_owned()]));
     let hour =
         ScanRequest { time: (Some(START_MS), Some(START_MS + HOUR - 1)), meta: Some(one), ..ScanRequest::default() };
     g.bench_function("directory lookup", |b| b.iter(|| snapshot.scan(black_box(&hour))));
@@ -38,7 +37,9 @@ fn read(c: &mut Criterion) {
     g.bench_function("avg by hour and series", |b| {
         b.iter(|| group(&snapshot, &ScanRequest::default(), black_box(&grouping)));
     });
-    g.bench_function("last point of every series", |b| b.iter(|| last_points(&snapshot, end, STEP_MS, HOSTS)));
+    g.bench_function("last point of every series", |b| {
+        b.iter(|| snapshot.last_points(black_box(&ScanRequest::default())))
+    });
     g.finish();
 
     let mut g = c.benchmark_group("open");

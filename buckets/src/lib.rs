@@ -51,8 +51,9 @@ pub use documents::{Accepted, BatchError, batch_from_documents};
 pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use schema::{FieldType, Schema};
 pub use segment::{
-    BoundsCheck, Directory, EncodedSegment, FieldStats, Numbers, ReadAt, SealRun, SegmentBatches, SegmentError,
-    SegmentInput, SegmentMeta, SegmentReader, encode,
+    BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, IntTally, Numbers, ReadAt, Run, SealRun,
+    SegmentBatches, SegmentError, SegmentInput, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at, encode,
+    tally_doubles, tally_ints,
 };
 pub use window::{BucketId, Window};
 

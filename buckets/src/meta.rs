@@ -47,6 +47,11 @@ impl MetaKey {
         &self.0
     }
 
+    /// A key from bytes that [`MetaKey::as_bytes`] gave.
+    pub(crate) fn trusted(bytes: &[u8]) -> MetaKey {
+        MetaKey(bytes.into())
+    }
+
     /// Reads a key back from its bytes.
     ///
     /// # Errors

@@ -15,13 +15,15 @@ mod physical;
 mod postings;
 mod read;
 mod stats;
+mod tally;
 mod varint;
 
 pub use bounds::BoundsCheck;
 pub use directory::Directory;
 pub use encode::encode;
-pub use read::{SegmentBatches, SegmentReader};
+pub use read::{SegmentBatches, SegmentReader, StoredBatches};
 pub use stats::{FieldStats, Numbers};
+pub use tally::{DoubleTally, IntTally, Run, Tally, double_at, tally_doubles, tally_ints};
 
 use crate::schema::Schema;
 use crate::window::BucketId;
@@ -130,7 +132,7 @@ pub struct EncodedSegment {
 }
 
 /// What is known of a segment without opening it. Times are in units of the collection's precision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentMeta {
     /// How many measurements it holds.
     pub rows: u64,
@@ -152,8 +154,6 @@ pub struct SegmentMeta {
     pub out_of_range: u64,
     /// The checksum of the file's tail. The tail holds the checksums of the data, so no other file has the same.
     pub checksum: u32,
-    /// The schema of its columns.
-    pub schema: Schema,
 }
 
 #[cfg(test)]

@@ -69,8 +69,8 @@ pub use crate::settings::{
     Durability, Settings,
 };
 pub use crate::snapshot::{
-    Batches, BucketInfo, CollectionInfo, CollectionSnapshot, ExpiryRow, FieldBound, MetaFilter, RuleInfo, ScanReport,
-    ScanRequest, ScanUnit, SegmentInfo, Snapshot,
+    Aggregate, AggregateRequest, Batches, BucketInfo, CollectionInfo, CollectionSnapshot, ExpiryRow, FieldBound,
+    MetaFilter, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentInfo, Snapshot,
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;

@@ -452,7 +452,7 @@ fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
     // The directory has a checksum of its own: it may be whole where the data is not.
     if let Ok(reader) = segment.file.reader() {
         for (ordinal, _, brief) in segment.briefs(&reader) {
-            metas.add(segment.meta(&reader, ordinal), brief.rows, brief.first, brief.last);
+            metas.add(&segment.meta(&reader, ordinal), brief.rows, brief.first, brief.last);
         }
     }
     let time = |t: i64| Timestamp::from_units(t, collection.schema.precision);
@@ -476,7 +476,7 @@ fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, id: u64) -> Loss {
     let mut times: Option<(i64, i64)> = None;
     for bucket in 0..directory.bucket_count() {
         let (first, last, rows) = (directory.first(bucket), directory.last(bucket), directory.rows(bucket));
-        metas.add(directory.meta_of(bucket), rows.end - rows.start, first, last);
+        metas.add(&directory.meta_of(bucket), rows.end - rows.start, first, last);
         times = Some(times.map_or((first, last), |(f, l)| (f.min(first), l.max(last))));
     }
     let time = |t: i64| Timestamp::from_units(t, reader.schema().precision);

@@ -378,7 +378,7 @@ pub(crate) fn live_rows(
     let mut ranges = Vec::new();
     let mut buckets = Vec::new();
     for (ordinal, _, brief) in segment.briefs(reader) {
-        let id = BucketId { meta: segment.meta(reader, ordinal).clone(), window: brief.window };
+        let id = BucketId { meta: segment.meta(reader, ordinal), window: brief.window };
         buckets.push((id, brief.rows));
         push_without(&mut ranges, reader.directory().rows(ordinal), &segment.state.deleted);
     }

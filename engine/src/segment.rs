@@ -167,7 +167,7 @@ impl Segment {
     }
 
     pub(crate) fn record(&self) -> SegmentRecord {
-        SegmentRecord { id: self.file.id, meta: self.file.meta.clone(), class: self.class, state: self.state.clone() }
+        SegmentRecord { id: self.file.id, meta: self.file.meta, class: self.class, state: self.state.clone() }
     }
 
     pub(crate) fn live(&self) -> &Live {
@@ -201,7 +201,9 @@ impl Segment {
             return Ok(classes.clone());
         }
         let reader = self.file.reader()?;
-        let all: Vec<_> = reader.directory().metas().iter().map(|key| rules.effective(&key.value())).collect();
+        let directory = reader.directory();
+        let all: Vec<_> =
+            (0..directory.meta_count()).map(|meta| rules.effective(&directory.meta(meta).value())).collect();
         let classes = match all.first() {
             Some(first) if all.iter().all(|c| c == first) => Classes::Uniform(*first),
             None => Classes::Uniform(None),
@@ -235,6 +237,11 @@ impl Segment {
         })
     }
 
+    /// Whether a bucket still has all the rows that it was written with.
+    pub(crate) fn is_unchanged(&self, ordinal: usize) -> bool {
+        u32::try_from(ordinal).is_ok_and(|ordinal| self.changed(ordinal).is_none())
+    }
+
     fn changed(&self, ordinal: u32) -> Option<&ChangedBucket> {
         let at = self.state.changed.binary_search_by_key(&ordinal, |c| c.ordinal).ok()?;
         self.state.changed.get(at)
@@ -242,7 +249,7 @@ impl Segment {
 
     /// Every bucket that is still there: ordinal, ordinal of its meta, and bounds.
     pub(crate) fn briefs<'a>(&'a self, reader: &'a SegmentReader) -> impl Iterator<Item = (usize, usize, Brief)> + 'a {
-        self.briefs_of(reader, 0..reader.directory().metas().len())
+        self.briefs_of(reader, 0..reader.directory().meta_count())
     }
 
     /// Every bucket of these metas (ordinals in the directory, ascending) that is still there.
@@ -260,7 +267,7 @@ impl Segment {
     }
 
     /// The meta of bucket `ordinal`.
-    pub(crate) fn meta<'a>(&self, reader: &'a SegmentReader, ordinal: usize) -> &'a MetaKey {
+    pub(crate) fn meta(&self, reader: &SegmentReader, ordinal: usize) -> MetaKey {
         reader.directory().meta_of(ordinal)
     }
 

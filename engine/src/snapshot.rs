@@ -3,9 +3,12 @@
 //! Expiry is decided here for every read, whoever reads: a measurement at `t` is visible iff `t` lies behind the
 //! cut-off of its meta's effective rule. Whether a sweep has run makes no difference in mode `exact`.
 
+mod aggregate;
+mod last;
 mod listing;
 mod scan;
 
+pub use aggregate::{Aggregate, AggregateRequest};
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 

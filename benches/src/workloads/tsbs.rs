@@ -4,10 +4,10 @@ use super::Plan;
 use crate::Result;
 use crate::folder::bytes_of;
 use crate::measure::{Stopwatch, progress, warm};
-use crate::query::{Aggregate, Grouping, NamedSeries, checksum, group, last_points, rows_above};
+use crate::query::{Grouping, NamedSeries, checksum, group, rows_above};
 use crate::report::Report;
-use crate::tsbs::{Cpu, FIELDS, Random, START_MS, STEP_MS};
-use ebbtide::{CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest, Settings};
+use crate::tsbs::{Cpu, FIELDS, Random, START_MS};
+use ebbtide::{Aggregate, CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest, Settings};
 use std::sync::Arc;
 
 const HOSTS: usize = 100;
@@ -81,7 +81,7 @@ impl Draw {
                 names.push(name);
             }
         }
-        Some(Arc::new(NamedSeries { member: Some("hostname"), names }))
+        Some(Arc::new(NamedSeries::new(Some("hostname"), names)))
     }
 }
 
@@ -100,7 +100,11 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
             let request = ScanRequest { time: draw.window(hours), meta: draw.some_hosts(of), ..ScanRequest::default() };
             group(snapshot, &request, &max(MINUTE, metrics))
         })?;
-        report.add_millis(format!("single-groupby-{metrics}-{of}-{hours}"), &s, format!("{} groups", groups.len()));
+        report.add_millis(
+            format!("single-groupby-{metrics}-{of}-{hours}"),
+            &s,
+            format!("{} groups", groups.num_rows()),
+        );
     }
     for (name, of, hours) in [("cpu-max-all-1", 1, 8), ("cpu-max-all-8", 8, 8), ("cpu-max-all-32-24", 32, 24)] {
         let mut draw = new_draw();
@@ -108,7 +112,7 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
             let request = ScanRequest { time: draw.window(hours), meta: draw.some_hosts(of), ..ScanRequest::default() };
             group(snapshot, &request, &max(HOUR, 10))
         })?;
-        report.add_millis(name, &s, format!("{} groups, sum {:.0}", groups.len(), checksum(&groups, Aggregate::Max)));
+        report.add_millis(name, &s, format!("{} groups, sum {:.0}", groups.num_rows(), checksum(&groups)));
     }
     for (name, count) in [("double-groupby-1", 1), ("double-groupby-5", 5), ("double-groupby-all", 10)] {
         let mut draw = new_draw();
@@ -117,7 +121,7 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
         let (s, groups) = warm(runs, || {
             group(snapshot, &ScanRequest { time: draw.window(12), ..ScanRequest::default() }, &grouping)
         })?;
-        report.add_millis(name, &s, format!("{} groups", groups.len()));
+        report.add_millis(name, &s, format!("{} groups", groups.num_rows()));
     }
     for (name, all) in [("high-cpu-1", false), ("high-cpu-all", true)] {
         let mut draw = new_draw();
@@ -130,9 +134,8 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
         })?;
         report.add_millis(name, &s, format!("{n} rows"));
     }
-    let end = START_MS + (i64::try_from(TICKS)? - 1) * STEP_MS;
-    let (s, n) = warm(runs, || last_points(snapshot, end, STEP_MS, hosts))?;
-    report.add_millis("lastpoint", &s, format!("{n} rows"));
+    let (s, points) = warm(runs, || Ok(snapshot.last_points(&ScanRequest::default())?))?;
+    report.add_millis("lastpoint", &s, format!("{} rows", points.num_rows()));
     let mut draw = new_draw();
     let (s, groups) = warm(runs, || {
         let end = draw.window(1).1.unwrap_or(i64::MAX);
@@ -143,6 +146,6 @@ fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mu
         };
         group(snapshot, &request, &max(MINUTE, 1))
     })?;
-    report.add_millis("groupby-orderby-limit", &s, format!("{} groups", groups.len()));
+    report.add_millis("groupby-orderby-limit", &s, format!("{} groups", groups.num_rows()));
     Ok(())
 }

@@ -4,12 +4,15 @@ use super::Plan;
 use crate::Result;
 use crate::folder::{bytes_in, bytes_of};
 use crate::measure::{Stopwatch, progress, timed, warm};
-use crate::query::{Aggregate, Grouping, NamedSeries, checksum, group, last_points, rows, rows_above};
+use crate::query::{Grouping, NamedSeries, checksum, group, rows, rows_above};
 use crate::report::Report;
 use crate::weather::Weather;
 use arrow::array::RecordBatch;
 use ebbtide::ttl::Granularity;
-use ebbtide::{Collection, CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest, Settings, json};
+use ebbtide::{
+    Aggregate, AggregateRequest, Collection, CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest,
+    Settings, json,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -166,7 +169,7 @@ fn queries(snapshot: &CollectionSnapshot, weather: &Weather, plan: &Plan, report
     let (first, last) = weather.span();
     let t0 = (first + (last - first) / 2) / HOUR * HOUR;
     let within = |length: i64| ScanRequest { time: (Some(t0), Some(t0 + length - 1)), ..ScanRequest::default() };
-    let of = |names: &[String]| Some(Arc::new(NamedSeries { member: None, names: names.to_vec() }) as _);
+    let of = |names: &[String]| Some(Arc::new(NamedSeries::new(None, names.to_vec())) as _);
     let one = of(&weather.stations[..1]);
     let eight: Vec<String> =
         weather.stations.iter().step_by((weather.stations.len() / 8).max(1)).take(8).cloned().collect();
@@ -178,13 +181,19 @@ fn queries(snapshot: &CollectionSnapshot, weather: &Weather, plan: &Plan, report
     let (s, n) = warm(runs, || rows(snapshot, &ScanRequest { meta: one.clone(), ..within(12 * HOUR) }))?;
     report.add_millis("1 single series, raw rows of 12 h", &s, format!("{n} rows"));
 
-    let mut grouped = |name: &str, request: ScanRequest, agg, width, by_series, fields: &[String]| -> Result<()> {
-        let grouping = Grouping { aggregate: agg, width, by_series, fields: fields.to_vec() };
+    let mut grouped = |name: &str,
+                       request: ScanRequest,
+                       aggregate: fn(String) -> Aggregate,
+                       width,
+                       by_series,
+                       fields: &[String]|
+     -> Result<()> {
+        let grouping = Grouping { aggregate, width, by_series, fields: fields.to_vec() };
         let (s, groups) = warm(runs, || group(snapshot, &request, &grouping))?;
-        report.add_millis(name, &s, format!("{} groups, sum {:.1}", groups.len(), checksum(&groups, agg)));
+        report.add_millis(name, &s, format!("{} groups, sum {:.1}", groups.num_rows(), checksum(&groups)));
         Ok(())
     };
-    use Aggregate::{Avg, Max};
+    use Aggregate::{Avg, Max, Min};
     let of_one = |length| ScanRequest { meta: one.clone(), ..within(length) };
     let of_eight = |length| ScanRequest { meta: eight.clone(), ..within(length) };
     grouped("2 one series, max by minute, 12 h", of_one(12 * HOUR), Max, Some(HOUR / 60), false, &temp)?;
@@ -195,18 +204,22 @@ fn queries(snapshot: &CollectionSnapshot, weather: &Weather, plan: &Plan, report
     let newest = ScanRequest { time: (Some(t0 - 5 * HOUR), Some(t0 - 1)), ..ScanRequest::default() };
     grouped("7 max by minute before t0, newest 5", newest, Max, Some(HOUR / 60), false, &temp)?;
     let region = weather.regions.first().copied().unwrap_or(0);
-    let everything = ScanRequest::default();
-    let of_region = ScanRequest { meta: of(&weather.stations[..region]), ..everything.clone() };
-    grouped("11 min, max, avg of one field over everything", everything, Avg, None, false, &temp)?;
+    let of_region = ScanRequest { meta: of(&weather.stations[..region]), ..ScanRequest::default() };
     grouped("12 avg by hour of one region over everything", of_region, Avg, Some(HOUR), false, &temp)?;
+
+    let three = vec![Min("temp".to_owned()), Max("temp".to_owned()), Avg("temp".to_owned())];
+    let three = AggregateRequest { aggregates: three, ..AggregateRequest::default() };
+    let (s, answer) = warm(runs, || Ok(snapshot.aggregate(&three)?))?;
+    let note = format!("{} rows, sum {:.1}", answer.num_rows(), checksum(&answer));
+    report.add_millis("11 min, max, avg of one field over everything", &s, note);
 
     let above = 35.0;
     let bound = FieldBound { field: "temp".to_owned(), min: Some(above), max: None };
     let request = ScanRequest { bounds: vec![bound], ..within(7 * DAY) };
     let (s, n) = warm(runs, || rows_above(snapshot, &request, "temp", above))?;
     report.add_millis("8 all rows above a threshold, 7 days", &s, format!("{n} rows"));
-    let (s, n) = warm(runs, || last_points(snapshot, last, HOUR, weather.series()))?;
-    report.add_millis("9 last point of every station", &s, format!("{n} rows"));
+    let (s, points) = warm(runs, || Ok(snapshot.last_points(&ScanRequest::default())?))?;
+    report.add_millis("9 last point of every station", &s, format!("{} rows", points.num_rows()));
     let (s, n) = warm(runs, || Ok(snapshot.count()?))?;
     report.add_millis("10 count of everything", &s, format!("{n} rows"));
     report.figures.sort_by_key(|f| f.name.split(' ').next().and_then(|n| n.parse::<u32>().ok()).unwrap_or(0));

@@ -13,6 +13,7 @@ use crate::window::Window;
 use bytes::Bytes;
 use ebbtide_ttl::Value;
 use roaring::RoaringBitmap;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -24,7 +25,10 @@ const RAW_BYTES_MAX: u32 = 1 << 30;
 /// The buckets of a segment by ordinal: in order of meta, then window, with consecutive row ranges.
 #[derive(Debug)]
 pub struct Directory {
-    metas: Vec<MetaKey>,
+    /// The bytes of all metas in order, one after the other.
+    meta_bytes: Vec<u8>,
+    /// Where each meta ends in `meta_bytes`.
+    meta_ends: Vec<u32>,
     /// The first bucket of each meta, and the number of buckets at the end.
     meta_starts: Vec<usize>,
     /// The meta of each bucket.
@@ -73,22 +77,50 @@ impl Directory {
         self.row_starts.last().copied().unwrap_or(0)
     }
 
-    /// The distinct metas in order.
+    /// How many distinct metas there are.
     #[must_use]
-    pub fn metas(&self) -> &[MetaKey] {
-        &self.metas
+    pub fn meta_count(&self) -> usize {
+        self.meta_ends.len()
+    }
+
+    /// The canonical bytes of a meta: see [`MetaKey::as_bytes`]. Metas are in the order of their bytes.
+    ///
+    /// # Panics
+    /// If there is no such meta, as with all that take a meta's ordinal.
+    #[must_use]
+    pub fn meta_bytes(&self, meta: usize) -> &[u8] {
+        let start = if meta == 0 { 0 } else { self.meta_ends[meta - 1] };
+        &self.meta_bytes[start as usize..self.meta_ends[meta] as usize]
+    }
+
+    /// A meta, by its ordinal.
+    #[must_use]
+    pub fn meta(&self, meta: usize) -> MetaKey {
+        MetaKey::trusted(self.meta_bytes(meta))
+    }
+
+    /// Whether both hold the same metas, so that their ordinals mean the same.
+    #[must_use]
+    pub fn same_metas(&self, other: &Directory) -> bool {
+        self.meta_ends == other.meta_ends && self.meta_bytes == other.meta_bytes
     }
 
     /// The ordinal of a meta.
     #[must_use]
     pub fn find_meta(&self, meta: &MetaKey) -> Option<usize> {
-        self.metas.binary_search(meta).ok()
+        let (mut low, mut high) = (0, self.meta_count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.meta_bytes(middle).cmp(meta.as_bytes()) {
+                Ordering::Equal => return Some(middle),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        None
     }
 
     /// The ordinals of the buckets of a meta.
-    ///
-    /// # Panics
-    /// If there is no such meta.
     #[must_use]
     pub fn buckets_of_meta(&self, meta: usize) -> Range<usize> {
         self.meta_starts[meta]..self.meta_starts[meta + 1]
@@ -99,8 +131,8 @@ impl Directory {
     /// # Panics
     /// If there is no such bucket, as with all that take a bucket's ordinal.
     #[must_use]
-    pub fn meta_of(&self, bucket: usize) -> &MetaKey {
-        &self.metas[self.bucket_metas[bucket] as usize]
+    pub fn meta_of(&self, bucket: usize) -> MetaKey {
+        self.meta(self.bucket_metas[bucket] as usize)
     }
 
     /// The ordinal of a bucket's meta.
@@ -150,6 +182,12 @@ impl Directory {
         share(rows.end) - share(rows.start)
     }
 
+    /// Whether statistics have an entry for each bucket rather than one for all.
+    #[must_use]
+    pub fn stats_per_bucket(&self) -> bool {
+        self.per_bucket_stats
+    }
+
     /// The statistics of a top-level numeric field, if there are any.
     #[must_use]
     pub fn stats(&self, field: &str) -> Option<&FieldStats> {
@@ -168,7 +206,7 @@ impl Directory {
     /// How much memory the directory takes, about, for caches with a budget.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let metas: usize = self.metas.iter().map(|m| m.as_bytes().len() + 48).sum();
+        let metas = self.meta_bytes.len() + self.meta_count() * 12;
         let stats: usize = self.stats.iter().map(|s| s.bytes.len() * 4).sum();
         metas + self.bucket_count() * 56 + self.checksums.len() * 4 + stats + self.postings_bytes.len() * 3
     }
@@ -253,10 +291,10 @@ pub(super) fn decode(framed: &[u8], data_bytes: u64) -> Result<Directory, String
 #[expect(clippy::cast_possible_wrap, reason = "undoes the wrapping differences of the writer")]
 fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     let mut cursor = Cursor::new(raw);
-    let metas = decode_metas(&mut cursor)?;
+    let (meta_bytes, meta_ends) = decode_metas(&mut cursor)?;
     let mut meta_starts = vec![0];
     let mut bucket_metas = Vec::new();
-    for meta in 0..metas.len() {
+    for meta in 0..meta_ends.len() {
         let count = cursor.count()?;
         let meta = u32::try_from(meta).map_err(|_| "too many metas".to_owned())?;
         bucket_metas.extend(std::iter::repeat_n(meta, count));
@@ -305,7 +343,8 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
         return Err(format!("bytes after its end at {}", cursor.at()));
     }
     Ok(Directory {
-        metas,
+        meta_bytes,
+        meta_ends,
         meta_starts,
         bucket_metas,
         windows,
@@ -322,19 +361,24 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     })
 }
 
-fn decode_metas(cursor: &mut Cursor<'_>) -> Result<Vec<MetaKey>, String> {
+/// The bytes of all metas, and where each ends. That they are keys in canonical form was the writer's care, and the checksum
+/// says that they are the writer's.
+fn decode_metas(cursor: &mut Cursor<'_>) -> Result<(Vec<u8>, Vec<u32>), String> {
     let count = cursor.count()?;
-    let mut metas: Vec<MetaKey> = Vec::with_capacity(count);
-    let mut bytes: Vec<u8> = Vec::new();
-    for _ in 0..count {
-        let shared = usize::try_from(cursor.u64()?).ok().filter(|shared| *shared <= bytes.len());
-        bytes.truncate(shared.ok_or("a meta shares more than there is")?);
+    let mut bytes: Vec<u8> = Vec::with_capacity(count * 8);
+    let mut ends: Vec<u32> = Vec::with_capacity(count);
+    let mut before = 0..0;
+    for at in 0..count {
+        let shared = usize::try_from(cursor.u64()?).ok().filter(|shared| *shared <= before.len());
+        let shared = shared.ok_or("a meta shares more than there is")?;
+        let start = bytes.len();
+        bytes.extend_from_within(before.start..before.start + shared);
         bytes.extend(cursor.bytes()?);
-        let meta = MetaKey::from_bytes(&bytes)?;
-        if metas.last().is_some_and(|before| *before >= meta) {
+        if at > 0 && bytes[before] >= bytes[start..] {
             return Err("metas out of order".to_owned());
         }
-        metas.push(meta);
+        ends.push(u32::try_from(bytes.len()).map_err(|_| "metas of over 4 GiB")?);
+        before = start..bytes.len();
     }
-    Ok(metas)
+    Ok((bytes, ends))
 }

@@ -93,7 +93,7 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     }
     let (bytes, checksum) =
         finish(writer, schema, |checksums| directory::encode(&entries, checksums, per_bucket, &stats))?;
-    let meta = SegmentMeta { checksum, ..meta_of(&entries, rows, bytes.len() as u64, schema) };
+    let meta = SegmentMeta { checksum, ..meta_of(&entries, rows, bytes.len() as u64) };
     Ok(EncodedSegment { bytes, meta })
 }
 
@@ -211,7 +211,7 @@ fn entries(input: &SegmentInput<'_>) -> Result<Vec<Entry>, SegmentError> {
     Ok(entries)
 }
 
-fn meta_of(entries: &[Entry], rows: u64, bytes: u64, schema: &Schema) -> SegmentMeta {
+fn meta_of(entries: &[Entry], rows: u64, bytes: u64) -> SegmentMeta {
     let metas = 1 + entries.windows(2).filter(|pair| pair[0].meta != pair[1].meta).count();
     SegmentMeta {
         rows,
@@ -224,7 +224,6 @@ fn meta_of(entries: &[Entry], rows: u64, bytes: u64, schema: &Schema) -> Segment
         window_end: entries.iter().map(|e| e.window.end).max().unwrap_or(0),
         out_of_range: entries.iter().map(|e| u64::from(e.out_of_range)).sum(),
         checksum: 0,
-        schema: schema.clone(),
     }
 }
 

@@ -185,6 +185,29 @@ impl SegmentReader {
         })
     }
 
+    /// Reads rows as they are stored, for whoever needs no canonical form: the named top-level columns, which the segment
+    /// has to have, under their names. Ranges and batches are as for [`SegmentReader::read`].
+    ///
+    /// # Errors
+    /// If ranges are not as said or a column is not in the segment. Damage in the data shows when the batch is read.
+    pub fn read_stored(
+        &self,
+        columns: &[String],
+        ranges: &[Range<u64>],
+        batch_rows: usize,
+    ) -> Result<StoredBatches, SegmentError> {
+        self.check_ranges(ranges)?;
+        let unknown = |name: &String| SegmentError::new(&self.0.name, 0, format!("no column '{name}' in the segment"));
+        let present = columns
+            .iter()
+            .map(|name| Ok((name.clone(), self.0.schema.field_type(name).ok_or_else(|| unknown(name))?.clone())))
+            .collect::<Result<Vec<_>, SegmentError>>()?;
+        let failed = Arc::new(OnceLock::new());
+        let source = self.reader(&present, ranges, batch_rows, &failed)?;
+        let rows_left = ranges.iter().map(|r| r.end - r.start).sum();
+        Ok(StoredBatches { name: self.0.name.clone(), source, failed, rows_left })
+    }
+
     fn check_ranges(&self, ranges: &[Range<u64>]) -> Result<(), SegmentError> {
         let mut end = 0;
         for range in ranges {
@@ -408,6 +431,31 @@ impl Iterator for SegmentBatches {
         });
         Some(batch.map_err(|error| {
             self.rows_left = 0;
+            self.failed.get().cloned().unwrap_or_else(|| SegmentError::new(&self.name, 0, error.to_string()))
+        }))
+    }
+}
+
+/// The batches of [`SegmentReader::read_stored`].
+#[derive(Debug)]
+pub struct StoredBatches {
+    name: String,
+    source: ParquetRecordBatchReader,
+    failed: Arc<OnceLock<SegmentError>>,
+    rows_left: u64,
+}
+
+impl Iterator for StoredBatches {
+    type Item = Result<RecordBatch, SegmentError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rows_left == 0 {
+            return None;
+        }
+        let missing = || Err(ArrowError::ParquetError(format!("{} rows are missing at the end", self.rows_left)));
+        let batch = self.source.next().unwrap_or_else(missing);
+        self.rows_left = batch.as_ref().map_or(0, |batch| self.rows_left.saturating_sub(batch.num_rows() as u64));
+        Some(batch.map_err(|error| {
             self.failed.get().cloned().unwrap_or_else(|| SegmentError::new(&self.name, 0, error.to_string()))
         }))
     }

@@ -1,5 +1,6 @@
 //! What a segment knows of a numeric field per bucket, so that some queries need not read the field at all.
 
+use super::tally::{DoubleTally, IntTally, Tally};
 use super::varint::{self, Cursor};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
@@ -12,6 +13,18 @@ pub enum Numbers {
     Int(Vec<i64>),
     /// Of a double field.
     Double(Vec<f64>),
+}
+
+impl Numbers {
+    /// A number as a double. Whole numbers beyond 2^53 are rounded.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "asked for of fields of doubles, whose whole numbers are exact")]
+    pub fn double(&self, entry: usize) -> Option<f64> {
+        match self {
+            Numbers::Int(values) => values.get(entry).map(|v| *v as f64),
+            Numbers::Double(values) => values.get(entry).copied(),
+        }
+    }
 }
 
 /// Statistics of one numeric field: an entry per bucket, or one for the whole segment where buckets are too small to
@@ -202,6 +215,21 @@ impl StatsBuilder {
 }
 
 impl FieldStats {
+    /// What the values of an entry come to, if the field holds whole numbers.
+    #[must_use]
+    pub fn ints(&self, entry: usize) -> Option<IntTally> {
+        let (Numbers::Int(min), Numbers::Int(max)) = (&self.min, &self.max) else { return None };
+        let sum = *self.int_sums.get(entry)?;
+        Some(Tally { count: *self.counts.get(entry)?, min: *min.get(entry)?, max: *max.get(entry)?, sum })
+    }
+
+    /// What the values of an entry come to, as doubles.
+    #[must_use]
+    pub fn doubles(&self, entry: usize) -> Option<DoubleTally> {
+        let (count, sum) = (*self.counts.get(entry)?, *self.sums.get(entry)?);
+        Some(Tally { count, min: self.min.double(entry)?, max: self.max.double(entry)?, sum })
+    }
+
     #[expect(clippy::cast_possible_wrap, reason = "undoes the wrapping differences of the writer")]
     pub(crate) fn decode(bytes: &[u8], entries: usize, per_bucket: bool) -> Result<FieldStats, String> {
         let mut cursor = Cursor::new(bytes);

@@ -315,7 +315,7 @@ impl CollectionSnapshot {
                 let class = classes.of(meta);
                 let cut = self.hidden_until(class.map(|c| c.1));
                 let visible = visible(self, segment, (&reader, ordinal), (&brief, cut))?;
-                let id = BucketId { meta: segment.meta(&reader, ordinal).clone(), window: brief.window };
+                let id = BucketId { meta: segment.meta(&reader, ordinal), window: brief.window };
                 let bytes = segment.share(brief.rows);
                 add(id, Whole { brief, visible, bytes, sealed: true, class });
             }

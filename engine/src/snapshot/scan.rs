@@ -8,9 +8,10 @@ use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, Directory, MetaKey, Schema, adapt, column_of_keys, time_values, times};
+use ebbtide_buckets::{Chunk, Directory, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
 use ebbtide_ttl::{Value, is_expired};
 use roaring::RoaringBitmap;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -81,7 +82,7 @@ pub struct ScanReport {
 pub(crate) type Kept = (i64, i64);
 
 /// Rows to keep of buckets that hold others, and up to where those others are hidden because they are expired.
-type Check = (Kept, Option<i64>);
+pub(super) type Check = (Kept, Option<i64>);
 
 /// A piece of a scan that is read on its own.
 #[derive(Debug, Clone)]
@@ -187,6 +188,16 @@ fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
     Ok(arrow::compute::take_record_batch(batch, rows)?)
 }
 
+/// A bucket of a segment of which rows are wanted.
+pub(super) struct Found {
+    pub(super) ordinal: usize,
+    /// Ordinal of its meta.
+    pub(super) meta: usize,
+    pub(super) brief: Brief,
+    /// What its rows have to be held against, if not all of them are wanted.
+    pub(super) check: Option<Check>,
+}
+
 /// Which rows of one bucket are wanted.
 enum Wanted {
     All,
@@ -224,21 +235,9 @@ impl CollectionSnapshot {
     /// # Errors
     /// As for [`CollectionSnapshot::scan`].
     pub fn scan_reported(&self, request: &ScanRequest) -> Result<(Vec<ScanUnit>, ScanReport)> {
-        let all = || self.state.schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-        let columns: Vec<String> = request.projection.clone().unwrap_or_else(all);
-        let schema = self.state.schema.arrow();
-        if let Some(unknown) = columns.iter().find(|c| schema.index_of(c).is_err()) {
-            let what = format!("collection '{}' has no column '{unknown}'", self.name());
-            return Err(Error::new(ebbtide_ttl::Code::BadValue, what));
-        }
-        let mut scan = Scan {
-            snapshot: self,
-            request,
-            time: (request.time.0.unwrap_or(i64::MIN), request.time.1.unwrap_or(i64::MAX)),
-            columns: Arc::new(columns),
-            units: Vec::new(),
-            report: ScanReport::default(),
-        };
+        let columns = self.columns(request)?;
+        let mut scan = Scan::new(self, request);
+        scan.columns = Arc::new(columns);
         for segment in self.state.segments.values() {
             scan.segment(segment)?;
         }
@@ -249,7 +248,29 @@ impl CollectionSnapshot {
     }
 }
 
-struct Scan<'a> {
+impl CollectionSnapshot {
+    /// The columns that a request wants.
+    pub(super) fn columns(&self, request: &ScanRequest) -> Result<Vec<String>> {
+        let all = || self.state.schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
+        let columns: Vec<String> = request.projection.clone().unwrap_or_else(all);
+        self.check_columns(&columns)?;
+        Ok(columns)
+    }
+
+    pub(super) fn check_columns(&self, columns: &[String]) -> Result<()> {
+        let schema = self.state.schema.arrow();
+        match columns.iter().find(|c| schema.index_of(c).is_err()) {
+            None => Ok(()),
+            Some(unknown) => {
+                let what = format!("collection '{}' has no column '{unknown}'", self.name());
+                Err(Error::new(ebbtide_ttl::Code::BadValue, what))
+            }
+        }
+    }
+}
+
+/// A walk through what there is, to what a request wants of it.
+pub(super) struct Scan<'a> {
     snapshot: &'a CollectionSnapshot,
     request: &'a ScanRequest,
     time: Kept,
@@ -258,16 +279,29 @@ struct Scan<'a> {
     report: ScanReport,
 }
 
-impl Scan<'_> {
+impl<'a> Scan<'a> {
+    pub(super) fn new(snapshot: &'a CollectionSnapshot, request: &'a ScanRequest) -> Self {
+        Scan {
+            snapshot,
+            request,
+            time: (request.time.0.unwrap_or(i64::MIN), request.time.1.unwrap_or(i64::MAX)),
+            columns: Arc::default(),
+            units: Vec::new(),
+            report: ScanReport::default(),
+        }
+    }
+
     fn hidden_until(&self, e: Option<i64>) -> Option<i64> {
         if self.request.include_hidden { None } else { self.snapshot.hidden_until(e) }
     }
 
-    fn segment(&mut self, segment: &Arc<Segment>) -> Result<()> {
+    /// The buckets of a segment of which rows are wanted, in order; `None` if it need not be opened to know that there are
+    /// none.
+    pub(super) fn found(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Vec<Found>)>> {
         let live = segment.live();
         if live.buckets == 0 || live.last_max < self.time.0 || live.first_min > self.time.1 {
             self.report.buckets_pruned += u64::from(live.buckets);
-            return Ok(());
+            return Ok(None);
         }
         let state = &self.snapshot.state;
         let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
@@ -277,7 +311,7 @@ impl Scan<'_> {
         {
             self.report.buckets_hidden += u64::from(live.buckets);
             self.report.rows_hidden += live.rows;
-            return Ok(());
+            return Ok(None);
         }
         let reader = segment.file.reader()?;
         let metas = self.wanted_metas(reader.directory())?;
@@ -285,9 +319,7 @@ impl Scan<'_> {
             reader.directory(),
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
         );
-        // Rows that need the same check of times are read together: seldom more than the number of rules.
-        let mut parts: HashMap<Option<Check>, Vec<Range<u64>>> = HashMap::new();
-        let mut buckets = 0;
+        let mut found = Vec::new();
         let mut seen = 0;
         for (ordinal, meta, brief) in segment.briefs_of(&reader, metas) {
             seen += 1;
@@ -296,7 +328,7 @@ impl Scan<'_> {
                 continue;
             }
             let cut = self.hidden_until(classes.of(meta).map(|c| c.1));
-            let kept = match wanted(&brief, self.time, cut) {
+            let check = match wanted(&brief, self.time, cut) {
                 Wanted::All => None,
                 Wanted::Some(kept) => Some((kept, cut)),
                 Wanted::Pruned => {
@@ -309,33 +341,24 @@ impl Scan<'_> {
                     continue;
                 }
             };
-            buckets += 1;
-            push_without(parts.entry(kept).or_default(), reader.directory().rows(ordinal), &segment.state.deleted);
+            found.push(Found { ordinal, meta, brief, check });
         }
         self.report.buckets_pruned += u64::from(live.buckets).saturating_sub(seen);
-        self.report.buckets += buckets;
-        self.report.segments += u64::from(buckets > 0);
-        let mut parts: Vec<_> = parts.into_iter().collect();
-        parts.sort_by_key(|(kept, _)| *kept);
-        for (kept, ranges) in parts {
-            for ranges in cut(ranges) {
-                self.units.push(ScanUnit {
-                    rows: ranges.iter().map(|r| r.end - r.start).sum(),
-                    exact: kept.is_none(),
-                    source: Source::Sealed { segment: segment.clone(), ranges, kept: kept.map(|k| k.0) },
-                    hidden_until: kept.and_then(|k| k.1),
-                    hidden: Arc::default(),
-                    columns: self.columns.clone(),
-                    schema: state.schema.clone(),
-                });
-            }
+        self.report.buckets += found.len() as u64;
+        self.report.segments += u64::from(!found.is_empty());
+        Ok(Some((reader, found)))
+    }
+
+    fn segment(&mut self, segment: &Arc<Segment>) -> Result<()> {
+        if let Some((reader, found)) = self.found(segment)? {
+            self.units.extend(units_of(segment, &reader, found.iter(), &self.columns, &self.snapshot.state.schema));
         }
         Ok(())
     }
 
     /// Ordinals of the metas of a segment that are wanted.
     fn wanted_metas(&self, directory: &Directory) -> Result<Vec<usize>> {
-        let all = 0..directory.metas().len();
+        let all = 0..directory.meta_count();
         let Some(filter) = &self.request.meta else { return Ok(all.collect()) };
         let mut found: Option<RoaringBitmap> = None;
         for (path, value) in filter.equalities() {
@@ -356,7 +379,7 @@ impl Scan<'_> {
             Some(found) => found.iter().map(|meta| meta as usize).collect(),
             None => all.collect(),
         };
-        let keys: Vec<MetaKey> = candidates.iter().map(|meta| directory.metas()[*meta].clone()).collect();
+        let keys: Vec<MetaKey> = candidates.iter().map(|meta| directory.meta(*meta)).collect();
         let Some(selected) = self.metas(&keys)? else { return Ok(candidates) };
         Ok(candidates.into_iter().zip(selected.values()).filter(|(_, wanted)| *wanted).map(|(meta, _)| meta).collect())
     }
@@ -372,12 +395,13 @@ impl Scan<'_> {
         Ok(Some(wanted))
     }
 
-    fn chunk(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
+    /// The wanted buckets of a chunk by number, each with its wanted rows in order of time.
+    pub(super) fn found_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
         let state = &self.snapshot.state;
         let metas: Vec<MetaKey> = chunk.buckets.iter().map(|b| b.id.meta.clone()).collect();
         let selected = self.metas(&metas)?;
         let values = times(&chunk.batch)?;
-        let mut rows: Vec<u32> = Vec::new();
+        let mut found = Vec::new();
         for (number, bucket) in chunk.buckets.iter().enumerate() {
             if selected.as_ref().is_some_and(|s| !s.value(number)) {
                 self.report.buckets_pruned += 1;
@@ -394,9 +418,10 @@ impl Scan<'_> {
             };
             let cut = self.hidden_until(e);
             match wanted(&brief, self.time, cut) {
-                Wanted::All => rows.extend(&bucket.rows),
+                Wanted::All => found.push((number, Cow::Borrowed(bucket.rows.as_slice()))),
                 Wanted::Some((from, to)) => {
-                    rows.extend(bucket.rows.iter().filter(|row| (from..=to).contains(&values[**row as usize])));
+                    let inside = |row: &&u32| (from..=to).contains(&values[**row as usize]);
+                    found.push((number, bucket.rows.iter().filter(inside).copied().collect()));
                     let expired = |row: &&u32| cut.is_some_and(|cut| values[**row as usize] <= cut);
                     self.report.rows_hidden += bucket.rows.iter().filter(expired).count() as u64;
                 }
@@ -412,23 +437,71 @@ impl Scan<'_> {
             }
             self.report.buckets += 1;
         }
-        if rows.is_empty() {
-            return Ok(());
+        Ok(found)
+    }
+
+    fn chunk(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
+        let mut rows: Vec<u32> = Vec::new();
+        self.found_open(chunk)?.iter().for_each(|(_, of_bucket)| rows.extend(of_bucket.iter()));
+        if !rows.is_empty() {
+            self.units.push(open_unit(chunk, rows, &self.columns, &self.snapshot.state.schema));
         }
-        let count = rows.len() as u64;
-        rows.sort_unstable(); // In the order of arrival.
-        let whole = count == chunk.batch.num_rows() as u64;
-        self.units.push(ScanUnit {
-            source: Source::Open { chunk: chunk.clone(), rows: (!whole).then(|| UInt32Array::from(rows)) },
-            columns: self.columns.clone(),
-            schema: state.schema.clone(),
-            rows: count,
-            exact: true,
-            hidden_until: None,
-            hidden: Arc::default(),
-        });
         Ok(())
     }
+}
+
+/// The unit that gives these rows of a chunk.
+pub(super) fn open_unit(
+    chunk: &Arc<Chunk>,
+    mut rows: Vec<u32>,
+    columns: &Arc<Vec<String>>,
+    schema: &Arc<Schema>,
+) -> ScanUnit {
+    let count = rows.len() as u64;
+    rows.sort_unstable(); // In the order of arrival.
+    let whole = count == chunk.batch.num_rows() as u64;
+    ScanUnit {
+        source: Source::Open { chunk: chunk.clone(), rows: (!whole).then(|| UInt32Array::from(rows)) },
+        columns: columns.clone(),
+        schema: schema.clone(),
+        rows: count,
+        exact: true,
+        hidden_until: None,
+        hidden: Arc::default(),
+    }
+}
+
+/// The units that give the wanted rows of buckets of a segment.
+pub(super) fn units_of<'f>(
+    segment: &Arc<Segment>,
+    reader: &SegmentReader,
+    found: impl Iterator<Item = &'f Found>,
+    columns: &Arc<Vec<String>>,
+    schema: &Arc<Schema>,
+) -> Vec<ScanUnit> {
+    // Rows that need the same check of times are read together: seldom more than the number of rules.
+    let mut parts: HashMap<Option<Check>, Vec<Range<u64>>> = HashMap::new();
+    for bucket in found {
+        let ranges = parts.entry(bucket.check).or_default();
+        push_without(ranges, reader.directory().rows(bucket.ordinal), &segment.state.deleted);
+    }
+    let mut parts: Vec<_> = parts.into_iter().collect();
+    parts.sort_by_key(|(check, _)| *check);
+    let mut units = Vec::new();
+    for (check, ranges) in parts {
+        for ranges in cut(ranges) {
+            units.push(ScanUnit {
+                rows: ranges.iter().map(|r| r.end - r.start).sum(),
+                exact: check.is_none(),
+                source: Source::Sealed { segment: segment.clone(), ranges, kept: check.map(|c| c.0) },
+                hidden_until: check.and_then(|c| c.1),
+                hidden: Arc::default(),
+                columns: columns.clone(),
+                schema: schema.clone(),
+            });
+        }
+    }
+    units
 }
 
 /// Cuts ranges into lists of about [`UNIT_ROWS`] rows.

@@ -302,7 +302,7 @@ impl<'a> Look<'a> {
             let classes = self.classes(segment)?;
             for (ordinal, meta, brief) in segment.briefs(&reader) {
                 let Some((rule, e)) = classes.of(meta) else { continue };
-                let id = || BucketId { meta: segment.meta(&reader, ordinal).clone(), window: brief.window };
+                let id = || BucketId { meta: segment.meta(&reader, ordinal), window: brief.window };
                 if !self.is_due(bound_of(self.mode, &brief), e) {
                     if self.mode == ExpiryMode::Exact {
                         kept.push(id());
@@ -348,7 +348,7 @@ impl<'a> Look<'a> {
             }
             let reader = segment.file.reader()?;
             for (ordinal, _, brief) in segment.briefs(&reader) {
-                found.remove(&BucketId { meta: segment.meta(&reader, ordinal).clone(), window: brief.window });
+                found.remove(&BucketId { meta: segment.meta(&reader, ordinal), window: brief.window });
             }
         }
         Ok(())

@@ -1,0 +1,287 @@
+//! Reading what the directory does not answer: columns as they are stored, straight into the states of groups.
+
+use super::groups::{Shape, State, Table};
+use crate::error::{Error, Result};
+use crate::snapshot::scan::Kept;
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::Int64Type;
+use ebbtide_buckets::{Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Rows of a batch that is read.
+const BATCH_ROWS: usize = 8192;
+/// Fewer rows are read by the caller's thread alone: starting others takes as long as the work.
+const PARALLEL_ROWS_MIN: u64 = 1 << 15;
+
+/// What rows of one bucket have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    /// Number of the meta in the answer.
+    pub(super) meta: u32,
+    /// Times of the wanted rows, if not all are.
+    pub(super) kept: Option<Kept>,
+    /// The group that all of them are in.
+    pub(super) group: Option<i64>,
+    /// Bounds of the times of the wanted rows.
+    pub(super) times: (i64, i64),
+}
+
+/// Some rows of a segment.
+pub(super) struct SealedUnit {
+    reader: SegmentReader,
+    pieces: Vec<(Piece, u64)>,
+    ranges: Vec<Range<u64>>,
+    pub(super) rows: u64,
+}
+
+impl SealedUnit {
+    pub(super) fn new(reader: SegmentReader) -> Self {
+        SealedUnit { reader, pieces: Vec::new(), ranges: Vec::new(), rows: 0 }
+    }
+
+    /// Appends rows, which come in order.
+    pub(super) fn push(&mut self, piece: Piece, rows: Range<u64>) {
+        let count = rows.end - rows.start;
+        self.rows += count;
+        self.pieces.push((piece, count));
+        match self.ranges.last_mut() {
+            Some(last) if last.end == rows.start => last.end = rows.end,
+            _ => self.ranges.push(rows),
+        }
+    }
+}
+
+/// Some rows of a chunk in memory.
+pub(super) struct OpenUnit {
+    chunk: Arc<Chunk>,
+    pieces: Vec<(Piece, u64)>,
+    rows: Vec<u32>,
+}
+
+impl OpenUnit {
+    pub(super) fn new(chunk: Arc<Chunk>) -> Self {
+        OpenUnit { chunk, pieces: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Appends rows of a bucket, in order of time.
+    pub(super) fn push(&mut self, piece: Piece, rows: &[u32]) {
+        self.pieces.push((piece, rows.len() as u64));
+        self.rows.extend(rows);
+    }
+}
+
+/// A piece of work for one thread.
+pub(super) enum Unit {
+    Sealed(SealedUnit),
+    Open(OpenUnit),
+}
+
+impl Unit {
+    fn rows(&self) -> u64 {
+        match self {
+            Unit::Sealed(unit) => unit.rows,
+            Unit::Open(unit) => unit.rows.len() as u64,
+        }
+    }
+
+    fn pieces(&self) -> &[(Piece, u64)] {
+        match self {
+            Unit::Sealed(unit) => &unit.pieces,
+            Unit::Open(unit) => &unit.pieces,
+        }
+    }
+}
+
+/// Folds all units into the table, on all cores if there are rows enough to be worth the threads.
+pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table) -> Result<()> {
+    let rows: u64 = units.iter().map(Unit::rows).sum();
+    let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let helpers = cores.min(units.len()).saturating_sub(1);
+    let table = Mutex::new(table);
+    let next = AtomicUsize::new(0);
+    let run = || -> Result<()> {
+        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (part, metas) = fold(shape, unit)?;
+            table.lock().merge(&part, &metas);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(run)).collect();
+        let mut outcome = run();
+        for thread in threads {
+            let theirs = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            outcome = outcome.and(theirs);
+        }
+        outcome
+    })
+}
+
+/// The groups of one unit, and the numbers of its metas in the answer.
+fn fold(shape: &Shape, unit: &Unit) -> Result<(Table, Vec<u32>)> {
+    let mut metas: Vec<u32> = Vec::new();
+    let mut local = Vec::with_capacity(unit.pieces().len());
+    let mut times: Option<(i64, i64)> = None;
+    for (piece, rows) in unit.pieces() {
+        if metas.last() != Some(&piece.meta) {
+            metas.push(piece.meta);
+        }
+        let meta = u32::try_from(metas.len() - 1).unwrap_or(u32::MAX);
+        local.push((Piece { meta, ..*piece }, *rows));
+        times = Some(times.map_or(piece.times, |(a, b)| (a.min(piece.times.0), b.max(piece.times.1))));
+    }
+    let table = Table::new(shape, metas.len(), times.unwrap_or((0, 0)));
+    let mut folding = Folding { shape, table, pieces: local, at: 0, used: 0, runs: Vec::new() };
+    let needs_times = shape.edges || folding.pieces.iter().any(|(p, _)| p.kept.is_some() || p.group.is_none());
+    match unit {
+        Unit::Sealed(unit) => folding.sealed(unit, needs_times)?,
+        Unit::Open(unit) => folding.open(unit)?,
+    }
+    Ok((folding.table, metas))
+}
+
+struct Folding<'a> {
+    shape: &'a Shape,
+    table: Table,
+    /// Pieces with their rows, in the order in which the rows come.
+    pieces: Vec<(Piece, u64)>,
+    /// The piece that the next row is of, and how many of its rows have come.
+    at: usize,
+    used: u64,
+    runs: Vec<Run>,
+}
+
+impl Folding<'_> {
+    fn sealed(&mut self, unit: &SealedUnit, needs_times: bool) -> Result<()> {
+        let schema = unit.reader.schema();
+        let present = self.shape.fields.iter().map(|f| &f.name).filter(|name| schema.field_type(name).is_some());
+        let mut columns: Vec<String> = present.cloned().collect();
+        if needs_times {
+            columns.push(schema.time.clone());
+        }
+        if columns.is_empty() {
+            return self.batch(None, &[], usize::try_from(unit.rows).unwrap_or(usize::MAX));
+        }
+        for batch in unit.reader.read_stored(&columns, &unit.ranges, BATCH_ROWS)? {
+            let batch = batch?;
+            let times = match needs_times {
+                true => Some(time_values(column(&batch, &schema.time)?)?),
+                false => None,
+            };
+            let of_fields: Vec<Option<ArrayRef>> =
+                self.shape.fields.iter().map(|f| batch.column_by_name(&f.name).cloned()).collect();
+            self.batch(times, &of_fields, batch.num_rows())?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, unit: &OpenUnit) -> Result<()> {
+        let rows = UInt32Array::from(unit.rows.clone());
+        let batch = &unit.chunk.batch;
+        let times = take(batch.column(0), &rows, None)?;
+        let of_fields = self
+            .shape
+            .fields
+            .iter()
+            .map(|f| Ok(batch.column_by_name(&f.name).map(|c| take(c, &rows, None)).transpose()?))
+            .collect::<Result<Vec<_>>>()?;
+        self.batch(Some(time_values(&times)?), &of_fields, unit.rows.len())
+    }
+
+    /// Takes further rows of the unit; a field that its source lacks has no column.
+    fn batch(&mut self, times: Option<&[i64]>, of_fields: &[Option<ArrayRef>], rows: usize) -> Result<()> {
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.clear();
+        let mut start = 0;
+        while start < rows {
+            let Some((piece, count)) = self.pieces.get(self.at).copied() else {
+                return Err(Error::internal("more rows were read than were asked for"));
+            };
+            let take = usize::try_from(count - self.used).unwrap_or(usize::MAX).min(rows - start);
+            self.used += take as u64;
+            if self.used == count {
+                (self.at, self.used) = (self.at + 1, 0);
+            }
+            self.cut(&piece, times, start..start + take, &mut runs);
+            start += take;
+        }
+        for (slot, from, to) in &runs {
+            self.table.rows[*slot as usize] += u64::from(to - from);
+        }
+        for (state, column) in self.table.states.iter_mut().zip(of_fields) {
+            let Some(column) = column else { continue };
+            match state {
+                State::Int(states) => tally_ints(column, &runs, states),
+                State::Double(states) => tally_doubles(column, &runs, states),
+            }
+        }
+        if let Some(times) = times.filter(|_| self.shape.edges) {
+            self.edges(times, of_fields, &runs);
+        }
+        self.runs = runs;
+        Ok(())
+    }
+
+    /// Cuts rows of one piece into runs of one group.
+    fn cut(&mut self, piece: &Piece, times: Option<&[i64]>, rows: Range<usize>, runs: &mut Vec<Run>) {
+        #[expect(clippy::cast_possible_truncation, reason = "a batch holds fewer than 2^32 rows")]
+        let mut push = |slot: u32, rows: Range<usize>| runs.push((slot, rows.start as u32, rows.end as u32));
+        let (Some(times), None) = (times, piece.group) else {
+            return push(self.table.slot(piece.meta, piece.group.unwrap_or(0)), rows);
+        };
+        let (mut start, mut end) = (rows.start, rows.end);
+        if let Some((from, to)) = piece.kept {
+            let inside = &times[rows.clone()];
+            start = rows.start + inside.partition_point(|t| *t < from);
+            end = rows.start + inside.partition_point(|t| *t <= to);
+        }
+        while start < end {
+            let group = self.shape.group(times[start]);
+            let last = match self.shape.width {
+                Some(width) => group.saturating_mul(width).saturating_add(width - 1),
+                None => i64::MAX,
+            };
+            let next = first_after(&times[..end], start + 1, last);
+            push(self.table.slot(piece.meta, group), start..next);
+            start = next;
+        }
+    }
+
+    fn edges(&mut self, times: &[i64], of_fields: &[Option<ArrayRef>], runs: &[Run]) {
+        let fields = self.table.edges.iter_mut().zip(of_fields).zip(&self.shape.fields);
+        for ((edges, column), field) in fields {
+            let bits = |row: usize| match (column, field.int) {
+                (None, _) => None,
+                (Some(column), true) => {
+                    let ints = column.as_primitive_opt::<Int64Type>()?;
+                    arrow::array::Array::is_valid(ints, row).then(|| ints.value(row).cast_unsigned())
+                }
+                (Some(column), false) => double_at(column, row).map(f64::to_bits),
+            };
+            for (slot, from, to) in runs {
+                let (first, last) = (*from as usize, *to as usize - 1);
+                edges[*slot as usize].add((times[first], bits(first)), (times[last], bits(last)));
+            }
+        }
+    }
+}
+
+/// The first row from `start` on with a time after `last`, or the end. It is mostly near.
+fn first_after(times: &[i64], start: usize, last: i64) -> usize {
+    let mut step = 1;
+    let mut low = start;
+    while low + step <= times.len() && times[low + step - 1] <= last {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step).min(times.len());
+    low + times[low..high].partition_point(|t| *t <= last)
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+    batch.column_by_name(name).ok_or_else(|| Error::internal(format!("column '{name}' was not read")))
+}

@@ -1,0 +1,301 @@
+//! The last measurement of every series: found in the bucket directories, and where statistics hold its values, not read.
+
+use super::CollectionSnapshot;
+use super::scan::{Found, Scan, ScanRequest};
+use crate::error::{Error, Result};
+use crate::segment::Segment;
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{cast, concat_batches, take_record_batch};
+use arrow::datatypes::SchemaRef;
+use ebbtide_buckets::{
+    Chunk, FieldType, MetaKey, Numbers, Schema, SegmentReader, adapt, column_of_keys, time_values, times,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Rows of a batch that is read.
+const BATCH_ROWS: usize = 8192;
+
+/// Where the newest row so far of a meta is.
+#[derive(Clone, Copy)]
+struct Best {
+    time: i64,
+    /// A segment's place in the list of those that are looked at, or behind them a chunk's.
+    source: u32,
+    /// A bucket's ordinal in the segment, or a row of the chunk.
+    at: u32,
+    /// A row of the segment, or of the chunk.
+    row: u32,
+    /// Whether it is the last row of a bucket that has lost none: then statistics have its values.
+    whole: bool,
+}
+
+/// The newest rows by number of the meta.
+#[derive(Default)]
+struct Newest {
+    keys: Vec<MetaKey>,
+    numbers: HashMap<MetaKey, u32, ahash::RandomState>,
+    best: Vec<Option<Best>>,
+}
+
+impl Newest {
+    fn number(&mut self, key: MetaKey) -> u32 {
+        let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        match self.numbers.entry(key) {
+            std::collections::hash_map::Entry::Occupied(known) => *known.get(),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                self.keys.push(new.key().clone());
+                self.best.push(None);
+                *new.insert(next)
+            }
+        }
+    }
+
+    /// Of rows at one time the one that came in later counts, as far as that is known: sources come from old to new.
+    fn offer(&mut self, number: u32, candidate: Best) {
+        let best = &mut self.best[number as usize];
+        if best.is_none_or(|known| candidate.time >= known.time) {
+            *best = Some(candidate);
+        }
+    }
+}
+
+struct Sealed<'a> {
+    segment: &'a Arc<Segment>,
+    reader: SegmentReader,
+}
+
+impl CollectionSnapshot {
+    /// The newest visible measurement of every meta among those that `request` wants, sorted by meta: its columns as
+    /// [`ScanRequest::projection`] says. Of several at one time it is one. Bounds of fields choose nothing here.
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::BadValue`] for a column that does not exist; damage in a segment.
+    pub fn last_points(&self, request: &ScanRequest) -> Result<RecordBatch> {
+        let columns = self.columns(request)?;
+        let request = ScanRequest { bounds: Vec::new(), ..request.clone() };
+        let mut scan = Scan::new(self, &request);
+        let mut newest = Newest::default();
+        let mut sealed: Vec<Sealed<'_>> = Vec::new();
+        let mut numbers: Vec<u32> = Vec::new();
+        for segment in self.state.segments.values() {
+            let Some((reader, found)) = scan.found(segment)?.filter(|(_, found)| !found.is_empty()) else { continue };
+            let same = sealed.last().is_some_and(|s| s.reader.directory().same_metas(reader.directory()));
+            if !same {
+                numbers = vec![u32::MAX; reader.directory().meta_count()];
+            }
+            let source = u32::try_from(sealed.len()).unwrap_or(u32::MAX);
+            sealed.push(Sealed { segment, reader });
+            offer_sealed(&sealed[source as usize], source, &found, &mut numbers, &mut newest)?;
+        }
+        let mut chunks: Vec<&Arc<Chunk>> = Vec::new();
+        for chunk in self.state.memtable.chunks() {
+            let values = times(&chunk.batch)?;
+            let source = u32::try_from(sealed.len() + chunks.len()).unwrap_or(u32::MAX);
+            for (bucket, rows) in scan.found_open(chunk)? {
+                let Some(row) = rows.last().copied() else { continue };
+                let number = newest.number(chunk.buckets[bucket].id.meta.clone());
+                newest.offer(number, Best { time: values[row as usize], source, at: row, row, whole: false });
+            }
+            chunks.push(chunk);
+        }
+        self.gather(&columns, &newest, &sealed, &chunks)
+    }
+
+    /// The rows that were found, in the order of their metas.
+    fn gather(
+        &self,
+        columns: &[String],
+        newest: &Newest,
+        sealed: &[Sealed<'_>],
+        chunks: &[&Arc<Chunk>],
+    ) -> Result<RecordBatch> {
+        let schema = &self.state.schema;
+        let arrow = schema.arrow();
+        let indices = columns.iter().map(|c| arrow.index_of(c)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let target: SchemaRef = Arc::new(arrow.project(&indices)?);
+        let mut by_source: Vec<Vec<(Best, u32)>> = vec![Vec::new(); sealed.len() + chunks.len()];
+        for (number, best) in (0_u32..).zip(&newest.best) {
+            if let Some(best) = best {
+                by_source[best.source as usize].push((*best, number));
+            }
+        }
+        let mut batches = Vec::new();
+        let mut numbers: Vec<u32> = Vec::new();
+        for (source, mut picks) in by_source.into_iter().enumerate().filter(|(_, picks)| !picks.is_empty()) {
+            picks.sort_unstable_by_key(|(best, _)| best.row);
+            numbers.extend(picks.iter().map(|(_, number)| *number));
+            let batch = match sealed.get(source) {
+                Some(sealed) => rows_of(sealed, &target, schema, &picks, &newest.keys)?,
+                None => {
+                    let rows: UInt32Array = picks.iter().map(|(best, _)| Some(best.row)).collect();
+                    let batch = adapt(&chunks[source - sealed.len()].batch, schema)?.project(&indices)?;
+                    match batch.num_columns() {
+                        0 => of_columns(&target, Vec::new(), rows.len())?,
+                        _ => take_record_batch(&batch, &rows)?,
+                    }
+                }
+            };
+            batches.push(batch);
+        }
+        if target.fields().is_empty() {
+            return of_columns(&target, Vec::new(), numbers.len());
+        }
+        let all = concat_batches(&target, &batches)?;
+        let mut order: Vec<u32> = (0..).take(numbers.len()).collect();
+        if !numbers.is_sorted_by_key(|number| &newest.keys[*number as usize]) {
+            order.sort_unstable_by_key(|place| &newest.keys[numbers[*place as usize] as usize]);
+            return Ok(take_record_batch(&all, &UInt32Array::from(order))?);
+        }
+        Ok(all)
+    }
+}
+
+/// Offers the newest wanted row of each meta of a segment.
+fn offer_sealed(
+    sealed: &Sealed<'_>,
+    source: u32,
+    found: &[Found],
+    numbers: &mut [u32],
+    newest: &mut Newest,
+) -> Result<()> {
+    let directory = sealed.reader.directory();
+    let deleted = &sealed.segment.state.deleted;
+    // Buckets of which the last row is too new: only their times say which one is wanted.
+    let mut cut: Vec<&Found> = Vec::new();
+    let offer = |meta: usize, best: Best, numbers: &mut [u32], newest: &mut Newest| {
+        if numbers[meta] == u32::MAX {
+            numbers[meta] = newest.number(directory.meta(meta));
+        }
+        newest.offer(numbers[meta], best);
+    };
+    for of_meta in found.chunk_by(|a, b| a.meta == b.meta) {
+        let is_cut = |bucket: &Found| bucket.check.is_some_and(|((_, to), _)| bucket.brief.last > to);
+        cut.extend(of_meta.iter().filter(|bucket| is_cut(bucket)));
+        let Some(bucket) = of_meta.iter().filter(|bucket| !is_cut(bucket)).max_by_key(|b| b.brief.last) else {
+            continue;
+        };
+        let rows = directory.rows(bucket.ordinal);
+        let whole = sealed.segment.is_unchanged(bucket.ordinal);
+        let is_there = |row: &u64| whole || u32::try_from(*row).is_ok_and(|row| !deleted.contains(row));
+        if let Some(row) = rows.rev().find(is_there) {
+            let (at, row) = (number(bucket.ordinal)?, number(row)?);
+            offer(bucket.meta, Best { time: bucket.brief.last, source, at, row, whole }, numbers, newest);
+        }
+    }
+    if cut.is_empty() {
+        return Ok(());
+    }
+    let mut ranges = Vec::new();
+    cut.iter().for_each(|b| crate::seal::push_without(&mut ranges, directory.rows(b.ordinal), deleted));
+    let schema = sealed.reader.schema();
+    let mut all: Vec<i64> = Vec::new();
+    for batch in sealed.reader.read_stored(std::slice::from_ref(&schema.time), &ranges, BATCH_ROWS)? {
+        all.extend(time_values(batch?.column(0))?);
+    }
+    let mut start = 0;
+    for bucket in cut {
+        let rows = directory.rows(bucket.ordinal);
+        let mut there = Vec::new();
+        crate::seal::push_without(&mut there, rows, deleted);
+        let end = start + usize::try_from(bucket.brief.rows).unwrap_or(usize::MAX);
+        let Some(of_bucket) = all.get(start..end) else {
+            return Err(Error::corrupt(
+                &sealed.segment.file.path,
+                0,
+                "a bucket has fewer rows than its directory says",
+            ));
+        };
+        start = end;
+        let Some(((from, to), _)) = bucket.check else { continue };
+        let Some(place) = of_bucket.partition_point(|t| *t <= to).checked_sub(1) else { continue };
+        let row = there.into_iter().flatten().nth(place);
+        if let Some(row) = row.filter(|_| of_bucket[place] >= from) {
+            let best =
+                Best { time: of_bucket[place], source, at: number(bucket.ordinal)?, row: number(row)?, whole: false };
+            offer(bucket.meta, best, numbers, newest);
+        }
+    }
+    Ok(())
+}
+
+fn number<T: TryInto<u32>>(value: T) -> Result<u32> {
+    value.try_into().map_err(|_| Error::internal("a segment of over 2^32 rows"))
+}
+
+fn of_columns(target: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(target.clone(), columns, &options)?)
+}
+
+/// Rows of one segment, ascending. What the directory knows of them is not read.
+fn rows_of(
+    sealed: &Sealed<'_>,
+    target: &SchemaRef,
+    schema: &Schema,
+    picks: &[(Best, u32)],
+    keys: &[MetaKey],
+) -> Result<RecordBatch> {
+    let reader = &sealed.reader;
+    let mut known: Vec<Option<ArrayRef>> = Vec::with_capacity(target.fields().len());
+    for field in target.fields() {
+        known.push(known_column(reader, schema, field.name(), picks, keys)?);
+    }
+    let names = target.fields().iter().zip(&known).filter(|(_, column)| column.is_none());
+    let names: Vec<String> = names.map(|(field, _)| field.name().clone()).collect();
+    let mut read = Vec::new();
+    if !names.is_empty() {
+        let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
+        for (best, _) in picks {
+            let row = u64::from(best.row);
+            match ranges.last_mut() {
+                Some(last) if last.end == row => last.end += 1,
+                _ => ranges.push(row..row + 1),
+            }
+        }
+        let batches = reader.read(&names, schema, &ranges, BATCH_ROWS)?;
+        let arrow = batches.schema();
+        let batches = batches.collect::<std::result::Result<Vec<_>, _>>()?;
+        read = concat_batches(&arrow, &batches)?.columns().to_vec();
+    }
+    let mut read = read.into_iter();
+    let columns = known.into_iter().map(|column| column.or_else(|| read.next()));
+    let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| Error::internal("a column was not read"))?;
+    of_columns(target, columns, picks.len())
+}
+
+/// A column of rows that the directory knows: the times, the metas, and numbers of whose buckets there are statistics.
+fn known_column(
+    reader: &SegmentReader,
+    schema: &Schema,
+    name: &str,
+    picks: &[(Best, u32)],
+    keys: &[MetaKey],
+) -> Result<Option<ArrayRef>> {
+    if name == schema.time {
+        let times: Int64Array = picks.iter().map(|(best, _)| Some(best.time)).collect();
+        return Ok(Some(cast(&times, &FieldType::Timestamp.arrow(schema.precision))?));
+    }
+    let Some(ty) = schema.field_type(name) else { return Ok(None) };
+    if schema.meta.as_deref() == Some(name) {
+        let keys: Vec<MetaKey> = picks.iter().map(|(_, number)| keys[*number as usize].clone()).collect();
+        return Ok(Some(column_of_keys(&keys, ty, schema.precision)));
+    }
+    let directory = reader.directory();
+    if !directory.stats_per_bucket() || !picks.iter().all(|(best, _)| best.whole) {
+        return Ok(None);
+    }
+    let Some(stats) = directory.stats(name) else { return Ok(None) };
+    let at = |best: &Best| Some(best.at as usize).filter(|at| stats.last_valid.get(*at).copied().unwrap_or(false));
+    Ok(match (ty, &stats.last) {
+        (FieldType::Int64, Numbers::Int(last)) => {
+            let value = |(best, _): &(Best, u32)| at(best).and_then(|at| last.get(at).copied());
+            Some(Arc::new(picks.iter().map(value).collect::<Int64Array>()))
+        }
+        (FieldType::Double, last) => {
+            let value = |(best, _): &(Best, u32)| at(best).and_then(|at| last.double(at));
+            Some(Arc::new(picks.iter().map(value).collect::<Float64Array>()))
+        }
+        _ => None,
+    })
+}

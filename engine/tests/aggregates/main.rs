@@ -1,0 +1,180 @@
+//! Aggregates and last points give what a scan of the same snapshot gives, whatever is sealed, deleted, hidden or null.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+mod scanned;
+
+use ebbtide::fs::sim::SimFs;
+use ebbtide::ttl::{Code, Comparison, Filter, RuleSpec, Timestamp, Value, VirtualClock};
+use ebbtide::{Aggregate, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest};
+use proptest::prelude::*;
+use scanned::{Names, aggregated, assert_same, last_points};
+use std::sync::Arc;
+
+const HOUR: i64 = 3_600_000;
+const FIELDS: [&str; 3] = ["d", "i", "x"];
+
+fn every_aggregate() -> Vec<Aggregate> {
+    let of = |f: &&str| {
+        let f = (*f).to_owned();
+        use Aggregate as A;
+        [A::Count(f.clone()), A::Sum(f.clone()), A::Avg(f.clone()), A::Min(f.clone()), A::Max(f.clone())]
+            .into_iter()
+            .chain([A::First(f.clone()), A::Last(f)])
+    };
+    std::iter::once(Aggregate::Rows).chain(FIELDS.iter().flat_map(of)).collect()
+}
+
+/// A measurement: minutes since 2024, sensor, and values that are awkward now and then.
+fn document((minute, sensor, wild, n): (i64, u8, u8, i32)) -> Value {
+    let t = Timestamp::from_millis(1_704_067_200_000 + minute * 60_000 + i64::from(n.unsigned_abs() % 1000));
+    let double = match wild {
+        0 => Value::Double(f64::NAN),
+        1 => Value::Double(-0.0),
+        2 => Value::Double(f64::INFINITY),
+        3 => Value::Null,
+        4 => Value::Double(0.1 + f64::from(n) * 1e-9),
+        _ => Value::Double(f64::from(n) / 10.0),
+    };
+    let int = match wild {
+        5 => Value::Null,
+        6 => Value::Int(i64::from(n) << 31),
+        _ => Value::Int(i64::from(n)),
+    };
+    let meta = if sensor == 5 { Value::Null } else { Value::from(format!("s{sensor}").as_str()) };
+    let mut members = vec![("t".to_owned(), Value::Date(t)), ("sensor".to_owned(), meta)];
+    members.extend([("d".to_owned(), double), ("i".to_owned(), int), ("word".to_owned(), Value::from("w"))]);
+    if wild % 2 == 0 {
+        members.push(("x".to_owned(), Value::Double(f64::from(n) / 4.0)));
+    }
+    Value::Object(members)
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(Vec<(i64, u8, u8, i32)>),
+    Flush,
+    Compact,
+    DeleteAbove(u8, i32),
+    Sweep,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let row = (0..6_000_i64, 0..6_u8, 0..40_u8, -2_000..2_000_i32);
+    let dense = (0..100_i64, 0..6_u8, 4..40_u8, -50..50_i32);
+    let step = prop_oneof![
+        3 => prop::collection::vec(row, 1..150).prop_map(Step::Insert),
+        3 => prop::collection::vec(dense, 200..400).prop_map(Step::Insert),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        1 => (0..6_u8, -2_000..2_000_i32).prop_map(|(s, n)| Step::DeleteAbove(s, n)),
+        1 => Just(Step::Sweep),
+    ];
+    prop::collection::vec(step, 1..9)
+}
+
+fn opened(expire_after: Option<i64>) -> (Database, Collection, VirtualClock) {
+    let clock = VirtualClock::new(Timestamp::from_millis(1_704_067_200_000));
+    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).clock(Arc::new(clock.clone())).open().unwrap();
+    let mut options = CollectionOptions::new("t").meta_field("sensor");
+    options.expire_after_seconds = expire_after;
+    let all = db.create_collection("all", options).unwrap();
+    (db, all, clock)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn aggregates_and_last_points_are_those_of_a_scan(
+        steps in steps(),
+        rule in prop::option::of((0..5_u8, 1..90_i64)),
+        life in prop::option::of(1..100_i64),
+        now in 0..7_000_i64,
+        (from, length) in (prop::option::of(-100..6_000_i64), prop::option::of(0..3_000_i64)),
+        only in prop::option::of(prop::collection::vec(0..6_u8, 0..4)),
+        width in prop_oneof![Just(None), Just(Some(HOUR)), Just(Some(60_000)), Just(Some(3 * HOUR)), (1..HOUR).prop_map(Some)],
+        by_meta in any::<bool>(),
+    ) {
+        let (db, all, clock) = opened(life.map(|h| h * 3600));
+        if let Some((sensor, hours)) = rule {
+            let of = Filter::eq("sensor", Value::from(format!("s{sensor}").as_str()));
+            db.create_rules("all", vec![RuleSpec::new("one", hours * 3600, of)]).unwrap();
+        }
+        // Every field exists, whatever the steps insert.
+        all.insert_documents(&[document((0, 0, 40, 1)), document((7_000, 1, 41, 2))]).unwrap();
+        clock.set(Timestamp::from_millis(1_704_067_200_000 + now * 60_000));
+        for step in steps {
+            match step {
+                Step::Insert(rows) => {
+                    all.insert_documents(&rows.into_iter().map(document).collect::<Vec<_>>()).unwrap();
+                }
+                Step::Flush => db.flush().unwrap(),
+                Step::Compact => db.compact(None).unwrap(),
+                Step::DeleteAbove(sensor, n) => {
+                    let sensor = Filter::eq("sensor", Value::from(format!("s{sensor}").as_str()));
+                    let above = Filter::compare("i", Comparison::Gt, Value::Int(i64::from(n)));
+                    all.delete(&Filter::and(vec![sensor, above])).unwrap();
+                }
+                Step::Sweep => drop(db.sweep().unwrap()),
+            }
+        }
+        let snapshot = all.snapshot().unwrap();
+        let start = 1_704_067_200_000;
+        let time = (from.map(|m| start + m * 60_000 + 17), length.map(|m| start + (from.unwrap_or(0) + m) * 60_000));
+        let meta = only.map(|only| Arc::new(Names(only)) as Arc<dyn ebbtide::MetaFilter>);
+        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, width };
+        let expected = aggregated(&snapshot, &request, None);
+        assert_same(&snapshot.aggregate(&request).unwrap(), &expected, &request);
+
+        // In two parts: what is known, and a scan of the rest.
+        let columns: Vec<String> = ["t", "sensor", "d", "i", "x"].map(str::to_owned).to_vec();
+        let whole = AggregateRequest { aggregates: vec![Aggregate::Rows, Aggregate::Sum("x".into())], ..request.clone() };
+        let (known, rest) = snapshot.aggregate_known(&whole, &columns).unwrap();
+        let rest: Vec<_> = rest.iter().flat_map(|u| u.read().unwrap()).map(Result::unwrap).collect();
+        scanned::assert_parts(&known, &aggregated(&snapshot, &whole, Some(rest)), &aggregated(&snapshot, &whole, None));
+
+        let points = ScanRequest { time, meta, ..ScanRequest::default() };
+        last_points(&snapshot, &points);
+    }
+}
+
+#[test]
+fn what_cannot_be_aggregated_is_refused_by_name() {
+    let (_db, all, _clock) = opened(None);
+    all.insert_documents(&[document((0, 0, 40, 1))]).unwrap();
+    let snapshot = all.snapshot().unwrap();
+    let refused = |aggregates: Vec<Aggregate>, width| {
+        let error = snapshot.aggregate(&AggregateRequest { aggregates, width, ..AggregateRequest::default() });
+        let error = error.unwrap_err();
+        assert_eq!(error.code(), Code::BadValue);
+        error.to_string()
+    };
+    assert!(refused(vec![Aggregate::Min("word".into())], None).contains("'word' is string"));
+    assert!(refused(vec![Aggregate::Min("none".into())], None).contains("no field 'none'"));
+    assert!(refused(vec![Aggregate::Min("t".into())], None).contains("no field 't'"));
+    assert!(refused(vec![Aggregate::Rows], Some(0)).contains("width"));
+}
+
+#[test]
+fn a_sum_that_no_int64_holds_is_refused_and_its_mean_is_not() {
+    let (db, all, _clock) = opened(None);
+    let rows: Vec<Value> = (0..40)
+        .map(|m| {
+            let t = Timestamp::from_millis(1_704_067_200_000 + m);
+            Value::Object(vec![("t".into(), Value::Date(t)), ("i".into(), Value::Int(i64::MAX - m))])
+        })
+        .collect();
+    all.insert_documents(&rows).unwrap();
+    for sealed in [false, true] {
+        if sealed {
+            db.flush().unwrap();
+        }
+        let ask = |aggregate| {
+            let request = AggregateRequest { aggregates: vec![aggregate], ..AggregateRequest::default() };
+            all.snapshot().unwrap().aggregate(&request)
+        };
+        assert!(ask(Aggregate::Sum("i".into())).unwrap_err().to_string().contains("'i' does not fit into 64 bits"));
+        let mean = ask(Aggregate::Avg("i".into())).unwrap();
+        assert_eq!(ebbtide::buckets::value_at(mean.column(0), 0), Value::Double(i64::MAX as f64));
+    }
+}
