@@ -3,7 +3,7 @@
 use crate::adapt::adapt_to;
 use crate::build::timestamps;
 use crate::documents::{Accepted, BatchError, FIELDS_MAX, NESTING_MAX, check_name};
-use crate::schema::{FieldType, Schema, mismatch, timestamp_type};
+use crate::schema::{FieldType, Schema, mismatch, nested_list, timestamp_type};
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StructArray,
     TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
@@ -139,7 +139,10 @@ fn canonical(
     if array.null_count() == array.len() && !array.is_empty() {
         return Ok(None);
     }
+    let nested = |items| Err(place.error(first_value(array), nested_list(place.path, items)));
     Ok(Some(match ty {
+        FieldType::List(item) if matches!(**item, FieldType::List(_)) => return nested("lists"),
+        FieldType::List(item) if matches!(**item, FieldType::Object(_)) => return nested("objects"),
         FieldType::List(item) => canonical_list(array, item, known, place)?,
         FieldType::Object(members) => canonical_object(array, members, known, place)?,
         FieldType::Timestamp => instants(array, place)?,

@@ -138,6 +138,15 @@ impl FieldType {
     }
 }
 
+/// Refuses a list whose items are `items`: lists or objects.
+pub(crate) fn nested_list(path: &str, items: &str) -> RuleError {
+    let message = format!(
+        "field '{path}': the items of a list are bools, numbers, strings, timestamps or binaries, not {items}; \
+         store them as fields of their own, or as text"
+    );
+    RuleError::new(Code::TypeMismatch, message)
+}
+
 pub(crate) fn with_article(name: &str) -> String {
     let article = if name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
     format!("{article} {name}")

@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::snapshot::{CollectionSnapshot, Snapshot};
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use ebbtide_buckets::{time_values, value_at};
-use ebbtide_ttl::{Filter, Timestamp, Value, in_range};
+use ebbtide_ttl::{Filter, Timestamp, Value, in_range, is_expired};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -152,8 +152,8 @@ impl Deletion {
         if !matches.contains(&true) {
             return;
         }
-        let is_visible = |t: i64| hidden_until.is_none_or(|cut| t > cut);
-        self.visible += times.iter().zip(matches).filter(|(t, m)| **m && is_visible(**t)).count() as u64;
+        let visible = |(t, m): &(&i64, &bool)| **m && !is_expired(**t, hidden_until);
+        self.visible += times.iter().zip(matches).filter(visible).count() as u64;
         let kept: Vec<i64> = times.iter().zip(matches).filter(|(_, m)| !**m).map(|(t, _)| *t).collect();
         match (kept.first(), kept.last()) {
             (Some(first), Some(last)) => {

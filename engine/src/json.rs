@@ -18,7 +18,8 @@ pub const DEPTH_MAX: usize = 100;
 /// Reads a value from Extended JSON.
 ///
 /// `{"$date": ...}` holds an RFC 3339 text, a number of milliseconds or a `$numberLong` of them. `$oid` gives its text;
-/// `$numberDecimal` a double, if one holds it exactly; `$binary` its bytes, whatever their sub-type.
+/// `$numberDecimal` a double, if one holds it exactly; `$binary` its bytes, whatever their sub-type. A whole number beyond
+/// int64 is a double, if one holds it exactly (from 2^64 on JSON's readers take the nearest).
 ///
 /// ```
 /// use ebbtide::json::value_of;
@@ -30,7 +31,8 @@ pub const DEPTH_MAX: usize = 100;
 /// ```
 ///
 /// # Errors
-/// [`Code::BadValue`] for a number outside of int64, a malformed `$`-value, and nesting beyond [`DEPTH_MAX`].
+/// [`Code::BadValue`] for a number that neither int64 nor a double holds, a malformed `$`-value, a `$`-value of a type that
+/// is not stored, and nesting beyond [`DEPTH_MAX`].
 pub fn value_of(json: &Json) -> Result<Value> {
     read(json, DEPTH_MAX)
 }
@@ -65,14 +67,27 @@ fn read_number(number: &Number) -> Result<Value> {
         return Ok(Value::Int(i));
     }
     match number.as_f64() {
-        Some(d) if number.is_f64() => Ok(Value::Double(d)),
+        Some(d) if number.is_f64() || number.as_u64().is_some_and(|n| whole_digits(d) == n.to_string()) => {
+            Ok(Value::Double(d))
+        }
         _ => Err(bad(format!("the number {number} does not fit int64; write it with a fraction to make it a double"))),
     }
+}
+
+/// A double of whole value without exponent or fraction.
+fn whole_digits(d: f64) -> String {
+    format!("{d:.0}")
 }
 
 /// The value that an object with a `$`-key stands for; `None` if it stands for itself.
 fn read_wrapped(members: &Map<String, Json>) -> Result<Option<Value>> {
     let Some((key, inner)) = members.iter().find(|(name, _)| is_wrapper(name)) else { return Ok(None) };
+    if let Some(unknown) = FOREIGN.iter().find(|name| *name == key) {
+        return Err(bad(format!(
+            "{unknown} is a type that is not stored; the types are bool, int64, double, string, date, binary, list and \
+             object"
+        )));
+    }
     if members.len() > 1 {
         return Err(bad(format!("{key} must be alone in its object; found {}", shown(members))));
     }
@@ -94,8 +109,23 @@ fn read_wrapped(members: &Map<String, Json>) -> Result<Option<Value>> {
     }))
 }
 
+/// Types of Extended JSON that no field has.
+const FOREIGN: [&str; 10] = [
+    "$regularExpression",
+    "$timestamp",
+    "$uuid",
+    "$symbol",
+    "$code",
+    "$scope",
+    "$undefined",
+    "$minKey",
+    "$maxKey",
+    "$dbPointer",
+];
+
 fn is_wrapper(name: &str) -> bool {
     matches!(name, "$date" | "$numberInt" | "$numberLong" | "$numberDouble" | "$numberDecimal" | "$oid" | "$binary")
+        || FOREIGN.contains(&name)
 }
 
 fn read_date(inner: &Json) -> Result<Timestamp> {

@@ -126,8 +126,7 @@ impl CollectionSnapshot {
         if self.suspended.is_some() || self.state.options.expiry == ExpiryMode::Bucket {
             return None;
         }
-        let precision = self.state.options.precision;
-        e.map(|e| cutoff(self.now.to_units_saturating(precision), e, precision))
+        cutoff(self.now, e?, self.state.options.precision)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Runs the conformance cases of the repository, and those in the folders that `EBBTIDE_CONFORMANCE_DIRS` names.
-//! Cases with SQL are run by the query layer's test of the same name.
+//! Cases with SQL are run by the test of the same name in the crate `query`: `cargo test --test conformance` runs both.
 
 use std::path::{Path, PathBuf};
 

@@ -284,10 +284,10 @@ fn a_sweep_at_a_later_instant_takes_nothing_from_a_snapshot() {
 }
 
 #[test]
-fn whole_numbers_in_lists_of_objects_lose_no_precision_either() {
+fn whole_numbers_in_lists_lose_no_precision_either() {
     let db = open(&SimFs::new(ROOT), &VirtualClock::new(at(0)), Settings::default()).unwrap();
     let c = made(&db, CollectionOptions::new("t"));
-    let list = |x: Value| Value::Array(vec![Value::Object(vec![("x".into(), x)])]);
+    let list = |x: Value| Value::Object(vec![("x".into(), Value::Array(vec![x]))]);
     c.insert_documents(&[document(0, "l", list(Value::Int(9_007_199_254_740_993)))]).unwrap();
     let error = c.insert_documents(&[document(1, "l", list(Value::Double(0.5)))]).unwrap_err();
     assert_eq!(error.code(), Code::TypeMismatch);

@@ -5,7 +5,7 @@ use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
-use ebbtide::{Database, Snapshot};
+use ebbtide::{Database, ScanReport, ScanUnit, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -20,6 +20,26 @@ pub(crate) const SYSTEM: &str = "ebbtide";
 pub(crate) struct Current {
     database: Database,
     snapshot: Mutex<Arc<Snapshot>>,
+    /// Scans of a plan that is to be explained.
+    watched: Mutex<Option<Vec<Watched>>>,
+}
+
+/// A scan of a collection, and what expiry hid from it.
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    /// The collection, the instant and the cut-offs.
+    pub(crate) label: String,
+    pub(crate) report: ScanReport,
+    pub(crate) units: Vec<ScanUnit>,
+}
+
+impl Watched {
+    /// What was hidden; complete once the plan has run.
+    pub(crate) fn describe(&self) -> String {
+        let rows = self.report.rows_hidden + self.units.iter().map(ScanUnit::rows_hidden).sum::<u64>();
+        let buckets = self.report.buckets_hidden;
+        format!("{}, buckets_hidden_by_ttl={buckets}, rows_hidden_by_ttl={rows}", self.label)
+    }
 }
 
 impl std::fmt::Debug for Current {
@@ -31,7 +51,7 @@ impl std::fmt::Debug for Current {
 impl Current {
     pub(crate) fn new(database: Database) -> Self {
         let snapshot = Mutex::new(Arc::new(database.snapshot()));
-        Current { database, snapshot }
+        Current { database, snapshot, watched: Mutex::default() }
     }
 
     pub(crate) fn database(&self) -> &Database {
@@ -40,6 +60,23 @@ impl Current {
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on scans are gathered, for [`Current::watched`].
+    pub(crate) fn watch(&self) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
+    /// The scans since [`Current::watch`]; no more are gathered.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    /// Gathers a scan, if scans are gathered.
+    pub(crate) fn note(&self, scan: impl FnOnce() -> Watched) {
+        if let Some(scans) = self.watched.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            scans.push(scan());
+        }
     }
 
     pub(crate) fn set(&self, snapshot: Snapshot) {
@@ -118,7 +155,7 @@ impl SchemaProvider for SystemTables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(name) = TABLES.iter().find(|t| **t == name) else { return Ok(None) };
-        Ok(Some(Arc::new(SystemTable::new(name, Arc::clone(&self.current)))))
+        Ok(Some(Arc::new(SystemTable::new(name, Arc::clone(&self.current))?)))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -9,7 +9,9 @@ use crate::instants::rewrite_expr;
 use crate::pushdown::unqualified;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array,
+};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
 use datafusion::common::{DFSchema, DataFusionError, Result, not_impl_err};
@@ -260,7 +262,7 @@ impl Condition {
             LogicalPlan::Limit(_) => return Err(unsupported("LIMIT")),
             _ => return Err(unsupported("anything but a condition on its own rows")),
         };
-        let full = collection.schema().arrow();
+        let full = crate::provider::table_schema(collection.schema());
         let mut bounds = (None, None);
         let Some(expr) = expr else {
             let schema = Arc::new(ArrowSchema::empty());
@@ -309,8 +311,11 @@ impl RowPredicate for Condition {
     fn select(&self, batch: &RecordBatch) -> ebbtide::Result<BooleanArray> {
         let Some(predicate) = &self.predicate else { return Ok(BooleanArray::from(vec![true; batch.num_rows()])) };
         let fail = |message: String| ebbtide::Error::new(Code::BadValue, message);
-        let columns: Option<Vec<ArrayRef>> =
-            self.schema.fields().iter().map(|f| batch.column_by_name(f.name()).cloned()).collect();
+        let column = |field: &Field| match field.data_type() {
+            DataType::Null => Some(new_null_array(&DataType::Null, batch.num_rows())),
+            _ => batch.column_by_name(field.name()).cloned(),
+        };
+        let columns: Option<Vec<ArrayRef>> = self.schema.fields().iter().map(|f| column(f)).collect();
         let columns = columns.ok_or_else(|| fail("a column of the condition is not there any more".to_owned()))?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)

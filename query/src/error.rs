@@ -58,7 +58,7 @@ impl From<RuleError> for QueryError {
 
 impl From<SyntaxError> for QueryError {
     fn from(error: SyntaxError) -> Self {
-        QueryError::new(Code::FailedToParse, error.to_string())
+        QueryError::new(error.code, error.to_string())
     }
 }
 
@@ -302,11 +302,18 @@ fn plain(message: &str) -> String {
         }
     }
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
+    // What DataFusion says before this line is about its own workings.
+    let text = text.find("No function matches").map_or(text, |at| &text[at..]);
+    let reach = "; functions and conversions that work in nanoseconds reach from 1677 to 2262 only: leave such times out \
+                 with a condition";
+    let is_far =
+        (text.starts_with("timestamp ") && text.ends_with(" out of range")) || text.contains("representable i64 range");
+    let text = if is_far { format!("{text}{reach}") } else { text.to_owned() };
     let mut chars = text.chars();
     match chars.next() {
         Some(first) if chars.clone().next().is_some_and(char::is_lowercase) => {
             first.to_lowercase().chain(chars).collect()
         }
-        _ => text.to_owned(),
+        _ => text,
     }
 }

@@ -1,11 +1,12 @@
 //! The leaf of every plan: reads the visible rows of a collection, as of its statement's snapshot.
 
 use crate::error::external;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Precision as Known;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
@@ -198,18 +199,23 @@ impl ExecutionPlan for BucketScanExec {
     }
 }
 
-/// Brings a batch to the plan's schema: a prepared statement may be older than the last widening of a field.
+/// Brings a batch to the plan's schema: a prepared statement may be older than the last widening of a field, and a meta
+/// field without a type is a column of nulls that no batch has.
 fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref().fields() == schema.fields() && batch.num_columns() > 0 {
         return Ok(RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec())?);
     }
-    let columns: std::result::Result<Vec<_>, _> = batch
-        .columns()
+    let mut given = batch.columns().iter();
+    let columns: Result<Vec<ArrayRef>> = schema
+        .fields()
         .iter()
-        .zip(schema.fields())
-        .map(|(column, field)| match column.data_type() == field.data_type() {
-            true => Ok(Arc::clone(column)),
-            false => datafusion::arrow::compute::cast(column, field.data_type()),
+        .map(|field| match field.data_type() {
+            DataType::Null => Ok(new_null_array(&DataType::Null, batch.num_rows())),
+            ty => match given.next() {
+                Some(column) if column.data_type() == ty => Ok(Arc::clone(column)),
+                Some(column) => Ok(cast(column, ty)?),
+                None => exec_err!("a scan gave no column '{}'", field.name()),
+            },
         })
         .collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

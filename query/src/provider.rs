@@ -3,7 +3,7 @@
 //! The table keeps its name and schema, never data: each scan looks at the snapshot of the statement that is being
 //! planned. So views and prepared statements see what is visible when they run, not when they were made.
 
-use crate::catalog::Current;
+use crate::catalog::{Current, Watched};
 use crate::dml::{DeleteSink, InsertSink};
 use crate::error::external;
 use crate::exec::BucketScanExec;
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ebbtide::{CollectionSnapshot, ScanRequest};
 use ebbtide_buckets::Schema;
+use ebbtide_ttl::ExpiryMode;
 use std::sync::Arc;
 
 /// A collection.
@@ -33,7 +34,7 @@ pub(crate) struct CollectionTable {
 impl CollectionTable {
     pub(crate) fn new(name: &str, snapshot: &CollectionSnapshot, current: Arc<Current>) -> Self {
         let schema = Arc::clone(snapshot.schema());
-        CollectionTable { name: name.to_owned(), arrow: schema.arrow(), schema, current }
+        CollectionTable { name: name.to_owned(), arrow: table_schema(&schema), schema, current }
     }
 
     fn roles(&self) -> Roles<'_> {
@@ -42,7 +43,16 @@ impl CollectionTable {
     }
 }
 
-/// The cut-offs of a collection, for people: `now=..., rules=[collection: 86400 s, nyc: 3600 s]`.
+/// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
+pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
+    let arrow = schema.arrow();
+    let (Some(meta), None) = (&schema.meta, &schema.meta_type) else { return arrow };
+    let mut fields = arrow.fields().to_vec();
+    fields.insert(1, Arc::new(Field::new(meta, DataType::Null, true)));
+    Arc::new(ArrowSchema::new(fields))
+}
+
+/// The cut-offs of a collection, for people: `now=..., hides=[collection: t <= ...; nyc: t <= ...]`.
 fn describe(snapshot: &CollectionSnapshot) -> String {
     let mut text = format!("collection={}, now={}", snapshot.name(), snapshot.now());
     if let Some(count) = snapshot.suspended() {
@@ -50,7 +60,9 @@ fn describe(snapshot: &CollectionSnapshot) -> String {
         return text;
     }
     let cuts = crate::system::cutoffs(snapshot);
-    if !cuts.is_empty() {
+    if snapshot.options().expiry == ExpiryMode::Bucket {
+        text.push_str(", expiry=bucket, hides=[]");
+    } else if !cuts.is_empty() {
         text.push_str(&format!(", hides=[{}]", cuts.join("; ")));
     }
     text
@@ -86,8 +98,17 @@ impl TableProvider for CollectionTable {
             Some(columns) => Arc::new(self.arrow.project(columns)?),
             None => Arc::clone(&self.arrow),
         };
+        let untyped = |field: &Field| field.data_type() == &DataType::Null;
+        if schema.fields().iter().any(|f| untyped(f)) && snapshot.schema().meta_type.is_some() {
+            return exec_err!(
+                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare it, or \
+                 create its view, again",
+                self.name
+            );
+        }
         let gathered = self.roles().gather(filters, &self.arrow, state)?;
-        let mut label = describe(&snapshot);
+        let cuts = describe(&snapshot);
+        let mut label = cuts.clone();
         if let Some(meta) = &gathered.meta {
             label.push_str(&format!(", meta=[{}]", meta.text));
         }
@@ -98,13 +119,14 @@ impl TableProvider for CollectionTable {
             label.push_str(&format!(", time=[{}..{}]", show(gathered.time.0), show(gathered.time.1)));
         }
         let request = ScanRequest {
-            projection: Some(schema.fields().iter().map(|f| f.name().clone()).collect()),
+            projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
             time: gathered.time,
             meta: gathered.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>),
             bounds: gathered.bounds,
             include_hidden: false,
         };
         let (units, report) = snapshot.scan_reported(&request).map_err(external)?;
+        self.current.note(|| Watched { label: cuts, report, units: units.clone() });
         let partitions = state.config().target_partitions();
         Ok(Arc::new(BucketScanExec::new(label, schema, units, report, limit, partitions)))
     }

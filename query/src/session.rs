@@ -1,6 +1,6 @@
 //! A session: one user's statements, one after the other, each over one snapshot.
 
-use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, SystemTables};
+use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, SystemTables, Watched};
 use crate::dml::{self, Condition};
 use crate::error::{Explainer, QueryError, Result};
 use crate::instants::{freeze_now, rewrite_plan};
@@ -8,7 +8,7 @@ use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
 use crate::{suggest, system};
 use chrono::{DateTime, Utc};
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
@@ -26,8 +26,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide::Database;
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
-use futures::TryStreamExt;
 use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -366,6 +366,9 @@ impl Session {
         {
             return self.insert(insert, now).await;
         }
+        if let DfStatement::Statement(inner) = &parsed {
+            refuse_create_table(inner)?;
+        }
         let state = self.state(now);
         let plan = state.statement_to_plan(parsed).await?;
         let (plan, state) = match plan {
@@ -402,8 +405,15 @@ impl Session {
         };
         let plan = rewrite_plan(plan, now, state.config_options())?;
         let schema = Arc::clone(plan.schema().inner());
+        let analysed = matches!(plan, LogicalPlan::Analyze(_));
+        if analysed {
+            self.current.watch();
+        }
         let physical = state.create_physical_plan(&plan).await?;
-        let stream = execute_stream(physical, state.task_ctx())?;
+        let mut stream = execute_stream(physical, state.task_ctx())?;
+        if analysed {
+            stream = with_hidden(stream, self.current.watched());
+        }
         Ok(StatementStream { schema, stream: Some(stream), message: None })
     }
 
@@ -497,6 +507,35 @@ impl Session {
 
 fn is_keyword(token: &Token, keyword: &str) -> bool {
     matches!(token, Token::Word(w) if w.value.eq_ignore_ascii_case(keyword))
+}
+
+/// A table of columns would be of this session alone, and would forget nothing on schedule.
+fn refuse_create_table(statement: &ast::Statement) -> Result<()> {
+    match statement {
+        ast::Statement::CreateTable(create) if create.query.is_none() && !create.external => {
+            let name = &create.name;
+            let message = format!(
+                "CREATE TABLE makes nothing that lasts: measurements are kept in collections, whose fields come with \
+                 the first insert; write CREATE COLLECTION {name} WITH (timeField = 'time', metaField = 'sensor')"
+            );
+            Err(QueryError::new(Code::BadValue, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ends what EXPLAIN ANALYZE gives with what expiry hid from each scan: a plan has no scan left in it where statistics
+/// answered.
+fn with_hidden(stream: SendableRecordBatchStream, scans: Vec<Watched>) -> SendableRecordBatchStream {
+    let schema = stream.schema();
+    let names = Arc::clone(&schema);
+    let last = futures::stream::once(async move {
+        let text = scans.iter().map(Watched::describe).collect::<Vec<_>>().join("\n");
+        let cells: [ArrayRef; 2] =
+            [Arc::new(StringArray::from(vec!["Hidden by TTL"])), Arc::new(StringArray::from(vec![text]))];
+        Ok(RecordBatch::try_new(names, cells.to_vec())?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream.chain(last)))
 }
 
 /// Why planning or starting failed: by DataFusion, whose errors are still to be explained, or by us.

@@ -4,11 +4,12 @@ use crate::catalog::Current;
 use crate::error::external;
 use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
+    ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+    TimestampNanosecondArray, UInt64Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ebbtide::{CollectionSnapshot, Snapshot};
@@ -20,15 +21,32 @@ pub(crate) const TABLES: [&str; 7] =
     ["collections", "ttl_rules", "buckets", "segments", "operations", "sweeps", "parameters"];
 
 /// A system table: its rows are gathered from the statement's snapshot when it is scanned.
+///
+/// Its times are nanoseconds, so that those of every precision are exact. While something is stored that lies, or expires,
+/// outside of 1677 to 2262, which nanoseconds do not reach, they are microseconds (milliseconds, some 290 000 years away).
 #[derive(Debug)]
 pub(crate) struct SystemTable {
     name: &'static str,
+    unit: Precision,
     current: Arc<Current>,
 }
 
 impl SystemTable {
-    pub(crate) fn new(name: &'static str, current: Arc<Current>) -> Self {
-        SystemTable { name, current }
+    pub(crate) fn new(name: &'static str, current: Arc<Current>) -> Result<Self> {
+        let snapshot = current.snapshot();
+        let mut times = Vec::new();
+        each(&snapshot, |c| {
+            let Some((first, last)) = c.time_range() else { return Ok(()) };
+            // Spans only grow, so no window reaches further than the present one's width.
+            let span = c.options().bucketing.span_seconds();
+            let longest = c.rules().iter().map(|view| view.expire_after_seconds).max().unwrap_or(0);
+            times.extend([first.plus_seconds(-span), last.plus_seconds(span).plus_seconds(longest)]);
+            Ok(())
+        })
+        .map_err(external)?;
+        times.extend(current.database().sweeps().iter().flat_map(|record| [record.at, record.cutoff]));
+        times.extend(current.database().current_operation().map(|running| running.started));
+        Ok(SystemTable { name, unit: unit_of(&times), current })
     }
 
     fn rows(&self) -> Result<RecordBatch> {
@@ -75,14 +93,20 @@ impl SystemTable {
             }
         }
         .map_err(external)?;
-        rows.finish()
+        rows.finish_in(self.unit)
     }
+}
+
+/// The finest unit that holds all of `times`.
+fn unit_of(times: &[Timestamp]) -> Precision {
+    let holds_all = |unit: &Precision| times.iter().all(|t| t.to_units(*unit).is_some());
+    [Precision::Ns, Precision::Us].into_iter().find(holds_all).unwrap_or(Precision::Ms)
 }
 
 #[async_trait]
 impl TableProvider for SystemTable {
     fn schema(&self) -> SchemaRef {
-        schema(self.name)
+        schema(self.name, self.unit)
     }
 
     fn table_type(&self) -> TableType {
@@ -115,10 +139,15 @@ enum Kind {
 }
 
 impl Kind {
-    fn arrow(self) -> DataType {
+    fn arrow(self, unit: Precision) -> DataType {
+        let unit = match unit {
+            Precision::Ms => TimeUnit::Millisecond,
+            Precision::Us => TimeUnit::Microsecond,
+            Precision::Ns => TimeUnit::Nanosecond,
+        };
         match self {
             Kind::Text => DataType::Utf8,
-            Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Kind::Time => DataType::Timestamp(unit, Some("UTC".into())),
             Kind::Count => DataType::UInt64,
             Kind::Int => DataType::Int64,
             Kind::Flag => DataType::Boolean,
@@ -215,14 +244,14 @@ fn columns(table: &str) -> &'static [(&'static str, Kind)] {
     }
 }
 
-fn schema(table: &str) -> SchemaRef {
-    let fields = columns(table).iter().map(|(name, kind)| Field::new(*name, kind.arrow(), true));
+fn schema(table: &str, unit: Precision) -> SchemaRef {
+    let fields = columns(table).iter().map(|(name, kind)| Field::new(*name, kind.arrow(unit), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 enum Column {
     Text(Vec<Option<String>>),
-    Time(Vec<Option<i64>>),
+    Time(Vec<Option<Timestamp>>),
     Count(Vec<u64>),
     Int(Vec<Option<i64>>),
     Flag(Vec<bool>),
@@ -265,7 +294,7 @@ impl Rows {
 
     pub(crate) fn time(&mut self, time: Option<Timestamp>) {
         if let Some(Column::Time(cells)) = self.next() {
-            cells.push(time.map(|t| t.to_units_saturating(Precision::Us)));
+            cells.push(time);
         }
     }
 
@@ -287,17 +316,55 @@ impl Rows {
         }
     }
 
+    /// The rows, with times in the finest unit that holds them.
     pub(crate) fn finish(self) -> Result<RecordBatch> {
-        let array = |column| -> ArrayRef {
-            match column {
-                Column::Text(cells) => Arc::new(StringArray::from(cells)),
-                Column::Time(cells) => Arc::new(TimestampMicrosecondArray::from(cells).with_timezone("UTC")),
-                Column::Count(cells) => Arc::new(UInt64Array::from(cells)),
-                Column::Int(cells) => Arc::new(Int64Array::from(cells)),
-                Column::Flag(cells) => Arc::new(BooleanArray::from(cells)),
+        let times = self.columns.iter().flat_map(|column| match column {
+            Column::Time(cells) => cells.as_slice(),
+            _ => &[],
+        });
+        let unit = unit_of(&times.flatten().copied().collect::<Vec<_>>());
+        self.finish_in(unit)
+    }
+
+    fn finish_in(self, unit: Precision) -> Result<RecordBatch> {
+        let columns: Result<Vec<ArrayRef>> = self.columns.into_iter().map(|column| column.array(unit)).collect();
+        Ok(RecordBatch::try_new(schema(self.table, unit), columns?)?)
+    }
+}
+
+impl Column {
+    fn array(self, unit: Precision) -> Result<ArrayRef> {
+        Ok(match self {
+            Column::Text(cells) => Arc::new(StringArray::from(cells)),
+            Column::Time(cells) => {
+                let mut units = Vec::with_capacity(cells.len());
+                for t in cells {
+                    // Even milliseconds end before the latest time's expiry does.
+                    let held = |t: Timestamp| match unit {
+                        Precision::Ms => Some(t.to_units_saturating(unit)),
+                        unit => t.to_units(unit),
+                    };
+                    match t.map(|t| held(t).ok_or(t)).transpose() {
+                        Ok(cell) => units.push(cell),
+                        Err(t) => {
+                            return exec_err!(
+                                "{} do not reach to {t}, which was stored after the statement had been prepared; \
+                                 prepare it, or create its view, again",
+                                unit.name()
+                            );
+                        }
+                    }
+                }
+                match unit {
+                    Precision::Ms => Arc::new(TimestampMillisecondArray::from(units).with_timezone("UTC")),
+                    Precision::Us => Arc::new(TimestampMicrosecondArray::from(units).with_timezone("UTC")),
+                    Precision::Ns => Arc::new(TimestampNanosecondArray::from(units).with_timezone("UTC")),
+                }
             }
-        };
-        Ok(RecordBatch::try_new(schema(self.table), self.columns.into_iter().map(array).collect())?)
+            Column::Count(cells) => Arc::new(UInt64Array::from(cells)),
+            Column::Int(cells) => Arc::new(Int64Array::from(cells)),
+            Column::Flag(cells) => Arc::new(BooleanArray::from(cells)),
+        })
     }
 }
 
@@ -442,13 +509,12 @@ pub(crate) fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
     if options.expiry == ExpiryMode::Bucket {
         return Vec::new();
     }
-    let now = c.now().to_units_saturating(options.precision);
     let text = |view: ebbtide_ttl::RuleView<'_>| {
-        let cut = cutoff(now, view.expire_after_seconds, options.precision);
+        let cut = cutoff(c.now(), view.expire_after_seconds, options.precision)?;
         let cut = Timestamp::from_units(cut, options.precision);
-        format!("{}: {} <= {cut}", view.label(), options.time_field)
+        Some(format!("{}: {} <= {cut}", view.label(), options.time_field))
     };
-    c.rules().iter().map(text).collect()
+    c.rules().iter().filter_map(text).collect()
 }
 
 /// A value as text: text as it is, everything else as JSON.

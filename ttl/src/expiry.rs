@@ -17,29 +17,24 @@ use std::str::FromStr;
 /// 2038-01-19T03:14:08Z in seconds since the epoch: the first second that a signed 32-bit count cannot hold.
 const RANGE_SECONDS_END: i64 = 1 << 31;
 
-/// The latest time that is expired at `now` under a rule of `e_seconds`: equality expires.
+/// The latest time that is expired at `now` under a rule of `e_seconds`; `None` if no time that can be stored is.
 ///
 /// # Units
-/// `now` and the result are in units of `precision` since the epoch; `now` is floored to the unit.
+/// The result is in units of `precision` since the epoch, floored; it saturates at the last time that can be stored.
 #[must_use]
-pub fn cutoff(now: i64, e_seconds: i64, precision: Precision) -> i64 {
-    now.saturating_sub(e_seconds.saturating_mul(precision.per_second()))
+pub fn cutoff(now: Timestamp, e_seconds: i64, precision: Precision) -> Option<i64> {
+    let cutoff = now.plus_seconds(e_seconds.saturating_neg());
+    (cutoff >= Timestamp::from_units(i64::MIN, precision)).then(|| cutoff.to_units_saturating(precision))
 }
 
-/// Whether the time `t` is expired under a cut-off made by [`cutoff`]; equality expires.
+/// Whether the time `t` is expired under a cut-off made by [`cutoff`]; equality expires, and without a cut-off nothing does.
 #[must_use]
-pub fn is_expired(t: i64, cutoff: i64) -> bool {
-    t <= cutoff
+pub fn is_expired(t: i64, cutoff: Option<i64>) -> bool {
+    cutoff.is_some_and(|cutoff| t <= cutoff)
 }
 
-/// The first `now` at which a bucket with this upper bound (mode `bucket`: the window's end; mode `exact`: its last
-/// measurement) may be dropped, in units of `precision`; saturates.
-#[must_use]
-pub fn due_at(bound: i64, e_seconds: i64, precision: Precision) -> i64 {
-    bound.saturating_add(e_seconds.saturating_mul(precision.per_second()))
-}
-
-/// Like [`due_at`], as an instant that does not saturate: what listings show as `expires_at`.
+/// The first instant at which a bucket with this upper bound (mode `bucket`: the window's end; mode `exact`: its last
+/// measurement) may be dropped: what listings show as `expires_at`. It does not saturate.
 #[must_use]
 pub fn due_instant(bound: i64, e_seconds: i64, precision: Precision) -> Timestamp {
     Timestamp::from_units(bound, precision).plus_seconds(e_seconds)

@@ -14,7 +14,7 @@
 //! assert_eq!(seconds, 3_600);
 //!
 //! let now = Timestamp::from_millis(10_000_000);
-//! let cutoff = cutoff(now.to_units_saturating(Precision::Ms), seconds, Precision::Ms);
+//! let cutoff = cutoff(now, seconds, Precision::Ms);
 //! assert!(is_expired(10_000_000 - 3_600_000, cutoff)); // exactly an hour old
 //! assert!(!is_expired(10_000_000 - 3_599_999, cutoff));
 //! # Ok::<(), ebbtide_ttl::RuleError>(())
@@ -33,7 +33,7 @@ mod value;
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use code::{Code, RuleError};
 pub use expiry::{
-    Bucketing, ExpiryMode, Granularity, OutOfRange, SPAN_SECONDS_MAX, cutoff, due_at, due_instant, in_range, is_expired,
+    Bucketing, ExpiryMode, Granularity, OutOfRange, SPAN_SECONDS_MAX, cutoff, due_instant, in_range, is_expired,
 };
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use guard::{ClockGuard, Held};

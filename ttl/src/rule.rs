@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// The index of the collection's own rule in a [`RuleSet`], whether it has one or not; the partial rules follow from 1.
 pub const COLLECTION_RULE: usize = 0;
+/// What listings call that rule; no index has this name.
+const COLLECTION_RULE_LABEL: &str = "collection";
 
 /// A partial TTL index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +56,7 @@ impl RuleView<'_> {
     /// The name that listings show: the rule's, or `collection`.
     #[must_use]
     pub fn label(&self) -> &str {
-        self.name.unwrap_or("collection")
+        self.name.unwrap_or(COLLECTION_RULE_LABEL)
     }
 }
 

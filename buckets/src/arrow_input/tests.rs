@@ -112,6 +112,30 @@ fn unsupported_types_and_double_names_are_refused() {
 }
 
 #[test]
+fn lists_hold_scalars_only() {
+    let list = |items: ArrayRef, offsets: Vec<i32>, valid: Vec<bool>| -> ArrayRef {
+        let field = Arc::new(Field::new("item", items.data_type().clone(), true));
+        let offsets = arrow::buffer::OffsetBuffer::new(offsets.into());
+        Arc::new(ListArray::new(field, offsets, items, Some(valid.into())))
+    };
+    let ints: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let lists = list(ints.clone(), vec![0, 1, 2], vec![true, true]);
+    let objects: ArrayRef = Arc::new(StructArray::try_from(vec![("x", ints.clone())]).unwrap());
+    for items in [lists, objects] {
+        let nested = list(items.clone(), vec![0, 0, 2], vec![false, true]);
+        let inside: ArrayRef = Arc::new(StructArray::try_from(vec![("l", nested.clone())]).unwrap());
+        for column in [nested, inside] {
+            for name in ["x", "m"] {
+                let columns = vec![("t", times(&[1, 2])), (name, column.clone())];
+                assert_eq!(refused(columns, &schema()), (1, Code::TypeMismatch));
+            }
+        }
+        let none = list(items, vec![0, 0, 0], vec![false, false]);
+        batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", none)]), &schema()).unwrap();
+    }
+}
+
+#[test]
 fn an_empty_batch_is_fine() {
     let empty = batch_from_arrow(&batch(vec![("t", times(&[])), ("x", Arc::new(NullArray::new(0)))]), &schema());
     assert_eq!(empty.unwrap().batch.num_rows(), 0);

@@ -1,7 +1,7 @@
 //! The type of a field while documents are read.
 
 use super::{FIELDS_MAX, NESTING_MAX};
-use crate::schema::{FieldType, Schema, mismatch, with_article};
+use crate::schema::{FieldType, Schema, mismatch, nested_list, with_article};
 use ahash::AHashMap;
 use ebbtide_ttl::{Code, Precision, RuleError, Timestamp, Value, exact_int, int_fits_double};
 
@@ -167,7 +167,11 @@ impl Infer {
             (Infer::Binary, Value::Binary(bytes)) => limits.add_items(bytes.len(), path),
             (Infer::List(item), Value::Array(values)) => {
                 limits.add_items(values.len(), path)?;
-                values.iter().try_for_each(|value| item.take(value, path, limits))
+                values.iter().try_for_each(|value| match value {
+                    Value::Array(_) => Err(nested_list(path, "lists")),
+                    Value::Object(_) => Err(nested_list(path, "objects")),
+                    value => item.take(value, path, limits),
+                })
             }
             (Infer::Object(members), Value::Object(values)) => {
                 members.begin();

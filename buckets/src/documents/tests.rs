@@ -108,6 +108,25 @@ fn another_type_is_refused_at_every_depth() {
 }
 
 #[test]
+fn lists_hold_scalars_only() {
+    let inner = |v: Value| Value::Array(vec![Value::Null, v]);
+    for (value, word) in [
+        (inner(Value::Array(vec![])), "lists"),
+        (inner(Value::Array(vec![Value::Int(1)])), "lists"),
+        (inner(object(&[])), "objects"),
+        (inner(object(&[("x", Value::Int(1))])), "objects"),
+    ] {
+        for name in ["l", "m"] {
+            let (index, code, message) = refused(&[doc(&[]), doc(&[(name, value.clone())])], &schema());
+            assert_eq!((index, code), (1, Code::TypeMismatch));
+            assert!(message.contains(&format!("field '{name}'")) && message.contains(word), "{message}");
+        }
+        let (_, _, message) = refused(&[doc(&[("o", object(&[("l", value)]))])], &schema());
+        assert!(message.contains("field 'o.l'"), "{message}");
+    }
+}
+
+#[test]
 fn an_empty_list_leaves_the_item_type_open() {
     let open = accept(&[doc(&[("l", Value::Array(vec![])), ("o", object(&[]))])], &schema());
     assert_eq!(open.schema.field_type("l"), Some(&FieldType::List(Box::new(FieldType::Unknown))));

@@ -17,7 +17,10 @@ fn numbers_are_ints_without_a_fraction_and_doubles_with_one() {
     assert!(matches!(read("1.0"), Value::Double(d) if d == 1.0));
     assert!(matches!(read("1e3"), Value::Double(d) if d == 1000.0));
     assert!(matches!(read("-9223372036854775808"), Value::Int(i64::MIN)));
-    assert_eq!(code(&json!(9_223_372_036_854_775_808_u64)), Code::BadValue);
+    // Beyond int64 a double is taken that loses nothing.
+    assert!(matches!(read("9223372036854775808"), Value::Double(d) if d == 9_223_372_036_854_775_808.0));
+    assert_eq!(code(&json!(9_223_372_036_854_775_809_u64)), Code::BadValue);
+    assert_eq!(code(&json!(u64::MAX)), Code::BadValue);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::segment::{Brief, Segment};
 use crate::sweep::{bound_of, due_buckets, expires_at};
 use ebbtide_buckets::{BucketId, SegmentReader, time_values};
-use ebbtide_ttl::{RuleSet, Timestamp, Value};
+use ebbtide_ttl::{RuleSet, Timestamp, Value, is_expired};
 use std::collections::BTreeMap;
 
 /// A collection, as `SHOW COLLECTIONS` lists it.
@@ -164,20 +164,27 @@ impl CollectionSnapshot {
     /// # Errors
     /// Damage in a segment.
     pub fn info(&self) -> Result<CollectionInfo> {
-        let segments = self.state.segments.values().filter(|s| s.live().buckets > 0);
-        let open = || self.state.memtable.chunks().flat_map(|c| &c.buckets);
-        let first = segments.clone().map(|s| s.live().first_min).chain(open().map(|b| b.first)).min();
-        let last = segments.map(|s| s.live().last_max).chain(open().map(|b| b.last)).max();
+        let range = self.time_range();
         let files: u64 = self.state.segments.values().map(|s| s.file.meta.bytes).sum();
         Ok(CollectionInfo {
             name: self.name().to_owned(),
             buckets: self.bucket_count()?,
             measurements: self.count()?,
             bytes: files + self.state.memtable.bytes() as u64,
-            first_time: first.map(|t| self.instant(t)),
-            last_time: last.map(|t| self.instant(t)),
+            first_time: range.map(|(first, _)| first),
+            last_time: range.map(|(_, last)| last),
             state: self.state(),
         })
+    }
+
+    /// The first and the last stored time, visible or not; `None` if nothing is stored.
+    #[must_use]
+    pub fn time_range(&self) -> Option<(Timestamp, Timestamp)> {
+        let segments = self.state.segments.values().map(|s| s.live()).filter(|live| live.buckets > 0);
+        let open = || self.state.memtable.chunks().flat_map(|c| &c.buckets);
+        let first = segments.clone().map(|live| live.first_min).chain(open().map(|b| b.first)).min()?;
+        let last = segments.map(|live| live.last_max).chain(open().map(|b| b.last)).max()?;
+        Some((self.instant(first), self.instant(last)))
     }
 
     fn instant(&self, t: i64) -> Timestamp {
@@ -326,7 +333,7 @@ impl CollectionSnapshot {
             for bucket in &chunk.buckets {
                 let class = self.rules().effective(&bucket.id.meta.value());
                 let cut = self.hidden_until(class.map(|c| c.1));
-                let is_visible = |row: &&u32| cut.is_none_or(|cut| times[**row as usize] > cut);
+                let is_visible = |row: &&u32| !is_expired(times[**row as usize], cut);
                 let brief = Brief {
                     window: bucket.id.window,
                     first: bucket.first,
@@ -349,11 +356,11 @@ impl CollectionSnapshot {
         (reader, ordinal): (&SegmentReader, usize),
         (brief, cut): (&Brief, Option<i64>),
     ) -> Result<u64> {
-        match cut {
-            None => return Ok(brief.rows),
-            Some(cut) if brief.first > cut => return Ok(brief.rows),
-            Some(cut) if brief.last <= cut => return Ok(0),
-            Some(_) => {}
+        if !is_expired(brief.first, cut) {
+            return Ok(brief.rows);
+        }
+        if is_expired(brief.last, cut) {
+            return Ok(0);
         }
         let mut ranges = Vec::new();
         crate::seal::push_without(&mut ranges, reader.directory().rows(ordinal), &segment.state.deleted);
@@ -361,7 +368,7 @@ impl CollectionSnapshot {
         for batch in reader.read(&[self.schema().time.clone()], self.schema(), &ranges, 1 << 13)? {
             let batch = batch?;
             let times = time_values(batch.column(0))?;
-            count += times.iter().filter(|t| cut.is_none_or(|cut| **t > cut)).count() as u64;
+            count += times.iter().filter(|t| !is_expired(**t, cut)).count() as u64;
         }
         Ok(count)
     }

@@ -157,8 +157,9 @@ impl ScanUnit {
                 let (hidden, hidden_until) = (self.hidden.clone(), self.hidden_until);
                 Ok(Box::new(batches.map(move |batch| {
                     let batch = batch?;
-                    if let Some(cut) = hidden_until {
-                        let expired = time_values(batch.column(at))?.iter().filter(|t| **t <= cut).count();
+                    if hidden_until.is_some() {
+                        let expired =
+                            time_values(batch.column(at))?.iter().filter(|t| is_expired(**t, hidden_until)).count();
                         hidden.fetch_add(expired as u64, Ordering::Relaxed);
                     }
                     keep(&batch, at, kept, &wanted)
@@ -207,11 +208,11 @@ enum Wanted {
 }
 
 fn wanted(brief: &Brief, time: Kept, hidden_until: Option<i64>) -> Wanted {
-    let from = match hidden_until {
-        Some(cut) if is_expired(brief.last, cut) => return Wanted::Hidden,
-        Some(cut) => time.0.max(cut.saturating_add(1)),
-        None => time.0,
-    };
+    if is_expired(brief.last, hidden_until) {
+        return Wanted::Hidden;
+    }
+    // The unit of time behind the cut-off is the first that is not expired.
+    let from = hidden_until.map_or(time.0, |cut| time.0.max(cut.saturating_add(1)));
     if brief.last < from || brief.first > time.1 {
         Wanted::Pruned
     } else if brief.first >= from && brief.last <= time.1 {
@@ -307,7 +308,7 @@ impl<'a> Scan<'a> {
         let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
         // A segment that is expired as a whole is skipped without its directory.
         if let (_, Some(longest)) = classes.range()
-            && self.hidden_until(Some(longest)).is_some_and(|cut| live.last_max <= cut)
+            && is_expired(live.last_max, self.hidden_until(Some(longest)))
         {
             self.report.buckets_hidden += u64::from(live.buckets);
             self.report.rows_hidden += live.rows;
@@ -422,7 +423,7 @@ impl<'a> Scan<'a> {
                 Wanted::Some((from, to)) => {
                     let inside = |row: &&u32| (from..=to).contains(&values[**row as usize]);
                     found.push((number, bucket.rows.iter().filter(inside).copied().collect()));
-                    let expired = |row: &&u32| cut.is_some_and(|cut| values[**row as usize] <= cut);
+                    let expired = |row: &&u32| is_expired(values[**row as usize], cut);
                     self.report.rows_hidden += bucket.rows.iter().filter(expired).count() as u64;
                 }
                 Wanted::Pruned => {

@@ -206,7 +206,7 @@ struct Look<'a> {
     rules: &'a RuleSet,
     epoch: Option<u64>,
     mode: ExpiryMode,
-    now: i64,
+    now: Timestamp,
     /// Whether buckets that are open, even in part, are left out.
     open_wait: bool,
 }
@@ -215,9 +215,7 @@ type Interval = (i64, i64);
 
 impl<'a> Look<'a> {
     fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
-        let options = &collection.options;
-        let now = now.to_units_saturating(options.precision);
-        Look { collection, rules, epoch, mode: options.expiry, now, open_wait: false }
+        Look { collection, rules, epoch, mode: collection.options.expiry, now, open_wait: false }
     }
 
     fn is_due(&self, bound: i64, e: i64) -> bool {

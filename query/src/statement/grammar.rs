@@ -4,6 +4,7 @@ use super::lexer::Piece;
 use super::{Listing, StatementKind, SyntaxError};
 use crate::suggest;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+use ebbtide_ttl::Code;
 use serde_json::{Map, Value, json};
 
 const UNITS: [(&str, i64); 10] = [
@@ -263,7 +264,8 @@ impl Parser<'_> {
                 None => {
                     if let Some(near) = suggest::nearest(&key, known) {
                         self.next = place;
-                        return Err(self.error(format!("no option is called '{key}'; did you mean {near}?")));
+                        let error = self.error(format!("no option is called '{key}'; did you mean {near}?"));
+                        return Err(SyntaxError { code: Code::IDLUnknownField, ..error });
                     }
                     key
                 }

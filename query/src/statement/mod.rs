@@ -12,12 +12,15 @@ mod tests;
 pub(crate) use lexer::is_incomplete;
 
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan};
+use ebbtide_ttl::Code;
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// A mistake in a statement's form, with the place where it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
+    /// [`Code::FailedToParse`], or [`Code::IDLUnknownField`] for an option that does not exist.
+    pub code: Code,
     /// What is wrong and, if that can be guessed, what was meant.
     pub message: String,
     /// Line in the whole text, from 1; 0 if unknown.
@@ -33,7 +36,8 @@ impl SyntaxError {
     pub(crate) fn at(text: &str, location: Location, message: impl Into<String>) -> Self {
         let line = usize::try_from(location.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let source = text.lines().nth(line).unwrap_or_default().to_owned();
-        SyntaxError { message: message.into(), line: location.line, column: location.column, source }
+        let (line, column) = (location.line, location.column);
+        SyntaxError { code: Code::FailedToParse, message: message.into(), line, column, source }
     }
 
     /// The same error in the coordinates of the text that a piece was cut from.

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-pub(crate) struct Output {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+struct Output {
+    code: i32,
+    stdout: String,
+    stderr: String,
 }
 
 fn command() -> Command {
@@ -26,13 +26,6 @@ fn finish(mut command: Command, input: &str) -> Output {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
-}
-
-/// Runs the program in no particular folder.
-pub(crate) fn ebbtide(args: &[&str]) -> Output {
-    let mut all = command();
-    all.args(args);
-    finish(all, "")
 }
 
 fn inside(folder: &Path, args: &[&str], input: &str) -> Output {

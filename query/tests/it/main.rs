@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cli;
-mod contract;
 mod ddl;
 mod sql;
 mod support;

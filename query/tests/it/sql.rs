@@ -28,6 +28,51 @@ fn exact_mode_hides_what_has_expired_from_every_kind_of_read() {
 }
 
 #[test]
+fn what_expiry_hid_is_named_also_where_statistics_answered() {
+    let w = two_sensors();
+    let hidden = |sql: &str| {
+        let rows = w.rows(&format!("EXPLAIN ANALYZE {sql}"));
+        let row = rows.into_iter().find(|row| row["plan_type"] == "Hidden by TTL").unwrap();
+        row["plan"].as_str().unwrap().to_owned()
+    };
+    let cuts = "collection=w, now=2024-01-02T00:00:00Z, hides=[collection: t <= 2024-01-01T00:00:00Z; \
+                short: t <= 2024-01-01T23:00:00Z]";
+    // The first measurement of 'b' and all but five of 'a', 22 windows of which are hidden as a whole.
+    for sealed in [false, true] {
+        if sealed {
+            w.rows("FLUSH");
+        }
+        for sql in ["SELECT count(*) FROM w", "SELECT count(v), sum(v) FROM w"] {
+            assert_eq!(hidden(sql), format!("{cuts}, buckets_hidden_by_ttl=23, rows_hidden_by_ttl=140"), "{sql}");
+        }
+    }
+    let both = hidden("SELECT count(*) FROM w AS x JOIN w AS y ON x.t = y.t");
+    assert_eq!(both.lines().count(), 2, "{both}");
+    w.rows("ALTER COLLECTION w SET (expiry = 'bucket')");
+    assert!(
+        hidden("SELECT count(*) FROM w")
+            .ends_with("expiry=bucket, hides=[], buckets_hidden_by_ttl=0, rows_hidden_by_ttl=0")
+    );
+}
+
+#[test]
+fn a_statement_prepared_before_the_meta_had_a_type_says_so() {
+    let w = World::at("2024-01-01T12:00:00Z");
+    w.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')");
+    w.rows("INSERT INTO w (t, v) VALUES ('2024-01-01T00:00:00Z', 1)");
+    w.rows("PREPARE metas AS SELECT s, v FROM w");
+    w.rows("CREATE VIEW times AS SELECT t FROM w");
+    assert_eq!(w.text("EXECUTE metas"), r#"[{"s":null,"v":1}]"#);
+    w.rows("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:01Z', 'a', 2)");
+    let error = w.error("EXECUTE metas");
+    assert!(error.message().contains("prepare it"), "{error}");
+    assert_eq!(w.number("SELECT count(*) FROM times"), 2);
+    w.rows("DEALLOCATE metas");
+    w.rows("PREPARE metas AS SELECT s, v FROM w ORDER BY v");
+    assert_eq!(w.text("EXECUTE metas"), r#"[{"s":null,"v":1},{"s":"a","v":2}]"#);
+}
+
+#[test]
 fn another_instant_shows_the_data_as_it_looks_then() {
     let w = two_sensors();
     assert_eq!(w.text_at("2024-01-01T12:00:00Z", "SELECT count(*) AS n FROM w WHERE s = 'b'"), r#"[{"n":144}]"#);

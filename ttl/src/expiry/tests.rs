@@ -13,7 +13,7 @@ fn precisions() -> impl Strategy<Value = Precision> {
 
 #[test]
 fn an_instant_equal_to_the_cutoff_is_expired() {
-    let cutoff = cutoff(300 * S, 300, Precision::Ms);
+    let cutoff = cutoff(Timestamp::from_millis(300 * S), 300, Precision::Ms);
     assert!(is_expired(0, cutoff));
     assert!(!is_expired(1, cutoff));
     assert!(is_expired(-1, cutoff));
@@ -22,24 +22,30 @@ fn an_instant_equal_to_the_cutoff_is_expired() {
 #[test]
 fn a_bucket_is_due_to_the_millisecond() {
     let end = seconds("2023-03-27T18:30:00Z") * S;
-    let due = seconds("2023-03-27T18:35:00Z") * S;
-    assert_eq!(due_at(end, 300, Precision::Ms), due);
-    assert!(!is_expired(end, cutoff(due - 1, 300, Precision::Ms)));
+    let due = due_instant(end, 300, Precision::Ms);
+    assert_eq!(due.to_string(), "2023-03-27T18:35:00Z");
+    assert!(!is_expired(end, cutoff(Timestamp(due.0 - 1), 300, Precision::Ms)));
     assert!(is_expired(end, cutoff(due, 300, Precision::Ms)));
-    assert_eq!(due_instant(end, 300, Precision::Ms).to_string(), "2023-03-27T18:35:00Z");
 }
 
 #[test]
 fn zero_seconds_expire_the_present_but_not_the_future() {
-    assert!(is_expired(5, cutoff(5, 0, Precision::Ns)));
-    assert!(!is_expired(6, cutoff(5, 0, Precision::Ns)));
+    assert!(is_expired(5, cutoff(Timestamp(5), 0, Precision::Ns)));
+    assert!(!is_expired(6, cutoff(Timestamp(5), 0, Precision::Ns)));
 }
 
 #[test]
-fn arithmetic_saturates_at_both_ends() {
-    assert_eq!(cutoff(i64::MIN + 5, 1, Precision::Ns), i64::MIN);
-    assert_eq!(due_at(i64::MAX - 5, 1, Precision::Ns), i64::MAX);
-    assert_eq!(cutoff(0, i64::MAX, Precision::Ns), -i64::MAX);
+fn times_at_the_ends_of_the_range_expire_when_they_are_due() {
+    let second = 1_000_000_000;
+    let first = Timestamp(i128::from(i64::MIN) + second);
+    assert_eq!(cutoff(first, 1, Precision::Ns), Some(i64::MIN));
+    assert_eq!(cutoff(Timestamp(first.0 - 1), 1, Precision::Ns), None);
+    assert!(!is_expired(i64::MIN, None));
+    let last = Timestamp(i128::from(i64::MAX) + second);
+    assert!(!is_expired(i64::MAX, cutoff(Timestamp(last.0 - 1), 1, Precision::Ns)));
+    assert!(is_expired(i64::MAX, cutoff(last, 1, Precision::Ns)));
+    assert!(is_expired(i64::MAX, cutoff(Timestamp(i128::MAX / 2), 1, Precision::Ns)));
+    assert_eq!(cutoff(Timestamp::EPOCH, i64::MAX, Precision::Ns), None);
     assert_eq!(due_instant(i64::MAX, 1, Precision::Ns).0, i128::from(i64::MAX) + 1_000_000_000);
 }
 
@@ -154,28 +160,22 @@ fn custom_spans_only_grow_and_may_become_presets() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// The three ways to say it are one: `t + E <= now`, `t <= cutoff(now)`, `due_at(t) <= now`.
+    /// The three ways to say it are one: `t + E <= now`, `t <= cutoff(now)`, `due_instant(t) <= now`.
     #[test]
-    fn cutoff_and_due_at_agree(t: i64, now: i64, near in -3_i64..4, e in 0_i64..=2_147_483_647, p in precisions(),
-                               is_near: bool) {
-        let width = e.saturating_mul(p.per_second());
-        let now = if is_near { t.saturating_add(width).saturating_add(near) } else { now };
-        let by_definition = i128::from(t) + i128::from(width) <= i128::from(now);
-        let cut = cutoff(now, e, p);
-        if cut > i64::MIN {
-            prop_assert_eq!(is_expired(t, cut), by_definition);
-        }
-        if due_at(t, e, p) < i64::MAX {
-            prop_assert_eq!(due_at(t, e, p) <= now, by_definition);
-        }
-        prop_assert_eq!(due_instant(t, e, p) <= Timestamp::from_units(now, p), by_definition);
+    fn cutoff_and_due_instant_agree(t: i64, now: i64, near in -3_i64..4, e in 0_i64..=2_147_483_647, p in precisions(),
+                                    is_near: bool) {
+        let due = i128::from(t) * p.nanos() + i128::from(e) * 1_000_000_000;
+        let now = if is_near { Timestamp(due + i128::from(near)) } else { Timestamp::from_units(now, p) };
+        let by_definition = due <= now.0;
+        prop_assert_eq!(is_expired(t, cutoff(now, e, p)), by_definition);
+        prop_assert_eq!(due_instant(t, e, p) <= now, by_definition);
     }
 
     /// Time that passes never makes an expired measurement live again, nor does a shorter E make it live longer.
     #[test]
     fn expiry_is_monotonic(t: i64, now: i64, later: i64, e in 0_i64..=2_147_483_647, shorter in 0_i64..=2_147_483_647,
                            p in precisions()) {
-        let (now, later) = (now.min(later), now.max(later));
+        let (now, later) = (Timestamp::from_units(now.min(later), p), Timestamp::from_units(now.max(later), p));
         let (shorter, e) = (shorter.min(e), shorter.max(e));
         if is_expired(t, cutoff(now, e, p)) {
             prop_assert!(is_expired(t, cutoff(later, e, p)));

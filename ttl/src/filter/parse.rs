@@ -75,11 +75,12 @@ impl Parser<'_> {
 
     /// An operator that filters of this kind do not have.
     fn no_operator(&mut self, operator: &str) {
-        let (code, what) = match self.kind {
-            Kind::Partial(_) => (Code::CannotCreateIndex, "a partialFilterExpression"),
-            Kind::Query => (Code::BadValue, "a filter"),
+        let (code, what, more) = match self.kind {
+            Kind::Partial(_) => (Code::CannotCreateIndex, "a partialFilterExpression", "$exists: true"),
+            Kind::Query => (Code::BadValue, "a filter", "$ne, $nin, $not, $nor, $exists"),
         };
-        self.fault(Rank::Operator, code, format!("{what} cannot have the operator {operator}"));
+        let known = "$eq, $in, $gt, $gte, $lt, $lte, $type, $and, $or";
+        self.fault(Rank::Operator, code, format!("{what} cannot have the operator {operator}; it has {known}, {more}"));
     }
 
     fn bad_operand(&mut self, message: impl Into<String>) {

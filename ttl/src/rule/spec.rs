@@ -39,14 +39,19 @@ impl RuleSpec {
         let known = ["key", "name", "expireAfterSeconds", "partialFilterExpression"];
         for (option, _) in options {
             if matches!(option.as_str(), "unique" | "sparse" | "collation") {
-                let message = format!("a TTL index on a time-series collection cannot have the option '{option}'");
+                let message =
+                    format!("a TTL index on a time-series collection cannot have the option '{option}'; leave it out");
                 return Err(RuleError::new(Code::InvalidOptions, message));
             }
             if !known.contains(&option.as_str()) {
-                return Err(RuleError::new(Code::IDLUnknownField, format!("unknown option '{option}' of an index")));
+                let message = format!("unknown option '{option}' of an index; it has {}", known.join(", "));
+                return Err(RuleError::new(Code::IDLUnknownField, message));
             }
         }
-        let key = spec.get("key").ok_or_else(|| RuleError::new(Code::IDLFailedToParse, "an index needs a key"))?;
+        let Some(key) = spec.get("key") else {
+            let message = format!("an index needs a key: the time field alone, {{{time_field}: 1}}");
+            return Err(RuleError::new(Code::IDLFailedToParse, message));
+        };
         let key_direction = read_key(key, time_field)?;
         let name = match spec.get("name") {
             None => default_name(time_field, key_direction),
@@ -74,6 +79,10 @@ fn default_name(time_field: &str, key_direction: i32) -> String {
 fn checked_name(name: &str) -> Result<String, RuleError> {
     if name.is_empty() || name == "*" || name.contains('\0') {
         let message = format!("'{}' cannot be the name of an index", name.escape_debug());
+        return Err(RuleError::new(Code::CannotCreateIndex, message));
+    }
+    if name == super::COLLECTION_RULE_LABEL {
+        let message = format!("'{name}' is what listings call the collection's own rule; give the index another name");
         return Err(RuleError::new(Code::CannotCreateIndex, message));
     }
     Ok(name.to_owned())
@@ -150,7 +159,8 @@ impl RuleSelector {
         };
         let known = ["name", "keyPattern", "expireAfterSeconds"];
         if let Some((option, _)) = options.iter().find(|(option, _)| !known.contains(&option.as_str())) {
-            return Err(RuleError::new(Code::IDLUnknownField, format!("unknown option '{option}' of index")));
+            let message = format!("unknown option '{option}' of index; it has {}", known.join(", "));
+            return Err(RuleError::new(Code::IDLUnknownField, message));
         }
         let selector = match (index.get("name"), index.get("keyPattern")) {
             (Some(name @ Value::String(_)), None) => Self::parse(name, time_field)?,
