@@ -367,7 +367,7 @@ impl Session {
             return self.insert(insert, now).await;
         }
         if let DfStatement::Statement(inner) = &parsed {
-            refuse_create_table(inner)?;
+            refuse_without_effect(inner)?;
         }
         let state = self.state(now);
         let plan = state.statement_to_plan(parsed).await?;
@@ -509,19 +509,26 @@ fn is_keyword(token: &Token, keyword: &str) -> bool {
     matches!(token, Token::Word(w) if w.value.eq_ignore_ascii_case(keyword))
 }
 
-/// A table of columns would be of this session alone, and would forget nothing on schedule.
-fn refuse_create_table(statement: &ast::Statement) -> Result<()> {
-    match statement {
-        ast::Statement::CreateTable(create) if create.query.is_none() && !create.external => {
-            let name = &create.name;
-            let message = format!(
-                "CREATE TABLE makes nothing that lasts: measurements are kept in collections, whose fields come with \
-                 the first insert; write CREATE COLLECTION {name} WITH (timeField = 'time', metaField = 'sensor')"
-            );
-            Err(QueryError::new(Code::BadValue, message))
+/// Refuses what DataFusion would do for this session alone, or not at all, and call done.
+fn refuse_without_effect(statement: &ast::Statement) -> Result<()> {
+    let message = match statement {
+        ast::Statement::CreateTable(create) if create.query.is_none() && !create.external => format!(
+            "CREATE TABLE makes nothing that lasts: measurements are kept in collections, whose fields come with the \
+             first insert; write CREATE COLLECTION {} WITH (timeField = 'time', metaField = 'sensor')",
+            create.name
+        ),
+        ast::Statement::CreateIndex(_) => {
+            "CREATE INDEX makes nothing: measurements are found by meta and time without \
+                                           one; write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY \
+                                           WHERE meta = 'a' for a rule of expiry"
+                .to_owned()
         }
-        _ => Ok(()),
-    }
+        ast::Statement::CreateSchema { .. } | ast::Statement::CreateDatabase { .. } => {
+            "collections have no schemas: a database is a folder, and --db names another one".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(QueryError::new(Code::BadValue, message))
 }
 
 /// Ends what EXPLAIN ANALYZE gives with what expiry hid from each scan: a plan has no scan left in it where statistics

@@ -307,17 +307,18 @@ impl Parser<'_> {
         loop {
             if self.take_word("WITH") {
                 for (key, value) in self.options()? {
-                    if SERIES_OPTIONS.contains(&key.as_str()) {
-                        series.insert(key, value);
-                    } else {
-                        document.insert(key, value);
+                    let object = if SERIES_OPTIONS.contains(&key.as_str()) { &mut series } else { &mut document };
+                    if object.contains_key(&key) {
+                        return Err(self.error(format!("option {key} is given twice")));
                     }
+                    object.insert(key, value);
                 }
-            } else if expire.is_none() && self.take_word("EXPIRE") {
+            } else if self.is_word("EXPIRE") {
+                if expire.is_some() {
+                    return Err(self.error("expiry is given twice"));
+                }
+                self.next += 1;
                 self.need_word("AFTER")?;
-                if document.contains_key("expireAfterSeconds") {
-                    return Err(self.error("expiry is given twice: EXPIRE AFTER and expireAfterSeconds"));
-                }
                 expire = Some(self.duration()?);
             } else if self.at_end() {
                 break;
@@ -327,6 +328,9 @@ impl Parser<'_> {
         }
         document.insert("timeseries".to_owned(), Value::Object(series));
         if let Some(seconds) = expire {
+            if document.contains_key("expireAfterSeconds") {
+                return Err(self.error("expiry is given twice: EXPIRE AFTER and expireAfterSeconds"));
+            }
             document.insert("expireAfterSeconds".to_owned(), seconds);
         }
         Ok(StatementKind::Command { document, done: format!("collection {name} created"), lenient })
@@ -356,6 +360,9 @@ impl Parser<'_> {
             let descending = self.take_word("DESC");
             if !descending {
                 self.take_word("ASC");
+            }
+            if key.contains_key(&field) {
+                return Err(self.error(format!("field '{field}' is there twice")));
             }
             key.insert(field, json!(if descending { -1 } else { 1 }));
             if self.take(&Token::RParen) {
