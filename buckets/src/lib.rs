@@ -39,6 +39,7 @@ mod chunk;
 mod columns;
 mod documents;
 mod meta;
+mod packed;
 mod schema;
 mod segment;
 mod window;
@@ -49,6 +50,7 @@ pub use chunk::{Chunk, ChunkBucket};
 pub use columns::{PATH_SEPARATOR, compact_views, ints_at, schema_of_batch, time_values, times, widened_fields};
 pub use documents::{Accepted, BatchError, batch_from_documents};
 pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
+pub use packed::{pack, unpack};
 pub use schema::{FieldType, Schema};
 pub use segment::{
     BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, IntTally, Numbers, ReadAt, Run, SealRun,

@@ -11,12 +11,12 @@
 mod bounds;
 mod directory;
 mod encode;
-mod physical;
+pub(crate) mod physical;
 mod postings;
 mod read;
 mod stats;
 mod tally;
-mod varint;
+pub(crate) mod varint;
 
 pub use bounds::BoundsCheck;
 pub use directory::Directory;

@@ -355,7 +355,7 @@ impl Core {
                 false => Chunk::build(pending.chunk.batch, &schema, span), // The span grew since it was queued.
             };
             self.metrics.inserted(chunk.batch.num_rows() as u64);
-            let pushed = collection.memtable.push(Arc::new(chunk), pending.payload.len(), seq, (&schema, span));
+            let pushed = collection.memtable.push(Arc::new(chunk), seq, (&schema, span));
             pushed.map_err(|e| self.poison(&e))?;
         }
         Ok(())

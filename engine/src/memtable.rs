@@ -1,6 +1,7 @@
 //! Open buckets: the rows of a collection that are not sealed yet.
 
 use crate::error::{Error, Result};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use ebbtide_buckets::{Chunk, Schema, adapt};
 use std::sync::Arc;
 
@@ -41,18 +42,10 @@ impl Memtable {
     }
 
     /// Adds the rows of insert `seq`, merging small chunks in the manner of a binary counter.
-    ///
-    /// `bytes` is what they take; arrays of a user's may share buffers that are far larger.
-    pub(crate) fn push(
-        &mut self,
-        chunk: Arc<Chunk>,
-        bytes: usize,
-        seq: u64,
-        (schema, span_seconds): (&Schema, i64),
-    ) -> Result<()> {
+    pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, (schema, span_seconds): (&Schema, i64)) -> Result<()> {
         self.oldest_seq.get_or_insert(seq);
         self.rows += chunk.batch.num_rows() as u64;
-        self.bytes += bytes;
+        self.bytes += bytes_of(&chunk.batch);
         self.active.push(chunk);
         while let [.., a, b] = self.active.as_slice() {
             let (left, right) = (a.batch.num_rows(), b.batch.num_rows());
@@ -97,6 +90,13 @@ fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<C
     let batches = chunks.iter().map(|c| adapt(&c.batch, schema)).collect::<std::result::Result<Vec<_>, _>>()?;
     let batch = arrow::compute::concat_batches(&schema.arrow(), &batches).map_err(Error::from)?;
     Ok(Chunk::build(batch, schema, span_seconds))
+}
+
+/// Bytes that the rows take. Arrays of a user's may share buffers that are far larger.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let of =
+        |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
+    batch.columns().iter().map(of).sum()
 }
 
 /// Bytes that a row of a chunk takes in memory, on average.

@@ -263,10 +263,9 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
                 let schema = Arc::new(collection.schema.join(&logged)?);
                 let batch = adapt(&batch, &schema)?;
                 let span = collection.options.bucketing.span_seconds();
-                let bytes = batch.get_array_memory_size();
                 let chunk = Arc::new(Chunk::build(batch, &schema, span));
                 collection.schema = schema.clone();
-                collection.memtable.push(chunk, bytes, record.seq, (&schema, span))?;
+                collection.memtable.push(chunk, record.seq, (&schema, span))?;
             }
         }
     }

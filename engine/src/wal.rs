@@ -7,8 +7,7 @@
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 use arrow::array::RecordBatch;
-use arrow::ipc::reader::StreamReader;
-use arrow::ipc::writer::StreamWriter;
+use ebbtide_buckets::unpack;
 use ebbtide_ttl::Code;
 use std::path::{Path, PathBuf};
 
@@ -41,11 +40,9 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
 }
 
-/// The payload of a frame: one Arrow IPC stream.
+/// The payload of a frame: one packed batch.
 pub(crate) fn encode_payload(batch: &RecordBatch) -> Result<Vec<u8>> {
-    let mut writer = StreamWriter::try_new(Vec::with_capacity(1024 + batch.get_array_memory_size()), &batch.schema())?;
-    writer.write(batch)?;
-    Ok(writer.into_inner()?)
+    Ok(ebbtide_buckets::pack(batch)?)
 }
 
 /// Checks that a frame can hold this payload.
@@ -203,7 +200,7 @@ pub(crate) fn read_prefix(
     while let Some((head, payload)) = whole_frame(&bytes[at..]) {
         let batch = if head.seq == seq {
             wanted(seq, head.collection)
-                .then(|| decode(payload))
+                .then(|| unpack(payload))
                 .transpose()
                 .map_err(|e| format!("log record {seq} does not decode: {e}"))
         } else {
@@ -242,7 +239,7 @@ pub(crate) fn records_behind(bytes: &[u8], from: usize) -> Vec<LogRecord> {
     while at < bytes.len() {
         match whole_frame(&bytes[at..]) {
             Some((head, payload)) => {
-                let (batch, bytes) = (decode(payload).ok(), FRAME_BYTES + payload.len());
+                let (batch, bytes) = (unpack(payload).ok(), FRAME_BYTES + payload.len());
                 records.push(LogRecord { seq: head.seq, collection: head.collection, batch, bytes: bytes as u64 });
                 at += bytes;
             }
@@ -282,12 +279,4 @@ fn whole_frame(bytes: &[u8]) -> Option<(Head, &[u8])> {
     let head = Head::parse(bytes)?;
     let payload = bytes.get(FRAME_BYTES..FRAME_BYTES.checked_add(head.length)?)?;
     (crc32fast::hash(payload) == head.payload_crc).then_some((head, payload))
-}
-
-fn decode(payload: &[u8]) -> std::result::Result<RecordBatch, String> {
-    let mut reader = StreamReader::try_new(payload, None).map_err(|e| e.to_string())?;
-    match reader.next() {
-        Some(batch) => batch.map_err(|e| e.to_string()),
-        None => Err("no batch in it".to_owned()),
-    }
 }

@@ -1,0 +1,92 @@
+//! Blocks of whole numbers: a base, and what is above it in as many bytes as the greatest needs.
+
+use crate::segment::varint::{self, Cursor};
+
+/// Distances from the least number, or from the one before.
+const FROM_LEAST: u8 = 0;
+const FROM_BEFORE: u8 = 1;
+
+/// Appends numbers. Equal ones need no bytes but one in all, unless `dense` asks for at least one byte each, by which a
+/// reader can tell a true count from a forged one.
+pub(super) fn put(out: &mut Vec<u8>, values: &[i64], dense: bool) {
+    let least = values.iter().copied().min().unwrap_or(0);
+    let greatest = values.iter().copied().max().unwrap_or(0);
+    let plain = width(greatest.wrapping_sub(least).cast_unsigned(), dense);
+    let steps = || values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+    // Times mostly grow by steps that are smaller than their range; of what is narrow already nothing is to be gained.
+    let least_step = if plain > 2 { steps().min().unwrap_or(0) } else { 0 };
+    let widest = || steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()).max().unwrap_or(0);
+    let stepped = if plain > 2 { width(widest(), dense) } else { plain };
+    if stepped < plain {
+        out.extend([FROM_BEFORE, stepped]);
+        varint::put_i64(out, values[0]);
+        varint::put_i64(out, least_step);
+        // The first number takes a place too, so that there is one for each.
+        let above = std::iter::once(0).chain(steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()));
+        put_narrow(out, above, stepped);
+    } else {
+        out.extend([FROM_LEAST, plain]);
+        varint::put_i64(out, least);
+        put_narrow(out, values.iter().map(|v| v.wrapping_sub(least).cast_unsigned()), plain);
+    }
+}
+
+fn width(greatest: u64, dense: bool) -> u8 {
+    match greatest {
+        0 if !dense => 0,
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the width was chosen by the greatest of them")]
+fn put_narrow(out: &mut Vec<u8>, values: impl Iterator<Item = u64>, width: u8) {
+    match width {
+        0 => {}
+        1 => out.extend(values.map(|v| v as u8)),
+        2 => values.for_each(|v| out.extend((v as u16).to_le_bytes())),
+        4 => values.for_each(|v| out.extend((v as u32).to_le_bytes())),
+        _ => values.for_each(|v| out.extend(v.to_le_bytes())),
+    }
+}
+
+/// Reads `count` numbers.
+pub(super) fn take(cursor: &mut Cursor<'_>, count: usize, dense: bool) -> Result<Vec<i64>, String> {
+    let (kind, width) = (cursor.byte()?, cursor.byte()?);
+    let narrowest = u8::from(dense);
+    if !matches!(width, 0 | 1 | 2 | 4 | 8) || width < narrowest {
+        return Err(format!("numbers of {width} bytes"));
+    }
+    let base = cursor.i64()?;
+    match kind {
+        FROM_LEAST => {
+            let above = take_narrow(cursor, count, width)?;
+            Ok(above.into_iter().map(|v| base.wrapping_add(v)).collect())
+        }
+        FROM_BEFORE => {
+            let step = cursor.i64()?;
+            let mut value = base.wrapping_sub(step);
+            let above = take_narrow(cursor, count, width)?;
+            let next = |v: i64| {
+                value = value.wrapping_add(step).wrapping_add(v);
+                value
+            };
+            Ok(above.into_iter().map(next).collect())
+        }
+        kind => Err(format!("unknown kind {kind} of numbers")),
+    }
+}
+
+fn take_narrow(cursor: &mut Cursor<'_>, count: usize, width: u8) -> Result<Vec<i64>, String> {
+    let bytes = count.checked_mul(usize::from(width)).ok_or("more numbers than there is room for")?;
+    let bytes = cursor.take(bytes)?;
+    Ok(match width {
+        0 => vec![0; count],
+        1 => bytes.iter().map(|b| i64::from(*b)).collect(),
+        2 => bytes.as_chunks().0.iter().map(|b| i64::from(u16::from_le_bytes(*b))).collect(),
+        4 => bytes.as_chunks().0.iter().map(|b| i64::from(u32::from_le_bytes(*b))).collect(),
+        _ => bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect(),
+    })
+}
