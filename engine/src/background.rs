@@ -8,7 +8,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often the background looks whether something is to be done: a changed parameter takes effect that soon.
+/// How often the background looks whether something is to be done: a changed parameter takes effect that soon. Open buckets
+/// that are half full are sealed at once, so that their writer need not wait for it.
 const TICK: Duration = Duration::from_millis(500);
 
 /// The background task of a database. It ends when this is dropped, or with the database.
@@ -55,7 +56,11 @@ async fn run(core: Weak<Core>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let Some(half_full) = core.upgrade().map(|core| core.half_full.clone()) else { return };
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = half_full.notified() => {}
+        }
         let Some(working) = core.upgrade() else { return };
         let worked = tokio::task::spawn_blocking(move || {
             due.tick(&working);
@@ -81,17 +86,16 @@ impl Due {
         }
         let now = core.clock.monotonic();
         report("sync the log", core.sync_log());
-        let (bytes, rows) = {
-            let state = core.state.read();
-            (state.memtable_bytes(), state.collections.values().map(|c| c.memtable.rows()).sum::<u64>())
-        };
-        let full = bytes >= core.settings.memtable_bytes_max / 2;
+        let rows: u64 = core.state.read().collections.values().map(|c| c.memtable.rows()).sum();
         if rows == 0 {
             self.last_seal = now;
-        } else if full || now.saturating_sub(self.last_seal) >= core.settings.memtable_age_max {
+        } else if core.is_half_full() || now.saturating_sub(self.last_seal) >= core.settings.memtable_age_max {
             let maintenance = core.maintenance.lock();
             report("seal", crate::seal::flush(core, &maintenance, None));
-            report("compact", crate::seal::compact(core, &maintenance, None, false));
+            // Who writes at full speed would have to wait for a compaction; it is for when there is time.
+            if !core.is_half_full() {
+                report("compact", crate::seal::compact(core, &maintenance, None, false));
+            }
             self.last_seal = core.clock.monotonic();
         }
         let sleep = core.sweeper.parameters.lock().sleep();

@@ -69,6 +69,8 @@ pub(crate) struct Core {
     pub(crate) state: RwLock<State>,
     pub(crate) sweeper: Sweeper,
     pub(crate) metrics: Metrics,
+    /// Tells the background that open buckets have grown to half of what they may.
+    pub(crate) half_full: Arc<tokio::sync::Notify>,
     poison: Mutex<Option<Error>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -114,6 +116,7 @@ impl Core {
             state: RwLock::new(opened.state),
             sweeper,
             metrics: Metrics::default(),
+            half_full: Arc::default(),
             poison: Mutex::new(None),
             lock: Mutex::new(opened.lock),
         }
@@ -358,7 +361,16 @@ impl Core {
             let pushed = collection.memtable.push(Arc::new(chunk), seq, (&schema, span));
             pushed.map_err(|e| self.poison(&e))?;
         }
+        drop(state);
+        if self.is_half_full() {
+            self.half_full.notify_one();
+        }
         Ok(())
+    }
+
+    /// Whether it is time to seal open buckets, before writers have to wait for it.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max / 2
     }
 
     /// Waits until every queued insert is decided.

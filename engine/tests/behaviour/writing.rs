@@ -167,7 +167,7 @@ fn a_full_disk_loses_nothing_and_works_again_once_there_is_room() {
     collection.insert_documents(&readings(0..100)).unwrap();
     db.flush().unwrap();
     collection.insert_documents(&readings(100..200)).unwrap();
-    for room in [0, 1, 100, 700] {
+    for room in [0, 1, 100, 300] {
         sim.fs.set_capacity(Some(sim.fs.used() + room));
         let error = collection.insert_documents(&readings(200..400)).unwrap_err();
         assert_eq!((error.code(), error.kind()), (Code::OutOfDiskSpace, ErrorKind::Full), "{error}");
@@ -254,7 +254,7 @@ fn the_writer_that_meets_a_full_memory_seals_it() {
 #[test]
 fn the_log_goes_on_in_new_files_and_old_ones_leave() {
     let mut sim = Sim::new();
-    sim.settings.wal_file_bytes_max = 4 << 10;
+    sim.settings.wal_file_bytes_max = 1 << 10;
     let (db, collection) = made(&sim);
     let other = db.create_collection("other", weather()).unwrap();
     other.insert_documents(&readings(0..1)).unwrap();
