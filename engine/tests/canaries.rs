@@ -186,7 +186,7 @@ impl Fs for Liar {
 }
 
 fn open(fs: Arc<dyn Fs>) -> Result<Database, Error> {
-    let settings = Settings { wal_file_bytes_max: 4096, ..Settings::default() };
+    let settings = Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() };
     let clock = VirtualClock::new(Timestamp::from_millis(NOON));
     Database::builder(ROOT).fs(fs).clock(Arc::new(clock)).settings(settings).open()
 }

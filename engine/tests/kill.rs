@@ -23,7 +23,7 @@ fn open(dir: &Path) -> Database {
     // Small limits, so that sealing and new log files happen all the time.
     let settings = Settings {
         memtable_bytes_max: 1 << 15,
-        wal_file_bytes_max: 1 << 14,
+        wal_file_bytes_max: 1 << 12,
         segment_rows_max: 500,
         ..Settings::default()
     };

@@ -389,7 +389,7 @@ fn sealed_logs_leave_a_full_disk_even_if_a_new_log_finds_no_room() {
     let settings = Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() };
     let db = open(&fs, &clock, settings).unwrap();
     let c = made(&db, CollectionOptions::new("t"));
-    for i in 0..10 {
+    for i in 0..50 {
         c.insert_documents(&[row(i, i)]).unwrap();
     }
     let logs = || fs.files().iter().filter(|p| p.extension().is_some_and(|e| e == "log")).count();

@@ -70,7 +70,7 @@ fn insert(first: i64, count: i64, t: i64) -> Step {
 }
 
 fn small_logs() -> Settings {
-    Settings { wal_file_bytes_max: 4096, ..Settings::default() }
+    Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() }
 }
 
 /// The scenarios that are asked for: all of them, or the one that `EBBTIDE_CRASH_SCENARIO` names.

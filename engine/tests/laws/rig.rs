@@ -54,7 +54,7 @@ pub(crate) struct World {
 
 fn open(fs: &SimFs, clock: &VirtualClock) -> Database {
     // A small log and small segments, so that short runs cross their limits.
-    let settings = Settings { wal_file_bytes_max: 8 << 10, segment_rows_max: 40, ..Settings::default() };
+    let settings = Settings { wal_file_bytes_max: 2 << 10, segment_rows_max: 40, ..Settings::default() };
     let builder = Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone())).settings(settings);
     builder.open().expect("the database opens")
 }
