@@ -141,6 +141,8 @@ pub(crate) struct Explainer<'a> {
     pub(crate) tables: Vec<String>,
     /// Functions that exist.
     pub(crate) functions: Vec<String>,
+    /// Members that the objects in collections have.
+    pub(crate) members: Vec<String>,
 }
 
 impl Explainer<'_> {
@@ -265,14 +267,39 @@ impl Explainer<'_> {
             }
             return self.at_word(Code::NamespaceNotFound, &name, text);
         }
+        if let Some(rest) = message.strip_prefix("table function '")
+            && let Some((name, _)) = rest.split_once('\'')
+        {
+            let known = crate::functions::TABLE_FUNCTIONS.into_iter().chain(["generate_series", "range"]);
+            let hint = suggest::hint(name, known);
+            return self.at_word(Code::BadValue, name, format!("there is no table function '{name}'{hint}"));
+        }
         if let Some(rest) = message.strip_prefix("Invalid function '")
             && let Some((name, _)) = rest.split_once('\'')
         {
             let hint = suggest::hint(name, self.functions.iter().map(String::as_str));
             return self.at_word(Code::BadValue, name, format!("there is no function '{name}'{hint}"));
         }
-        QueryError::new(Code::BadValue, plain(message))
+        if let Some(rest) = message.strip_prefix("Field ")
+            && let Some(name) = rest.strip_suffix(" not found in struct")
+        {
+            let hint = suggest::hint(name, self.members.iter().map(String::as_str));
+            return self.at_word(Code::BadValue, name, format!("there is no member '{name}'{hint}"));
+        }
+        let text = plain(coercion(message).unwrap_or(message));
+        // What our functions say begins with their name.
+        let name = text.split([':', '(', ' ']).next().unwrap_or_default().to_owned();
+        match self.functions.contains(&name) {
+            true => self.at_word(Code::BadValue, &name, text),
+            false => QueryError::new(Code::BadValue, text),
+        }
     }
+}
+
+/// What a function says of its arguments, without what DataFusion wraps around it.
+fn coercion(message: &str) -> Option<&str> {
+    let (_, text) = message.split_once("user-defined coercion failed with: ")?;
+    Some(text.split_once(" No function matches the given name").map_or(text, |(text, _)| text).trim_end_matches('.'))
 }
 
 fn first_line(message: &str) -> &str {
@@ -290,6 +317,7 @@ fn plain(message: &str) -> String {
             "Arrow error: ",
             "External error: ",
             "Schema error: ",
+            "Parser error: ",
             "type_coercion\ncaused by\n",
             "caused by\n",
             "This feature is not implemented: ",

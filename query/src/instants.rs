@@ -84,6 +84,15 @@ pub(crate) fn rewrite_expr(
     Ok(Rewriter { schema: schema.clone(), now, config: Arc::clone(config) }.rewrite(expr)?.data)
 }
 
+/// The instant that a constant expression stands for.
+pub(crate) fn constant_instant(
+    expr: &Expr,
+    now: Option<DateTime<Utc>>,
+    config: &Arc<ConfigOptions>,
+) -> Option<Timestamp> {
+    Rewriter { schema: DFSchema::empty(), now, config: Arc::clone(config) }.instant(expr)
+}
+
 struct Rewriter {
     schema: DFSchema,
     now: Option<DateTime<Utc>>,

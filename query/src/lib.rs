@@ -22,6 +22,7 @@ pub mod cli;
 mod dml;
 mod error;
 mod exec;
+mod functions;
 mod instants;
 pub mod output;
 mod provider;

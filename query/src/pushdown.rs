@@ -12,8 +12,10 @@ use ebbtide::ttl::Value;
 use ebbtide::{FieldBound, MetaFilter};
 use std::sync::Arc;
 
+/// First and last of a range, inclusive.
+pub(crate) type Bounds<T> = (Option<T>, Option<T>);
 /// First and last instant, inclusive, in units of the collection.
-pub(crate) type Range = (Option<i64>, Option<i64>);
+pub(crate) type Range = Bounds<i64>;
 
 /// Names that filters are told apart by.
 pub(crate) struct Roles<'a> {
@@ -38,8 +40,9 @@ impl Roles<'_> {
         {
             return Share::Meta;
         }
-        if let Some((range, exact)) = self.time_range(filter) {
-            return Share::Time { range, exact };
+        let is_time = |e: &Expr| matches!(e, Expr::Column(c) if c.name == self.time);
+        if let Some((range, exact)) = time_range(filter, &is_time, &|v| units(v).map(i128::from)) {
+            return Share::Time { range: narrow(range), exact };
         }
         bound(filter).map_or(Share::Nothing, Share::Bound)
     }
@@ -49,42 +52,6 @@ impl Roles<'_> {
             Share::Meta | Share::Time { exact: true, .. } => TableProviderFilterPushDown::Exact,
             Share::Time { .. } | Share::Bound(_) => TableProviderFilterPushDown::Inexact,
             Share::Nothing => TableProviderFilterPushDown::Unsupported,
-        }
-    }
-
-    /// The range of times outside of which a filter cannot hold, and whether it holds everywhere inside.
-    fn time_range(&self, filter: &Expr) -> Option<(Range, bool)> {
-        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return None };
-        match op {
-            Operator::And => match (self.time_range(left), self.time_range(right)) {
-                (Some((a, exact_a)), Some((b, exact_b))) => Some((intersect(a, b), exact_a && exact_b)),
-                (Some((a, _)), None) | (None, Some((a, _))) => Some((a, false)),
-                (None, None) => None,
-            },
-            Operator::Or => {
-                let ((a, _), (b, _)) = (self.time_range(left)?, self.time_range(right)?);
-                let low = a.0.zip(b.0).map(|(a, b)| a.min(b));
-                let high = a.1.zip(b.1).map(|(a, b)| a.max(b));
-                Some(((low, high), false))
-            }
-            op => {
-                let (op, literal) = match (&**left, &**right) {
-                    (Expr::Column(c), Expr::Literal(v, _)) if c.name == self.time => (*op, v),
-                    (Expr::Literal(v, _), Expr::Column(c)) if c.name == self.time => (op.swap()?, v),
-                    _ => return None,
-                };
-                let units = units(literal)?;
-                let none = (Some(i64::MAX), Some(i64::MIN));
-                let range = match op {
-                    Operator::Eq => (Some(units), Some(units)),
-                    Operator::Lt => units.checked_sub(1).map_or(none, |u| (None, Some(u))),
-                    Operator::LtEq => (None, Some(units)),
-                    Operator::Gt => units.checked_add(1).map_or(none, |u| (Some(u), None)),
-                    Operator::GtEq => (Some(units), None),
-                    _ => return None,
-                };
-                Some((range, true))
-            }
         }
     }
 
@@ -159,7 +126,57 @@ impl MetaFilter for MetaPredicate {
     }
 }
 
-fn intersect(a: Range, b: Range) -> Range {
+/// The range of times (first and last) outside of which a filter cannot hold, and whether it holds everywhere inside.
+/// `is_time` knows the time, and `units` reads the constants that it is compared with.
+pub(crate) fn time_range(
+    filter: &Expr,
+    is_time: &dyn Fn(&Expr) -> bool,
+    units: &dyn Fn(&ScalarValue) -> Option<i128>,
+) -> Option<(Bounds<i128>, bool)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return None };
+    let side = |side: &Expr| time_range(side, is_time, units);
+    match op {
+        Operator::And => match (side(left), side(right)) {
+            (Some((a, exact_a)), Some((b, exact_b))) => Some((intersect(a, b), exact_a && exact_b)),
+            (Some((a, _)), None) | (None, Some((a, _))) => Some((a, false)),
+            (None, None) => None,
+        },
+        Operator::Or => {
+            let ((a, _), (b, _)) = (side(left)?, side(right)?);
+            let low = a.0.zip(b.0).map(|(a, b)| a.min(b));
+            let high = a.1.zip(b.1).map(|(a, b)| a.max(b));
+            Some(((low, high), false))
+        }
+        op => {
+            let (op, literal) = match (&**left, &**right) {
+                (time, Expr::Literal(v, _)) if is_time(time) => (*op, v),
+                (Expr::Literal(v, _), time) if is_time(time) => (op.swap()?, v),
+                _ => return None,
+            };
+            let units = units(literal)?;
+            let range = match op {
+                Operator::Eq => (Some(units), Some(units)),
+                Operator::Lt => (None, Some(units - 1)),
+                Operator::LtEq => (None, Some(units)),
+                Operator::Gt => (Some(units + 1), None),
+                Operator::GtEq => (Some(units), None),
+                _ => return None,
+            };
+            Some((range, true))
+        }
+    }
+}
+
+/// A range in what a collection can store: beyond its ends there is nothing.
+fn narrow(range: Bounds<i128>) -> Range {
+    let none = (Some(i64::MAX), Some(i64::MIN));
+    match (range.0.map(i64::try_from).transpose(), range.1.map(i64::try_from).transpose()) {
+        (Ok(first), Ok(last)) => (first, last),
+        _ => none,
+    }
+}
+
+pub(crate) fn intersect<T: Ord>(a: Bounds<T>, b: Bounds<T>) -> Bounds<T> {
     (
         a.0.max(b.0),
         match (a.1, b.1) {

@@ -6,17 +6,18 @@ use crate::error::{Explainer, QueryError, Result};
 use crate::instants::{freeze_now, rewrite_plan};
 use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
-use crate::{suggest, system};
+use crate::{functions, suggest, system};
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -133,8 +134,10 @@ impl Session {
         }
         let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
-        let context = SessionContext::new_with_config_rt(config, runtime);
+        let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+        let context = SessionContext::new_with_state(functions::with_planner(state).build());
         let current = Arc::new(Current::new(database));
+        functions::register(&context, &current);
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema(COLLECTIONS, Arc::new(Collections::new(Arc::clone(&current))))?;
         catalog.register_schema(SYSTEM, Arc::new(SystemTables::new(Arc::clone(&current))))?;
@@ -232,6 +235,7 @@ impl Session {
             column: statement.column,
             tables: self.table_names(),
             functions: self.function_names(),
+            members: self.member_names(),
         };
         explainer.explain(error)
     }
@@ -250,8 +254,30 @@ impl Session {
         let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
         names.extend(state.aggregate_functions().keys().cloned());
         names.extend(state.window_functions().keys().cloned());
+        names.extend(functions::TABLE_FUNCTIONS.map(str::to_owned));
+        names.retain(|name| name != functions::MARK);
         names.sort();
         names.dedup();
+        names
+    }
+
+    /// Names of the members of objects, at any depth.
+    fn member_names(&self) -> Vec<String> {
+        fn gather(fields: &Fields, depth: usize, names: &mut Vec<String>) {
+            for field in fields {
+                if depth > 0 {
+                    names.push(field.name().clone());
+                }
+                if let DataType::Struct(inner) = field.data_type() {
+                    gather(inner, depth + 1, names);
+                }
+            }
+        }
+        let snapshot = self.current.snapshot();
+        let mut names = Vec::new();
+        for collection in snapshot.collections().iter().filter_map(|name| snapshot.collection(name).ok()) {
+            gather(collection.schema().arrow().fields(), 0, &mut names);
+        }
         names
     }
 
@@ -355,10 +381,14 @@ impl Session {
 
     async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
         let now = chrono_time(self.current.snapshot().now());
-        let mut parsed = parse_one(&statement.text)?;
+        let parse = |sql: &str| -> Result<DfStatement, Failure> {
+            let desugared = functions::desugar(sql).map_err(|e| Failure::Query(e.into()))?;
+            Ok(parse_one(desugared.as_deref().unwrap_or(sql))?)
+        };
+        let mut parsed = parse(&statement.text)?;
         let quoted = self.quote_mixed_case(statement);
         if quoted != statement.text {
-            parsed = parse_one(&quoted)?;
+            parsed = parse(&quoted)?;
         }
         let schema_of = |name: &str| self.current.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()));
         if let DfStatement::Statement(inner) = &parsed
@@ -387,6 +417,7 @@ impl Session {
                 let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { now };
                 let mut plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
                 if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_))) {
+                    plan = functions::rewrite(plan, now, state.config_options())?;
                     plan = freeze_now(plan, now, state.config_options())?;
                 }
                 self.context.execute_logical_plan(plan).await?;
@@ -403,7 +434,8 @@ impl Session {
             }
             plan => (plan, state),
         };
-        let plan = rewrite_plan(plan, now, state.config_options())?;
+        let plan = functions::rewrite(rewrite_plan(plan, now, state.config_options())?, now, state.config_options())?;
+        let plan = functions::readable(plan)?;
         let schema = Arc::clone(plan.schema().inner());
         let analysed = matches!(plan, LogicalPlan::Analyze(_));
         if analysed {
@@ -441,6 +473,7 @@ impl Session {
         let state = self.state(now);
         let source = DfStatement::Statement(Box::new(ast::Statement::Query(insert.source.clone())));
         let plan = rewrite_plan(state.statement_to_plan(source).await?, now, state.config_options())?;
+        let plan = functions::rewrite(plan, now, state.config_options())?;
         let schema = Arc::clone(plan.schema().inner());
         let physical = state.create_physical_plan(&plan).await?;
         let batches: Vec<RecordBatch> = execute_stream(physical, state.task_ctx())?.try_collect().await?;

@@ -26,9 +26,13 @@ statements end with a semicolon and may go over several lines
   .quit          leave (also Ctrl-D)          Ctrl-C       stop a statement, or clear the line
 CREATE COLLECTION c WITH (timeField = 't', metaField = 's') EXPIRE AFTER 7 DAYS;
 CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = 'x';
-SHOW COLLECTIONS; SHOW TTL; SHOW BUCKETS FOR c; EXPLAIN EXPIRY FOR c; SWEEP;";
+SHOW COLLECTIONS; SHOW TTL; SHOW BUCKETS FOR c; EXPLAIN EXPIRY FOR c; SWEEP;
+for time series, beside DataFusion's functions (docs/sql.md shows each):
+  date_bin('1 hour', t [, zone or origin])        date_bin_gapfill('1 hour', t), locf(agg), interpolate(agg)
+  first(v, t), last(v, t), latest('c')            time_weighted_avg(v, t), increase(v, t), rate(v, t), delta(v, t)
+  l ASOF [LEFT] JOIN r ON l.s = r.s AND l.t >= r.t";
 
-const WORDS: [&str; 68] = [
+const WORDS: [&str; 70] = [
     "SELECT",
     "FROM",
     "WHERE",
@@ -39,6 +43,8 @@ const WORDS: [&str; 68] = [
     "OFFSET",
     "JOIN",
     "LEFT JOIN",
+    "ASOF JOIN",
+    "ASOF LEFT JOIN",
     "ON",
     "AS",
     "AND",

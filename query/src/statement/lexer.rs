@@ -71,18 +71,18 @@ fn rebase(location: &mut Location, start: Location) {
 }
 
 /// Byte offsets of locations.
-struct Offsets<'a> {
+pub(crate) struct Offsets<'a> {
     text: &'a str,
     lines: Vec<usize>,
 }
 
 impl<'a> Offsets<'a> {
-    fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
         Offsets { text, lines }
     }
 
-    fn of(&self, location: Location) -> usize {
+    pub(crate) fn of(&self, location: Location) -> usize {
         let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
         let Some(&line) = self.lines.get(index(location.line)) else { return self.text.len() };
         self.text[line..].char_indices().nth(index(location.column)).map_or(self.text.len(), |(i, _)| line + i)

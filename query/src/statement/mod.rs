@@ -4,7 +4,7 @@
 //! the engine's to judge: statements become the same command documents that programs send.
 
 mod grammar;
-mod lexer;
+pub(crate) mod lexer;
 mod predicate;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,279 @@
+//! The operator of `ASOF JOIN`.
+//!
+//! The right side is gathered once and sorted by time within each key; the left side then streams past it in as many
+//! partitions as it has, keeps its order, and finds each row's partner by a look-up of its key and a binary search.
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
+};
+use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, prep_null_mask_filter, take};
+use datafusion::arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::row::{RowConverter, SortField};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// One side's keys and time.
+#[derive(Debug, Clone)]
+pub(crate) struct Sides {
+    pub(crate) keys: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+    pub(crate) times: (Arc<dyn PhysicalExpr>, Operator, Arc<dyn PhysicalExpr>),
+    /// Over the columns of both sides.
+    pub(crate) rest: Option<Arc<dyn PhysicalExpr>>,
+    pub(crate) outer: bool,
+}
+
+/// Joins each row of the left side with the nearest in time of the right side.
+#[derive(Debug)]
+pub(crate) struct AsofExec {
+    left: Arc<dyn ExecutionPlan>,
+    right: Arc<dyn ExecutionPlan>,
+    sides: Arc<Sides>,
+    schema: SchemaRef,
+    gathered: Arc<OnceCell<Arc<Gathered>>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl AsofExec {
+    pub(crate) fn new(
+        left: Arc<dyn ExecutionPlan>,
+        right: Arc<dyn ExecutionPlan>,
+        sides: Arc<Sides>,
+        schema: SchemaRef,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            left.output_partitioning().clone(),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
+        AsofExec { left, right, sides, schema, gathered: Arc::default(), properties, metrics }
+    }
+}
+
+/// Key values that compare as bytes do; of no keys, one empty key.
+fn key_rows(keys: &[ArrayRef], rows: usize) -> Result<Vec<Option<Box<[u8]>>>> {
+    if keys.is_empty() {
+        return Ok(vec![Some(Box::default()); rows]);
+    }
+    let fields = keys.iter().map(|k| SortField::new(k.data_type().clone())).collect();
+    let converted = RowConverter::new(fields)?.convert_columns(keys)?;
+    let known = |row: usize| keys.iter().all(|k| k.is_valid(row));
+    Ok((0..rows).map(|row| known(row).then(|| Box::from(converted.row(row).as_ref()))).collect())
+}
+
+fn evaluated<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    exprs.map(|e| e.evaluate(batch)?.into_array(batch.num_rows())).collect()
+}
+
+fn instants(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<Int64Array> {
+    let times = expr.evaluate(batch)?.into_array(batch.num_rows())?;
+    let times = match times.data_type() {
+        DataType::Date32 => cast(&times, &DataType::Int32)?,
+        _ => times,
+    };
+    Ok(cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+}
+
+/// The right side: its rows by key, then time.
+#[derive(Debug)]
+struct Gathered {
+    rows: RecordBatch,
+    times: Vec<i64>,
+    keys: HashMap<Box<[u8]>, Range<usize>>,
+    _memory: MemoryReservation,
+}
+
+impl Gathered {
+    fn of(rows: &RecordBatch, sides: &Sides, memory: MemoryReservation) -> Result<Self> {
+        let times = instants(&sides.times.2, rows)?;
+        let keys = key_rows(&evaluated(sides.keys.iter().map(|(_, r)| r), rows)?, rows.num_rows())?;
+        // Rows without a key or a time are nobody's partner.
+        let mut order: Vec<usize> = (0..rows.num_rows()).filter(|i| times.is_valid(*i) && keys[*i].is_some()).collect();
+        let place = |i: usize| (&keys[i], times.value(i));
+        if !order.is_sorted_by_key(|i| place(*i)) {
+            order.sort_by(|a, b| place(*a).cmp(&place(*b)));
+        }
+        let indices: UInt64Array = order.iter().map(|i| *i as u64).collect::<Vec<_>>().into();
+        let mut found: HashMap<Box<[u8]>, Range<usize>> = HashMap::new();
+        for (at, row) in order.iter().enumerate() {
+            let key = keys[*row].as_deref().unwrap_or_default();
+            match found.get_mut(key) {
+                Some(range) => range.end = at + 1,
+                None => {
+                    found.insert(key.into(), at..at + 1);
+                }
+            }
+        }
+        let columns: Result<Vec<ArrayRef>> = rows.columns().iter().map(|c| Ok(take(c, &indices, None)?)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(order.len()));
+        let sorted = RecordBatch::try_new_with_options(rows.schema(), columns?, &options)?;
+        let times = order.iter().map(|i| times.value(*i)).collect();
+        Ok(Gathered { rows: sorted, times, keys: found, _memory: memory })
+    }
+
+    fn partner(&self, key: &[u8], time: i64, op: Operator) -> Option<usize> {
+        let range = self.keys.get(key)?.clone();
+        let times = &self.times[range.clone()];
+        let at = match op {
+            Operator::GtEq => times.partition_point(|t| *t <= time).checked_sub(1)?,
+            Operator::Gt => times.partition_point(|t| *t < time).checked_sub(1)?,
+            Operator::LtEq => times.partition_point(|t| *t < time),
+            _ => times.partition_point(|t| *t <= time),
+        };
+        (at < times.len()).then_some(range.start + at)
+    }
+
+    fn join(&self, left: &RecordBatch, sides: &Sides, schema: &SchemaRef) -> Result<RecordBatch> {
+        let times = instants(&sides.times.0, left)?;
+        let keys = key_rows(&evaluated(sides.keys.iter().map(|(l, _)| l), left)?, left.num_rows())?;
+        let partners: UInt64Array = keys
+            .iter()
+            .enumerate()
+            .map(|(row, key)| {
+                let time = times.is_valid(row).then(|| times.value(row))?;
+                self.partner(key.as_deref()?, time, sides.times.1).map(|i| i as u64)
+            })
+            .collect();
+        let joined = |partners: &UInt64Array| -> Result<Vec<ArrayRef>> {
+            let right = self.rows.columns().iter().map(|c| match c.is_empty() {
+                true => Ok(new_null_array(c.data_type(), left.num_rows())),
+                false => Ok(take(c, partners, None)?),
+            });
+            left.columns().iter().cloned().map(Ok).chain(right).collect()
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(left.num_rows()));
+        let batch =
+            |columns, schema: &SchemaRef| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options);
+        // Until those without a partner are gone, every column of the right side may hold null.
+        let loose = Arc::new(Schema::new(
+            schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
+        ));
+        let mut partners = partners;
+        if let Some(rest) = &sides.rest {
+            let held = rest.evaluate(&batch(joined(&partners)?, &loose)?)?.into_array(left.num_rows())?;
+            let held = prep_null_mask_filter(held.as_boolean());
+            partners = partners.iter().zip(held.iter()).map(|(p, h)| p.filter(|_| h == Some(true))).collect();
+        }
+        if sides.outer {
+            return Ok(batch(joined(&partners)?, schema)?);
+        }
+        let there: BooleanArray = partners.iter().map(|p| Some(p.is_some())).collect();
+        let found = filter_record_batch(&batch(joined(&partners)?, &loose)?, &there)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(found.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), found.columns().to_vec(), &options)?)
+    }
+}
+
+impl DisplayAs for AsofExec {
+    fn fmt_as(&self, _kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sides = &self.sides;
+        let kind = if sides.outer { "left" } else { "inner" };
+        write!(f, "AsofExec: {kind}, {} {} {}", sides.times.0, sides.times.1, sides.times.2)?;
+        for (left, right) in &sides.keys {
+            write!(f, ", {left} = {right}")?;
+        }
+        sides.rest.as_ref().map_or(Ok(()), |rest| write!(f, ", then {rest}"))
+    }
+}
+
+impl ExecutionPlan for AsofExec {
+    fn name(&self) -> &'static str {
+        "AsofExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.left, &self.right]
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::UnspecifiedDistribution, Distribution::SinglePartition])
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let sides = &self.sides;
+        let keys = sides.keys.iter().flat_map(|(l, r)| [l, r]);
+        for expr in keys.chain([&sides.times.0, &sides.times.2]).chain(&sides.rest) {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([left, right]) = <[Arc<dyn ExecutionPlan>; 2]>::try_from(children) else {
+            return internal_err!("AsofExec has two inputs");
+        };
+        Ok(Arc::new(AsofExec::new(left, right, Arc::clone(&self.sides), Arc::clone(&self.schema))))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode::Recompute;
+        self.replace_children(children, ReplaceChildrenOptions::new(Recompute))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let left = self.left.execute(partition, Arc::clone(&context))?;
+        let (right, sides, schema) = (Arc::clone(&self.right), Arc::clone(&self.sides), Arc::clone(&self.schema));
+        let once = Arc::clone(&self.gathered);
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let joined = async move {
+            let gather = async {
+                let memory = MemoryConsumer::new("AsofExec").register(context.memory_pool());
+                let mut stream = right.execute(0, context)?;
+                let mut batches = Vec::new();
+                while let Some(batch) = stream.try_next().await? {
+                    // Once as it came, once sorted, and its keys and times.
+                    memory.try_grow(batch.get_array_memory_size() * 3)?;
+                    batches.push(batch);
+                }
+                let rows = concat_batches(&right.schema(), &batches)?;
+                Ok::<_, DataFusionError>(Arc::new(Gathered::of(&rows, &sides, memory)?))
+            };
+            let gathered = Arc::clone(once.get_or_try_init(|| gather).await?);
+            Ok::<_, DataFusionError>(left.map(move |batch| {
+                let batch = batch?;
+                let timer = baseline.elapsed_compute().timer();
+                let joined = gathered.join(&batch, &sides, &schema)?;
+                timer.done();
+                baseline.record_output(joined.num_rows());
+                Ok(joined)
+            }))
+        };
+        let stream = futures::stream::once(joined).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream.boxed())))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

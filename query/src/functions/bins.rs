@@ -1,0 +1,236 @@
+//! Bins of time: fixed widths, months, and days and hours of a time zone's own clock.
+//!
+//! Arithmetic is in nanoseconds of 128 bits, so that no time that a collection can store overflows it.
+
+#[cfg(test)]
+mod tests;
+
+use arrow::array::timezone::Tz;
+use chrono::{DateTime, Datelike, MappedLocalTime, Months, NaiveDateTime, NaiveTime, Offset, TimeZone};
+use datafusion::arrow::datatypes::{IntervalMonthDayNano, TimeUnit};
+use datafusion::common::{Result, exec_err};
+use ebbtide_ttl::Timestamp;
+
+const SECOND: i128 = 1_000_000_000;
+const DAY: i128 = 86_400 * SECOND;
+
+/// Nanoseconds of one unit.
+pub(super) fn nanos(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => SECOND,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// How wide a bin is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Width {
+    Months(i128),
+    Nanos(i128),
+}
+
+/// Bins of one width, over times of one unit.
+#[derive(Debug, Clone)]
+pub(crate) struct Bins {
+    width: Width,
+    /// Nanoseconds of a unit.
+    unit: i128,
+    /// Start of the bin of number 0; on the zone's clock, if there is a zone.
+    origin: i128,
+    zone: Option<Tz>,
+    /// Width and origin in units, where both are whole: the quick way.
+    whole: Option<(i64, i64)>,
+}
+
+impl Bins {
+    /// Bins as wide as `interval`, one of which starts at `origin` (1970-01-01T00:00:00 if none).
+    ///
+    /// # Errors
+    /// What is wrong with the width, to be said after `argument 1 (interval)`.
+    pub(crate) fn new(
+        interval: IntervalMonthDayNano,
+        unit: TimeUnit,
+        origin: Option<Timestamp>,
+        zone: Option<Tz>,
+    ) -> std::result::Result<Bins, String> {
+        let IntervalMonthDayNano { months, days, nanoseconds } = interval;
+        let width = match (months, i128::from(days) * DAY + i128::from(nanoseconds)) {
+            (0, nanos) => Width::Nanos(nanos),
+            (months, 0) if days == 0 => Width::Months(i128::from(months)),
+            _ => return Err("mixes months with days or hours; a bin is either whole months or a fixed time".to_owned()),
+        };
+        let (Width::Nanos(size) | Width::Months(size)) = width;
+        if size <= 0 {
+            return Err("is not positive; a bin has a width, such as INTERVAL '1 hour'".to_owned());
+        }
+        let (unit, origin) = (nanos(unit), origin.map_or(0, |t| t.0));
+        let whole = match (width, &zone) {
+            (Width::Nanos(width), None) if width % unit == 0 && origin % unit == 0 => {
+                i64::try_from(width / unit).ok().zip(i64::try_from(origin / unit).ok())
+            }
+            _ => None,
+        };
+        Ok(Bins { width, unit, origin, zone, whole })
+    }
+
+    /// Start of the bin that holds `time`, in units: the first time in it.
+    pub(crate) fn start(&self, time: i64) -> Result<i64> {
+        if let Some((width, origin)) = self.whole
+            && let Some(distance) = time.checked_sub(origin)
+            && let Some(start) = time.checked_sub(distance.rem_euclid(width))
+        {
+            return Ok(start);
+        }
+        self.units(self.start_nanos(i128::from(time) * self.unit)?)
+    }
+
+    /// Start of the bin after the one that starts at `start`.
+    pub(crate) fn next(&self, start: i64) -> Result<i64> {
+        let now = i128::from(start) * self.unit;
+        // A bin narrower than a unit is followed by the one of the next unit.
+        let soonest = now + self.unit;
+        let next = match &self.zone {
+            None => self.boundary(self.number(now)? + 1)?,
+            Some(zone) if self.by_calendar() => {
+                let number = self.number(now + offset(zone, now)?)? + 1;
+                earliest(zone, self.boundary(number)?)?
+            }
+            Some(zone) => self.next_on_clock(zone, now)?,
+        };
+        self.units(if next < soonest { self.start_nanos(soonest)?.max(soonest) } else { next })
+    }
+
+    /// The first unit that is not before an instant.
+    fn units(&self, nanos: i128) -> Result<i64> {
+        match i64::try_from(-(-nanos).div_euclid(self.unit)) {
+            Ok(units) => Ok(units),
+            Err(_) => exec_err!("a bin starts at {}, which its column cannot hold", Timestamp(nanos)),
+        }
+    }
+
+    /// Whether bins are of whole days or months: they then follow the zone's calendar, and its hours else.
+    fn by_calendar(&self) -> bool {
+        match self.width {
+            Width::Months(_) => true,
+            Width::Nanos(width) => width % DAY == 0,
+        }
+    }
+
+    fn start_nanos(&self, time: i128) -> Result<i128> {
+        let Some(zone) = &self.zone else { return self.boundary(self.number(time)?) };
+        let now = offset(zone, time)?;
+        let local = self.boundary(self.number(time + now)?)?;
+        if self.by_calendar() {
+            return earliest(zone, local);
+        }
+        let start = local - now;
+        let then = offset(zone, start)?;
+        if then == now {
+            return Ok(start);
+        }
+        let change = transition(zone, start, time)?;
+        if then < now {
+            // Clocks went forward: a bin whose start was skipped starts at the change.
+            return Ok(if local >= change + then { change } else { local - then });
+        }
+        // Clocks went back: since the change no bin has started, so it is the last one before it.
+        self.start_nanos(change - 1)
+    }
+
+    fn next_on_clock(&self, zone: &Tz, start: i128) -> Result<i128> {
+        let now = offset(zone, start)?;
+        let local = self.boundary(self.number(start + now)? + 1)?;
+        let next = local - now;
+        if offset(zone, next)? == now && offset(zone, next - 1)? == now {
+            return Ok(next);
+        }
+        // Clocks change on the way. Starts never go back, so the first time with a later one can be searched.
+        let (mut low, mut high) = (start, next + DAY);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.start_nanos(middle)? > start { high = middle } else { low = middle }
+        }
+        Ok(high)
+    }
+
+    /// Number of the bin that holds a time, on the clock that bins go by.
+    fn number(&self, time: i128) -> Result<i128> {
+        match self.width {
+            Width::Nanos(width) => Ok((time - self.origin).div_euclid(width)),
+            Width::Months(months) => {
+                let (date, origin) = (civil(time)?, civil(self.origin)?);
+                let years = i128::from(date.year()) - i128::from(origin.year());
+                let distance = years * 12 + i128::from(date.month()) - i128::from(origin.month());
+                let number = distance.div_euclid(months);
+                Ok(if self.boundary(number)? > time { number - 1 } else { number })
+            }
+        }
+    }
+
+    /// Start of a bin on the clock that bins go by.
+    fn boundary(&self, number: i128) -> Result<i128> {
+        match self.width {
+            Width::Nanos(width) => Ok(self.origin + number * width),
+            Width::Months(months) => {
+                let origin = civil(self.origin)?;
+                let moved = u32::try_from((number * months).unsigned_abs()).ok().map(Months::new).and_then(|months| {
+                    if number < 0 { origin.checked_sub_months(months) } else { origin.checked_add_months(months) }
+                });
+                match moved {
+                    Some(moved) => Ok(of_civil(moved)),
+                    None => exec_err!("bins of months reach from the year -262000 to 262000"),
+                }
+            }
+        }
+    }
+}
+
+fn civil(time: i128) -> Result<NaiveDateTime> {
+    let seconds = i64::try_from(time.div_euclid(SECOND)).ok();
+    let nanos = u32::try_from(time.rem_euclid(SECOND)).ok();
+    match seconds.zip(nanos).and_then(|(s, n)| DateTime::from_timestamp(s, n)) {
+        Some(time) => Ok(time.naive_utc()),
+        None => exec_err!("calendars reach from the year -262000 to 262000"),
+    }
+}
+
+fn of_civil(time: NaiveDateTime) -> i128 {
+    let time = time.and_utc();
+    i128::from(time.timestamp()) * SECOND + i128::from(time.timestamp_subsec_nanos())
+}
+
+/// What a zone's clock is ahead of UTC.
+fn offset(zone: &Tz, time: i128) -> Result<i128> {
+    Ok(i128::from(zone.offset_from_utc_datetime(&civil(time)?).fix().local_minus_utc()) * SECOND)
+}
+
+/// The first instant at which a zone's clock shows `local`, or has passed it if it skips that time.
+fn earliest(zone: &Tz, local: i128) -> Result<i128> {
+    let shown = civil(local)?;
+    let ahead = match zone.offset_from_local_datetime(&shown) {
+        MappedLocalTime::Single(offset) | MappedLocalTime::Ambiguous(offset, _) => offset.fix().local_minus_utc(),
+        MappedLocalTime::None => return transition(zone, local - DAY, local + DAY),
+    };
+    Ok(local - i128::from(ahead) * SECOND)
+}
+
+/// The first second after `before` at which a zone's offset is the one of `after`.
+fn transition(zone: &Tz, before: i128, after: i128) -> Result<i128> {
+    let (mut low, mut high) = (before.div_euclid(SECOND), after.div_euclid(SECOND));
+    let there = offset(zone, after)?;
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if offset(zone, middle * SECOND)? == there { high = middle } else { low = middle }
+    }
+    Ok(high * SECOND)
+}
+
+/// A wall clock's time as text, such as `2024-01-01` or `2024-01-01T06:00:00`: nanoseconds as if it were UTC.
+pub(super) fn wall_time(text: &str) -> Option<Timestamp> {
+    if let Ok(date) = text.parse::<chrono::NaiveDate>() {
+        return Some(Timestamp(of_civil(date.and_time(NaiveTime::MIN))));
+    }
+    Timestamp::parse(text).ok()
+}

@@ -1,0 +1,179 @@
+//! `first(value, time)` and `last(value, time)`: the value at the least and at the greatest time.
+//!
+//! As aggregates they become DataFusion's `first_value` and `last_value` with an order, which have native accumulators for
+//! groups. As window functions they look at the rows of the frame, whatever order these come in.
+
+use super::{is_time, wrong};
+use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::functions_aggregate::first_last::{first_value_udaf, last_value_udaf};
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, NullTreatment, Sort};
+use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, Signature, Volatility,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// `first` or `last`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Edge {
+    last: bool,
+    signature: Signature,
+}
+
+impl Edge {
+    pub(super) fn udaf(last: bool) -> Arc<AggregateUDF> {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(AggregateUDF::new_from_impl(Edge { last, signature }))
+    }
+
+    fn accumulate(&self, args: &AccumulatorArgs<'_>, sliding: bool) -> Box<dyn Accumulator> {
+        let null = |i: usize| {
+            let kind = args.expr_fields.get(i).map_or(&DataType::Null, |f| f.data_type());
+            ScalarValue::try_from(kind).unwrap_or(ScalarValue::Null)
+        };
+        let (value, time) = (null(0), null(1));
+        Box::new(EdgeAccumulator { last: self.last, sliding, value, time, best: VecDeque::new(), seen: 0, gone: 0 })
+    }
+}
+
+impl AggregateUDFImpl for Edge {
+    fn name(&self) -> &'static str {
+        if self.last { "last" } else { "first" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [_, time] if is_time(time) || time.is_integer() => Ok(given.to_vec()),
+            [_, time] => wrong(self.name(), 2, "time", &format!("is {time}, a timestamp is wanted")),
+            _ => plan_err!("{}(value, time) takes two arguments; given: {}", self.name(), given.len()),
+        }
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let field = |(i, f): (usize, &FieldRef)| -> FieldRef {
+            Arc::new(Field::new(format!("{}[{i}]", args.name), f.data_type().clone(), true))
+        };
+        Ok(args.input_fields.iter().enumerate().map(field).collect())
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(self.accumulate(&args, false))
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(self.accumulate(&args, true))
+    }
+
+    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
+        let last = self.last;
+        let name = if last { "last" } else { "first" };
+        Some(Box::new(move |call, context| {
+            let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment: _ } = call.params;
+            let Ok([value, time]) = <[Expr; 2]>::try_from(args) else {
+                return plan_err!("{name}(value, time) takes two arguments");
+            };
+            if !order_by.is_empty() {
+                return plan_err!("{name}(value, time) goes by its time and takes no ORDER BY");
+            }
+            let filter = match time.nullable(context.schema().as_ref())? {
+                false => filter,
+                true => {
+                    let known = time.clone().is_not_null();
+                    Some(Box::new(match filter {
+                        Some(filter) => filter.and(known),
+                        None => known,
+                    }))
+                }
+            };
+            let params = AggregateFunctionParams {
+                args: vec![value],
+                distinct,
+                filter,
+                order_by: vec![Sort::new(time, true, last)],
+                null_treatment: Some(NullTreatment::IgnoreNulls),
+            };
+            let func = if last { last_value_udaf() } else { first_value_udaf() };
+            Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
+        }))
+    }
+}
+
+/// Candidates, the best in front; the others matter only when rows leave the frame.
+#[derive(Debug)]
+struct EdgeAccumulator {
+    last: bool,
+    sliding: bool,
+    /// Nulls of the value's and the time's type.
+    value: ScalarValue,
+    time: ScalarValue,
+    best: VecDeque<(u64, ScalarValue, ScalarValue)>,
+    /// Rows that have come and gone.
+    seen: u64,
+    gone: u64,
+}
+
+impl EdgeAccumulator {
+    fn offer(&mut self, time: ScalarValue, value: ScalarValue) {
+        // Of equal times the later row counts as last, the earlier one as first.
+        let beaten = |old: &ScalarValue| if self.last { *old <= time } else { *old > time };
+        while self.best.back().is_some_and(|(_, old, _)| beaten(old)) {
+            self.best.pop_back();
+        }
+        if self.sliding || self.best.is_empty() {
+            self.best.push_back((self.seen, time, value));
+        }
+    }
+}
+
+impl Accumulator for EdgeAccumulator {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let [values, times, ..] = values else { return Ok(()) };
+        for i in 0..values.len() {
+            if values.is_valid(i) && times.is_valid(i) {
+                self.offer(ScalarValue::try_from_array(times, i)?, ScalarValue::try_from_array(values, i)?);
+            }
+            self.seen += 1;
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.gone += values.first().map_or(0, |v| v.len() as u64);
+        while self.best.front().is_some_and(|(row, ..)| *row < self.gone) {
+            self.best.pop_front();
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(self.best.front().map_or_else(|| self.value.clone(), |(_, _, value)| value.clone()))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let state = self.best.front().map(|(_, time, value)| vec![value.clone(), time.clone()]);
+        Ok(state.unwrap_or_else(|| vec![self.value.clone(), self.time.clone()]))
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.best.iter().map(|(_, t, v)| t.size() + v.size() + 8).sum::<usize>()
+    }
+}

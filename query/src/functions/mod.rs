@@ -1,0 +1,152 @@
+//! SQL for time series that DataFusion lacks.
+//!
+//! Functions are registered with the session. Two things are more than functions: gap filling and `ASOF JOIN` are nodes of a
+//! plan, which [`rewrite`] puts in before the plan is analysed.
+
+mod asof;
+mod bins;
+mod date_bin;
+mod edges;
+mod gapfill;
+mod latest;
+mod names;
+mod series;
+
+use crate::catalog::Current;
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::Session;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Column, Result, plan_err};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
+use datafusion::optimizer::Optimizer;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column as PhysicalColumn;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+
+pub(crate) use asof::{MARK, desugar};
+pub(crate) use names::readable;
+
+/// Names of the table functions.
+pub(crate) const TABLE_FUNCTIONS: [&str; 1] = ["latest"];
+
+/// What is wrong with an argument of a function: `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
+fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Result<T> {
+    plan_err!("{function}: argument {at} ({what}) {why}")
+}
+
+fn is_time(kind: &DataType) -> bool {
+    matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
+}
+
+/// Adds what a session's plans need to its state.
+pub(crate) fn with_planner(builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut rules = Optimizer::new().rules;
+    // Filters lie upon a join for as long as no projection has come between.
+    let behind = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
+    rules.insert(behind, Arc::new(asof::PushPastAsof));
+    builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules)
+}
+
+/// Registers the functions.
+pub(crate) fn register(context: &SessionContext, current: &Arc<Current>) {
+    let scalars = [
+        date_bin::DateBin::udf("date_bin"),
+        date_bin::DateBin::udf(date_bin::GAPFILL),
+        date_bin::Fill::udf(date_bin::LOCF),
+        date_bin::Fill::udf(date_bin::INTERPOLATE),
+        asof::Mark::udf(),
+    ];
+    for function in scalars {
+        context.register_udf(Arc::unwrap_or_clone(function));
+    }
+    let kinds =
+        [series::Kind::Average { linear: true }, series::Kind::Delta, series::Kind::Increase, series::Kind::Rate];
+    let edges = [edges::Edge::udaf(false), edges::Edge::udaf(true)];
+    for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges) {
+        context.register_udaf(Arc::unwrap_or_clone(function));
+    }
+    context.register_udtf("latest", Arc::new(latest::Latest { current: Arc::clone(current) }));
+}
+
+/// Puts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been analysed.
+///
+/// # Errors
+/// What is wrong with a call, for the user to mend.
+pub(crate) fn rewrite(
+    plan: LogicalPlan,
+    now: Option<DateTime<Utc>>,
+    config: &Arc<ConfigOptions>,
+) -> Result<LogicalPlan> {
+    gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })
+}
+
+/// Plans queries as DataFusion does, and the nodes of this module.
+#[derive(Debug)]
+struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for Planner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let schema = Arc::clone(node.schema().inner());
+        if let (Some(fill), [input]) = (node.as_any().downcast_ref::<gapfill::GapFill>(), physical_inputs) {
+            let index = |column| node.schema().index_of_column(column);
+            let series: Result<Vec<usize>> = fill.series.iter().map(index).collect();
+            let fills: Result<Vec<_>> = fill.fills.iter().map(|(column, kind)| Ok((index(column)?, *kind))).collect();
+            let columns = (index(&fill.time)?, series?);
+            let given = node.schema().columns();
+            let mut input = Arc::clone(input);
+            if given != fill.input.schema().columns() {
+                let at = |c: &Column| fill.input.schema().index_of_column(c);
+                let chosen: Result<Vec<_>> = given.iter().map(|c| Ok((at(c)?, c.name.clone()))).collect();
+                let chosen = chosen?.into_iter().map(|(at, name)| {
+                    let expr: Arc<dyn PhysicalExpr> =
+                        Arc::new(PhysicalColumn::new(input.schema().field(at).name(), at));
+                    (expr, name)
+                });
+                input = Arc::new(ProjectionExec::try_new(chosen.collect::<Vec<_>>(), Arc::clone(&input))?);
+            }
+            let exec = gapfill::GapFillExec::new(input, schema, columns, fills?, fill.grid.clone(), fill.range);
+            return Ok(Some(Arc::new(exec)));
+        }
+        let (Some(join), [left, right], [of_left, of_right]) =
+            (node.as_any().downcast_ref::<asof::AsofJoin>(), physical_inputs, logical_inputs)
+        else {
+            return Ok(None);
+        };
+        let on = |expr, plan: &LogicalPlan| planner.create_physical_expr(expr, plan.schema(), session, context);
+        let keys: Result<Vec<_>> = join.keys.iter().map(|(l, r)| Ok((on(l, of_left)?, on(r, of_right)?))).collect();
+        let rest = join.rest.as_ref().map(|rest| planner.create_physical_expr(rest, node.schema(), session, context));
+        let sides = asof::Sides {
+            keys: keys?,
+            times: (on(&join.times.0, of_left)?, join.times.1, on(&join.times.2, of_right)?),
+            rest: rest.transpose()?,
+            outer: join.outer,
+        };
+        Ok(Some(Arc::new(asof::AsofExec::new(Arc::clone(left), Arc::clone(right), Arc::new(sides), schema))))
+    }
+}
