@@ -2,7 +2,8 @@
 
 use crate::adapt::adapt_to;
 use crate::build::timestamps;
-use crate::documents::{Accepted, BatchError, FIELDS_MAX, NESTING_MAX, check_name};
+use crate::documents::{Accepted, BatchError};
+use crate::limits::{DOCUMENT_BYTES_MAX, FIELDS_MAX, NESTING_MAX, begin, check_name, too_large};
 use crate::schema::{FieldType, Schema, mismatch, nested_list, timestamp_type};
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StructArray,
@@ -40,6 +41,7 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
         let known = schema.field_type(name);
         let to_batch = Place { path: name, rows: &|row| row, precision };
         let Some(array) = canonical(column, &ty, known, &to_batch)? else { continue };
+        check_values(&array, &to_batch)?;
         let ty = reconciled(&ty, array.data_type());
         if let Some(known) = known {
             known.join(&ty, name).map_err(|e| BatchError::new(first_value(column), e))?;
@@ -87,7 +89,7 @@ fn column_type(column: &ArrayRef, name: &str) -> Result<Option<FieldType>, Batch
         return Ok(None);
     }
     if depth(column.data_type()) > NESTING_MAX {
-        return Err(BatchError::bad_value(0, format!("field '{name}' nests deeper than {NESTING_MAX}")));
+        return Err(BatchError::bad_value(0, format!("field '{}' nests deeper than {NESTING_MAX}", begin(name))));
     }
     let unsupported = || {
         let message = format!("field '{name}': no field holds Arrow's {}; cast it first", column.data_type());
@@ -182,6 +184,35 @@ fn reconciled(ty: &FieldType, arrow: &DataType) -> FieldType {
                 .collect(),
         ),
         (ty, _) => ty.clone(),
+    }
+}
+
+/// Checks that no text and no binary value is too large.
+fn check_values(array: &ArrayRef, place: &Place<'_>) -> Result<(), BatchError> {
+    let limit = |at: Option<usize>| match at {
+        None => Ok(()),
+        Some(at) => {
+            let message = format!("field '{}': a value of more than {DOCUMENT_BYTES_MAX} bytes", place.path);
+            Err(place.error(at, too_large(message)))
+        }
+    };
+    match array.data_type() {
+        // The low 32 bits of a view are its length.
+        DataType::Utf8View => {
+            limit(array.as_string_view().views().iter().position(|view| *view as u32 as usize > DOCUMENT_BYTES_MAX))
+        }
+        DataType::Binary => {
+            let offsets = array.as_binary::<i32>().offsets();
+            limit(offsets.windows(2).position(|pair| (pair[1] - pair[0]) as usize > DOCUMENT_BYTES_MAX))
+        }
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let offsets = list.offsets();
+            let rows = |at: usize| (place.rows)(offsets.partition_point(|o| *o as usize <= at).saturating_sub(1));
+            check_values(list.values(), &Place { path: place.path, rows: &rows, precision: place.precision })
+        }
+        DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|column| check_values(column, place)),
+        _ => Ok(()),
     }
 }
 

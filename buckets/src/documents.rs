@@ -3,19 +3,13 @@
 mod infer;
 
 use crate::build::{build_array, member_columns, timestamps};
+use crate::limits::check_document;
 use crate::schema::{FieldType, Schema};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 use ebbtide_ttl::{Code, RuleError, Value};
-pub(crate) use infer::check_name;
 use infer::{Infer, Limits, Members};
 use std::fmt;
-
-/// How deep values may nest. The writers and readers of Parquet recurse with large frames (64 levels overflow a thread's
-/// 2 MB without optimisation), and those of Arrow IPC and JSON have limits of their own, at 64 and 128 of their levels.
-pub(crate) const NESTING_MAX: usize = 32;
-/// How many fields a collection may have, members of objects included: every one costs memory in every segment.
-pub(crate) const FIELDS_MAX: usize = 10_000;
 
 /// Measurements in canonical columns.
 #[derive(Debug, Clone)]
@@ -106,6 +100,7 @@ fn take_document(
     let Value::Object(members) = doc else {
         return bad(format!("a measurement is an object, this is {}", infer::a_value(doc)));
     };
+    check_document(doc)?;
     let mut time = None;
     let mut has_meta = false;
     fields.begin();

@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::sweep::Sweeper;
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::wal::{self, LogWriter};
-use ebbtide_buckets::{Accepted, Chunk, Schema, compact_views};
+use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
 use ebbtide_ttl::{Clock, Code, OutOfRange};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -228,6 +228,8 @@ impl Core {
             let batch = compact_views(accepted.batch)?;
             let span = collection.options.bucketing.span_seconds();
             let chunk = Chunk::build(batch, &schema, span);
+            check_size(&chunk)?;
+            check_metas(&chunk)?;
             if collection.options.out_of_range == OutOfRange::Reject {
                 refuse_out_of_range(&chunk, &collection.options)?;
             }
@@ -511,6 +513,28 @@ fn gives_space_back(ops: &[Op]) -> bool {
 /// Fields that turn from whole numbers to floating point, by path.
 fn widened(old: &Schema, new: &Schema) -> Vec<String> {
     if std::ptr::eq(old, new) { Vec::new() } else { ebbtide_buckets::widened_fields(old, new) }
+}
+
+/// Checks what the columns of one insert take in memory.
+fn check_size(chunk: &Chunk) -> Result<()> {
+    let bytes = crate::memtable::bytes_of(&chunk.batch);
+    if bytes <= BATCH_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("one insert of {bytes} bytes is more than {BATCH_BYTES_MAX}: split it into several");
+    Err(Error::new(Code::BSONObjectTooLarge, what))
+}
+
+fn check_metas(chunk: &Chunk) -> Result<()> {
+    let Some(bucket) = chunk.buckets.iter().find(|b| b.id.meta.as_bytes().len() > META_BYTES_MAX) else {
+        return Ok(());
+    };
+    let index = bucket.rows.iter().min().map_or(0, |row| *row as usize);
+    let what = format!(
+        "index {index}: the meta takes {} bytes, {META_BYTES_MAX} are allowed: a meta names a series, data belongs into fields",
+        bucket.id.meta.as_bytes().len()
+    );
+    Err(Error::new(Code::BSONObjectTooLarge, what).with_index(index))
 }
 
 fn refuse_out_of_range(chunk: &Chunk, options: &crate::options::CollectionOptions) -> Result<()> {

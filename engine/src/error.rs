@@ -40,7 +40,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Makes an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Error { code, message: message.into(), index: None }
+        Error { code, message: shortened(message.into()), index: None }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
@@ -102,6 +102,18 @@ impl Error {
         }
         self.with_index(index)
     }
+}
+
+/// Bytes of a message, about, at most: names and values that somebody gave may be megabytes long.
+const MESSAGE_BYTES_MAX: usize = 2 << 10;
+
+/// A long message without its middle: it begins with what is wrong and ends with what to do.
+fn shortened(message: String) -> String {
+    if message.len() <= MESSAGE_BYTES_MAX {
+        return message;
+    }
+    let (head, tail) = (message.floor_char_boundary(MESSAGE_BYTES_MAX / 2), message.len() - MESSAGE_BYTES_MAX / 4);
+    format!("{} ... {}", &message[..head], &message[message.ceil_char_boundary(tail)..])
 }
 
 impl fmt::Display for Error {

@@ -7,9 +7,9 @@
 
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
-use crate::options::CollectionOptions;
+use crate::options::{CollectionOptions, check_collection_name};
 use ebbtide_buckets::{Schema, SegmentMeta};
-use ebbtide_ttl::{Code, RuleSet, Timestamp};
+use ebbtide_ttl::{Code, EXPIRE_AFTER_SECONDS_MAX, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -155,6 +155,78 @@ pub(crate) enum Op {
     Swept(SweepRecord),
 }
 
+/// Numbers of things and records stay below this, so that the next one can always be counted.
+const NUMBER_END: u64 = 1 << 62;
+
+impl Op {
+    /// Checks that its numbers can be and that what it names goes together: all else relies on it. An edit that was forged
+    /// or written by a program gone wrong is damage, whatever its checksum says.
+    fn check(&self) -> std::result::Result<(), String> {
+        let numbers = |numbers: &[u64]| match numbers.iter().find(|n| **n >= NUMBER_END) {
+            Some(n) => Err(format!("the number {n} is none that is given")),
+            None => Ok(()),
+        };
+        match self {
+            Op::NextIds { collection, segment, seq } => numbers(&[*collection, *segment, *seq]),
+            Op::PutCollection(record) => {
+                numbers(&[record.id, record.sealed_seq, record.rules_epoch])?;
+                record.check()
+            }
+            Op::DropCollection { id } => numbers(&[*id]),
+            Op::SetSchema { collection, .. } => numbers(&[*collection]),
+            Op::AddSegment { collection, segment } => {
+                numbers(&[*collection, segment.id, segment.meta.bytes])?;
+                let (meta, live) = (&segment.meta, &segment.state.live);
+                let fits = meta.rows <= u64::from(u32::MAX)
+                    && live.rows <= meta.rows
+                    && live.buckets <= meta.buckets
+                    && meta.out_of_range <= meta.rows;
+                if fits {
+                    segment.state.check()
+                } else {
+                    Err(format!("segment {} holds less than is left", segment.id))
+                }
+            }
+            Op::SetSegment { collection, segment, state } => {
+                numbers(&[*collection, *segment])?;
+                state.check()
+            }
+            Op::RemoveSegment { collection, segment } => numbers(&[*collection, *segment]),
+            Op::Sealed { collection, seq } => numbers(&[*collection, *seq]),
+            Op::AddLog { first_seq } | Op::RemoveLog { first_seq } => numbers(&[*first_seq]),
+            Op::Swept(_) => Ok(()),
+        }
+    }
+}
+
+impl CollectionRecord {
+    fn check(&self) -> std::result::Result<(), String> {
+        check_collection_name(&self.name).and_then(|()| self.options.validate()).map_err(|e| e.to_string())?;
+        let (schema, options) = (&self.schema, &self.options);
+        let of_options = (&options.time_field, &options.meta_field, options.precision);
+        if (&schema.time, &schema.meta, schema.precision) != of_options {
+            return Err(format!("the schema of collection '{}' is another one's", self.name));
+        }
+        match self.rules.iter().find(|r| !(0..=EXPIRE_AFTER_SECONDS_MAX).contains(&r.expire_after_seconds)) {
+            Some(rule) => Err(format!("rule '{}' expires after {} s", rule.label(), rule.expire_after_seconds)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SegmentState {
+    fn check(&self) -> std::result::Result<(), String> {
+        let rows = u64::from(u32::MAX);
+        let changed = self.changed.iter().all(|b| b.rows <= rows && b.out_of_range <= b.rows && b.first <= b.last);
+        let live = &self.live;
+        if changed && live.rows <= rows && live.out_of_range <= live.rows {
+            Ok(())
+        } else {
+            Err("a segment has more rows than it can have".to_owned())
+        }
+    }
+}
+
 /// The name of manifest number `number`.
 pub(crate) fn file_name(number: u64) -> String {
     format!("MANIFEST-{number:016x}")
@@ -162,7 +234,7 @@ pub(crate) fn file_name(number: u64) -> String {
 
 pub(crate) fn parse_name(name: &str) -> Option<u64> {
     let hex = name.strip_prefix("MANIFEST-")?;
-    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
+    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|number| *number < NUMBER_END)
 }
 
 /// Numbers of the manifests in a folder, oldest first.
@@ -197,7 +269,8 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
     let mut at = HEADER_BYTES;
     let mut damage = None;
     while let Some(payload) = whole_frame(&bytes[at..]) {
-        match postcard::from_bytes(payload) {
+        let edit = postcard::from_bytes::<Vec<Op>>(payload).map_err(|e| e.to_string());
+        match edit.and_then(|edit| edit.iter().try_for_each(Op::check).map(|()| edit)) {
             Ok(edit) => contents.edits.push(edit),
             Err(e) => {
                 damage = Some(Error::corrupt(&path, at as u64, format!("manifest edit does not decode: {e}")));

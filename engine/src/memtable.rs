@@ -1,12 +1,16 @@
 //! Open buckets: the rows of a collection that are not sealed yet.
 
 use crate::error::{Error, Result};
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use ebbtide_buckets::{Chunk, Schema, adapt};
 use std::sync::Arc;
 
 /// Chunks below this many rows are merged as they pile up, so that many small inserts do not make many small chunks.
 const MERGE_ROWS_MAX: usize = 1 << 14;
+/// Nor are chunks merged beyond this many bytes: offsets of lists and binary values have 31 bits.
+const MERGE_BYTES_MAX: usize = 64 << 20;
+/// What a bucket takes in a chunk beside its rows, about: key, window, bounds, and a list of rows.
+const BUCKET_BYTES: usize = 160;
 
 /// Open buckets of one collection. Copies are cheap and independent.
 #[derive(Debug, Clone, Default)]
@@ -45,14 +49,18 @@ impl Memtable {
     pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, (schema, span_seconds): (&Schema, i64)) -> Result<()> {
         self.oldest_seq.get_or_insert(seq);
         self.rows += chunk.batch.num_rows() as u64;
-        self.bytes += bytes_of(&chunk.batch);
+        self.bytes += bytes_of(&chunk.batch) + index_bytes(&chunk);
         self.active.push(chunk);
         while let [.., a, b] = self.active.as_slice() {
             let (left, right) = (a.batch.num_rows(), b.batch.num_rows());
             if left > right * 2 || left + right > MERGE_ROWS_MAX {
                 break;
             }
+            if bytes_of(&a.batch) + bytes_of(&b.batch) > MERGE_BYTES_MAX {
+                break;
+            }
             let merged = merge(&[a, b], schema, span_seconds)?;
+            self.bytes = (self.bytes + index_bytes(&merged)).saturating_sub(index_bytes(a) + index_bytes(b));
             self.active.truncate(self.active.len() - 2);
             self.active.push(Arc::new(merged));
         }
@@ -84,6 +92,12 @@ impl Memtable {
     }
 }
 
+/// What a chunk takes beside its columns: with a meta of its own for each row this is most of it.
+fn index_bytes(chunk: &Chunk) -> usize {
+    let metas: usize = chunk.buckets.iter().map(|b| b.id.meta.as_bytes().len()).sum();
+    chunk.buckets.len() * BUCKET_BYTES + metas + chunk.batch.num_rows() * size_of::<u32>()
+}
+
 /// One chunk of several. Views of strings are gathered anew, so that a merged chunk does not keep its parts alive.
 /// All have windows of one span: a change of the span seals the open buckets first.
 fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<Chunk> {
@@ -93,9 +107,12 @@ fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<C
 }
 
 /// Bytes that the rows take. Arrays of a user's may share buffers that are far larger.
-fn bytes_of(batch: &RecordBatch) -> usize {
-    let of =
-        |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
+pub(crate) fn bytes_of(batch: &RecordBatch) -> usize {
+    let of = |column: &ArrayRef| match column.as_string_view_opt() {
+        // Texts of up to twelve bytes are in the views themselves; a slice counts as what it uses.
+        Some(views) => views.len() * size_of::<u128>() + views.total_buffer_bytes_used(),
+        None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+    };
     batch.columns().iter().map(of).sum()
 }
 

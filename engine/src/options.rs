@@ -1,6 +1,7 @@
 //! Options of a collection, and changes to them.
 
 use crate::error::{Error, Result};
+use ebbtide_buckets::FIELD_NAME_BYTES_MAX;
 use ebbtide_ttl::{Bucketing, Code, EXPIRE_AFTER_SECONDS_MAX, ExpiryMode, Granularity, OutOfRange, Precision};
 use serde::{Deserialize, Serialize};
 
@@ -137,10 +138,13 @@ fn check_field_name(option: &str, name: &str) -> Result<()> {
         "it must be a top-level field, without '.'"
     } else if name.contains('\0') {
         "it must not hold a NUL character"
+    } else if name.len() > FIELD_NAME_BYTES_MAX {
+        "it must not be longer than 1024 bytes"
     } else {
         return Ok(());
     };
-    Err(Error::new(Code::InvalidOptions, format!("{option} '{}' is not allowed: {wrong}", name.escape_debug())))
+    let shown: String = name.chars().take(80).collect();
+    Err(Error::new(Code::InvalidOptions, format!("{option} '{}' is not allowed: {wrong}", shown.escape_debug())))
 }
 
 /// Longest name of a collection, in bytes.

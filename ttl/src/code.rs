@@ -58,6 +58,8 @@ codes! {
     IDLUnknownField = 40415,
     /// A required option is missing.
     IDLFailedToParse = 40414,
+    /// A measurement, a value or an insert that is too large.
+    BSONObjectTooLarge = 10334,
     /// The disk is full.
     OutOfDiskSpace = 14031,
     /// Something on disk is damaged.

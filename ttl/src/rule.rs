@@ -173,7 +173,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// `IndexOptionsConflict` if the same key and filter have another E or name, `IndexKeySpecsConflict` if the name is
-    /// another index's.
+    /// another index's, `CannotCreateIndex` for a name that is empty or too long.
     pub fn create(&mut self, specs: Vec<RuleSpec>) -> Result<Created, RuleError> {
         let before = self.partial.len();
         for spec in specs {
@@ -196,6 +196,7 @@ impl RuleSet {
 
     /// Whether a new rule is to be added.
     fn admit(&self, spec: &RuleSpec) -> Result<bool, RuleError> {
+        spec::checked_name(&spec.name)?;
         if let Some(same) = self.partial.iter().find(|rule| rule.is_same_index(spec)) {
             if same.name == spec.name && same.expire_after_seconds == spec.expire_after_seconds {
                 return Ok(false);

@@ -1,6 +1,6 @@
 //! The type of a field while documents are read.
 
-use super::{FIELDS_MAX, NESTING_MAX};
+use crate::limits::{FIELDS_MAX, NESTING_MAX, begin, check_name};
 use crate::schema::{FieldType, Schema, mismatch, nested_list, with_article};
 use ahash::AHashMap;
 use ebbtide_ttl::{Code, Precision, RuleError, Timestamp, Value, exact_int, int_fits_double};
@@ -30,7 +30,7 @@ impl Limits {
 
     pub(super) fn depth(&self, value: &Value, name: &str) -> Result<(), RuleError> {
         if matches!(value, Value::Array(_) | Value::Object(_)) && value.depth(NESTING_MAX + 1) > NESTING_MAX {
-            let message = format!("field '{name}' nests deeper than {NESTING_MAX}");
+            let message = format!("field '{}' nests deeper than {NESTING_MAX}", begin(name));
             return Err(RuleError::new(Code::BadValue, message));
         }
         Ok(())
@@ -53,16 +53,6 @@ impl Limits {
         }
         Ok(())
     }
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
-    if name.is_empty() {
-        return Err(RuleError::new(Code::BadValue, "a field has an empty name"));
-    }
-    if name.contains('\0') {
-        return Err(RuleError::new(Code::BadValue, format!("field name {name:?} has a NUL in it")));
-    }
-    Ok(())
 }
 
 /// The type of a value for messages: `a string`, `an int64`.

@@ -296,6 +296,10 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     let mut bucket_metas = Vec::new();
     for meta in 0..meta_ends.len() {
         let count = cursor.count()?;
+        // Each bucket takes bytes further on: more of them than bytes are no buckets, and would only fill the memory.
+        if bucket_metas.len() + count > raw.len() {
+            return Err("more buckets than there is room for".to_owned());
+        }
         let meta = u32::try_from(meta).map_err(|_| "too many metas".to_owned())?;
         bucket_metas.extend(std::iter::repeat_n(meta, count));
         meta_starts.push(bucket_metas.len());

@@ -18,6 +18,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::{ChunkReader, Length};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes read from the end of a file at first: mostly directory and footer are in there.
@@ -416,7 +417,7 @@ impl Iterator for SegmentBatches {
             return None;
         }
         let batch = match &mut self.source {
-            Some(source) => source.next().unwrap_or_else(|| {
+            Some(source) => read_next(source).unwrap_or_else(|| {
                 Err(ArrowError::ParquetError(format!("{} rows are missing at the end", self.rows_left)))
             }),
             None => {
@@ -453,12 +454,20 @@ impl Iterator for StoredBatches {
             return None;
         }
         let missing = || Err(ArrowError::ParquetError(format!("{} rows are missing at the end", self.rows_left)));
-        let batch = self.source.next().unwrap_or_else(missing);
+        let batch = read_next(&mut self.source).unwrap_or_else(missing);
         self.rows_left = batch.as_ref().map_or(0, |batch| self.rows_left.saturating_sub(batch.num_rows() as u64));
         Some(batch.map_err(|error| {
             self.failed.get().cloned().unwrap_or_else(|| SegmentError::new(&self.name, 0, error.to_string()))
         }))
     }
+}
+
+/// The next batch. The Parquet reader asserts what it finds in its pages; checksums vouch for these, and where somebody forged
+/// them, that is damage and no reason for the process to fall.
+fn read_next(source: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch, ArrowError>> {
+    catch_unwind(AssertUnwindSafe(|| source.next())).unwrap_or_else(|_| {
+        Some(Err(ArrowError::ParquetError("the pages do not hold what their headers say".to_owned())))
+    })
 }
 
 /// The end of a file, already checked, under the offsets that it has in the file.

@@ -164,7 +164,7 @@ fn older_segments_read_under_newer_schemas() {
 
 #[test]
 fn the_deepest_values_come_back() {
-    let deep = |wrap: fn(Value) -> Value| (0..crate::documents::NESTING_MAX).fold(Value::Double(1.5), |v, _| wrap(v));
+    let deep = |wrap: fn(Value) -> Value| (0..crate::limits::NESTING_MAX).fold(Value::Double(1.5), |v, _| wrap(v));
     let docs = [object(&[
         ("t", date(1)),
         ("m", deep(|v| object(&[("a", v)]))),

@@ -7,6 +7,9 @@ use crate::filter::Filter;
 use crate::value::{Value, exact_int};
 use std::fmt;
 
+/// Bytes of an index's name at most.
+const RULE_NAME_BYTES_MAX: usize = 255;
+
 /// A partial TTL index to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSpec {
@@ -76,9 +79,13 @@ fn default_name(time_field: &str, key_direction: i32) -> String {
     format!("{time_field}_{key_direction}")
 }
 
-fn checked_name(name: &str) -> Result<String, RuleError> {
-    if name.is_empty() || name == "*" || name.contains('\0') {
-        let message = format!("'{}' cannot be the name of an index", name.escape_debug());
+pub(super) fn checked_name(name: &str) -> Result<String, RuleError> {
+    if name.is_empty() || name == "*" || name.contains('\0') || name.len() > RULE_NAME_BYTES_MAX {
+        let shown: String = name.chars().take(40).collect();
+        let message = format!(
+            "'{}' cannot be the name of an index: 1 to {RULE_NAME_BYTES_MAX} bytes without NUL can, '*' cannot",
+            shown.escape_debug()
+        );
         return Err(RuleError::new(Code::CannotCreateIndex, message));
     }
     if name == super::COLLECTION_RULE_LABEL {
