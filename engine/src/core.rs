@@ -14,7 +14,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::wal::{self, LogWriter};
 use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
 use ebbtide_ttl::{Clock, Code, OutOfRange};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub(crate) struct Queue {
     failed: HashMap<u64, Error>,
     /// Whether some thread is writing what was queued.
     leader: bool,
+    /// Whether some insert waits until nothing is queued: nothing more may be, or it would wait for ever.
+    widening: bool,
     /// Schemas with the effect of queued inserts, where it differs from what is visible.
     schemas: HashMap<u64, Arc<Schema>>,
 }
@@ -189,12 +191,13 @@ impl Core {
             appended = writer.append(&ops);
         }
         appended.map_err(|e| if is_full(&e) { e } else { self.poison(&e) })?;
-        {
+        let retired = {
             let mut state = self.state.write();
             for op in ops {
                 state.apply(op).map_err(|e| self.poison(&e))?;
             }
-        }
+            state.take_retired()
+        };
         if writer.wants_checkpoint() {
             let checkpoint = self.state.read().checkpoint();
             if let Err(error) = writer.checkpoint(self.fs.as_ref(), &checkpoint) {
@@ -205,6 +208,8 @@ impl Core {
                 tracing::warn!(%error, "the manifest could not be written anew");
             }
         }
+        drop(manifest);
+        drop(retired); // What no snapshot holds is unlinked here, where no reader and no other edit waits for it.
         Ok(())
     }
 
@@ -237,13 +242,24 @@ impl Core {
             wal::check_payload(&payload)?;
             let crc = crc32fast::hash(&payload);
 
-            let mut queue = self.queue.lock();
             let widens = widened(&newest, &schema);
+            let mut looked = BTreeSet::new();
+            if !widens.is_empty() {
+                // Most of what is stored is read here, where nobody waits for it.
+                crate::snapshot::check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
+            }
+            let mut queue = self.queue.lock();
+            while queue.widening {
+                self.decided.wait(&mut queue);
+            }
             if !widens.is_empty() {
                 // Nothing may be on its way to the fields that are about to lose their whole numbers.
+                queue.widening = true;
                 while queue.leader || !queue.pending.is_empty() {
                     self.decided.wait(&mut queue);
                 }
+                queue.widening = false;
+                self.decided.notify_all();
             }
             let current = {
                 let state = self.state.read();
@@ -258,7 +274,7 @@ impl Core {
                 continue;
             }
             if !widens.is_empty() {
-                crate::snapshot::check_widening(self, name, &widens, &chunk.batch)?;
+                crate::snapshot::check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
             }
             self.check_writable()?;
             queue.next_ticket += 1;
@@ -375,10 +391,11 @@ impl Core {
         self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max / 2
     }
 
-    /// Waits until every queued insert is decided.
-    pub(crate) fn drain(&self) {
+    /// Waits until every insert that is queued now is decided; others may come, and are not waited for.
+    fn drain(&self) {
         let mut queue = self.queue.lock();
-        while queue.leader || !queue.pending.is_empty() {
+        let last = queue.next_ticket;
+        while queue.done < last {
             self.decided.wait(&mut queue);
         }
     }

@@ -19,7 +19,7 @@ use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{PATH_SEPARATOR, Schema, value_at};
 use ebbtide_ttl::{Code, ExpiryMode, OutOfRange, RuleSet, Timestamp, Value, cutoff, exact_int, int_fits_double};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An immutable view of the database at one instant of the clock.
@@ -131,9 +131,17 @@ impl CollectionSnapshot {
 }
 
 /// Refuses to widen fields of which some stored whole number would lose precision as floating point. `incoming` is what
-/// brings the floating-point numbers.
-pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String], incoming: &RecordBatch) -> Result<()> {
-    let snapshot = Snapshot::take_now(core).collection(name)?;
+/// brings the floating-point numbers. Segments in `looked` are taken for read; those that were read are added.
+pub(crate) fn check_widening(
+    core: &Core,
+    name: &str,
+    fields: &[String],
+    incoming: &RecordBatch,
+    looked: &mut BTreeSet<u64>,
+) -> Result<()> {
+    let mut snapshot = Snapshot::take_now(core).collection(name)?;
+    let state = Arc::make_mut(&mut snapshot.state);
+    Arc::make_mut(&mut state.segments).retain(|id, _| !looked.contains(id));
     for field in fields {
         let top = field.split(PATH_SEPARATOR).next().unwrap_or(field).to_owned();
         let request = ScanRequest { projection: Some(vec![top]), include_hidden: true, ..ScanRequest::default() };
@@ -153,6 +161,7 @@ pub(crate) fn check_widening(core: &Core, name: &str, fields: &[String], incomin
             }
         }
     }
+    looked.extend(snapshot.state.segments.keys());
     Ok(())
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) applied_seq: u64,
     /// Whether a file that no longer is part of the state is unlinked: not while edits of the past are read.
     pub(crate) unlinks: bool,
+    /// Segments that an edit took out. To let go of one can unlink its file: not under the lock of the state.
+    retired: Vec<Arc<Segment>>,
 }
 
 impl State {
@@ -79,6 +81,7 @@ impl State {
             sweeps: VecDeque::new(),
             applied_seq: 0,
             unlinks: false,
+            retired: Vec::new(),
         }
     }
 
@@ -116,8 +119,8 @@ impl State {
             Op::PutCollection(record) => self.put_collection(record)?,
             Op::DropCollection { id } => {
                 let name = self.known(id)?.name.clone();
-                if let Some(gone) = self.collections.remove(&name).filter(|_| self.unlinks) {
-                    gone.segments.values().for_each(|s| s.file.retire());
+                if let Some(gone) = self.collections.remove(&name) {
+                    gone.segments.values().for_each(|segment| self.retire(segment.clone()));
                 }
             }
             Op::SetSchema { collection, schema } => {
@@ -140,9 +143,7 @@ impl State {
             Op::RemoveSegment { collection, segment } => {
                 let segments = Arc::make_mut(&mut self.known(collection)?.segments);
                 let gone = segments.remove(&segment).ok_or_else(|| unknown("segment", segment))?;
-                if self.unlinks {
-                    gone.file.retire();
-                }
+                self.retire(gone);
             }
             Op::Sealed { collection, seq } => {
                 self.applied_seq = self.applied_seq.max(seq);
@@ -165,6 +166,18 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    fn retire(&mut self, gone: Arc<Segment>) {
+        if self.unlinks {
+            gone.file.retire();
+            self.retired.push(gone);
+        }
+    }
+
+    /// The segments that were taken out since the last call; for the caller to let go of.
+    pub(crate) fn take_retired(&mut self) -> Vec<Arc<Segment>> {
+        std::mem::take(&mut self.retired)
     }
 
     fn known(&mut self, id: u64) -> Result<&mut CollectionState> {

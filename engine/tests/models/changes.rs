@@ -1,15 +1,19 @@
 //! Changes of rules, windows, types and collections against the sweeper and inserts.
 
 use crate::rig::{LIFE, World, at, explore, insert, numbers, segment_files, sorted, spawn};
+use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Bucketing, Code, Granularity, Value};
 use ebbtide::{CollectionChange, CollectionOptions, Snapshot};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-fn a_rule_is_lifted() {
-    let world = World::new();
+fn two_rows(world: &World) {
     world.insert(&[(0, 0), (10, 1)]);
     world.db.flush().unwrap();
+}
+
+fn a_rule_is_lifted(disk: &SimFs) {
+    let world = World::on(disk);
     world.clock.advance(LIFE as u32 + 10);
     let lifted = Arc::new(AtomicBool::new(false));
     let changer = spawn({
@@ -43,13 +47,11 @@ fn a_rule_is_lifted() {
 
 #[test]
 fn a_rule_that_was_lifted_drops_nothing() {
-    explore(a_rule_is_lifted);
+    explore(two_rows, a_rule_is_lifted);
 }
 
-fn a_name_is_used_again() {
-    let world = World::new();
-    world.insert(&[(0, 0), (10, 1)]);
-    world.db.flush().unwrap();
+fn a_name_is_used_again(disk: &SimFs) {
+    let world = World::on(disk);
     world.clock.advance(LIFE as u32 + 10);
     let new = Arc::new(AtomicBool::new(false));
     let writer = spawn({
@@ -94,7 +96,7 @@ fn a_name_is_used_again() {
 
 #[test]
 fn a_new_collection_has_nothing_of_the_dropped_one_of_its_name() {
-    explore(a_name_is_used_again);
+    explore(two_rows, a_name_is_used_again);
 }
 
 /// The windows of all buckets: first instant, last instant, rows.
@@ -104,9 +106,8 @@ fn windows(snapshot: &Snapshot) -> Vec<(i64, i64, u64)> {
     buckets.iter().map(|b| (seconds(b.window_start), seconds(b.window_end), b.measurements)).collect()
 }
 
-fn windows_grow() {
-    let world = World::new();
-    world.insert(&[(0, 0)]);
+fn windows_grow(disk: &SimFs) {
+    let world = World::on(disk);
     let writer = spawn({
         let weather = world.weather.clone();
         move || {
@@ -134,15 +135,14 @@ fn windows_grow() {
 
 #[test]
 fn rows_that_come_while_windows_grow_have_the_same_ones_after_a_restart() {
-    explore(windows_grow);
+    explore(|world| world.insert(&[(0, 0)]), windows_grow);
 }
 
 /// The first whole number that floating point does not have.
 const LARGE: i64 = (1 << 53) + 1;
 
-fn a_field_is_widened() {
-    let world = World::new();
-    world.insert(&[(0, 0)]);
+fn a_field_is_widened(disk: &SimFs) {
+    let world = World::on(disk);
     let document = |v: Value| Value::Object(vec![("t".into(), Value::Date(at(0))), ("v".into(), v)]);
     let large = spawn({
         let weather = world.weather.clone();
@@ -171,5 +171,5 @@ fn a_field_is_widened() {
 
 #[test]
 fn a_field_is_widened_only_if_no_number_loses_precision() {
-    explore(a_field_is_widened);
+    explore(|world| world.insert(&[(0, 0)]), a_field_is_widened);
 }

@@ -1,14 +1,14 @@
 //! Closing a database under its users' hands.
 
 use crate::rig::{LIFE, World, below, explore, insert, numbers, sorted, spawn};
+use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::Code;
 use ebbtide::{Durability, Settings};
 use std::time::Duration;
 
-fn others_get_an_answer() {
+fn others_get_an_answer(disk: &SimFs) {
     let durability = [Durability::Sync, Durability::Interval(Duration::from_secs(60))][below(2) as usize];
-    let world = World::with(Settings { durability, ..Settings::default() });
-    world.insert(&[(0, 0)]);
+    let world = World::with(disk, Settings { durability, ..Settings::default() });
     world.clock.advance(LIFE as u32 - 10);
     let writers: Vec<_> = [1, 2]
         .into_iter()
@@ -51,5 +51,5 @@ fn others_get_an_answer() {
 
 #[test]
 fn closing_gives_every_writer_an_answer_and_the_folder_free() {
-    explore(others_get_an_answer);
+    explore(|world| world.insert(&[(0, 0)]), others_get_an_answer);
 }

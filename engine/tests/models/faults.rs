@@ -1,15 +1,18 @@
 //! A disk that fails while everybody is at work.
 
 use crate::rig::{World, below, explore, insert, numbers, spawn};
-use ebbtide::fs::sim::{Fault, FaultKind, Repeat};
+use ebbtide::fs::sim::{Fault, FaultKind, Repeat, SimFs};
 use ebbtide::ttl::Code;
 use shuttle::sync::Mutex;
 use std::sync::Arc;
 
-fn writing_stops_for_all_and_reading_for_nobody() {
-    let world = World::new();
+fn one_row(world: &World) {
     world.insert(&[(0, 0)]);
     world.db.flush().unwrap();
+}
+
+fn writing_stops_for_all_and_reading_for_nobody(disk: &SimFs) {
+    let world = World::on(disk);
     let kinds = [FaultKind::Eio, FaultKind::SyncEioKept, FaultKind::SyncEioDropped];
     let repeat = [Repeat::Once, Repeat::Forever][below(2) as usize];
     world.fs.fail_op(world.fs.mutating_ops() + below(14), Fault { kind: kinds[below(3) as usize], repeat });
@@ -79,5 +82,5 @@ fn writing_stops_for_all_and_reading_for_nobody() {
 
 #[test]
 fn a_failed_sync_stops_all_writing_and_no_reading() {
-    explore(writing_stops_for_all_and_reading_for_nobody);
+    explore(one_row, writing_stops_for_all_and_reading_for_nobody);
 }

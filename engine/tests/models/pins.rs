@@ -1,12 +1,13 @@
 //! Snapshots against whatever makes the files unneeded that they read.
 
-use crate::rig::{LIFE, World, at, explore, numbers, segment_files, spawn};
+use crate::rig::{LIFE, World, at, explore, numbers, power_cut, segment_files, spawn};
+use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Filter, Value};
 use ebbtide::{Database, Snapshot};
 
 /// Reads a snapshot twice, from two threads that let go of it in any order, and checks that its files are there as long
 /// as one of them holds it. Returns what was read.
-fn read_to_the_end(snapshot: Snapshot, fs: &ebbtide::fs::sim::SimFs) -> Vec<i64> {
+fn read_to_the_end(snapshot: Snapshot, fs: &SimFs) -> Vec<i64> {
     let first = numbers(&snapshot).unwrap();
     let other = spawn({
         let (snapshot, fs, first) = (snapshot.clone(), fs.clone(), first.clone());
@@ -21,7 +22,7 @@ fn read_to_the_end(snapshot: Snapshot, fs: &ebbtide::fs::sim::SimFs) -> Vec<i64>
     first
 }
 
-fn assert_pinned(snapshot: &Snapshot, fs: &ebbtide::fs::sim::SimFs) {
+fn assert_pinned(snapshot: &Snapshot, fs: &SimFs) {
     let files = segment_files(fs);
     for segment in snapshot.collection("weather").unwrap().segments() {
         assert!(files.contains(&segment.file), "{} left while somebody could read it", segment.file);
@@ -29,17 +30,15 @@ fn assert_pinned(snapshot: &Snapshot, fs: &ebbtide::fs::sim::SimFs) {
 }
 
 /// Two segments, all of it expired an hour and 20 seconds into 2024.
-fn two_segments() -> World {
-    let world = World::new();
+fn two_segments(world: &World) {
     world.insert(&[(0, 0), (0, 1)]);
     world.db.flush().unwrap();
     world.insert(&[(10, 2), (20, 3)]);
     world.db.flush().unwrap();
-    world
 }
 
-fn a_snapshot_keeps_its_files() {
-    let world = two_segments();
+fn a_snapshot_keeps_its_files(disk: &SimFs) {
+    let world = World::on(disk);
     let all = vec![0, 1, 2, 3];
     let past = spawn({
         let (db, fs, all) = (world.db.clone(), world.fs.clone(), all.clone());
@@ -70,18 +69,24 @@ fn a_snapshot_keeps_its_files() {
 
 #[test]
 fn a_snapshot_reads_to_its_end_and_its_files_go_with_the_last_one() {
-    explore(a_snapshot_keeps_its_files);
+    explore(two_segments, a_snapshot_keeps_its_files);
 }
 
-fn everybody_sees_a_delete_at_once() {
-    let world = two_segments();
+fn everybody_sees_a_delete_at_once(disk: &SimFs) {
+    let world = World::on(disk);
     let reader = spawn({
         let (db, fs) = (world.db.clone(), world.fs.clone());
         move || {
-            let looks = [read_to_the_end(db.snapshot(), &fs), read_to_the_end(db.snapshot(), &fs)];
             let before = |look: &[i64]| look == [0, 1, 2, 3];
-            assert!(looks.iter().all(|look| before(look) || *look == [0, 3]), "half a delete: {looks:?}");
-            assert!(before(&looks[0]) || !before(&looks[1]), "deleted rows came back: {looks:?}");
+            let mut looks = Vec::new();
+            for _ in 0..2 {
+                let (snapshot, cut) = (db.snapshot(), power_cut(&fs));
+                let look = read_to_the_end(snapshot, &fs);
+                assert!(before(&look) || look == [0, 3], "half a delete: {look:?}");
+                looks.push((look, cut));
+            }
+            assert!(before(&looks[0].0) || !before(&looks[1].0), "deleted rows came back: {looks:?}");
+            looks
         }
     });
     let compactor = spawn({
@@ -91,7 +96,9 @@ fn everybody_sees_a_delete_at_once() {
     let middle = Filter::is_in("v", vec![Value::Int(1), Value::Int(2)]);
     assert_eq!(world.weather.delete(&middle).unwrap(), 2);
     assert_eq!(world.numbers_on(&world.power_cut()), [0, 3]);
-    reader.join().unwrap();
+    for (seen, cut) in reader.join().unwrap() {
+        assert!(seen.len() == 4 || world.numbers_on(&cut) == seen, "a delete was seen before it was durable");
+    }
     compactor.join().unwrap();
     assert_eq!(world.numbers(), [0, 3]);
     assert_eq!(world.numbers_on(&world.power_cut()), [0, 3]);
@@ -100,12 +107,12 @@ fn everybody_sees_a_delete_at_once() {
 
 #[test]
 fn a_compaction_keeps_what_a_snapshot_reads_and_nothing_of_what_was_deleted() {
-    explore(everybody_sees_a_delete_at_once);
+    explore(two_segments, everybody_sees_a_delete_at_once);
 }
 
 /// Somebody lets go of the last handle of a database while others still read from it.
-fn the_database_goes_before_its_snapshots() {
-    let World { fs, clock, db, weather } = two_segments();
+fn the_database_goes_before_its_snapshots(disk: &SimFs) {
+    let World { fs, clock, db, weather } = World::on(disk);
     let snapshot = db.snapshot();
     let reader = spawn({
         let fs = fs.clone();
@@ -126,5 +133,5 @@ fn the_database_goes_before_its_snapshots() {
 
 #[test]
 fn a_snapshot_outlives_its_database() {
-    explore(the_database_goes_before_its_snapshots);
+    explore(two_segments, the_database_goes_before_its_snapshots);
 }

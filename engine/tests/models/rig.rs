@@ -4,8 +4,8 @@
 //! prints its schedule; with that in `EBBTIDE_MODELS_REPLAY` and the name of the test the very same order is run again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::fs::sim::{SimFs, Variant};
@@ -27,42 +27,55 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// Runs `model` in many orders of its threads: half of them by chance, the others with two or with five changes of hand at
-/// points chosen by chance. A few are run twice, and must take the same steps both times.
-pub(crate) fn explore(model: fn()) {
+/// points chosen by chance. A few are run twice, and must take the same steps both times. Each begins with the disk that
+/// `prepare` left.
+pub(crate) fn explore(prepare: fn(&World), model: fn(&SimFs)) {
+    let left = Arc::<Mutex<Option<SimFs>>>::default();
+    let leave = left.clone();
+    run(RandomScheduler::new_from_seed(1, 1), move || {
+        let world = World::new();
+        prepare(&world);
+        world.db.abandon();
+        *leave.lock().unwrap() = Some(world.fs);
+    });
+    let disk = left.lock().unwrap().take().unwrap();
+    let count = Arc::<AtomicUsize>::default();
+    let body = {
+        let count = count.clone();
+        move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            model(&disk);
+        }
+    };
+    let explored = catch_unwind(AssertUnwindSafe(|| explore_from(body)));
+    let count = count.load(Ordering::Relaxed);
+    if let Err(panic) = explored {
+        eprintln!("schedule number {count} failed; EBBTIDE_MODELS_REPLAY takes what is printed above");
+        resume_unwind(panic);
+    }
+    println!("{count} schedules");
+}
+
+fn explore_from(body: impl Fn() + Clone + Send + Sync + 'static) {
     if let Ok(schedule) = std::env::var("EBBTIDE_MODELS_REPLAY") {
-        run(ReplayScheduler::new_from_encoded(schedule.trim()), Arc::default(), model);
+        run(ReplayScheduler::new_from_encoded(schedule.trim()), body);
         return;
     }
     let seed = setting("EBBTIDE_MODELS_SEED", 1);
     let schedules = usize::try_from(setting("EBBTIDE_MODELS_SCHEDULES", 5000)).unwrap();
-    let count = Arc::<AtomicUsize>::default();
-    let twice = UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new_from_seed(seed, schedules / 100));
-    run(twice, count.clone(), model);
-    let few = schedules / 4;
-    run(RandomScheduler::new_from_seed(seed, schedules - 2 * few), count.clone(), model);
+    let (twice, few) = (schedules / 100, schedules / 4);
+    run(UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new_from_seed(seed, twice)), body.clone());
+    run(RandomScheduler::new_from_seed(seed, schedules - 2 * few), body.clone());
     for changes in [2, 5] {
-        run(PctScheduler::new_from_seed(seed, changes + 1, few), count.clone(), model);
+        run(PctScheduler::new_from_seed(seed, changes + 1, few), body.clone());
     }
-    println!("{} schedules", count.load(Ordering::Relaxed));
 }
 
-fn run(scheduler: impl Scheduler + 'static, count: Arc<AtomicUsize>, model: fn()) {
+fn run(scheduler: impl Scheduler + 'static, body: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = 1 << 20; // Parquet needs more than the default of 60 KiB.
-    config.silence_warnings = true; // No counter of the engine orders anything, so that all atomics are as good as SeqCst.
-    let counted = count.clone();
-    let body = move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        model();
-    };
-    let outcome = catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(body)));
-    if let Err(panic) = outcome {
-        eprintln!(
-            "schedule number {} failed; EBBTIDE_MODELS_REPLAY takes what is printed above",
-            count.load(Ordering::Relaxed)
-        );
-        resume_unwind(panic);
-    }
+    config.silence_warnings = true; // No atomic of the engine orders anything else, so that all are as good as SeqCst.
+    Runner::new(scheduler, config).run(body);
 }
 
 /// A clock of which every reading is a point where another thread may go on.
@@ -72,6 +85,10 @@ pub(crate) struct ModelClock {
 }
 
 impl ModelClock {
+    fn new() -> Arc<ModelClock> {
+        Arc::new(ModelClock { time: shuttle::sync::Mutex::new((at(0), Duration::ZERO)) })
+    }
+
     pub(crate) fn advance(&self, seconds: u32) {
         let mut time = self.time.lock().unwrap();
         time.0 = time.0.plus_seconds(i64::from(seconds));
@@ -116,16 +133,26 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new() -> World {
-        World::with(Settings::default())
-    }
-
-    pub(crate) fn with(settings: Settings) -> World {
+    /// A new one.
+    fn new() -> World {
         let fs = SimFs::new(ROOT);
-        let clock = Arc::new(ModelClock { time: shuttle::sync::Mutex::new((at(0), Duration::ZERO)) });
-        let db = builder(&fs, &clock).settings(settings).open().unwrap();
+        let clock = ModelClock::new();
+        let db = builder(&fs, &clock).open().unwrap();
         let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(LIFE);
         let weather = db.create_collection("weather", options).unwrap();
+        World { fs, clock, db, weather }
+    }
+
+    /// The one on a copy of this disk.
+    pub(crate) fn on(disk: &SimFs) -> World {
+        World::with(disk, Settings::default())
+    }
+
+    pub(crate) fn with(disk: &SimFs, settings: Settings) -> World {
+        let fs = disk.fork();
+        let clock = ModelClock::new();
+        let db = builder(&fs, &clock).settings(settings).open().unwrap();
+        let weather = db.collection("weather").unwrap();
         World { fs, clock, db, weather }
     }
 
@@ -183,8 +210,10 @@ pub(crate) fn segment_files(fs: &SimFs) -> Vec<String> {
     names.filter(|name| name.ends_with(".parquet")).collect()
 }
 
+/// What a power cut leaves: in half of the cases no more than it must.
 pub(crate) fn power_cut(fs: &SimFs) -> SimFs {
-    let variant = Variant::WITHIN_CONTRACT[below(Variant::WITHIN_CONTRACT.len() as u64) as usize];
+    let variants = [&[Variant::V0][..], &Variant::WITHIN_CONTRACT][below(2) as usize];
+    let variant = variants[below(variants.len() as u64) as usize];
     fs.crash(variant, below(1 << 32))
 }
 

@@ -1,19 +1,17 @@
 //! The sweeper against flushes and late inserts into the very bucket that goes.
 
 use crate::rig::{LIFE, World, explore, insert, numbers, sorted, spawn};
+use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::ExpiryMode;
 use ebbtide::{CollectionChange, Database, ScanRequest};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 /// One bucket: two rows sealed, one open, all three past their time half a minute after the hour.
-fn one_bucket_that_is_due() -> World {
-    let world = World::new();
+fn one_bucket(world: &World) {
     world.insert(&[(0, 0), (10, 1)]);
     world.db.flush().unwrap();
     world.insert(&[(20, 2)]);
-    world.clock.advance(LIFE as u32 + 30);
-    world
 }
 
 /// Rows that are stored, seen or not.
@@ -23,8 +21,9 @@ fn stored(db: &Database) -> u64 {
     units.iter().flat_map(|unit| unit.read().unwrap()).map(|batch| batch.unwrap().num_rows() as u64).sum()
 }
 
-fn late_rows_live() {
-    let world = one_bucket_that_is_due();
+fn late_rows_live(disk: &SimFs) {
+    let world = World::on(disk);
+    world.clock.advance(LIFE as u32 + 30);
     let late = Arc::new(AtomicBool::new(false));
     let writer = spawn({
         let (weather, late) = (world.weather.clone(), late.clone());
@@ -65,15 +64,15 @@ fn late_rows_live() {
 
 #[test]
 fn a_sweep_takes_what_expired_and_leaves_a_late_row_that_lives() {
-    explore(late_rows_live);
+    explore(one_bucket, late_rows_live);
 }
 
 /// In mode `bucket` all rows of a bucket are seen until it goes as a whole.
-fn whole_buckets_go() {
-    let world = one_bucket_that_is_due();
+fn whole_buckets_go(disk: &SimFs) {
+    let world = World::on(disk);
     let change = CollectionChange { expiry: Some(ExpiryMode::Bucket), ..CollectionChange::default() };
     world.db.modify_collection("weather", &change, None).unwrap();
-    world.clock.advance(LIFE as u32); // The window's end and an hour are past.
+    world.clock.advance(2 * LIFE as u32); // The window's end and an hour are past.
     let writer = spawn({
         let weather = world.weather.clone();
         move || insert(&weather, &[(5, 3), (40, 10)]).unwrap()
@@ -111,5 +110,5 @@ fn whole_buckets_go() {
 
 #[test]
 fn two_sweeps_drop_a_bucket_once_and_as_a_whole() {
-    explore(whole_buckets_go);
+    explore(one_bucket, whole_buckets_go);
 }
