@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::manifest::{ClassStamp, Live, Op, SegmentRecord, SegmentState};
 use crate::segment::{self, Brief, Segment};
+use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
 use crate::sync::MutexGuard;
 use arrow::array::RecordBatch;
@@ -28,6 +29,11 @@ const PARTITION_SECONDS_WITHOUT_RULE: i64 = 30 * 86_400;
 const SMALL_ROWS: u64 = 1 << 18;
 /// So many small segments of one class and partition are merged in the background.
 const SMALL_SEGMENTS_MAX: usize = 4;
+
+/// Rows that are read at a time from segments that are merged.
+const MERGE_BATCH_ROWS: usize = 1 << 16;
+/// Columns of a segment take this many bytes in memory, about, at most, however few its rows are: 512 MiB.
+const SEGMENT_MEMORY_MAX: usize = 512 << 20;
 
 /// Rows of one bucket in pieces, in order of time.
 type Rows = Vec<(u32, u32)>;
@@ -173,9 +179,14 @@ fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest,
         let rule = class.and_then(|c| u32::try_from(c.0).ok());
         groups.entry((rule, partition)).or_default().push((id, rows));
     }
+    let (bytes, rows) = harvest
+        .pieces
+        .iter()
+        .fold((0, 0), |(bytes, rows), piece| (bytes + crate::memtable::bytes_of(piece), rows + piece.num_rows()));
+    let rows_max = core.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
     let mut names_changed = false;
     for (rule, buckets) in merge_small(groups) {
-        for buckets in split_large(buckets, core.settings.segment_rows_max) {
+        for buckets in split_large(buckets, rows_max) {
             let mut live = Live::EMPTY;
             for (id, rows) in &buckets {
                 live.add(&harvest.brief(id, rows, precision));
@@ -288,7 +299,7 @@ pub(crate) fn compact(
     let names: Vec<String> = core.state.read().collections.keys().cloned().collect();
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         let collection = core.state.read().collection(name)?.clone();
-        for group in candidates(&collection, thorough, core.settings.segment_rows_max as u64)? {
+        for group in candidates(&collection, thorough, &core.settings)? {
             merge_segments(core, &collection, &group)?;
         }
     }
@@ -296,7 +307,9 @@ pub(crate) fn compact(
 }
 
 /// The groups of segments that are worth being rewritten as one.
-fn candidates(collection: &CollectionState, thorough: bool, rows_max: u64) -> Result<Vec<Vec<Arc<Segment>>>> {
+fn candidates(collection: &CollectionState, thorough: bool, settings: &Settings) -> Result<Vec<Vec<Arc<Segment>>>> {
+    let rows_max = settings.segment_rows_max as u64;
+    let memory_max = (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2);
     let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
     let mut worn = Vec::new();
     for segment in collection.segments.values() {
@@ -319,25 +332,29 @@ fn candidates(collection: &CollectionState, thorough: bool, rows_max: u64) -> Re
     let least = if thorough { 2 } else { SMALL_SEGMENTS_MAX };
     let worth =
         |group: &Vec<Arc<Segment>>| group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2);
-    let mut chosen: Vec<_> = groups.into_values().flat_map(|g| portions(g, rows_max)).filter(worth).collect();
+    let mut chosen = Vec::new();
+    for group in groups.into_values().filter(|group| group.len() >= least || worth(group)) {
+        chosen.extend(portions(group, rows_max, memory_max)?.into_iter().filter(worth));
+    }
     chosen.append(&mut worn);
     Ok(chosen)
 }
 
-/// Cuts a group into parts that fit into one segment, so that memory is bounded by what one segment holds.
-fn portions(group: Vec<Arc<Segment>>, rows_max: u64) -> Vec<Vec<Arc<Segment>>> {
-    let mut portions: Vec<(u64, Vec<Arc<Segment>>)> = Vec::new();
+/// Cuts a group into parts that fit into one segment and into the memory for it.
+fn portions(group: Vec<Arc<Segment>>, rows_max: u64, memory_max: u64) -> Result<Vec<Vec<Arc<Segment>>>> {
+    let mut portions: Vec<(u64, u64, Vec<Arc<Segment>>)> = Vec::new();
     for segment in group {
-        let rows = segment.live().rows;
+        let (rows, memory) = (segment.live().rows, segment.file.reader()?.columns_memory());
         match portions.last_mut() {
-            Some((sum, portion)) if *sum + rows <= rows_max => {
+            Some((sum, used, portion)) if *sum + rows <= rows_max && *used + memory <= memory_max => {
                 *sum += rows;
+                *used += memory;
                 portion.push(segment);
             }
-            _ => portions.push((rows, vec![segment])),
+            _ => portions.push((rows, memory, vec![segment])),
         }
     }
-    portions.into_iter().map(|(_, portion)| portion).collect()
+    Ok(portions.into_iter().map(|(_, _, portion)| portion).collect())
 }
 
 fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segment>]) -> Result<()> {
@@ -346,21 +363,22 @@ fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segmen
     for segment in group {
         let reader = segment.file.reader()?;
         let (ranges, buckets) = live_rows(segment, &reader);
-        let mut batches = Vec::new();
-        for batch in reader.read(&columns, &collection.schema, &ranges, 1 << 16)? {
-            batches.push(batch?);
+        // Batches stay apart: as one they would be there twice, and could outgrow the offsets of texts and lists.
+        let mut rows: Rows = Vec::new();
+        for batch in reader.read(&columns, &collection.schema, &ranges, MERGE_BATCH_ROWS)? {
+            let batch = batch?;
+            let piece = harvest.add_piece(&batch, &collection.schema)?;
+            let count = u32::try_from(batch.num_rows()).map_err(|_| Error::internal("a batch of over 2^32 rows"))?;
+            rows.extend((0..count).map(|row| (piece, row)));
         }
-        let batch = arrow::compute::concat_batches(&collection.schema.arrow(), &batches)?;
-        if batch.num_rows() as u64 != segment.live().rows {
-            let what = format!("segment rows expected={} found={}", segment.live().rows, batch.num_rows());
+        if rows.len() as u64 != segment.live().rows {
+            let what = format!("segment rows expected={} found={}", segment.live().rows, rows.len());
             return Err(Error::corrupt(&segment.file.path, 0, what));
         }
-        let piece = harvest.add_piece(&batch, &collection.schema)?;
-        let mut row = 0;
-        for (id, rows) in buckets {
-            let end = row + u32::try_from(rows).map_err(|_| Error::internal("a segment of over 2^32 rows"))?;
-            harvest.buckets.entry(id).or_default().extend((row..end).map(|row| (piece, row)));
-            row = end;
+        let mut rows = rows.into_iter();
+        for (id, count) in buckets {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            harvest.buckets.entry(id).or_default().extend(rows.by_ref().take(count));
         }
     }
     // The schema may be ahead of what is durable: only the log holds the insert that widened it.

@@ -14,8 +14,11 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
     RowSelector,
 };
+use parquet::basic::Type;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
 use parquet::file::reader::{ChunkReader, Length};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -139,6 +142,25 @@ impl SegmentReader {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.parquet_metadata().memory_size() + self.directory().memory_bytes()
+    }
+
+    /// How much memory all rows of all columns take once they are read, about.
+    #[must_use]
+    pub fn columns_memory(&self) -> u64 {
+        let groups = self.parquet_metadata().row_groups().iter();
+        let of = |column: &ColumnChunkMetaData| {
+            let positive = |n: i64| u64::try_from(n).unwrap_or(0);
+            let texts = match column.column_type() {
+                // A dictionary holds each text once; in memory each view of one has its length all the same.
+                Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => {
+                    positive(column.unencoded_byte_array_data_bytes().unwrap_or(column.uncompressed_size()))
+                        + positive(column.num_values()) * 8
+                }
+                _ => 0,
+            };
+            texts + positive(column.num_values()) * 8
+        };
+        groups.flat_map(RowGroupMetaData::columns).map(of).sum()
     }
 
     /// Reads rows: the named top-level columns, in this order, as `schema` has them (null where the segment lacks one), for

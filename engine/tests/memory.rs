@@ -1,0 +1,99 @@
+//! Memory is bounded by settings, however much is stored: inserting with sealing, merging, replay, a scan, a delete, a sweep.
+//!
+//! One test, so that nothing else allocates while it measures.
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use ebbtide::ttl::{Filter, Timestamp, Value, VirtualClock};
+use ebbtide::{CollectionOptions, Database, Durability, ScanRequest, Settings};
+use peak_alloc::PeakAlloc;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+const NOON: i64 = 1_700_049_600_000;
+const BATCH_ROWS: i64 = 10_000;
+const SERIES: i64 = 200;
+const MEMTABLE: usize = 4 << 20;
+/// Half of the data, so that twice as much shows what grows with it.
+const BATCHES: i64 = 20;
+/// What sealing and merging take beside the open buckets: copies of columns, pages, encoders of all columns at once.
+const WORK_BYTES: usize = 24 << 20;
+
+fn open(path: &Path) -> Database {
+    let settings = Settings {
+        durability: Durability::Interval(Duration::from_secs(60)),
+        memtable_bytes_max: MEMTABLE,
+        wal_file_bytes_max: MEMTABLE as u64,
+        segment_rows_max: 1 << 16,
+        ..Settings::default()
+    };
+    let clock = VirtualClock::new(Timestamp::from_millis(NOON));
+    Database::builder(path).settings(settings).clock(Arc::new(clock)).open().expect("opens")
+}
+
+fn batch(number: i64) -> RecordBatch {
+    let ids = || number * BATCH_ROWS..(number + 1) * BATCH_ROWS;
+    let times = TimestampMillisecondArray::from_iter_values(ids().map(|i| NOON - 86_400_000 + i / SERIES * 1_000));
+    let metas = StringArray::from_iter_values(ids().map(|i| format!("series-{}", i % SERIES)));
+    let mut columns: Vec<(String, ArrayRef)> =
+        vec![("t".to_owned(), Arc::new(times)), ("m".to_owned(), Arc::new(metas))];
+    for field in 0..4 {
+        let values = Float64Array::from_iter_values(ids().map(|i| (i * (field + 7) % 1_000) as f64 / 10.0));
+        columns.push((format!("f{field}"), Arc::new(values)));
+    }
+    columns.push(("id".to_owned(), Arc::new(Int64Array::from_iter_values(ids()))));
+    RecordBatch::try_from_iter(columns).expect("a batch")
+}
+
+/// The most memory above what was in use before.
+fn peak<T>(what: &str, work: impl FnOnce() -> T) -> (usize, T) {
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+    let result = work();
+    let peak = MEMORY.peak_usage().saturating_sub(before);
+    println!("{what}: {} KiB", peak >> 10);
+    (peak, result)
+}
+
+#[test]
+fn memory_does_not_grow_with_what_is_stored() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let mut peaks: Vec<(&str, usize)> = Vec::new();
+    let db = open(&path);
+    let options = CollectionOptions::new("t").meta_field("m").expire_after_seconds(7 * 86_400);
+    let c = db.create_collection("c", options).expect("is made");
+    for half in [0, BATCHES] {
+        let insert = || (half..half + BATCHES).map(|i| c.insert(&batch(i)).expect("is stored")).sum::<u64>();
+        peaks.push(("insert", peak(&format!("insert {} rows", BATCHES * BATCH_ROWS), insert).0));
+    }
+    db.abandon();
+    drop(c);
+    let (bytes, db) = peak("replay", || open(&path));
+    peaks.push(("replay", bytes));
+    peaks.push(("merge", peak("merge", || db.compact(None).expect("merges")).0));
+    let c = db.collection("c").expect("is there");
+    let scan = || {
+        let snapshot = c.snapshot().expect("a view");
+        let units = snapshot.scan(&ScanRequest::default()).expect("units");
+        let rows = |unit: &ebbtide::ScanUnit| -> usize {
+            unit.read().expect("reads").map(|batch| batch.expect("a batch").num_rows()).sum()
+        };
+        units.iter().map(rows).sum::<usize>()
+    };
+    let (bytes, rows) = peak("scan", scan);
+    assert_eq!(rows as i64, 2 * BATCHES * BATCH_ROWS);
+    peaks.push(("scan", bytes));
+    let odd = Filter::compare("f0", ebbtide::ttl::Comparison::Lt, Value::Double(50.0));
+    let (bytes, gone) = peak("delete half of the rows", || c.delete(&odd).expect("deletes"));
+    assert!(gone as i64 > BATCHES * BATCH_ROWS / 2, "{gone}");
+    peaks.push(("delete", bytes));
+    let (bytes, _) = peak("delete everything", || c.delete(&Filter::everything()).expect("deletes"));
+    peaks.push(("delete", bytes));
+    for (what, bytes) in peaks {
+        assert!(bytes < 2 * MEMTABLE + WORK_BYTES, "{what} took {bytes} bytes");
+    }
+}
