@@ -201,7 +201,7 @@ impl ExecutionPlan for BucketScanExec {
 
 /// Brings a batch to the plan's schema: a prepared statement may be older than the last widening of a field, and a meta
 /// field without a type is a column of nulls that no batch has.
-fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref().fields() == schema.fields() && batch.num_columns() > 0 {
         return Ok(RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec())?);
     }

@@ -37,10 +37,59 @@ impl CollectionTable {
         CollectionTable { name: name.to_owned(), arrow: table_schema(&schema), schema, current }
     }
 
-    fn roles(&self) -> Roles<'_> {
+    pub(crate) fn roles(&self) -> Roles<'_> {
         let meta = self.schema.meta_type.as_ref().and(self.schema.meta.as_deref());
         Roles { time: &self.schema.time, meta }
     }
+    /// What the engine is asked for by a scan of these columns under these filters.
+    pub(crate) fn ask(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<Asked> {
+        let snapshot = self.current.snapshot().collection(&self.name).map_err(external)?;
+        if snapshot.schema().time != self.schema.time || snapshot.schema().meta != self.schema.meta {
+            return exec_err!("collection '{}' is another one than when the statement was prepared", self.name);
+        }
+        let schema = match projection {
+            Some(columns) => Arc::new(self.arrow.project(columns)?),
+            None => Arc::clone(&self.arrow),
+        };
+        let untyped = |field: &Field| field.data_type() == &DataType::Null;
+        if schema.fields().iter().any(|f| untyped(f)) && snapshot.schema().meta_type.is_some() {
+            return exec_err!(
+                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare it, or \
+                 create its view, again",
+                self.name
+            );
+        }
+        let gathered = self.roles().gather(filters, &self.arrow, state)?;
+        let cuts = describe(&snapshot);
+        let mut label = cuts.clone();
+        if let Some(meta) = &gathered.meta {
+            label.push_str(&format!(", meta=[{}]", meta.text));
+        }
+        if gathered.time != (None, None) {
+            let unit = self.schema.precision;
+            let show =
+                |t: Option<i64>| t.map(|t| ebbtide_ttl::Timestamp::from_units(t, unit).to_string()).unwrap_or_default();
+            label.push_str(&format!(", time=[{}..{}]", show(gathered.time.0), show(gathered.time.1)));
+        }
+        let request = ScanRequest {
+            projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
+            time: gathered.time,
+            meta: gathered.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>),
+            bounds: gathered.bounds,
+            include_hidden: false,
+        };
+        Ok(Asked { snapshot, schema, request, cuts, label })
+    }
+}
+
+/// What the engine is asked for.
+pub(crate) struct Asked {
+    pub(crate) snapshot: CollectionSnapshot,
+    pub(crate) schema: SchemaRef,
+    pub(crate) request: ScanRequest,
+    /// The cut-offs, for people; and with them the filters.
+    cuts: String,
+    pub(crate) label: String,
 }
 
 /// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
@@ -90,41 +139,7 @@ impl TableProvider for CollectionTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let snapshot = self.current.snapshot().collection(&self.name).map_err(external)?;
-        if snapshot.schema().time != self.schema.time || snapshot.schema().meta != self.schema.meta {
-            return exec_err!("collection '{}' is another one than when the statement was prepared", self.name);
-        }
-        let schema = match projection {
-            Some(columns) => Arc::new(self.arrow.project(columns)?),
-            None => Arc::clone(&self.arrow),
-        };
-        let untyped = |field: &Field| field.data_type() == &DataType::Null;
-        if schema.fields().iter().any(|f| untyped(f)) && snapshot.schema().meta_type.is_some() {
-            return exec_err!(
-                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare it, or \
-                 create its view, again",
-                self.name
-            );
-        }
-        let gathered = self.roles().gather(filters, &self.arrow, state)?;
-        let cuts = describe(&snapshot);
-        let mut label = cuts.clone();
-        if let Some(meta) = &gathered.meta {
-            label.push_str(&format!(", meta=[{}]", meta.text));
-        }
-        if gathered.time != (None, None) {
-            let unit = self.schema.precision;
-            let show =
-                |t: Option<i64>| t.map(|t| ebbtide_ttl::Timestamp::from_units(t, unit).to_string()).unwrap_or_default();
-            label.push_str(&format!(", time=[{}..{}]", show(gathered.time.0), show(gathered.time.1)));
-        }
-        let request = ScanRequest {
-            projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
-            time: gathered.time,
-            meta: gathered.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>),
-            bounds: gathered.bounds,
-            include_hidden: false,
-        };
+        let Asked { snapshot, schema, request, cuts, label } = self.ask(state, projection, filters)?;
         let (units, report) = snapshot.scan_reported(&request).map_err(external)?;
         self.current.note(|| Watched { label: cuts, report, units: units.clone() });
         let partitions = state.config().target_partitions();
