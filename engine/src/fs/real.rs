@@ -156,7 +156,7 @@ impl Fs for RealFs {
         }
         // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
         let _courtesy = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
-        Ok(Box::new(RealLock { _file: file }))
+        Ok(Box::new(RealLock { file, process: std::process::id() }))
     }
 }
 
@@ -284,13 +284,24 @@ pub(super) fn check_range(offset: u64, len: usize, file_len: u64) -> io::Result<
     Err(io::Error::new(ErrorKind::UnexpectedEof, text))
 }
 
-/// An advisory lock of the kernel, which releases it when the file is closed, by whatever end of the process.
+/// An advisory lock of the kernel, which releases it at the end of the process, however that comes.
 #[derive(Debug)]
 struct RealLock {
-    _file: File,
+    file: File,
+    process: u32,
 }
 
 impl FileLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // To close the file is not enough: a process that another thread is about to start has it open for a moment.
+        // But a forked child that drops its copy must not give away the lock of its parent.
+        if self.process == std::process::id() {
+            let _released_at_close = self.file.unlock();
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@ use ebbtide_ttl::{Timestamp, VirtualClock};
 
 use crate::campaign::Campaign;
 use crate::expect::{Expected, Found};
-use crate::rig::{Outcome, ROOT, Runner, add_more, find, guarded, open, recover, work_on};
+use crate::rig::{ROOT, guarded, open, recover, runner_of, work_on};
+use crate::runner::{Outcome, Runner, add_more, find};
 use crate::script::Scenario;
 
 /// A moment at which the power may be cut.
@@ -24,7 +25,7 @@ pub(crate) fn record(scenario: &Scenario, lie: Option<Lie>) -> Result<(Runner, V
         fs.lie(lie);
     }
     fs.record();
-    let mut runner = Runner::new(fs, scenario.settings.clone());
+    let mut runner = runner_of(fs, scenario);
     let mut points = Vec::new();
     let empty = runner.expected.clone();
     runner.open().map_err(|error| format!("does not open: {error}"))?;

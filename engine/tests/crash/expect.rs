@@ -1,9 +1,10 @@
 //! What a database may hold: the plain model that every disk image is compared with.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A measurement. Its other fields follow from its id, so that a wrong one is noticed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) id: i64,
     /// Milliseconds.
@@ -12,7 +13,7 @@ pub(crate) struct Row {
 }
 
 /// The rules of a collection: seconds of the collection's own, and of partial indexes by name, each for one meta.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Rules {
     pub(crate) own: Option<i64>,
     pub(crate) partial: BTreeMap<String, (String, i64)>,
@@ -26,7 +27,7 @@ impl Rules {
 }
 
 /// Whether something is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum There {
     Yes,
     No,
@@ -34,7 +35,7 @@ pub(crate) enum There {
     Maybe,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ExpectedCollection {
     pub(crate) there: There,
     /// Any of these.
@@ -48,7 +49,7 @@ pub(crate) struct ExpectedCollection {
     pub(crate) extra: There,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Expected {
     /// Milliseconds.
     pub(crate) now: i64,

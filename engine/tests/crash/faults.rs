@@ -5,12 +5,13 @@ use ebbtide_ttl::{Timestamp, VirtualClock};
 
 use crate::campaign::Campaign;
 use crate::cuts::{Point, record, shuffle};
-use crate::rig::{Outcome, ROOT, Runner, find, guarded, open, recover, work_on};
+use crate::rig::{ROOT, guarded, open, recover, runner_of, work_on};
+use crate::runner::{Outcome, find};
 use crate::script::{Scenario, Step};
 
 /// Tier B: a fault at every step of a scenario, then a restart or a power cut.
 pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = campaign.budget / crate::script::scenarios().len();
+    let share = campaign.budget / crate::scenarios::scenarios().len();
     let ops = match guarded(|| record(scenario, campaign.lie)) {
         Ok((runner, _)) => runner.fs.mutating_ops(),
         Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
@@ -90,7 +91,7 @@ fn one_fault(scenario: &Scenario, faults: &[(u64, Fault)], verbose: bool) -> Res
     for (op, fault) in faults {
         fs.fail_op(*op, *fault);
     }
-    let mut runner = Runner::new(fs.clone(), scenario.settings.clone());
+    let mut runner = runner_of(fs.clone(), scenario);
     let mut survived = true;
     // Where the power may be cut, and what may be stored then.
     let mut points = Vec::new();
@@ -160,7 +161,7 @@ fn one_fault(scenario: &Scenario, faults: &[(u64, Fault)], verbose: bool) -> Res
 /// A disk that is full at some size: what does not fit is refused, nothing is lost, and once there is room again the
 /// same open database goes on.
 pub(crate) fn full_disk_runs(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = (campaign.budget / crate::script::scenarios().len()).max(1);
+    let share = (campaign.budget / crate::scenarios::scenarios().len()).max(1);
     let (least, most) = match guarded(|| record(scenario, campaign.lie)) {
         Ok((runner, points)) => {
             let used = |point: &Point| runner.fs.before_step(point.ops).used();
@@ -187,7 +188,7 @@ pub(crate) fn full_disk_runs(campaign: &mut Campaign, scenario: &Scenario) {
 fn one_full_disk(scenario: &Scenario, capacity: u64, verbose: bool) -> Result<bool, String> {
     let fs = SimFs::new(ROOT);
     fs.record();
-    let mut runner = Runner::new(fs.clone(), scenario.settings.clone());
+    let mut runner = runner_of(fs.clone(), scenario);
     runner.open().map_err(|error| error.to_string())?;
     fs.set_capacity(Some(capacity.max(fs.used())));
     let mut survived = true;
@@ -231,7 +232,7 @@ fn one_full_disk(scenario: &Scenario, capacity: u64, verbose: bool) -> Result<bo
 
 /// A failing read at every place of an open and a full scan: an error, never a wrong answer, and well again afterwards.
 pub(crate) fn read_fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = campaign.budget / crate::script::scenarios().len();
+    let share = campaign.budget / crate::scenarios::scenarios().len();
     let (runner, points) = match guarded(|| record(scenario, campaign.lie)) {
         Ok(recorded) => recorded,
         Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),

@@ -14,6 +14,8 @@ mod cuts;
 mod expect;
 mod faults;
 mod rig;
+mod runner;
+mod scenarios;
 mod script;
 #[path = "../shared/soak.rs"]
 mod soak;
@@ -22,7 +24,7 @@ use campaign::Campaign;
 use cuts::crash_images;
 use ebbtide::fs::sim::Lie;
 use faults::{fault_runs, full_disk_runs, read_fault_runs};
-use script::scenarios;
+use scenarios::scenarios;
 use soak::Soak;
 
 /// Images of a run by default: some 50 s of one core in a debug build.

@@ -1,0 +1,418 @@
+//! Runs a script on a disk, simulated or real, and keeps the model of what may be stored beside it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
+use ebbtide::fs::Fs;
+use ebbtide::fs::sim::{Random, SimFs};
+use ebbtide::{
+    CollectionChange, CollectionOptions, CollectionSnapshot, Database, Error, ErrorKind, RuleChange, ScanRequest,
+    Settings,
+};
+use ebbtide_ttl::{Filter, RuleSelector, RuleSpec, Timestamp, Value, VirtualClock};
+
+use crate::expect::{Expected, ExpectedCollection, Found, FoundCollection, Row, Rules, There};
+use crate::script::{Fields, NOON, Step, rows};
+
+/// A rule of this size in each edit fills a manifest file within a few steps.
+pub(crate) const WIDE_BYTES: usize = 200_000;
+
+pub(crate) fn text_of(id: i64) -> String {
+    format!("text {id}")
+}
+
+pub(crate) fn long_of(id: i64) -> String {
+    let mut random = Random::new(u64::try_from(id).unwrap_or(0));
+    (0..40).map(|_| format!("{:016x}", random.next_u64())).collect()
+}
+
+pub(crate) fn document(row: &Row, fields: Fields) -> Value {
+    let mut members = vec![
+        ("t".to_owned(), Value::Date(Timestamp::from_millis(row.t))),
+        ("m".to_owned(), Value::String(row.meta.clone())),
+        ("id".to_owned(), Value::Int(row.id)),
+        ("x".to_owned(), Value::Double(row.id as f64 + 0.5)),
+    ];
+    match fields {
+        Fields::Plain => {}
+        Fields::Extra => members.push(("extra".to_owned(), Value::String(text_of(row.id)))),
+        Fields::Long => members.push(("long".to_owned(), Value::String(long_of(row.id)))),
+    }
+    Value::Object(members)
+}
+
+pub(crate) fn documents(rows: &[Row], fields: Fields) -> Vec<Value> {
+    rows.iter().map(|row| document(row, fields)).collect()
+}
+
+/// The ids in a scan, and what is wrong with their rows.
+pub(crate) fn scan(
+    snapshot: &CollectionSnapshot,
+    hidden: bool,
+    expected: Option<&ExpectedCollection>,
+) -> Result<(Vec<i64>, Vec<String>), Error> {
+    let (mut ids, mut wrong) = (Vec::new(), Vec::new());
+    let request = ScanRequest { include_hidden: hidden, ..ScanRequest::default() };
+    for unit in snapshot.scan(&request)? {
+        for batch in unit.read()? {
+            read_batch(&batch?, expected, &mut ids, &mut wrong);
+        }
+    }
+    ids.sort_unstable();
+    Ok((ids, wrong))
+}
+
+pub(crate) fn read_batch(
+    batch: &RecordBatch,
+    expected: Option<&ExpectedCollection>,
+    ids: &mut Vec<i64>,
+    wrong: &mut Vec<String>,
+) {
+    let column = |name: &str| batch.column_by_name(name);
+    let (Some(id), Some(t), Some(x), Some(m)) = (column("id"), column("t"), column("x"), column("m")) else {
+        if batch.num_rows() > 0 {
+            wrong.push(format!("columns are missing: {:?}", batch.schema()));
+        }
+        return;
+    };
+    let (id, t) = (id.as_primitive::<Int64Type>(), t.as_primitive::<TimestampMillisecondType>());
+    let (x, m) = (x.as_primitive::<Float64Type>(), m.as_string_view());
+    for row in 0..batch.num_rows() {
+        let at = id.value(row);
+        let known = expected.and_then(|expected| expected.rows.get(&at));
+        let fits = known.is_none_or(|known| known.t == t.value(row) && known.meta == m.value(row));
+        if !fits || id.is_null(row) || x.is_null(row) || x.value(row) != at as f64 + 0.5 || m.is_null(row) {
+            wrong.push(format!("row {at}: t={} m={} x={}, not {known:?}", t.value(row), m.value(row), x.value(row)));
+        }
+        for (name, text) in [("extra", text_of as fn(i64) -> String), ("long", long_of)] {
+            if let Some(found) = column(name).map(|column| column.as_string_view())
+                && !found.is_null(row)
+                && found.value(row) != text(at)
+            {
+                wrong.push(format!("row {at}: {name}={}", found.value(row)));
+            }
+        }
+        ids.push(at);
+    }
+}
+
+pub(crate) fn find(db: &Database, expected: &Expected) -> Result<Found, Error> {
+    let mut found = Found::default();
+    let snapshot = db.snapshot();
+    for name in snapshot.collections() {
+        let collection = snapshot.collection(&name)?;
+        let mut rules = Rules { own: collection.rules().collection(), ..Rules::default() };
+        for view in collection.rules().iter() {
+            if let (Some(name), Some(filter)) = (view.name, view.filter) {
+                // The only filters that scripts make.
+                let metas =
+                    ["a", "b", "d"].into_iter().filter(|meta| filter.matches_meta(&Value::String((*meta).into())));
+                let meta = metas.collect::<Vec<_>>().join("+");
+                rules.partial.insert(name.to_owned(), (meta, view.expire_after_seconds));
+            }
+        }
+        let extra = collection.schema().fields.iter().any(|(name, _)| name == "extra");
+        let known = expected.collections.get(&name);
+        let (visible, mut wrong) = scan(&collection, false, known)?;
+        let (stored, more) = scan(&collection, true, known)?;
+        wrong.extend(more);
+        found.collections.insert(name, FoundCollection { rules, extra, visible, stored, wrong });
+    }
+    Ok(found)
+}
+
+/// A database that a script runs on, and what may be in it.
+pub(crate) struct Runner<F = SimFs> {
+    pub(crate) fs: F,
+    pub(crate) dir: PathBuf,
+    pub(crate) clock: VirtualClock,
+    pub(crate) settings: Settings,
+    pub(crate) db: Option<Database>,
+    pub(crate) held: Option<(CollectionSnapshot, Vec<i64>)>,
+    pub(crate) expected: Expected,
+    /// Writing stopped: until the database is opened again nothing more is done.
+    pub(crate) poisoned: bool,
+    /// Some step failed: a later one may lack what it builds on.
+    pub(crate) failed: bool,
+}
+
+pub(crate) fn open_at<F: Fs + Clone + 'static>(
+    fs: &F,
+    dir: &Path,
+    clock: &VirtualClock,
+    settings: &Settings,
+) -> Result<Database, Error> {
+    Database::builder(dir).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone())).settings(settings.clone()).open()
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// It failed, and the error says that nothing was done.
+    Refused,
+    /// It failed, and nobody knows.
+    Unknown,
+}
+
+impl<F: Fs + Clone + 'static> Runner<F> {
+    pub(crate) fn new(fs: F, dir: &Path, settings: Settings) -> Self {
+        Runner {
+            fs,
+            dir: dir.to_owned(),
+            clock: VirtualClock::new(Timestamp::from_millis(NOON)),
+            settings,
+            db: None,
+            held: None,
+            expected: Expected { now: NOON, collections: Default::default() },
+            poisoned: false,
+            failed: false,
+        }
+    }
+
+    pub(crate) fn open(&mut self) -> Result<(), Error> {
+        self.db = Some(open_at(&self.fs, &self.dir, &self.clock, &self.settings)?);
+        Ok(())
+    }
+
+    pub(crate) fn db(&self) -> Database {
+        self.db.clone().expect("the script opened the database")
+    }
+
+    /// Runs a step. Returns how it ended, and what may be stored if the power is cut while it runs.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(Outcome, Expected), String> {
+        let before = self.expected.clone();
+        if let Step::Wait(seconds) = step {
+            self.expected.now += seconds * 1000;
+            self.clock.set(Timestamp::from_millis(self.expected.now));
+            return Ok((Outcome::Done, self.expected.clone()));
+        }
+        let mut during = before.clone();
+        note(&mut during, step, There::Maybe, None);
+        let result = self.act(step)?;
+        let outcome = match &result {
+            Ok(()) => Outcome::Done,
+            Err(error) => match error.kind() {
+                ErrorKind::Poisoned => Outcome::Unknown,
+                ErrorKind::Full | ErrorKind::Io => Outcome::Refused,
+                ErrorKind::Invalid if self.failed => Outcome::Refused,
+                _ => return Err(format!("{step:?}: unexpected error {:?}: {error}", error.kind())),
+            },
+        };
+        self.failed |= outcome != Outcome::Done;
+        let writes = !matches!(
+            step,
+            Step::Flush | Step::Compact | Step::Sweep | Step::Hold(_) | Step::Release | Step::Reopen | Step::Wait(_)
+        );
+        match outcome {
+            Outcome::Done if self.poisoned && writes => return Err(format!("{step:?}: done after writing stopped")),
+            _ if self.poisoned && !matches!(step, Step::Reopen) => {}
+            Outcome::Done if self.poisoned => {
+                // What became of the unknown is known now.
+                let found = find(&self.db(), &before).map_err(|error| error.to_string())?;
+                before.check(&found)?;
+                self.expected.resolve(&found);
+                self.poisoned = false;
+            }
+            Outcome::Done => {
+                let stored = match step {
+                    Step::Sweep => find(&self.db(), &before).ok(),
+                    _ => None,
+                };
+                let there = match (step, &stored) {
+                    // A read error right after the sweep: what it dropped is not known.
+                    (Step::Sweep, None) => There::Maybe,
+                    _ => There::Yes,
+                };
+                note(&mut self.expected, step, there, stored.as_ref());
+            }
+            // Sealing and sweeping happen in parts: what came before the error stays done.
+            Outcome::Refused if matches!(step, Step::Sweep) => note(&mut self.expected, step, There::Maybe, None),
+            Outcome::Refused if matches!(step, Step::InsertTogether(..)) => self.expected = during.clone(),
+            Outcome::Refused => {}
+            Outcome::Unknown => {
+                self.poisoned = true;
+                self.expected = during.clone();
+            }
+        }
+        Ok((outcome, during))
+    }
+
+    fn act(&mut self, step: &Step) -> Result<Result<(), Error>, String> {
+        let db = match step {
+            Step::Reopen => {
+                self.held = None;
+                if let Some(db) = self.db.take() {
+                    // Sealing may fail; the log keeps it.
+                    let _sealed = db.close();
+                }
+                return Ok(self.open());
+            }
+            _ => self.db(),
+        };
+        let collection = |name: &str| db.collection(name);
+        Ok(match step {
+            Step::Create(name, own) => {
+                let mut options = CollectionOptions::new("t").meta_field("m").span_seconds(3600);
+                options.expire_after_seconds = *own;
+                db.create_collection(name, options).map(drop)
+            }
+            Step::DropCollection(name) => db.drop_collection(name),
+            Step::Insert(name, rows, fields) => {
+                collection(name).and_then(|c| c.insert_documents(&documents(rows, *fields))).map(drop)
+            }
+            Step::InsertTogether(name, batches) => collection(name).and_then(|c| {
+                #[expect(clippy::disallowed_methods, reason = "several writers at once are what this step is about")]
+                let writers: Vec<_> = batches
+                    .iter()
+                    .map(|rows| {
+                        let (c, documents) = (c.clone(), documents(rows, Fields::Plain));
+                        std::thread::spawn(move || c.insert_documents(&documents).map(drop))
+                    })
+                    .collect();
+                let results: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("no panic")).collect();
+                // One that is poisoned says more than one that was refused.
+                let mut failed: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
+                failed.sort_by_key(|error| error.kind() != ErrorKind::Poisoned);
+                failed.into_iter().next().map_or(Ok(()), Err)
+            }),
+            Step::Flush => db.flush(),
+            Step::Compact => db.compact(None),
+            Step::Sweep => db.sweep().map(|report| assert_eq!(report.held, None)),
+            Step::SetOwn(name, seconds) => {
+                let change = CollectionChange { expire_after_seconds: Some(*seconds), ..CollectionChange::default() };
+                db.modify_collection(name, &change, None)
+            }
+            Step::AddRule(name, rule, meta, seconds) => {
+                db.create_rules(name, vec![rule_spec(rule, meta, *seconds)]).map(drop)
+            }
+            Step::AddWideRule(name, rule, meta, seconds) => {
+                let values = vec![Value::String((*meta).to_owned()), Value::String("x".repeat(WIDE_BYTES))];
+                db.create_rules(name, vec![RuleSpec::new(*rule, *seconds, Filter::is_in("m", values))]).map(drop)
+            }
+            Step::ModifyRule(name, rule, seconds) => {
+                let rule =
+                    RuleChange { selector: RuleSelector::Name((*rule).to_owned()), expire_after_seconds: *seconds };
+                db.modify_collection(name, &CollectionChange::default(), Some(&rule))
+            }
+            Step::RemoveRule(name, rule) => db.drop_rule(name, rule),
+            Step::Delete(name, meta) => {
+                let filter = Filter::eq("m", Value::String((*meta).to_owned()));
+                collection(name).and_then(|c| c.delete(&filter)).map(drop)
+            }
+            Step::Hold(name) => {
+                let taken = collection(name).and_then(|c| c.snapshot()).and_then(|s| Ok((scan(&s, true, None)?.0, s)));
+                taken.map(|(ids, snapshot)| self.held = Some((snapshot, ids)))
+            }
+            Step::Release => match self.held.take() {
+                Some((snapshot, ids)) => match scan(&snapshot, true, None) {
+                    Ok((found, _)) if found != ids => {
+                        return Err(format!("the held snapshot changed: {ids:?} became {found:?}"));
+                    }
+                    Ok(_) => Ok(()),
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        return Err(format!("the held snapshot lost its files: {error}"));
+                    }
+                    Err(error) => Err(error),
+                },
+                None => Ok(()),
+            },
+            Step::Wait(_) | Step::Reopen => Ok(()),
+        })
+    }
+}
+
+pub(crate) fn rule_spec(name: &str, meta: &str, seconds: i64) -> RuleSpec {
+    RuleSpec::new(name, seconds, Filter::eq("m", Value::String(meta.to_owned())))
+}
+
+/// Takes note in the model that a step was done, or may have been.
+pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Option<&Found>) {
+    let certain = there == There::Yes;
+    let now = expected.now;
+    let change_rules = |expected: &mut Expected, name: &str, change: &dyn Fn(&mut Rules)| {
+        if let Some(collection) = expected.collections.get_mut(name) {
+            let changed = collection.rules.iter().cloned().map(|mut rules| {
+                change(&mut rules);
+                rules
+            });
+            let changed: BTreeSet<Rules> = changed.collect();
+            if certain {
+                collection.rules = changed;
+            } else {
+                collection.rules.extend(changed);
+            }
+        }
+    };
+    match step {
+        Step::Create(name, own) => {
+            let rules = Rules { own: *own, ..Rules::default() };
+            let old = expected.collections.get(*name).map_or(There::No, |collection| collection.there);
+            if old != There::Yes {
+                expected.collections.insert((*name).to_owned(), ExpectedCollection::new(there, rules));
+            }
+        }
+        Step::DropCollection(name) => {
+            if let Some(collection) = expected.collections.get_mut(*name) {
+                collection.there = if certain { There::No } else { There::Maybe };
+            }
+        }
+        Step::Insert(name, rows, fields) => {
+            if let Some(collection) = expected.collections.get_mut(*name) {
+                collection.insert(rows, there);
+                if *fields == Fields::Extra && collection.extra != There::Yes {
+                    collection.extra = there;
+                }
+            }
+        }
+        Step::InsertTogether(name, batches) => {
+            if let Some(collection) = expected.collections.get_mut(*name) {
+                batches.iter().for_each(|rows| collection.insert(rows, there));
+            }
+        }
+        Step::Sweep => {
+            for (name, collection) in &mut expected.collections {
+                let stored = found.and_then(|found| found.collections.get(name));
+                let stored: Option<BTreeSet<i64>> = stored.map(|found| found.stored.iter().copied().collect());
+                collection.sweep(now, stored.as_ref().filter(|_| certain));
+            }
+        }
+        Step::SetOwn(name, own) => change_rules(expected, name, &|rules| rules.own = *own),
+        Step::AddRule(name, rule, meta, seconds) | Step::AddWideRule(name, rule, meta, seconds) => {
+            change_rules(expected, name, &|rules| {
+                rules.partial.insert((*rule).to_owned(), ((*meta).to_owned(), *seconds));
+            })
+        }
+        Step::ModifyRule(name, rule, seconds) => change_rules(expected, name, &|rules| {
+            if let Some((_, old)) = rules.partial.get_mut(*rule) {
+                *old = *seconds;
+            }
+        }),
+        Step::RemoveRule(name, rule) => change_rules(expected, name, &|rules| {
+            rules.partial.remove(*rule);
+        }),
+        Step::Delete(name, meta) => {
+            if let Some(collection) = expected.collections.get_mut(*name) {
+                let matching = collection.sure.iter().copied();
+                let gone = matching.filter(|id| collection.rows.get(id).is_some_and(|row| row.meta == *meta)).collect();
+                collection.delete(&gone, certain);
+            }
+        }
+        Step::Flush | Step::Compact | Step::Wait(_) | Step::Hold(_) | Step::Release | Step::Reopen => {}
+    }
+}
+
+/// Inserts into the collection `c`.
+pub(crate) fn add_more(db: &Database, wanted: &mut Found, now: i64) -> Result<(), String> {
+    let more = rows(1_000_000, 3, now + 60_000, &["d"]);
+    let inserted = db.collection("c").and_then(|c| c.insert_documents(&documents(&more, Fields::Plain)));
+    inserted.map_err(|error| format!("cannot work on: {:?}: {error}", error.kind()))?;
+    if let Some(collection) = wanted.collections.get_mut("c") {
+        collection.visible.extend(more.iter().map(|row| row.id));
+        collection.stored.extend(more.iter().map(|row| row.id));
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Tier I: disks that are really full.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ebbtide::fs::RealFs;
+use ebbtide::{ErrorKind, Settings};
+
+use crate::child::{Said, command, heard, reopened, say, worked_on};
+use crate::expect::{Row, There};
+use crate::runner::{Outcome, Runner, documents, find};
+use crate::script::{Fields, HOUR, NOON, Scenario, Step, rows};
+
+const KIB_MIN: i64 = 256;
+const KIB_MAX: i64 = 4096;
+const KIB_STEP: i64 = 16;
+
+/// The words that start a program among mounts of its own, where a probe works: mounts vanish with it.
+pub(crate) fn own_mounts(probe: &str) -> Option<&'static [&'static str]> {
+    const WAYS: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
+    WAYS.into_iter().find(|way| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(*way).args(["sh", "-c", probe]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        unshare.status().is_ok_and(|status| status.success())
+    })
+}
+
+/// Plays a part among mounts of its own; what it counted.
+pub(crate) fn play(role: &str, way: &[&str], base: &Path) -> crate::Outcome {
+    let said = base.join("said");
+    let child = command(role, base, &said);
+    let mut unshare = Command::new("unshare");
+    unshare.args(way).arg(child.get_program()).envs(child.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = unshare.stdin(Stdio::null()).output().map_err(|error| format!("unshare: {error}"))?;
+    match heard(&said)?.pop() {
+        Some(Said::Counted(what)) if output.status.success() => Ok(what),
+        Some(Said::Wrong(what)) => Err(what),
+        last => Err(format!("{role}: {last:?}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Runs a program that has to succeed.
+pub(crate) fn must(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Disks of every size from 256 KiB to 4 MiB, filled to the last byte.
+pub(crate) fn sizes() -> crate::Outcome {
+    let base = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let probe = format!("mount -t tmpfs -o size=256k none {}", base.path().display());
+    match own_mounts(&probe) {
+        None => Ok("skipped: no small disk can be mounted here (tmpfs needs root or user namespaces)".to_owned()),
+        Some(way) => play("full", way, base.path()),
+    }
+}
+
+pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> {
+    let sizes: Vec<i64> = (KIB_MIN..=KIB_MAX).step_by(KIB_STEP as usize).collect();
+    let next = AtomicUsize::new(0);
+    let work = &|worker: usize| {
+        let mount = base.join(format!("disk-{worker}"));
+        std::fs::create_dir(&mount).map_err(|error| error.to_string())?;
+        let (at, mut inserts) = (mount.display().to_string(), 0);
+        while let Some(kib) = sizes.get(next.fetch_add(1, Ordering::Relaxed)) {
+            must("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k"), "none", &at])?;
+            inserts += one(&mount.join("db"), *kib).map_err(|what| format!("a disk of {kib} KiB: {what}"))?;
+            must("umount", &[&at])?;
+        }
+        Ok(inserts)
+    };
+    let inserts: Vec<Result<usize, String>> = std::thread::scope(|scope| {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+    });
+    let inserts: usize = inserts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().sum();
+    let disks = sizes.len();
+    let what = format!("tier I: {disks} full disks, {inserts} inserts, nothing lost, each swept and gone on with");
+    say(said, &Said::Counted(what));
+    Ok(())
+}
+
+/// Fills a disk, sweeps it, and goes on; how many inserts went in.
+fn one(dir: &Path, kib: i64) -> Result<usize, String> {
+    let (eighth, sixteenth) = (usize::try_from(kib << 7), u64::try_from(kib << 6));
+    let settings = Settings {
+        memtable_bytes_max: eighth.unwrap_or(1 << 15),
+        wal_file_bytes_max: sixteenth.unwrap_or(1 << 14),
+        ..Settings::default()
+    };
+    let scenario = Scenario { name: "full", settings: settings.clone(), steps: Vec::new() };
+    let mut runner = Runner::new(RealFs::new(), dir, settings);
+    runner.open().map_err(|error| format!("does not open: {error}"))?;
+    must_do(&mut runner, &Step::Create("c", Some(12 * 3600)))?;
+    // Time goes on from batch to batch, over half a day on a disk of any size.
+    let rows_each = 12 + kib / 64 + kib / KIB_STEP % 16;
+    let step = 11 * HOUR * rows_each / kib;
+    let batch = |number: i64| {
+        let rows = rows(number * 1000, rows_each, NOON - 11 * HOUR, &["a", "b", "d"]);
+        rows.into_iter().map(|row| Row { t: row.t + number * step, ..row }).collect::<Vec<_>>()
+    };
+    let mut inserts = 0;
+    loop {
+        let rows = batch(inserts);
+        let collection = runner.db().collection("c").map_err(|error| error.to_string())?;
+        match collection.insert_documents(&documents(&rows, Fields::Long)) {
+            Ok(_) => {
+                if let Some(known) = runner.expected.collections.get_mut("c") {
+                    known.insert(&rows, There::Yes);
+                }
+                inserts += 1;
+            }
+            Err(error) if error.kind() == ErrorKind::Full => {
+                if !error.to_string().contains("full") && !error.to_string().contains("space") {
+                    return Err(format!("who is to know from this that the disk is full: {error}"));
+                }
+                break;
+            }
+            Err(error) => return Err(format!("insert {inserts}: {:?}: {error}", error.kind())),
+        }
+        if inserts > kib {
+            return Err("the disk is never full".to_owned());
+        }
+    }
+    check(&runner, "while full")?;
+    if kib / KIB_STEP % 2 == 0 {
+        must_do(&mut runner, &Step::Reopen)?;
+        check(&runner, "opened on the full disk")?;
+    }
+    must_do(&mut runner, &Step::Wait(6 * 3600))?;
+    let before: u64 = files(dir).values().sum();
+    must_do(&mut runner, &Step::Sweep)?;
+    check(&runner, "swept")?;
+    let after: u64 = files(dir).values().sum();
+    if after >= before {
+        return Err(format!("the sweep gave nothing back: before={before} after={after}"));
+    }
+    must_do(&mut runner, &Step::Insert("c", batch(inserts), Fields::Long))?;
+    must_do(&mut runner, &Step::Wait(24 * 3600))?;
+    must_do(&mut runner, &Step::Sweep)?;
+    must_do(&mut runner, &Step::Insert("c", batch(inserts + 1), Fields::Long))?;
+    let expected = runner.expected.clone();
+    if let Some(db) = runner.db.take() {
+        db.close().map_err(|error| format!("close: {error}"))?;
+    }
+    let db = reopened(dir, &expected, &scenario)?;
+    if kib / KIB_STEP % 8 == 1 {
+        worked_on(db, dir, &expected, &scenario)?;
+    }
+    usize::try_from(inserts).map_err(|error| error.to_string())
+}
+
+fn must_do(runner: &mut Runner<RealFs>, step: &Step) -> Result<(), String> {
+    match runner.step(step)? {
+        (Outcome::Done, _) => Ok(()),
+        (outcome, _) => Err(format!("{outcome:?}: {:.60}; on the disk: {:?}", format!("{step:?}"), files(&runner.dir))),
+    }
+}
+
+/// The files in a folder, with their bytes.
+fn files(dir: &Path) -> BTreeMap<String, u64> {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| Some((file.file_name().display().to_string(), file.metadata().ok()?.len()))).collect()
+}
+
+fn check(runner: &Runner<RealFs>, when: &str) -> Result<(), String> {
+    let found = find(&runner.db(), &runner.expected).map_err(|error| format!("{when}: reads fail: {error}"))?;
+    runner.expected.check(&found).map_err(|what| format!("{when}: {what}"))
+}

@@ -1,0 +1,82 @@
+//! What the real processes do: scripts that meet every kind of call which changes the disk.
+
+use ebbtide::Settings;
+
+use crate::script::{Fields, HOUR, NOON, Scenario, Step, rows};
+
+fn insert(first: i64, count: i64, t: i64) -> Step {
+    Step::Insert("c", rows(first, count, t, &["a", "b", "d"]), Fields::Plain)
+}
+
+fn long(first: i64) -> Step {
+    Step::Insert("c", rows(first, 6, NOON - HOUR, &["a"]), Fields::Long)
+}
+
+fn together(first: i64) -> Step {
+    Step::InsertTogether("c", (0..4).map(|n| rows(first + n * 10, 4, NOON - HOUR, &["a", "b"])).collect())
+}
+
+/// Group commit, rotation of the log, flushes.
+pub(crate) fn inserting() -> Scenario {
+    let mut steps = vec![Step::Create("c", None)];
+    for round in 0..5 {
+        let first = 1 + round * 1000;
+        steps.extend([
+            insert(first, 5, NOON - HOUR),
+            together(first + 10),
+            long(first + 100),
+            insert(first + 200, 3, NOON - 2 * HOUR),
+            long(first + 300),
+            long(first + 400),
+        ]);
+        if round % 2 == 1 {
+            steps.push(Step::Flush);
+        }
+        if round == 2 {
+            steps.push(Step::Reopen);
+        }
+    }
+    Scenario { name: "inserting", settings: Settings { wal_file_bytes_max: 4096, ..Settings::default() }, steps }
+}
+
+/// Compaction, sweeps, deletes, drops, changes of rules.
+pub(crate) fn forgetting() -> Scenario {
+    let mut steps = Vec::new();
+    for round in 0..2 {
+        let (first, day) = (1 + round * 1000, NOON + round * 24 * HOUR);
+        steps.extend([
+            Step::Create("c", Some(12 * 3600)),
+            Step::Create("e", None),
+            insert(first, 9, day - HOUR),
+            Step::Flush,
+            insert(first + 20, 9, day - 2 * HOUR),
+            Step::AddRule("c", "short", "a", 7200),
+            Step::Flush,
+            Step::Compact,
+            Step::Insert("e", rows(first + 40, 3, day - HOUR, &["a"]), Fields::Extra),
+            insert(first + 50, 6, day - HOUR),
+            Step::Hold("c"),
+            Step::Delete("c", "b"),
+            Step::Wait(2 * 3600),
+            Step::Sweep,
+            Step::ModifyRule("c", "short", 3600),
+            Step::SetOwn("c", Some(6 * 3600)),
+            Step::Sweep,
+            Step::Release,
+            Step::AddWideRule("c", "wide", "d", 10 * 3600),
+            Step::RemoveRule("c", "short"),
+            Step::Reopen,
+            Step::Wait(22 * 3600),
+            Step::Sweep,
+            insert(first + 60, 3, day + 24 * HOUR),
+            Step::DropCollection("e"),
+            Step::DropCollection("c"),
+        ]);
+    }
+    Scenario { name: "forgetting", settings: Settings::default(), steps }
+}
+
+/// All of them.
+pub(crate) fn all() -> [Scenario; 2] {
+    [inserting(), forgetting()]
+}
