@@ -132,6 +132,23 @@ impl Database {
         Self::builder(path).repair(mode)
     }
 
+    /// Leaves word for the process that has the database at `path` open for writing that its clock is right, and
+    /// returns the time of the machine that this confirms. Its sweeps go on after a jump of the clock, at the next
+    /// pass; the word holds up to `ttlClockJumpToleranceSecs` beyond that time. Without such a process it does
+    /// nothing: an open takes the clock as it is.
+    ///
+    /// # Errors
+    /// [`Code::NamespaceNotFound`] if there is no database, and what the file system says.
+    pub fn confirm_clock_at(path: impl AsRef<Path>) -> Result<Timestamp> {
+        let path = path.as_ref();
+        if !Self::exists(path)? {
+            return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", path.display())));
+        }
+        let now = SystemClock::new().now();
+        crate::confirmation::leave(&RealFs::new(), path, now)?;
+        Ok(now)
+    }
+
     /// Whether there is a database at `path`.
     ///
     /// # Errors

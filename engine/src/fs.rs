@@ -52,8 +52,9 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Moves a file into another folder of the same disk, durably. Stopped half-way, the file may be in both.
     fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let bytes = self.read(from)?;
         let mut file = self.create(to)?;
-        file.append(&self.read(from)?)?;
+        file.append(&bytes)?;
         file.sync()?;
         self.sync_dir(to.parent().unwrap_or(to))?;
         self.remove(from)?;

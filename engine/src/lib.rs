@@ -31,6 +31,7 @@ struct Readme;
 
 mod background;
 mod commands;
+mod confirmation;
 pub mod conformance;
 mod core;
 mod db;

@@ -285,7 +285,10 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, state: &State, manifest: u64) -> Re
         } else if let Some(number) = manifest::parse_name(&name) {
             number < manifest
         } else {
-            name.ends_with(".tmp") && (name.starts_with("MANIFEST-") || name.starts_with("wal-"))
+            // An open takes the clock as it is: what was confirmed before is settled.
+            name == crate::confirmation::NAME
+                || name == crate::confirmation::TMP
+                || (name.ends_with(".tmp") && (name.starts_with("MANIFEST-") || name.starts_with("wal-")))
         };
         if leftover {
             let path = dir.join(&name);

@@ -83,6 +83,15 @@ impl Sweeper {
         self.guard.lock().confirm(wall, monotonic);
     }
 
+    /// Whether a person left word that the time is right.
+    fn is_confirmed(&self, core: &Core, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> bool {
+        let confirmed = crate::confirmation::take(core.fs.as_ref(), &core.dir, wall, tolerance_secs);
+        if confirmed {
+            self.confirm(wall, monotonic);
+        }
+        confirmed
+    }
+
     /// Why a pass would be held now, if it would.
     pub(crate) fn held(&self, wall: Timestamp, monotonic: Duration) -> Option<Held> {
         let tolerance = self.parameters.lock().clock_jump_tolerance_secs;
@@ -99,7 +108,11 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         return Ok(SweepReport::default());
     }
     let (now, started) = (core.clock.now(), core.clock.monotonic());
-    if let Err(held) = core.sweeper.guard.lock().look(now, started, parameters.clock_jump_tolerance_secs) {
+    let tolerance = parameters.clock_jump_tolerance_secs;
+    let held = core.sweeper.guard.lock().look(now, started, tolerance).err();
+    if let Some(held) = held
+        && !core.sweeper.is_confirmed(core, now, started, tolerance)
+    {
         tracing::warn!(%held, "the sweep was held");
         return Ok(SweepReport { counts: TtlMetrics::default(), held: Some(held.to_string()) });
     }

@@ -4,6 +4,7 @@
 
 mod cost;
 mod damage;
+mod machine;
 mod reading;
 mod watched;
 mod writing;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
@@ -20,13 +20,21 @@ use crate::script::{Fields, NOON, Step, rows};
 /// A rule of this size in each edit fills a manifest file within a few steps.
 pub(crate) const WIDE_BYTES: usize = 200_000;
 
+/// Places in a text at which long texts begin.
+const LONG_TEXTS: usize = 1 << 18;
+
 pub(crate) fn text_of(id: i64) -> String {
     format!("text {id}")
 }
 
+/// A piece of a text that does not compress, another one for each id.
 pub(crate) fn long_of(id: i64) -> String {
-    let mut random = Random::new(u64::try_from(id).unwrap_or(0));
-    (0..40).map(|_| format!("{:016x}", random.next_u64())).collect()
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let mut random = Random::new(1);
+        (0..LONG_TEXTS / 16 + 40).map(|_| format!("{:016x}", random.next_u64())).collect()
+    });
+    let at = usize::try_from(id).unwrap_or(0) * 641 % LONG_TEXTS;
+    TEXT[at..at + 640].to_owned()
 }
 
 pub(crate) fn document(row: &Row, fields: Fields) -> Value {

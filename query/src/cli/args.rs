@@ -141,7 +141,7 @@ pub(crate) struct RepairArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClockArgs {
-    /// Check whether a program is open whose sweeps may wait after a jump of the clock, and say how to confirm the time there.
+    /// The clock is right: sweeps that wait after it jumped go on, in whatever program has the database open.
     #[arg(long)]
     pub(crate) confirm: bool,
 }

@@ -7,3 +7,4 @@ mod cli;
 mod ddl;
 mod sql;
 mod support;
+mod upkeep;

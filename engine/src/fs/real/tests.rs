@@ -98,6 +98,34 @@ fn a_lock_has_one_holder_at_a_time() {
     assert!(matches!(fs.lock(&path, "process 4"), Err(LockError::Held { .. })));
 }
 
+/// To start a process is to copy all open files for a moment: what closes here stays open there.
+#[cfg(unix)]
+#[test]
+fn a_lock_that_is_let_go_is_free_while_a_starting_process_has_its_file_open() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("LOCK");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    let copy = file.try_clone().unwrap();
+    file.try_lock().unwrap();
+    let lock = RealLock { file, process: std::process::id() };
+    assert!(matches!(fs.lock(&path, "process 2"), Err(LockError::Held { .. })));
+    drop(lock);
+    fs.lock(&path, "process 2").expect("the lock was let go");
+    drop(copy);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_forked_child_does_not_give_away_the_lock_of_its_parent() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("LOCK");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    let inherited = RealLock { file: file.try_clone().unwrap(), process: std::process::id() + 1 };
+    file.try_lock().unwrap();
+    drop(inherited);
+    assert!(matches!(fs.lock(&path, "process 2"), Err(LockError::Held { .. })));
+}
+
 #[test]
 fn short_and_interrupted_writes_are_continued_and_an_empty_one_is_an_error() {
     let mut out = Vec::new();

@@ -1,0 +1,155 @@
+//! What happens to a database that lives in a real folder: other processes, people who copy and remove files.
+
+use super::*;
+use ebbtide::Error;
+use ebbtide::fs::{Fs, RealFs};
+use ebbtide::ttl::Code;
+use ebbtide::ttl::SystemClock;
+
+fn opened(dir: &Path, clock: &VirtualClock) -> Database {
+    Database::builder(dir).clock(Arc::new(clock.clone())).open().unwrap()
+}
+
+#[test]
+fn a_confirmation_from_outside_lets_the_sweeps_of_an_open_database_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let today = SystemClock::new().now();
+    let clock = VirtualClock::new(today.plus_seconds(-10 * DAY));
+    let db = opened(folder.path(), &clock);
+    let c = db.create_collection("c", weather().expire_after_seconds(DAY)).unwrap();
+    let row = Value::Object(vec![("t".into(), Value::Date(clock.now())), ("sensor".into(), Value::from("roof"))]);
+    c.insert_documents(&[row]).unwrap();
+    clock.jump(today);
+    assert!(db.sweep().unwrap().held.is_some(), "ten days in no time");
+    Database::confirm_clock_at(folder.path()).unwrap();
+    // A clock that goes on jumping is as wrong as before.
+    clock.jump(today.plus_seconds(2 * DAY));
+    assert!(db.sweep().unwrap().held.is_some(), "only today was confirmed");
+    clock.jump(today);
+    let report = db.sweep().unwrap();
+    assert_eq!((report.held, report.counts.deleted_documents), (None, 1));
+    assert!(!folder.path().join("CLOCK").exists(), "a word is taken once");
+    clock.jump(today.plus_seconds(10 * DAY));
+    assert!(db.sweep().unwrap().held.is_some(), "the next jump waits for the next word");
+}
+
+#[test]
+fn a_confirmation_is_no_file_of_somebody_else_and_goes_at_the_next_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(at(0));
+    assert_eq!(Database::confirm_clock_at(folder.path()).unwrap_err().code(), Code::NamespaceNotFound);
+    drop(opened(folder.path(), &clock));
+    Database::confirm_clock_at(folder.path()).unwrap();
+    Database::confirm_clock_at(folder.path()).unwrap();
+    let db = opened(folder.path(), &clock);
+    assert!(db.verify().unwrap().faults.is_empty());
+    assert!(!folder.path().join("CLOCK").exists());
+}
+
+#[test]
+fn a_folder_that_is_removed_while_open_gives_errors_and_is_not_made_again_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    let db = opened(&dir, &VirtualClock::new(at(0)));
+    let c = db.create_collection("c", weather()).unwrap();
+    c.insert_documents(&readings(0..10)).unwrap();
+    RealFs::new().remove_dir(&dir).unwrap();
+    let error = db.flush().unwrap_err();
+    assert!(error.to_string().contains(&dir.display().to_string()), "{error}");
+    assert_eq!(numbers(&db), numbered(0..10), "what is in memory can be read and saved elsewhere");
+    assert!(db.close().is_err());
+    assert!(!dir.exists());
+}
+
+/// The files of a folder, with their contents.
+fn copied(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let fs = RealFs::new();
+    fs.list(dir).unwrap().into_iter().map(|name| (name.clone(), fs.read(&dir.join(name)).unwrap())).collect()
+}
+
+fn restored(files: &[(String, Vec<u8>)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        RealFs::new().create(&folder.path().join(name)).unwrap().append(content).unwrap();
+    }
+    folder
+}
+
+/// What a copy holds, or why it is refused.
+fn of_copy(files: &[(String, Vec<u8>)], clock: &VirtualClock) -> Result<Vec<i64>, Error> {
+    let folder = restored(files);
+    let db = Database::builder(folder.path()).clock(Arc::new(clock.clone())).open()?;
+    match db.collections().is_empty() {
+        true => Ok(Vec::new()),
+        false => numbers_in(&db.snapshot(), "c"),
+    }
+}
+
+#[test]
+fn a_database_that_was_copied_while_it_worked_is_refused_with_a_reason_or_has_no_hole() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(at(0));
+    let db = opened(folder.path(), &clock);
+    let c = db.create_collection("c", weather()).unwrap();
+    let mut moments = Vec::new();
+    for round in 0..3 {
+        c.insert_documents(&readings(round * 10..round * 10 + 10)).unwrap();
+        moments.push(copied(folder.path()));
+        if round % 2 == 1 {
+            db.flush().unwrap();
+            moments.push(copied(folder.path()));
+        }
+    }
+    db.compact(None).unwrap();
+    moments.push(copied(folder.path()));
+    let (mut refused, mut opened) = (0, 0);
+    for early in 0..moments.len() {
+        for late in early + 1..moments.len() {
+            // Copied file by file, in either order, while the database went on between two of them.
+            let mut names: Vec<&String> = moments[early].iter().chain(&moments[late]).map(|(name, _)| name).collect();
+            names.sort();
+            names.dedup();
+            for cut in 0..=names.len() {
+                for reversed in [false, true] {
+                    let take = |at: usize| if (at < cut) == reversed { &moments[late] } else { &moments[early] };
+                    let files = names
+                        .iter()
+                        .enumerate()
+                        .filter_map(|(at, name)| take(at).iter().find(|(known, _)| known == *name).cloned());
+                    match of_copy(&files.collect::<Vec<_>>(), &clock) {
+                        Ok(found) => {
+                            assert_eq!(found, numbered(0..i64::try_from(found.len()).unwrap()), "a hole");
+                            assert!(found.len() % 10 == 0, "half an insert: {found:?}");
+                            opened += 1;
+                        }
+                        Err(error) => {
+                            let kind = (error.code(), error.to_string());
+                            assert!(matches!(kind.0, Code::DataCorruptionDetected | Code::BadValue), "{kind:?}");
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 20 && opened > 20, "refused={refused} opened={opened}");
+}
+
+#[test]
+fn a_half_restored_database_is_refused_and_the_missing_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(at(0));
+    let db = opened(folder.path(), &clock);
+    let c = db.create_collection("c", weather()).unwrap();
+    c.insert_documents(&readings(0..10)).unwrap();
+    db.flush().unwrap();
+    c.insert_documents(&readings(10..20)).unwrap();
+    let all = copied(folder.path());
+    for (gone, _) in all.iter().filter(|(name, _)| name != "LOCK" && name != "RESERVE") {
+        let files: Vec<_> = all.iter().filter(|(name, _)| name != gone).cloned().collect();
+        let error = of_copy(&files, &clock).unwrap_err();
+        assert_eq!(error.code(), Code::DataCorruptionDetected, "{gone}: {error}");
+        // Without the manifest nothing says what is missing, but that files are there.
+        assert!(error.to_string().contains(gone) || gone.starts_with("MANIFEST"), "{gone}: {error}");
+    }
+}
