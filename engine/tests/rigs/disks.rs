@@ -99,6 +99,7 @@ fn choose(random: &mut Random, real: &Side) -> Option<Operation> {
     let (byte, bytes) = (u8::try_from(random.below(251)).ok()?, random.index(3000));
     let len = random.below(4000);
     let anywhere_open = !real.open.is_empty();
+    let there = |name: &str| real.fs.exists(&real.dir.join(name)).is_ok_and(|there| there);
     let flat = !name.contains('/') && !other.contains('/') && name != other;
     Some(match random.below(20) {
         0 | 1 if !open => Operation::Create(name),
@@ -119,7 +120,8 @@ fn choose(random: &mut Random, real: &Side) -> Option<Operation> {
         18 if name == "a" => Operation::SyncDir("sub"),
         18 if name == "b" => Operation::SyncDir(""),
         19 if !anywhere_open && name == "a" => Operation::RemoveDir("sub"),
-        19 if !anywhere_open && name != other => Operation::Move(name, other),
+        // Of two reasons to refuse a move each disk may name another one.
+        19 if !anywhere_open && there(name) && !there(other) => Operation::Move(name, other),
         _ => return None,
     })
 }

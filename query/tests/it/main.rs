@@ -7,4 +7,3 @@ mod cli;
 mod ddl;
 mod sql;
 mod support;
-mod upkeep;
