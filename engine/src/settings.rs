@@ -21,7 +21,8 @@ pub enum Durability {
     #[default]
     Sync,
     /// Once it is written: it survives a crash of the process; a power cut may lose what was acknowledged within the
-    /// last interval, never more, and always a tail of the inserts.
+    /// last interval, never more, and always a tail of the inserts. The next insert syncs when the interval is over, as do
+    /// the background task, every flush, and closing the database.
     Interval(Duration),
 }
 
