@@ -8,12 +8,12 @@ use crate::fs::{FileLock, Fs};
 use crate::manifest::{ManifestWriter, Op};
 use crate::metrics::Metrics;
 use crate::settings::{Durability, Settings};
-use crate::state::State;
+use crate::state::{CollectionState, State};
 use crate::sweep::Sweeper;
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::wal::{self, LogWriter};
 use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
-use ebbtide_ttl::{Clock, Code, OutOfRange};
+use ebbtide_ttl::{Clock, Code, OutOfRange, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -213,31 +213,48 @@ impl Core {
         Ok(())
     }
 
+    /// What `build` makes under the newest schema; `None` without rows. Whether fields may widen is still to be checked.
+    fn validate(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<Option<Validated>> {
+        let (collection, applied) = {
+            let state = self.state.read();
+            let collection = state.collection(name)?;
+            (collection.clone(), collection.schema.clone())
+        };
+        let newest = self.queue.lock().schemas.get(&collection.id).cloned().unwrap_or(applied);
+        let accepted = build(&newest)?;
+        if accepted.batch.num_rows() == 0 {
+            return Ok(None);
+        }
+        let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
+        let batch = compact_views(accepted.batch)?;
+        let span = collection.options.bucketing.span_seconds();
+        let chunk = Chunk::build(batch, &schema, span);
+        check_size(&chunk)?;
+        check_metas(&chunk)?;
+        if collection.options.out_of_range == OutOfRange::Reject {
+            refuse_out_of_range(&chunk, &collection.options)?;
+        }
+        Ok(Some(Validated { collection, newest, schema, chunk, span }))
+    }
+
+    /// Refuses what [`Core::insert`] would refuse; nothing is stored.
+    pub(crate) fn check(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<()> {
+        let Some(found) = self.validate(name, build)? else { return Ok(()) };
+        let widens = widened(&found.newest, &found.schema);
+        if widens.is_empty() {
+            return Ok(());
+        }
+        crate::snapshot::check_widening(self, name, &widens, &found.chunk.batch, &mut BTreeSet::new())
+    }
+
     /// Stores one atomic batch: validated by `build` under the newest schema, logged, visible, in this order.
     pub(crate) fn insert(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<u64> {
         self.check_writable()?;
         self.make_room()?;
         loop {
-            let (collection, applied) = {
-                let state = self.state.read();
-                let collection = state.collection(name)?;
-                (collection.clone(), collection.schema.clone())
-            };
-            let newest = self.queue.lock().schemas.get(&collection.id).cloned().unwrap_or(applied);
-            let accepted = build(&newest)?;
-            if accepted.batch.num_rows() == 0 {
-                return Ok(0);
-            }
-            let rows = accepted.batch.num_rows() as u64;
-            let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
-            let batch = compact_views(accepted.batch)?;
-            let span = collection.options.bucketing.span_seconds();
-            let chunk = Chunk::build(batch, &schema, span);
-            check_size(&chunk)?;
-            check_metas(&chunk)?;
-            if collection.options.out_of_range == OutOfRange::Reject {
-                refuse_out_of_range(&chunk, &collection.options)?;
-            }
+            let Some(found) = self.validate(name, build)? else { return Ok(0) };
+            let Validated { collection, newest, schema, chunk, span } = found;
+            let rows = chunk.batch.num_rows() as u64;
             let payload = wal::encode_payload(&chunk.batch)?;
             wal::check_payload(&payload)?;
             let crc = crc32fast::hash(&payload);
@@ -554,20 +571,28 @@ fn check_metas(chunk: &Chunk) -> Result<()> {
     Err(Error::new(Code::BSONObjectTooLarge, what).with_index(index))
 }
 
+/// Measurements that may be stored under `schema`, as far as they themselves can tell.
+struct Validated {
+    collection: Arc<CollectionState>,
+    newest: Arc<Schema>,
+    schema: Arc<Schema>,
+    chunk: Chunk,
+    span: i64,
+}
+
 fn refuse_out_of_range(chunk: &Chunk, options: &crate::options::CollectionOptions) -> Result<()> {
     let times = ebbtide_buckets::times(&chunk.batch)?;
     let found = times.iter().enumerate().find(|(_, t)| !ebbtide_ttl::in_range(**t, options.precision));
-    match found {
-        None => Ok(()),
-        Some((index, t)) => {
-            let at = ebbtide_ttl::Timestamp::from_units(*t, options.precision);
-            let what = format!(
-                "index {index}: the time {at} lies outside of 1970-01-01T00:00:00Z to 2038-01-19T03:14:08Z, \
-                 which the collection's outOfRange = reject refuses"
-            );
-            Err(Error::new(Code::BadValue, what).with_index(index))
-        }
-    }
+    found.map_or(Ok(()), |(index, t)| Err(out_of_range(index, Timestamp::from_units(*t, options.precision))))
+}
+
+/// The error about a measurement that `outOfRange: reject` refuses.
+pub(crate) fn out_of_range(index: usize, at: Timestamp) -> Error {
+    let what = format!(
+        "index {index}: the time {at} lies outside of 1970-01-01T00:00:00Z to 2038-01-19T03:14:08Z, which the \
+         collection's outOfRange = reject refuses"
+    );
+    Error::new(Code::BadValue, what).with_index(index)
 }
 
 impl std::fmt::Debug for Core {

@@ -1,6 +1,6 @@
 //! The user's doors: a database, its builder, and a collection in it.
 
-use crate::core::Core;
+use crate::core::{Core, out_of_range};
 use crate::delete::{FilterPredicate, RowPredicate};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, RealFs};
@@ -12,11 +12,12 @@ use crate::settings::Settings;
 use crate::snapshot::{CollectionSnapshot, Snapshot};
 use crate::sweep::{Operation, SweepReport};
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Schema, batch_from_arrow, batch_from_documents};
+use ebbtide_buckets::{Accepted, Schema, batch_from_arrow, batch_from_documents};
 use ebbtide_ttl::{
-    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Filter, Parameters, RuleSelector, RuleSet, RuleSpec,
-    SystemClock, Timestamp, Value,
+    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Filter, OutOfRange, Parameters, RuleSelector, RuleSet,
+    RuleSpec, SystemClock, Timestamp, Value, in_range,
 };
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -541,6 +542,18 @@ fn bad_documents(documents: &[Value], schema: &Schema) -> Result<Vec<(usize, Err
     Ok(bad)
 }
 
+/// Documents whose time `outOfRange: reject` refuses.
+fn out_of_range_documents(documents: &[Value], schema: &Schema) -> BTreeMap<usize, Error> {
+    let precision = schema.precision;
+    let refused = |(index, document): (usize, &Value)| match document.get(&schema.time) {
+        Some(Value::Date(t)) if !in_range(t.to_units_saturating(precision), precision) => {
+            Some((index, out_of_range(index, Timestamp::from_units(t.to_units(precision)?, precision))))
+        }
+        _ => None,
+    };
+    documents.iter().enumerate().filter_map(refused).collect()
+}
+
 /// What a lenient insert did.
 #[derive(Debug, Clone, Default)]
 pub struct LenientReply {
@@ -574,7 +587,7 @@ impl Collection {
     /// with [`Error::index`]; [`Code::OutOfDiskSpace`]: nothing was stored; [`Code::NotWritable`]: writing has stopped,
     /// and whether the batch is stored shows when the database is opened again.
     pub fn insert(&self, batch: &RecordBatch) -> Result<u64> {
-        self.core.insert(&self.name, &|schema| Ok(batch_from_arrow(batch, schema)?))
+        self.insert_rows(batch.num_rows(), &|schema, rows| Ok(batch_from_arrow(&batch.slice(0, rows), schema)?))
     }
 
     /// Stores documents, all or none.
@@ -582,7 +595,33 @@ impl Collection {
     /// # Errors
     /// As for [`Collection::insert`].
     pub fn insert_documents(&self, documents: &[Value]) -> Result<u64> {
-        self.core.insert(&self.name, &|schema| Ok(batch_from_documents(documents, schema)?))
+        self.insert_rows(documents.len(), &|schema, rows| Ok(batch_from_documents(&documents[..rows], schema)?))
+    }
+
+    /// Stores the first `rows` measurements that `build` makes a batch of.
+    fn insert_rows(&self, rows: usize, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Result<u64> {
+        let stored = self.core.insert(&self.name, &|schema| build(schema, rows));
+        stored.map_err(|error| self.first_fault(error, build))
+    }
+
+    /// The error about the first bad measurement. Checks follow each other, each over all measurements, so one before the
+    /// one that failed may fail a later check.
+    fn first_fault(&self, mut error: Error, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Error {
+        while let Some(before) = error.index().filter(|index| *index > 0) {
+            match self.core.check(&self.name, &|schema| build(schema, before)) {
+                Err(earlier) if earlier.index().is_some() => error = earlier,
+                _ => break,
+            }
+        }
+        error
+    }
+
+    /// The first of `documents` that [`Collection::insert_documents`] would refuse, with the reason; else `error`, which is
+    /// about one behind them.
+    pub(crate) fn fault_before(&self, documents: &[Value], error: Error) -> Error {
+        self.first_fault(error.with_index(documents.len()), &|schema, rows| {
+            Ok(batch_from_documents(&documents[..rows], schema)?)
+        })
     }
 
     /// Stores anything that serialises to documents, all or none. Times are written with [`crate::json::date`].
@@ -599,21 +638,27 @@ impl Collection {
     /// # Errors
     /// Only what concerns the insert as a whole, as for [`Collection::insert`]; nothing is stored then.
     pub fn insert_documents_lenient(&self, documents: &[Value]) -> Result<LenientReply> {
-        let mut errors = bad_documents(documents, self.snapshot()?.schema())?;
-        let bad: std::collections::HashSet<usize> = errors.iter().map(|(index, _)| *index).collect();
-        let mut left: Vec<usize> = (0..documents.len()).filter(|index| !bad.contains(index)).collect();
-        // Seldom more than once: what only all documents together show, or what is stored.
+        let collection = self.snapshot()?;
+        let mut refused: BTreeMap<usize, Error> = match collection.options().out_of_range {
+            OutOfRange::Reject => out_of_range_documents(documents, collection.schema()),
+            _ => BTreeMap::new(),
+        };
+        // Seldom more than once: what only all documents together show, or what is stored. A refused document gives no
+        // field its type, so each round judges the others anew.
         loop {
+            let mut errors = refused.clone();
+            let left: Vec<usize> = (0..documents.len()).filter(|index| !refused.contains_key(index)).collect();
+            let all: Vec<Value> = left.iter().map(|i| documents[*i].clone()).collect();
+            for (at, error) in bad_documents(&all, collection.schema())? {
+                errors.insert(left[at], error.renumbered(left[at]));
+            }
+            let left: Vec<usize> = left.into_iter().filter(|index| !errors.contains_key(index)).collect();
             let kept: Vec<Value> = left.iter().map(|i| documents[*i].clone()).collect();
             match self.insert_documents(&kept) {
-                Ok(stored) => {
-                    errors.sort_by_key(|(index, _)| *index);
-                    return Ok(LenientReply { stored, errors });
-                }
-                Err(error) => match error.index().filter(|i| *i < left.len()) {
-                    Some(at) => {
-                        let index = left.remove(at);
-                        errors.push((index, error.renumbered(index)));
+                Ok(stored) => return Ok(LenientReply { stored, errors: errors.into_iter().collect() }),
+                Err(error) => match error.index().and_then(|at| left.get(at)) {
+                    Some(index) => {
+                        refused.insert(*index, error.renumbered(*index));
                     }
                     None => return Err(error),
                 },

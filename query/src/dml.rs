@@ -23,7 +23,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Database, RowPredicate};
 use ebbtide_buckets::{FieldType, Schema};
-use ebbtide_ttl::{Code, Precision, Timestamp};
+use ebbtide_ttl::{Code, Precision, Timestamp, int_fits_double};
 use futures::TryStreamExt;
 use std::fmt;
 use std::sync::Arc;
@@ -153,6 +153,42 @@ pub(crate) fn take_insert(
         }
     }
     Some(Insert { collection, columns, source })
+}
+
+/// Refuses whole numbers in VALUES that are beside fractions and that no double holds: SQL gives a column one type, and
+/// would round them without a word.
+pub(crate) fn check_values(insert: &Insert) -> QueryResult<()> {
+    let ast::SetExpr::Values(values) = insert.source.body.as_ref() else { return Ok(()) };
+    for (at, name) in insert.columns.iter().enumerate() {
+        let numbers: Vec<Option<String>> =
+            values.rows.iter().map(|row| row.content.get(at).and_then(number_text)).collect();
+        if !numbers.iter().flatten().any(|text| text.contains(['.', 'e', 'E'])) {
+            continue;
+        }
+        let is_rounded = |text: &&String| text.parse::<i64>().is_ok_and(|whole| !int_fits_double(whole));
+        let mut rounded =
+            numbers.iter().enumerate().filter_map(|(i, text)| Some((i, text.as_ref().filter(is_rounded)?)));
+        if let Some((index, whole)) = rounded.next() {
+            let message = format!(
+                "index {index}: column '{name}': {whole} stands beside numbers with fractions, and no double holds it \
+                 exactly"
+            );
+            return Err(QueryError::new(Code::TypeMismatch, message));
+        }
+    }
+    Ok(())
+}
+
+/// The digits of a number as it is written, with its sign.
+fn number_text(cell: &ast::Expr) -> Option<String> {
+    match cell {
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(digits, _) => Some(digits.clone()),
+            _ => None,
+        },
+        ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => number_text(expr).map(|text| format!("-{text}")),
+        _ => None,
+    }
 }
 
 /// The name of a table in the collections' schema.

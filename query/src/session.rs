@@ -394,6 +394,7 @@ impl Session {
         if let DfStatement::Statement(inner) = &parsed
             && let Some(insert) = dml::take_insert(inner, schema_of)
         {
+            dml::check_values(&insert)?;
             return self.insert(insert, now).await;
         }
         if let DfStatement::Statement(inner) = &parsed {

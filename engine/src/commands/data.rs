@@ -17,8 +17,14 @@ pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     }
     let read = |(index, json): (usize, &Json)| value_of(json).map_err(|error| about(index, &error));
     if ordered {
-        let documents = documents.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
-        let stored = if documents.is_empty() { 0 } else { collection.insert_documents(&documents)? };
+        let mut readable = Vec::with_capacity(documents.len());
+        for (index, json) in documents.iter().enumerate() {
+            match read((index, json)) {
+                Ok(document) => readable.push(document),
+                Err(error) => return Err(collection.fault_before(&readable, error)),
+            }
+        }
+        let stored = if readable.is_empty() { 0 } else { collection.insert_documents(&readable)? };
         return Ok(reply([("n", Json::from(stored))]));
     }
     let mut errors: Vec<(usize, Error)> = Vec::new();

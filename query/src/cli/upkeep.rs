@@ -163,7 +163,7 @@ fn one_status(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
         if rule.due_buckets > 0 {
             say!("    due now: {} buckets with {} measurements", rule.due_buckets, rule.due_measurements);
         }
-        if let Some(next) = rule.next_expiry.filter(|_| rule.due_buckets == 0) {
+        if let Some(next) = rule.next_expiry.filter(|_| rule.due_buckets == 0 && collection.suspended().is_none()) {
             say!("    next goes at {next}");
         }
     }
