@@ -466,3 +466,30 @@ fn the_last_handle_of_a_database_syncs_what_was_acknowledged() {
     let db = open(&fs.crash(Variant::V0, 1), &clock, Settings::default()).unwrap();
     assert_eq!(count(&db), 1);
 }
+
+#[test]
+fn the_first_bad_row_of_a_batch_is_named_whichever_column_it_is_in() {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+    let db = open(&SimFs::new(ROOT), &VirtualClock::new(at(0)), Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    let wide = 9_007_199_254_740_993;
+    let double = |field: &str| document(0, field, Value::Double(0.5));
+    c.insert_documents(&[double("a"), double("b")]).unwrap();
+    let refused = |a: [Option<i64>; 3], b: [Option<i64>; 3]| {
+        let columns: [(&str, ArrayRef); 3] = [
+            ("t", Arc::new(TimestampMillisecondArray::from(vec![0; 3]))),
+            ("a", Arc::new(Int64Array::from(a.to_vec()))),
+            ("b", Arc::new(Int64Array::from(b.to_vec()))),
+        ];
+        let error = c.insert(&RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap());
+        error.unwrap_err().index()
+    };
+    assert_eq!(refused([None, None, Some(wide)], [None, Some(wide), None]), Some(1));
+    assert_eq!(refused([None, Some(wide), None], [None, None, Some(wide)]), Some(1));
+    assert_eq!(refused([None, None, Some(wide)], [Some(wide), None, Some(wide)]), Some(0));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![None, None, Some("x")]));
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![Some(0), None, Some(0)]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("a", texts, true), ("t", times, true)]).unwrap();
+    assert_eq!(c.insert(&batch).unwrap_err().index(), Some(1));
+    assert_eq!(c.snapshot().unwrap().count().unwrap(), 2);
+}

@@ -332,11 +332,16 @@ fn plain(message: &str) -> String {
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
     // What DataFusion says before this line is about its own workings.
     let text = text.find("No function matches").map_or(text, |at| &text[at..]);
-    let reach = "; functions and conversions that work in nanoseconds reach from 1677 to 2262 only: leave such times out \
-                 with a condition";
-    let is_far =
-        (text.starts_with("timestamp ") && text.ends_with(" out of range")) || text.contains("representable i64 range");
-    let text = if is_far { format!("{text}{reach}") } else { text.to_owned() };
+    let mut text = text.to_owned();
+    let far_timestamp = text.to_lowercase().starts_with("timestamp ") && text.ends_with(" out of range");
+    if far_timestamp || text.contains("representable i64 range") || text.contains("represented as nanoseconds") {
+        text.push_str(
+            "; functions and conversions that work in nanoseconds reach from 1677 to 2262 only: leave such times out with a \
+             condition",
+        );
+    } else if text.contains("to Null not supported") {
+        text.push_str("; the meta field has no type before its first value: INSERT that one by itself");
+    }
     let mut chars = text.chars();
     match chars.next() {
         Some(first) if chars.clone().next().is_some_and(char::is_lowercase) => {
