@@ -208,3 +208,27 @@ fn the_demo_shows_a_year_and_leaves_a_database() {
     let count = "SELECT count(*) AS n FROM archive";
     assert_eq!(inside(folder.path(), &["--db", "demo", "sql", "--format", "csv", count], "").stdout, "n\n26115\n");
 }
+
+#[test]
+fn an_import_rounds_no_whole_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    let day = "2024-01-01T00:00:0";
+    write(folder.path(), "a.csv", &format!("time,v\n{day}0Z,0.5\n{day}1Z,9007199254740993\n"));
+    write(folder.path(), "b.csv", &format!("time,v\n{day}0Z,18446744073709551615\n"));
+    write(folder.path(), "c.csv", &format!("time,v\n{day}0Z,9007199254740993\n{day}1Z,-9223372036854775808\n"));
+    for (file, value) in [("a.csv:3", "9007199254740993"), ("b.csv:2", "18446744073709551615")] {
+        let failed = run(&["import", &file[..5], "-c", "w"]);
+        assert_eq!(failed.code, 1, "{}", failed.stderr);
+        assert!(failed.stderr.contains(file) && failed.stderr.contains(value), "{}", failed.stderr);
+        assert!(failed.stderr.contains("--text v"), "{}", failed.stderr);
+    }
+    assert_eq!(run(&["import", "c.csv", "-c", "whole"]).code, 0);
+    assert_eq!(run(&["import", "a.csv", "-c", "text", "--text", "v"]).code, 0);
+    let read = run(&["sql", "--format", "csv", "SELECT v FROM whole UNION ALL SELECT count(*) FROM text ORDER BY v"]);
+    assert_eq!(read.stdout, "v\n-9223372036854775808\n2\n9007199254740993\n");
+    // A field that holds doubles already takes the file's whole numbers as doubles.
+    run(&["sql", &format!("INSERT INTO whole (time, d) VALUES ('{day}0Z', 0.5)")]);
+    write(folder.path(), "d.csv", &format!("time,d\n{day}0Z,9007199254740993\n"));
+    assert!(run(&["import", "d.csv", "-c", "whole"]).stderr.contains("d.csv:2"));
+}

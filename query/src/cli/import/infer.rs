@@ -45,6 +45,8 @@ pub(super) struct Seen {
     times: u64,
     no_number: Option<Place>,
     no_time: Option<Place>,
+    /// A whole number that a double would round.
+    no_double: Option<Place>,
 }
 
 /// From so many values of text alone on, a column is text whatever comes.
@@ -71,6 +73,9 @@ impl Seen {
                 self.no_number.get_or_insert_with(place);
             }
         }
+        if is_rounded(cell) {
+            self.no_double.get_or_insert_with(place);
+        }
         if time(cell).is_some() {
             self.times += 1;
         } else {
@@ -96,7 +101,7 @@ impl Seen {
         }
         match known {
             Some(FieldType::String) => return Ok(Some(Kind::Text)),
-            Some(FieldType::Double) => return self.all_numbers().map(|_| Some(Kind::Double)),
+            Some(FieldType::Double) => return self.all_numbers().and_then(|_| self.doubles()).map(Some),
             Some(FieldType::Int64) => return self.all_numbers().map(Some),
             Some(FieldType::Timestamp) => return self.all_times().map(Some),
             Some(FieldType::Bool) if self.bools == self.values => return Ok(Some(Kind::Bool)),
@@ -111,7 +116,7 @@ impl Seen {
         Ok(match self.values {
             0 => None,
             n if self.ints == n => Some(Kind::Int),
-            n if self.numbers == n => Some(Kind::Double),
+            n if self.numbers == n => Some(self.doubles()?),
             n if self.times == n => Some(Kind::Time),
             n if self.bools == n => Some(Kind::Bool),
             _ if mostly(self.numbers) => return self.all_numbers().map(Some),
@@ -124,6 +129,17 @@ impl Seen {
         match &self.no_number {
             Some(place) => Err(self.misfit(place, "numbers")),
             None if self.ints == self.values => Ok(Kind::Int),
+            None => self.doubles(),
+        }
+    }
+
+    fn doubles(&self) -> Result<Kind, Failure> {
+        match &self.no_double {
+            Some(place) => Err(Failure::new(format!(
+                "{}:{}: column '{}' becomes double, which cannot hold '{}' exactly; to import the column as text, say \
+                 --text {}",
+                place.file, place.line, self.name, place.value, self.name
+            ))),
             None => Ok(Kind::Double),
         }
     }
@@ -176,6 +192,17 @@ pub(super) fn double(cell: &[u8]) -> Option<f64> {
         return None;
     }
     std::str::from_utf8(cell).ok()?.parse().ok()
+}
+
+/// Whether a cell is a whole number that a double would round.
+fn is_rounded(cell: &[u8]) -> bool {
+    // Every number of fewer digits is below 2^53.
+    const DIGITS_MIN: usize = 16;
+    let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
+    if digits.len() < DIGITS_MIN || !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    double(digits).is_some_and(|d| format!("{d:.0}").as_bytes() != digits)
 }
 
 /// true or false.
