@@ -32,10 +32,14 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run SQL statements; without any, a shell on a terminal, else statements from standard input.
     Sql(SqlArgs),
-    /// Import measurements from CSV, NDJSON or Parquet.
+    /// Import measurements from CSV, NDJSON, line protocol, Parquet or Arrow.
     Import(Box<ImportArgs>),
-    /// Write the rows of a query to a file.
+    /// Write the rows of a query, or a collection, to a file.
     Export(ExportArgs),
+    /// Write whole collections with their options and rules into a folder.
+    Dump(DumpArgs),
+    /// Make the collections that a dump holds.
+    Restore(RestoreArgs),
     /// Run one command document and print its reply as JSON.
     #[command(name = "command")]
     Document(CommandArgs),
@@ -93,7 +97,7 @@ pub(crate) struct SqlArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The query.
+    /// The query, or the name of a collection.
     #[arg(value_name = "SELECT")]
     pub(crate) query: String,
 
@@ -153,66 +157,230 @@ pub(crate) struct ConformanceArgs {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+/// Measurements from files that other programs wrote, or from standard input as they come.
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ImportArgs {
-    /// Files: csv, csv.gz, ndjson, ndjson.gz, parquet; - is standard input.
+    /// Files or patterns such as 'data/*.csv.gz'; - is standard input, read as a stream.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The collection; it is created if it does not exist.
+    /// The collection; it is created if it does not exist. May be left away for line protocol: the measurements' names
+    /// then.
     #[arg(long, short, value_name = "NAME")]
-    pub(crate) collection: String,
-
-    /// The column that holds the time; the collection's, or a column called time, timestamp, ts or date, by default.
-    #[arg(long, value_name = "COLUMN")]
-    pub(crate) time: Option<String>,
-
-    /// The column that names the series; several, separated by commas, make an object.
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
-    pub(crate) meta: Vec<String>,
-
-    /// Width of the new collection's buckets: seconds, minutes or hours; by the median step of the data by default.
-    #[arg(long, value_name = "WORD")]
-    pub(crate) granularity: Option<String>,
-
-    /// Seconds after which measurements of the new collection expire, or a time such as 24h, 7d, 2w.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub(crate) expire_after: Option<i64>,
-
-    /// Text that means that a value is missing; can be repeated. Empty text always does.
-    #[arg(long, value_name = "MARKER", allow_hyphen_values = true)]
-    pub(crate) null: Vec<String>,
-
-    /// Column to import as text even if it looks like numbers or times; can be repeated.
-    #[arg(long, value_name = "COLUMN")]
-    pub(crate) text: Vec<String>,
-
-    /// Character between the columns of a CSV file; \t is a tab.
-    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
-    pub(crate) delimiter: u8,
+    pub(crate) collection: Option<String>,
 
     /// Form of the input, if the file's name does not say it.
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<InputFormat>,
 
+    /// The column that holds the time; two, separated by a comma, are a date and a time of day. By default the
+    /// collection's time field, or a column called time, timestamp, ts or date.
+    #[arg(long, value_name = "COLUMN[,COLUMN]", value_delimiter = ',', help_heading = "Columns")]
+    pub(crate) time: Vec<String>,
+
+    /// The column that names the series; several, separated by commas, make an object.
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Columns")]
+    pub(crate) meta: Vec<String>,
+
+    /// Name of the new collection's meta field; the column's by default, meta for several, tags for line protocol.
+    #[arg(long, value_name = "NAME", help_heading = "Columns")]
+    pub(crate) meta_field: Option<String>,
+
+    /// Another name for a column; can be repeated. All other options go by the new name.
+    #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename, help_heading = "Columns")]
+    pub(crate) rename: Vec<(String, String)>,
+
+    /// Column to import as text even if it looks like numbers or times; can be repeated.
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub(crate) text: Vec<String>,
+
+    /// Column to leave out; can be repeated.
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub(crate) without: Vec<String>,
+
+    /// Text or number that means that a value is missing, such as NA or -9999; can be repeated. Empty text always does.
+    #[arg(long, value_name = "MARKER", allow_hyphen_values = true, help_heading = "Values")]
+    pub(crate) null: Vec<String>,
+
+    /// Leave out rows that have no value but their time and meta.
+    #[arg(long, help_heading = "Values")]
+    pub(crate) skip_empty: bool,
+
+    /// How times are written: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us, ns since 1970; can be repeated. By
+    /// default year first: 2024-01-31T12:00:00Z, 2024/01/31 12:00.
+    #[arg(long, value_name = "PATTERN", help_heading = "Values")]
+    pub(crate) time_format: Vec<String>,
+
+    /// The time of all rows, for a table that has none, such as a list of stations.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["time", "time_format"], help_heading = "Values")]
+    pub(crate) at: Option<String>,
+
+    /// Zone of times that name none, such as Europe/Dublin or +01:00; UTC by default.
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true, help_heading = "Values")]
+    pub(crate) time_zone: Option<String>,
+
+    /// What to do with local times that the clocks showed twice or skipped: refuse them, or take the earlier or later
+    /// instant.
+    #[arg(long, value_enum, default_value = "refuse", requires = "time_zone", help_heading = "Values")]
+    pub(crate) dst: Dst,
+
+    /// Numbers have a decimal comma: 21,5.
+    #[arg(long, help_heading = "Values")]
+    pub(crate) decimal_comma: bool,
+
+    /// Character between the columns of a CSV file; \t is a tab. A comma by default, a tab in files called .tsv.
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Text files")]
+    pub(crate) delimiter: Option<u8>,
+
+    /// There is no line with the columns' names: they are c1, c2 and so on, or what --columns says.
+    #[arg(long, help_heading = "Text files")]
+    pub(crate) no_header: bool,
+
+    /// The columns' names, in place of those in the first line, if there is one.
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Text files")]
+    pub(crate) columns: Vec<String>,
+
+    /// Lines to skip before the header.
+    #[arg(long, value_name = "LINES", default_value_t = 0, help_heading = "Text files")]
+    pub(crate) skip: u64,
+
+    /// Lines that begin with this character are left out.
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Text files")]
+    pub(crate) comment: Option<u8>,
+
+    /// Encoding of text files.
+    #[arg(long, value_enum, default_value = "utf-8", help_heading = "Text files")]
+    pub(crate) encoding: Encoding,
+
+    /// Set lines that cannot be imported aside, into this CSV file, with their number and the reason. Without it the
+    /// first one ends the import before anything is stored.
+    #[arg(long, value_name = "FILE", help_heading = "Doing it")]
+    pub(crate) bad_lines: Option<PathBuf>,
+
+    /// Bad lines after which the import ends all the same.
+    #[arg(long, value_name = "LINES", default_value_t = 1000, requires = "bad_lines", help_heading = "Doing it")]
+    pub(crate) bad_lines_max: u64,
+
+    /// Check the files and say what would be imported; the database is not changed.
+    #[arg(long, help_heading = "Doing it")]
+    pub(crate) dry_run: bool,
+
+    /// Go on with an import of the same files that was interrupted: nothing is imported twice or left out.
+    #[arg(long, conflicts_with_all = ["dry_run", "from_start"], help_heading = "Doing it")]
+    pub(crate) resume: bool,
+
+    /// Import from the first row, although an earlier import of the same collection was interrupted.
+    #[arg(long, help_heading = "Doing it")]
+    pub(crate) from_start: bool,
+
     /// Measurements in one atomic insert.
-    #[arg(long, value_name = "ROWS", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "ROWS", default_value_t = 50_000, help_heading = "Doing it")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_rows: u32,
 
-    /// Check the files and say what would be imported; change nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    /// Longest time that a row from standard input waits for others to be stored with.
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Doing it")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) flush_ms: u64,
+
+    /// Width of the new collection's buckets: seconds, minutes or hours; by the median step of the data by default.
+    #[arg(long, value_name = "WORD", help_heading = "New collection")]
+    pub(crate) granularity: Option<String>,
+
+    /// Unit of the new collection's times; as fine as the data by default.
+    #[arg(long, value_enum, help_heading = "New collection")]
+    pub(crate) precision: Option<Unit>,
+
+    /// Seconds after which measurements of the new collection expire, or a time such as 24h, 7d, 2w.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "New collection")]
+    pub(crate) expire_after: Option<i64>,
 }
 
 /// A form of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum InputFormat {
-    /// Delimited text with a header.
+    /// Delimited text.
     Csv,
     /// One JSON document a line.
     Ndjson,
+    /// InfluxDB line protocol; times in nanoseconds, or what --time-format says.
+    Influx,
     /// A Parquet file.
     Parquet,
+    /// An Arrow IPC file, also called Feather.
+    Arrow,
+}
+
+/// How the bytes of a text file are characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Encoding {
+    /// UTF-8.
+    #[value(name = "utf-8")]
+    Utf8,
+    /// ISO 8859-1, western European.
+    #[value(name = "latin-1")]
+    Latin1,
+}
+
+/// What becomes of local times that the clocks showed twice, or skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Dst {
+    /// They are errors.
+    Refuse,
+    /// The earlier of the two instants that can be meant.
+    Earlier,
+    /// The later one.
+    Later,
+}
+
+/// A unit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Unit {
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+}
+
+impl From<Unit> for ebbtide_ttl::Precision {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::Ms => ebbtide_ttl::Precision::Ms,
+            Unit::Us => ebbtide_ttl::Precision::Us,
+            Unit::Ns => ebbtide_ttl::Precision::Ns,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The folder to write; it must not exist or be empty.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+
+    /// Collection to dump; can be repeated. All by default.
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) collection: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// A folder that ebbtide dump wrote.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+
+    /// Collection to restore; can be repeated. All by default.
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) collection: Vec<String>,
+}
+
+fn parse_rename(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.to_owned(), new.to_owned())),
+        _ => Err("OLD=NEW is expected".to_owned()),
+    }
 }
 
 fn parse_bytes(text: &str) -> Result<usize, String> {

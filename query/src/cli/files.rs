@@ -15,6 +15,17 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     }
 }
 
+/// Opens a file of messages about an input for writing at its end; without `append` it is emptied first.
+#[expect(clippy::disallowed_methods, reason = "a file for people is no part of a database")]
+pub(crate) fn create(path: &Path, append: bool) -> Result<File, Failure> {
+    let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(fail)?;
+    if !append {
+        file.set_len(0).map_err(fail)?;
+    }
+    Ok(file)
+}
+
 /// Reads all of standard input.
 pub(crate) fn read_stdin() -> Result<String, Failure> {
     let mut text = String::new();
@@ -22,7 +33,7 @@ pub(crate) fn read_stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Bytes of standard input in a file of their own, since an import reads its input twice.
+/// Bytes of standard input in a file of their own, since Parquet and Arrow are not read in order.
 pub(crate) fn spool_stdin() -> Result<tempfile::NamedTempFile, Failure> {
     let fail = |e: io::Error| Failure::new(format!("cannot keep standard input in a temporary file: {e}"));
     let mut file = tempfile::NamedTempFile::new().map_err(fail)?;

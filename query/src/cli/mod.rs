@@ -5,6 +5,7 @@ mod args;
 mod chart;
 mod conformance;
 mod demo;
+mod dump;
 mod files;
 mod import;
 mod open;
@@ -125,8 +126,10 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, runtime),
         Command::Sql(args) => sql::run(cli, args, runtime),
-        Command::Import(args) => import::run(cli, args),
+        Command::Import(args) => import::run(cli, args, runtime),
         Command::Export(args) => sql::export(cli, args, runtime),
+        Command::Dump(args) => dump::dump(cli, args),
+        Command::Restore(args) => dump::restore(cli, args),
         Command::Document(args) => upkeep::command(cli, args),
         Command::Sweep(args) => upkeep::sweep(cli, args),
         Command::Status => upkeep::status(cli),

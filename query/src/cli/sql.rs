@@ -167,25 +167,30 @@ pub(crate) fn drawn(
 pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let settings = SessionSettings { now: parse_now(args.now.as_deref())?, ..SessionSettings::default() };
     let format = format_of(args.format, Some(&args.output), Format::Csv)?;
-    let statements = statement::parse(&args.query).map_err(crate::QueryError::from)?;
+    let mut session = LazySession::new(cli, settings, super::open::Need::Read);
+    let name = args.query.trim();
+    let text = match session.get(None)?.table_names().iter().any(|t| t == name) {
+        true => format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")),
+        false => args.query.clone(),
+    };
+    let statements = statement::parse(&text).map_err(crate::QueryError::from)?;
     let [statement] = statements.as_slice() else {
         return Err(Failure::usage(format!("one query is expected, there are {}", statements.len())));
     };
     if need(statement) != super::open::Need::Read {
         return Err(Failure::usage("export takes a query, which changes nothing"));
     }
-    let mut session = LazySession::new(cli, settings, super::open::Need::Read);
     let session = session.get(None)?;
     let file = files::NewFile::create(&args.output)?;
     let rows = runtime.block_on(async {
-        let started = session.start(statement, &args.query).await?;
+        let started = session.start(statement, &text).await?;
         let Some(mut stream) = started.stream else {
             return Err(Failure::usage("export takes a query: this statement gives no rows"));
         };
         let style = TableStyle::default();
         let mut writer = ResultWriter::new(format, &stream.schema(), file.sink()?, style)?;
         while let Some(batch) = stream.next().await {
-            writer.write(&batch.map_err(|e| session.explain(&e, statement, &args.query))?)?;
+            writer.write(&batch.map_err(|e| session.explain(&e, statement, &text))?)?;
         }
         let rows = writer.rows();
         writer.finish()?;

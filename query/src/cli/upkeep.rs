@@ -109,6 +109,9 @@ pub(crate) fn status(cli: &Cli) -> Result<(), Failure> {
     let database = open::for_reading(cli)?;
     let snapshot = database.snapshot();
     say!("database {}", cli.db.display());
+    for note in super::import::unfinished(&cli.db)?.into_iter().chain(super::dump::unfinished(&cli.db)?) {
+        say!("note: {note}");
+    }
     if snapshot.collections().is_empty() {
         say!("no collections");
         return Ok(());

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-struct Output {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
     command.env_remove("EBBTIDE_DB").env_remove("EBBTIDE_LOG").env("NO_COLOR", "1");
     command
@@ -28,13 +28,13 @@ fn finish(mut command: Command, input: &str) -> Output {
     }
 }
 
-fn inside(folder: &Path, args: &[&str], input: &str) -> Output {
+pub(crate) fn inside(folder: &Path, args: &[&str], input: &str) -> Output {
     let mut all = command();
     all.current_dir(folder).args(args);
     finish(all, input)
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     #[expect(clippy::disallowed_methods, reason = "test input")]
     std::fs::write(folder.join(name), text).unwrap();
 }

@@ -5,5 +5,8 @@
 mod cases;
 mod cli;
 mod ddl;
+mod dump;
+mod import;
 mod sql;
 mod support;
+mod weather;

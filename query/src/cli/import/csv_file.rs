@@ -1,149 +1,267 @@
-//! CSV files: read twice, once to learn what the columns hold, once for the rows.
+//! Rows of cells: which column each is of, what it holds, and batches of them.
 
-use super::infer::{self, Kind, Seen};
-use super::{Layout, Rows, Source};
+use super::infer::{self, Cells, Kind, Seen};
+use super::layout::{Layout, Shape};
+use super::source::Source;
+use super::text::{self, Block, Record};
+use super::{Job, Rows};
 use crate::cli::Failure;
-use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use datafusion::arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, Int64Array, Int64Builder, RecordBatch, StringBuilder,
+    ArrayRef, BooleanArray, BooleanBuilder, Float64Builder, Int64Array, Int64Builder, RecordBatch, StringViewBuilder,
 };
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{cast, filter_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, TimeUnit};
 use ebbtide_ttl::Precision;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How the cells of a file are to be read.
+/// The columns of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Dialect {
-    pub(super) delimiter: u8,
-    pub(super) nulls: Vec<Vec<u8>>,
+pub(super) struct Columns {
+    /// Names and the cells that each is made of: several are joined by a space.
+    pub(super) columns: Vec<(String, Vec<usize>)>,
+    /// Cells that every record must have.
+    width: usize,
+    /// Which one holds the time, as far as names tell.
+    time: Option<usize>,
+    /// The time of all rows, if the file has none: the column without cells.
+    at: Vec<u8>,
 }
 
-type CsvReader = Reader<Box<dyn Read>>;
-
-impl Dialect {
-    fn is_null(&self, cell: &[u8]) -> bool {
-        cell.is_empty() || self.nulls.iter().any(|n| n == cell)
-    }
-
-    fn reader(&self, source: &Source) -> Result<(CsvReader, Vec<String>), Failure> {
-        let mut reader = ReaderBuilder::new().delimiter(self.delimiter).from_reader(source.open()?);
-        let fail = |e: csv::Error| failure(source, &e);
-        let header = reader.byte_headers().map_err(fail)?.clone();
-        let mut names = Vec::with_capacity(header.len());
-        for name in &header {
-            let name = std::str::from_utf8(name).map_err(|_| {
-                Failure::new(format!("{}:1: the header is not UTF-8 text: is it a CSV file?", source.name))
-            })?;
-            let name = name.trim_start_matches('\u{feff}').trim();
-            if name.is_empty() {
-                let what = format!("{}:1: a column has no name; the first line must name the columns", source.name);
-                return Err(Failure::new(what));
+impl Columns {
+    /// From the first record of a file. It is data if there is no header.
+    pub(super) fn new(first: &Record<'_>, shape: &Shape, file: &str) -> Result<Self, Failure> {
+        let here = |what: &str| Failure::new(format!("{file}:{}: {what}", first.line));
+        let mut names = Vec::with_capacity(first.cells);
+        if !shape.columns.is_empty() {
+            if shape.columns.len() != first.cells {
+                let what = format!("--columns names {} columns, the line has {}", shape.columns.len(), first.cells);
+                return Err(here(&what));
             }
-            if names.iter().any(|n| n == name) {
-                return Err(Failure::new(format!("{}:1: two columns are called '{name}'", source.name)));
+            names.clone_from(&shape.columns);
+        } else if shape.no_header {
+            names.extend((1..=first.cells).map(|i| format!("c{i}")));
+        } else {
+            for i in 0..first.cells {
+                let name = std::str::from_utf8(first.cell(i)).map_err(|_| {
+                    here("the header is not UTF-8 text: is it a CSV file? --encoding latin-1 reads older ones")
+                })?;
+                let name = name.trim_start_matches('\u{feff}').trim();
+                if name.is_empty() {
+                    let what =
+                        format!("column {} has no name; the first line must name the columns (see --columns)", i + 1);
+                    return Err(here(&what));
+                }
+                names.push(name.to_owned());
             }
-            names.push(name.to_owned());
         }
-        if names.is_empty() {
-            return Err(Failure::new(format!(
-                "{} is empty: a header line with the columns' names is expected",
-                source.name
-            )));
+        let names = shape.renamed(names, file)?;
+        for (i, name) in names.iter().enumerate() {
+            if names[..i].contains(name) {
+                return Err(here(&format!("two columns are called '{name}'; --columns gives other names")));
+            }
         }
-        Ok((reader, names))
+        let mut columns: Vec<(String, Vec<usize>)> = Vec::new();
+        let joined = shape.time.len() > 1;
+        for (i, name) in names.iter().enumerate() {
+            let is_part = joined && shape.time.contains(name);
+            if !is_part && !shape.without.contains(name) {
+                columns.push((name.clone(), vec![i]));
+            }
+        }
+        let time = if joined || shape.at.is_some() {
+            let parts: Result<Vec<usize>, Failure> = shape
+                .time
+                .iter()
+                .map(|t| names.iter().position(|n| n == t).ok_or_else(|| shape.unknown("time", t, &names)))
+                .collect();
+            let name = shape.time_field();
+            if columns.iter().any(|(n, _)| *n == name) {
+                return Err(Failure::usage(format!(
+                    "column '{name}' is in the way of the time: give it another name with --rename, or leave \
+                     it out with --without"
+                )));
+            }
+            columns.insert(0, (name, parts?));
+            Some(0)
+        } else {
+            let names: Vec<String> = columns.iter().map(|(n, _)| n.clone()).collect();
+            shape.time_by_name(&names).and_then(|name| names.iter().position(|n| *n == name))
+        };
+        let at = shape.at.clone().unwrap_or_default().into_bytes();
+        Ok(Columns { columns, width: first.cells, time, at })
     }
-}
 
-fn failure(source: &Source, error: &csv::Error) -> Failure {
-    let line = error.position().map_or(0, csv::Position::line);
-    match error.kind() {
-        ErrorKind::UnequalLengths { expected_len, len, .. } => Failure::new(format!(
-            "{}:{line}: the line has {len} columns, the header {expected_len}; mend the line (an open quote?) or check --delimiter",
-            source.name
-        )),
-        ErrorKind::Io(error) => Failure::new(format!("cannot read {}: {error}", source.name)),
-        _ => Failure::new(format!("{}: {error}", source.name)),
+    /// Whether a record has the right number of cells; if not, it goes where bad lines go.
+    pub(super) fn check(&self, record: &Record<'_>, job: &Job<'_>, file: &str) -> Result<bool, Failure> {
+        match self.misfit(record) {
+            Some(reason) => job.bad.borrow_mut().row(file, record.line, &reason, &record.text()).map(|()| false),
+            None => Ok(true),
+        }
     }
-}
 
-/// Looks at every cell of a file.
-pub(super) fn look(source: &Source, dialect: &Dialect, columns: &mut Vec<Seen>) -> Result<u64, Failure> {
-    let (mut reader, names) = dialect.reader(source)?;
-    let at: Vec<usize> = names
-        .iter()
-        .map(|name| {
-            columns.iter().position(|c| c.name == *name).unwrap_or_else(|| {
-                columns.push(Seen::new(name));
-                columns.len() - 1
-            })
+    /// Why a record has not the right number of cells.
+    fn misfit(&self, record: &Record<'_>) -> Option<String> {
+        (record.cells != self.width).then(|| {
+            format!(
+                "the line has {} columns, the header {}; mend the line (an open quote?) or check --delimiter",
+                record.cells, self.width
+            )
         })
-        .collect();
-    let mut record = ByteRecord::new();
+    }
+}
+
+fn cell<'a>(record: &Record<'a>, parts: &[usize], at: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    match parts {
+        [] => return at,
+        [one] => return record.cell(*one),
+        _ => {}
+    }
+    scratch.clear();
+    for part in parts {
+        let cell = record.cell(*part);
+        if cell.is_empty() {
+            return &[];
+        }
+        if !scratch.is_empty() {
+            scratch.push(b' ');
+        }
+        scratch.extend_from_slice(cell);
+    }
+    scratch
+}
+
+/// Looks at every cell of some records; gives how many of them are rows.
+pub(super) fn look_at<'a>(
+    records: impl Iterator<Item = Record<'a>>,
+    columns: &Columns,
+    at: &[usize],
+    job: &Job<'_>,
+    seen: &mut [Seen],
+    file: &str,
+) -> Result<u64, Failure> {
     let mut rows = 0;
-    while reader.read_byte_record(&mut record).map_err(|e| failure(source, &e))? {
-        rows += 1;
-        let line = record.position().map_or(0, csv::Position::line);
-        for (cell, at) in record.iter().zip(&at) {
-            let cell = cell.trim_ascii();
-            if !dialect.is_null(cell) {
-                columns[*at].look(cell, &source.name, line);
+    let mut scratch = Vec::new();
+    for record in records {
+        if let Some(reason) = columns.misfit(&record) {
+            if job.bad.borrow().lenient() {
+                // Set aside when rows are made.
+                continue;
             }
+            return Err(Failure::new(format!("{file}:{}: {reason}", record.line)));
+        }
+        rows += 1;
+        for (i, ((_, parts), at)) in columns.columns.iter().zip(at).enumerate() {
+            let mut held = std::mem::take(&mut scratch);
+            {
+                let cell = cell(&record, parts, &columns.at, &mut held);
+                if !job.cells.nulls.has(cell) {
+                    seen[*at].look(cell, &job.cells, columns.time == Some(i), file, record.line);
+                }
+            }
+            scratch = held;
         }
     }
     Ok(rows)
 }
 
-enum Cells {
+/// The places of a file's columns among all columns that were seen; new ones are added.
+pub(super) fn places(columns: &Columns, seen: &mut Vec<Seen>) -> Vec<usize> {
+    let place = |(name, _): &(String, Vec<usize>)| {
+        seen.iter().position(|c| c.name == *name).unwrap_or_else(|| {
+            seen.push(Seen::new(name));
+            seen.len() - 1
+        })
+    };
+    columns.columns.iter().map(place).collect()
+}
+
+/// Looks at every cell of a file.
+pub(super) fn look(source: &Source, job: &Job<'_>, seen: &mut Vec<Seen>, tick: &dyn Fn(u64)) -> Result<u64, Failure> {
+    let mut columns: Option<(Columns, Vec<usize>)> = None;
+    let mut rows = 0;
+    text::blocks(source, &job.split(source), &mut |block| {
+        let mut records = block.records();
+        let (columns, at) = match &columns {
+            Some(known) => known,
+            None => {
+                let Some(first) = block.records().next() else { return Ok(ControlFlow::Continue(())) };
+                let found = Columns::new(&first, &job.shape, &source.name)?;
+                if job.shape.has_header() {
+                    records.next();
+                }
+                let at = places(&found, seen);
+                columns.insert((found, at))
+            }
+        };
+        rows += look_at(records, columns, at, job, seen, &source.name)?;
+        tick(rows);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if columns.is_none() {
+        let what = format!("{} is empty: a header line with the columns' names is expected", source.name);
+        return Err(Failure::new(what));
+    }
+    Ok(rows)
+}
+
+enum Cell {
     Bool(BooleanBuilder),
     Int(Int64Builder),
     Double(Float64Builder),
     Time(Vec<Option<i64>>),
-    Text(StringBuilder),
+    Text(StringViewBuilder),
 }
 
-impl Cells {
+impl Cell {
     fn new(kind: Kind) -> Self {
         match kind {
-            Kind::Bool => Cells::Bool(BooleanBuilder::new()),
-            Kind::Int => Cells::Int(Int64Builder::new()),
-            Kind::Double => Cells::Double(Float64Builder::new()),
-            Kind::Time => Cells::Time(Vec::new()),
-            Kind::Text => Cells::Text(StringBuilder::new()),
+            Kind::Bool => Cell::Bool(BooleanBuilder::new()),
+            Kind::Int => Cell::Int(Int64Builder::new()),
+            Kind::Double => Cell::Double(Float64Builder::new()),
+            Kind::Time => Cell::Time(Vec::new()),
+            Kind::Text => Cell::Text(StringViewBuilder::new()),
         }
     }
 
     fn null(&mut self) {
         match self {
-            Cells::Bool(cells) => cells.append_null(),
-            Cells::Int(cells) => cells.append_null(),
-            Cells::Double(cells) => cells.append_null(),
-            Cells::Time(cells) => cells.push(None),
-            Cells::Text(cells) => cells.append_null(),
+            Cell::Bool(cells) => cells.append_null(),
+            Cell::Int(cells) => cells.append_null(),
+            Cell::Double(cells) => cells.append_null(),
+            Cell::Time(cells) => cells.push(None),
+            Cell::Text(cells) => cells.append_null(),
         }
     }
 
-    /// Takes a cell; `None` if it does not fit, which the first reading has ruled out unless the file changed.
-    fn push(&mut self, cell: &[u8], precision: Precision) -> Option<()> {
+    /// Takes a cell, or says why it does not fit.
+    fn push(&mut self, cell: &[u8], is_time: bool, cells: &Cells, precision: Precision) -> Result<(), String> {
+        let not = |what: &str| format!("'{}' is not {what}", String::from_utf8_lossy(cell));
         match self {
-            Cells::Bool(cells) => cells.append_value(infer::boolean(cell)?),
-            Cells::Int(cells) => cells.append_value(infer::int(cell)?),
-            Cells::Double(cells) => cells.append_value(infer::double(cell)?),
-            Cells::Time(cells) => cells.push(Some(infer::time(cell)?.to_units(precision)?)),
-            Cells::Text(cells) => cells.append_value(std::str::from_utf8(cell).ok()?),
+            Cell::Bool(out) => out.append_value(infer::boolean(cell).ok_or_else(|| not("bool"))?),
+            Cell::Int(out) => out.append_value(infer::int(cell).ok_or_else(|| not("int64"))?),
+            Cell::Double(_) if infer::is_rounded(cell) => return Err(not("exact as a double")),
+            Cell::Double(out) => out.append_value(cells.double(cell).ok_or_else(|| not("double"))?),
+            Cell::Text(out) => {
+                let text = std::str::from_utf8(cell);
+                out.append_value(text.map_err(|_| not("UTF-8 text; --encoding latin-1 reads older files"))?);
+            }
+            Cell::Time(out) => {
+                let time = if is_time { cells.times.read(cell) } else { cells.general.read(cell) }?;
+                let units = time.to_units(precision);
+                out.push(Some(units.ok_or_else(|| not(&format!("a time that {} can hold", precision.name())))?));
+            }
         }
-        Some(())
+        Ok(())
     }
 
     fn finish(&mut self, precision: Precision) -> Result<ArrayRef, Failure> {
         Ok(match self {
-            Cells::Bool(cells) => Arc::new(cells.finish()),
-            Cells::Int(cells) => Arc::new(cells.finish()),
-            Cells::Double(cells) => Arc::new(cells.finish()),
-            Cells::Text(cells) => Arc::new(cells.finish()),
-            Cells::Time(cells) => {
+            Cell::Bool(cells) => Arc::new(cells.finish()),
+            Cell::Int(cells) => Arc::new(cells.finish()),
+            Cell::Double(cells) => Arc::new(cells.finish()),
+            Cell::Text(cells) => Arc::new(cells.finish()),
+            Cell::Time(cells) => {
                 let units: ArrayRef = Arc::new(Int64Array::from(std::mem::take(cells)));
                 let unit = match precision {
                     Precision::Ms => TimeUnit::Millisecond,
@@ -157,62 +275,163 @@ impl Cells {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Time,
+    Meta,
+    Field,
+}
+
+/// A column that is imported. Columns without a single value have no type and are left out.
+struct Wanted {
+    name: String,
+    parts: Vec<usize>,
+    role: Role,
+    cells: Cell,
+}
+
+/// Makes batches of records.
+pub(super) struct Assembler<'a> {
+    columns: &'a Columns,
+    wanted: Vec<Wanted>,
+    job: &'a Job<'a>,
+    layout: &'a Layout,
+    lines: Vec<u64>,
+    /// Whether each row that was begun is to be kept.
+    keep: Vec<bool>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Assembler<'a> {
+    pub(super) fn new(columns: &'a Columns, kinds: &[(String, Kind)], job: &'a Job<'a>, layout: &'a Layout) -> Self {
+        let wanted = columns.columns.iter().filter_map(|(name, parts)| {
+            let kind = kinds.iter().find(|(n, _)| n == name)?.1;
+            let role = if *name == layout.time_column {
+                Role::Time
+            } else if layout.meta_columns.contains(name) {
+                Role::Meta
+            } else {
+                Role::Field
+            };
+            Some(Wanted { name: name.clone(), parts: parts.clone(), role, cells: Cell::new(kind) })
+        });
+        let wanted = wanted.collect();
+        Assembler { columns, wanted, job, layout, lines: Vec::new(), keep: Vec::new(), scratch: Vec::new() }
+    }
+
+    /// Rows that the next batch has so far.
+    pub(super) fn rows(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(super) fn add(&mut self, record: &Record<'_>, file: &str) -> Result<(), Failure> {
+        if !self.columns.check(record, self.job, file)? {
+            return Ok(());
+        }
+        let cells = &self.job.cells;
+        let mut wrong: Option<String> = None;
+        let mut values = 0;
+        for column in &mut self.wanted {
+            let mut held = std::mem::take(&mut self.scratch);
+            let cell = cell(record, &column.parts, &self.columns.at, &mut held);
+            let is_time = column.role == Role::Time;
+            if wrong.is_some() || cells.nulls.has(cell) {
+                if is_time && wrong.is_none() {
+                    wrong = Some(format!("the time is missing: column '{}' is empty", column.name));
+                }
+                column.cells.null();
+            } else {
+                values += usize::from(column.role == Role::Field);
+                if let Err(reason) = column.cells.push(cell, is_time, cells, self.layout.precision) {
+                    column.cells.null();
+                    wrong = Some(format!("column '{}': {reason}", column.name));
+                }
+            }
+            self.scratch = held;
+        }
+        let empty = self.job.args.skip_empty && values == 0;
+        self.keep.push(wrong.is_none() && !empty);
+        match wrong {
+            Some(reason) => self.job.bad.borrow_mut().row(file, record.line, &reason, &record.text()),
+            None if empty => {
+                self.job.empty.set(self.job.empty.get() + 1);
+                Ok(())
+            }
+            None => {
+                self.lines.push(record.line);
+                Ok(())
+            }
+        }
+    }
+
+    /// The batch of what was added.
+    pub(super) fn finish<'n>(&mut self, file: &'n str, end: u64) -> Result<Rows<'n>, Failure> {
+        let mut columns = Vec::with_capacity(self.wanted.len());
+        let mut fields = Vec::with_capacity(self.wanted.len());
+        for wanted in &mut self.wanted {
+            let column = wanted.cells.finish(self.layout.precision)?;
+            fields.push(Field::new(&wanted.name, column.data_type().clone(), true));
+            columns.push(column);
+        }
+        let mut batch =
+            RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(crate::QueryError::from)?;
+        let keep = std::mem::take(&mut self.keep);
+        if keep.contains(&false) {
+            batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(crate::QueryError::from)?;
+        }
+        let batch = self.layout.arrange(&batch, file)?;
+        Ok(Rows { batch, source: file, lines: std::mem::take(&mut self.lines), end })
+    }
+}
+
 /// Reads the rows of a file in batches.
 pub(super) fn read(
     source: &Source,
-    dialect: &Dialect,
+    job: &Job<'_>,
     kinds: &[(String, Kind)],
     layout: &Layout,
-    batch_rows: usize,
+    from: u64,
     give: &mut dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
-    let (mut reader, names) = dialect.reader(source)?;
-    let kind = |name: &String| kinds.iter().find(|(n, _)| n == name).map(|(_, k)| *k);
-    // Columns without a single value have no type and are left out.
-    let wanted: Vec<(usize, &String, Kind)> =
-        names.iter().enumerate().filter_map(|(i, name)| kind(name).map(|k| (i, name, k))).collect();
-    let mut cells: Vec<Cells> = wanted.iter().map(|(_, _, k)| Cells::new(*k)).collect();
-    let mut record = ByteRecord::new();
-    let mut lines: Vec<u64> = Vec::new();
-    loop {
-        let more = reader.read_byte_record(&mut record).map_err(|e| failure(source, &e))?;
-        if more {
-            let line = record.position().map_or(0, csv::Position::line);
-            for ((at, name, kind), cells) in wanted.iter().zip(&mut cells) {
-                let cell = record.get(*at).unwrap_or_default().trim_ascii();
-                if dialect.is_null(cell) {
-                    cells.null();
-                } else if cells.push(cell, layout.precision).is_none() {
-                    let value = String::from_utf8_lossy(cell);
-                    let what = match kind {
-                        Kind::Text => "UTF-8 text".to_owned(),
-                        Kind::Time => format!("a time that {} can hold", layout.precision.name()),
-                        other => other.name().to_owned(),
-                    };
-                    let message = format!("{}:{line}: column '{name}': '{value}' is not {what}", source.name);
-                    return Err(Failure::new(message));
+    let Some(columns) = first_columns(source, job)? else { return Ok(()) };
+    let mut assembler = Assembler::new(&columns, kinds, job, layout);
+    let mut at = 0;
+    let mut header = job.shape.has_header();
+    let mut stopped = false;
+    text::blocks(source, &job.split(source), &mut |block: &Block| {
+        for record in block.records() {
+            if std::mem::take(&mut header) {
+                continue;
+            }
+            at += 1;
+            if at <= from {
+                continue;
+            }
+            assembler.add(&record, &source.name)?;
+            if assembler.rows() >= job.batch_rows {
+                let rows = assembler.finish(&source.name, at)?;
+                if give(rows)?.is_break() {
+                    stopped = true;
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-            lines.push(line);
         }
-        if lines.len() >= batch_rows || (!more && !lines.is_empty()) {
-            let mut columns = Vec::with_capacity(cells.len());
-            let mut fields = Vec::with_capacity(cells.len());
-            for ((_, name, _), cells) in wanted.iter().zip(&mut cells) {
-                let column = cells.finish(layout.precision)?;
-                fields.push(Field::new(*name, column.data_type().clone(), true));
-                columns.push(column);
-            }
-            let batch =
-                RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(crate::QueryError::from)?;
-            let batch = layout.arrange(&batch, &source.name)?;
-            let rows = Rows { batch, source: &source.name, lines: std::mem::take(&mut lines) };
-            if give(rows)?.is_break() {
-                return Ok(());
-            }
-        }
-        if !more {
-            return Ok(());
-        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if !stopped && !assembler.keep.is_empty() {
+        let _ = give(assembler.finish(&source.name, at)?)?;
     }
+    Ok(())
+}
+
+/// The columns of a file; `None` if there is not one record in it.
+fn first_columns(source: &Source, job: &Job<'_>) -> Result<Option<Columns>, Failure> {
+    let mut columns = None;
+    text::blocks(source, &job.split(source), &mut |block| {
+        if let Some(first) = block.records().next() {
+            columns = Some(Columns::new(&first, &job.shape, &source.name)?);
+        }
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(columns)
 }

@@ -1,8 +1,9 @@
 //! What the columns of a text file hold, decided over the whole of it.
 
-use super::super::Failure;
+use super::times::TimeReader;
+use crate::cli::Failure;
 use ebbtide_buckets::FieldType;
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Precision, Timestamp};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,24 +15,14 @@ pub(super) enum Kind {
     Text,
 }
 
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Bool => "bool",
-            Kind::Int => "int64",
-            Kind::Double => "double",
-            Kind::Time => "timestamp",
-            Kind::Text => "string",
-        }
-    }
-}
-
 /// A cell that does not fit, and where it stands.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) file: String,
     pub(super) line: u64,
     pub(super) value: String,
+    /// Why it is no time.
+    reason: String,
 }
 
 /// What was seen in a column.
@@ -47,6 +38,70 @@ pub(super) struct Seen {
     no_time: Option<Place>,
     /// A whole number that a double would round.
     no_double: Option<Place>,
+    /// The unit that holds every time that was seen.
+    finest: Precision,
+}
+
+/// How the cells of a text file are to be understood.
+#[derive(Debug, Clone)]
+pub(super) struct Cells {
+    pub(super) nulls: Nulls,
+    pub(super) decimal_comma: bool,
+    /// Reads the times of measurements.
+    pub(super) times: TimeReader,
+    /// Reads other times.
+    pub(super) general: TimeReader,
+}
+
+/// What means that a value is missing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nulls {
+    texts: Vec<Vec<u8>>,
+    numbers: Vec<f64>,
+}
+
+impl Nulls {
+    pub(super) fn new(markers: &[String]) -> Self {
+        let texts = markers.iter().map(|m| m.trim().as_bytes().to_vec()).collect();
+        Nulls { texts, numbers: markers.iter().filter_map(|m| double(m.trim().as_bytes())).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Whether a cell is empty, is a marker, or is a number that equals one.
+    pub(super) fn has(&self, cell: &[u8]) -> bool {
+        cell.is_empty()
+            || self.texts.iter().any(|t| t == cell)
+            || (!self.numbers.is_empty() && double(cell).is_some_and(|d| self.has_number(d)))
+    }
+
+    /// Whether a number equals a marker.
+    pub(super) fn has_number(&self, number: f64) -> bool {
+        #[expect(clippy::float_cmp, reason = "a marker is an exact value")]
+        self.numbers.iter().any(|n| *n == number || (n.is_nan() && number.is_nan()))
+    }
+}
+
+impl Cells {
+    /// A number, with the decimal point or comma of the file.
+    pub(super) fn double(&self, cell: &[u8]) -> Option<f64> {
+        if !self.decimal_comma {
+            return double(cell);
+        }
+        let mut pointed = [0; 64];
+        let pointed = pointed.get_mut(..cell.len())?;
+        for (to, from) in pointed.iter_mut().zip(cell) {
+            *to = match from {
+                b',' => b'.',
+                // Thousands are not told from fractions by guessing.
+                b'.' => return None,
+                other => *other,
+            };
+        }
+        double(pointed)
+    }
 }
 
 /// From so many values of text alone on, a column is text whatever comes.
@@ -57,29 +112,46 @@ impl Seen {
         Seen { name: name.to_owned(), ..Seen::default() }
     }
 
-    pub(super) fn look(&mut self, cell: &[u8], file: &str, line: u64) {
+    pub(super) fn look(&mut self, cell: &[u8], cells: &Cells, is_time: bool, file: &str, line: u64) {
         self.values += 1;
         if self.values > SURE_AFTER && self.numbers == 0 && self.times == 0 && self.bools == 0 {
             return;
         }
-        let place = || Place { file: file.to_owned(), line, value: String::from_utf8_lossy(cell).into_owned() };
+        let place = |reason: String| Place {
+            file: file.to_owned(),
+            line,
+            value: String::from_utf8_lossy(cell).into_owned(),
+            reason,
+        };
+        if is_time || looks_like_time(cell) {
+            let reader = if is_time { &cells.times } else { &cells.general };
+            match reader.read(cell) {
+                Ok(time) => {
+                    self.times += 1;
+                    self.finest = finer(self.finest, finest(time));
+                }
+                Err(reason) => {
+                    self.no_time.get_or_insert_with(|| place(reason));
+                }
+            }
+        } else if self.no_time.is_none() {
+            self.no_time = Some(place(String::new()));
+        }
+        if is_time {
+            return;
+        }
         match int(cell) {
             Some(_) => {
                 self.ints += 1;
                 self.numbers += 1;
             }
-            None if double(cell).is_some() => self.numbers += 1,
+            None if cells.double(cell).is_some() => self.numbers += 1,
             None => {
-                self.no_number.get_or_insert_with(place);
+                self.no_number.get_or_insert_with(|| place(String::new()));
             }
         }
         if is_rounded(cell) {
-            self.no_double.get_or_insert_with(place);
-        }
-        if time(cell).is_some() {
-            self.times += 1;
-        } else {
-            self.no_time.get_or_insert_with(place);
+            self.no_double.get_or_insert_with(|| place(String::new()));
         }
         self.bools += u64::from(boolean(cell).is_some());
     }
@@ -89,22 +161,28 @@ impl Seen {
         self.values
     }
 
+    /// The unit that holds every time that was seen.
+    pub(super) fn finest(&self) -> Precision {
+        self.finest
+    }
+
     /// Whether every value is a time.
     pub(super) fn is_time(&self) -> bool {
         self.values > 0 && self.times == self.values
     }
 
-    /// The column's type; what it must be if the collection knows the field.
-    pub(super) fn kind(&self, known: Option<&FieldType>, text: bool) -> Result<Option<Kind>, Failure> {
+    /// The column's type; what it must be if the collection knows the field. With `lenient` values that do not fit are
+    /// bad lines, and no error here.
+    pub(super) fn kind(&self, known: Option<&FieldType>, text: bool, lenient: bool) -> Result<Option<Kind>, Failure> {
         if text {
             return Ok(Some(Kind::Text));
         }
         match known {
             Some(FieldType::String) => return Ok(Some(Kind::Text)),
-            Some(FieldType::Double) => return self.all_numbers().and_then(|_| self.doubles()).map(Some),
-            Some(FieldType::Int64) => return self.all_numbers().map(Some),
-            Some(FieldType::Timestamp) => return self.all_times().map(Some),
-            Some(FieldType::Bool) if self.bools == self.values => return Ok(Some(Kind::Bool)),
+            Some(FieldType::Double) => return self.all_numbers(lenient).and_then(|_| self.doubles(lenient)).map(Some),
+            Some(FieldType::Int64) => return self.all_numbers(lenient).map(Some),
+            Some(FieldType::Timestamp) => return self.all_times(lenient).map(Some),
+            Some(FieldType::Bool) if self.bools == self.values || lenient => return Ok(Some(Kind::Bool)),
             Some(other) => {
                 let what =
                     format!("column '{}' cannot be imported: the collection holds {} there", self.name, other.name());
@@ -116,59 +194,75 @@ impl Seen {
         Ok(match self.values {
             0 => None,
             n if self.ints == n => Some(Kind::Int),
-            n if self.numbers == n => Some(self.doubles()?),
+            n if self.numbers == n => Some(self.doubles(lenient)?),
             n if self.times == n => Some(Kind::Time),
             n if self.bools == n => Some(Kind::Bool),
-            _ if mostly(self.numbers) => return self.all_numbers().map(Some),
-            _ if mostly(self.times) => return self.all_times().map(Some),
+            _ if mostly(self.numbers) => return self.all_numbers(lenient).map(Some),
+            _ if mostly(self.times) => return self.all_times(lenient).map(Some),
             _ => Some(Kind::Text),
         })
     }
 
-    fn all_numbers(&self) -> Result<Kind, Failure> {
+    fn all_numbers(&self, lenient: bool) -> Result<Kind, Failure> {
         match &self.no_number {
-            Some(place) => Err(self.misfit(place, "numbers")),
-            None if self.ints == self.values => Ok(Kind::Int),
-            None => self.doubles(),
+            Some(place) if !lenient => Err(self.misfit(place, "numbers")),
+            _ if self.ints == self.numbers => Ok(Kind::Int),
+            _ => self.doubles(lenient),
         }
     }
 
-    fn doubles(&self) -> Result<Kind, Failure> {
+    fn doubles(&self, lenient: bool) -> Result<Kind, Failure> {
         match &self.no_double {
-            Some(place) => Err(Failure::new(format!(
+            Some(place) if !lenient => Err(Failure::new(format!(
                 "{}:{}: column '{}' becomes double, which cannot hold '{}' exactly; to import the column as text, say \
                  --text {}",
                 place.file, place.line, self.name, place.value, self.name
             ))),
-            None => Ok(Kind::Double),
+            _ => Ok(Kind::Double),
         }
     }
 
-    fn all_times(&self) -> Result<Kind, Failure> {
+    fn all_times(&self, lenient: bool) -> Result<Kind, Failure> {
         match &self.no_time {
-            Some(place) => Err(self.misfit(place, "times")),
-            None => Ok(Kind::Time),
+            Some(place) if !lenient => Err(self.misfit(place, "times")),
+            _ => Ok(Kind::Time),
         }
     }
 
     /// The time column: every measurement has a time.
-    pub(super) fn time_kind(&self) -> Result<Kind, Failure> {
+    pub(super) fn time_kind(&self, lenient: bool) -> Result<Kind, Failure> {
         match &self.no_time {
-            Some(place) => Err(Failure::new(format!(
-                "{}:{}: column '{}' holds the time, but '{}' is none; times are written as 2024-01-31T12:00:00Z",
-                place.file, place.line, self.name, place.value
+            Some(place) if !lenient => Err(Failure::new(format!(
+                "{}:{}: column '{}' holds the time, but '{}' is none: {}",
+                place.file, place.line, self.name, place.value, place.reason
             ))),
-            None => Ok(Kind::Time),
+            _ => Ok(Kind::Time),
         }
     }
 
     fn misfit(&self, place: &Place, what: &str) -> Failure {
         Failure::new(format!(
-            "{}:{}: column '{}' holds {what}, but '{}' is none; if it marks a missing value, say --null '{}'; to import \
-             the column as text, say --text {}",
+            "{}:{}: column '{}' holds {what}, but '{}' is none; if it marks a missing value, say --null '{}'; to \
+             import the column as text, say --text {}; to set such lines aside, say --bad-lines FILE",
             place.file, place.line, self.name, place.value, place.value, self.name
         ))
     }
+}
+
+/// The coarsest unit that holds an instant exactly.
+pub(super) fn finest(time: Timestamp) -> Precision {
+    if time.0 % Precision::Ms.nanos() == 0 {
+        Precision::Ms
+    } else if time.0 % Precision::Us.nanos() == 0 {
+        Precision::Us
+    } else {
+        Precision::Ns
+    }
+}
+
+/// The finer of two units.
+pub(super) fn finer(a: Precision, b: Precision) -> Precision {
+    if a.nanos() < b.nanos() { a } else { b }
 }
 
 /// A whole number; with leading zeros it is a code, such as a station's.
@@ -187,15 +281,23 @@ pub(super) fn int(cell: &[u8]) -> Option<i64> {
 /// A number.
 pub(super) fn double(cell: &[u8]) -> Option<f64> {
     let code = matches!(cell, [b'0', b'0'..=b'9', ..] | [b'-', b'0', b'0'..=b'9', ..]);
-    let starts = cell.first().is_some_and(|c| c.is_ascii_digit() || matches!(c, b'-' | b'+' | b'.' | b'N' | b'n'));
-    if code || !starts {
-        return None;
+    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
+    match unsigned.first()? {
+        b'0'..=b'9' | b'.' if !code => {
+            let number: f64 = std::str::from_utf8(cell).ok()?.parse().ok()?;
+            // 1e400 is no infinity that somebody measured.
+            number.is_finite().then_some(number)
+        }
+        _ if unsigned.eq_ignore_ascii_case(b"nan") => Some(f64::NAN),
+        _ if [b"inf".as_slice(), b"infinity"].iter().any(|w| unsigned.eq_ignore_ascii_case(w)) => {
+            Some(if cell[0] == b'-' { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
+        _ => None,
     }
-    std::str::from_utf8(cell).ok()?.parse().ok()
 }
 
 /// Whether a cell is a whole number that a double would round.
-fn is_rounded(cell: &[u8]) -> bool {
+pub(super) fn is_rounded(cell: &[u8]) -> bool {
     // Every number of fewer digits is below 2^53.
     const DIGITS_MIN: usize = 16;
     let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
@@ -216,6 +318,12 @@ pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
     }
 }
 
+/// Whether it is worth while to read a cell as a time: the year comes first.
+fn looks_like_time(cell: &[u8]) -> bool {
+    let year = cell.len() >= 10 && cell[..4].iter().all(u8::is_ascii_digit);
+    year && (matches!(cell[4], b'-' | b'/') || cell[8] == b'T')
+}
+
 /// A time, taken as UTC if it names no zone.
 pub(super) fn time(cell: &[u8]) -> Option<Timestamp> {
     let shaped = cell.len() >= 10 && cell[4] == b'-' && cell[7] == b'-';
@@ -226,7 +334,7 @@ pub(super) fn time(cell: &[u8]) -> Option<Timestamp> {
 }
 
 /// `2024-01-31T12:00:00Z`, the form that most files have, without the detour through a calendar's parser.
-fn plain_time(cell: &[u8]) -> Option<Timestamp> {
+pub(super) fn plain_time(cell: &[u8]) -> Option<Timestamp> {
     let (body, seconds_end) = match cell {
         [body @ .., b'Z'] if body.len() == 19 => (body, 19),
         body if body.len() == 19 => (body, 19),

@@ -1,0 +1,139 @@
+//! Parquet and Arrow IPC files.
+
+use super::infer::{Nulls, finer, finest};
+use super::layout::Layout;
+use super::source::Source;
+use super::{Job, Rows};
+use crate::cli::args::InputFormat;
+use crate::cli::{Failure, files};
+use datafusion::arrow::array::{Array, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take_record_batch;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::reader::{FileReader, StreamReader};
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::io::{BufReader, Read, Seek};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+
+/// The columns of a file, its rows if it says them, and its batches.
+fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, Batches), Failure> {
+    let mut file = files::open(&source.path)?;
+    if source.format == InputFormat::Parquet {
+        let fail = |e: &dyn std::fmt::Display| {
+            Failure::new(format!("{} is not a Parquet file that can be read: {e}", source.name))
+        };
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| fail(&e))?;
+        let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
+        let reader = builder.with_batch_size(batch_rows).build().map_err(|e| fail(&e))?;
+        return Ok((datafusion::arrow::array::RecordBatchReader::schema(&reader), rows, Box::new(reader)));
+    }
+    let fail =
+        |e: &dyn std::fmt::Display| Failure::new(format!("{} is not an Arrow file that can be read: {e}", source.name));
+    let mut magic = [0; 6];
+    file.read_exact(&mut magic).and_then(|()| file.rewind()).map_err(|e| fail(&e))?;
+    if magic == *b"ARROW1" {
+        let reader = FileReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
+        return Ok((reader.schema(), None, Box::new(reader)));
+    }
+    let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
+    Ok((reader.schema(), None, Box::new(reader)))
+}
+
+/// The names of a file's columns, as the user wants them.
+pub(super) fn names(source: &Source, job: &Job<'_>) -> Result<Vec<String>, Failure> {
+    let (schema, ..) = open(source, 1)?;
+    let names = schema.fields().iter().map(|f| f.name().clone()).collect();
+    job.shape.renamed(names, &source.name)
+}
+
+/// Reads the rows of a file in batches.
+pub(super) fn read(
+    source: &Source,
+    job: &Job<'_>,
+    layout: &Layout,
+    start: u64,
+    give: &mut dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Failure>,
+) -> Result<(), Failure> {
+    let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", source.name));
+    let (_, total, batches) = open(source, job.batch_rows)?;
+    let mut row: u64 = 0;
+    let before = source.read.load(Ordering::Relaxed);
+    for batch in batches {
+        let whole = batch.map_err(|e| fail(&e))?;
+        let end = row + whole.num_rows() as u64;
+        let mut from = row.max(start);
+        while from < end {
+            let to = end.min(from + job.batch_rows as u64);
+            let (offset, length) = (usize::try_from(from - row), usize::try_from(to - from));
+            let (Ok(offset), Ok(length)) = (offset, length) else { return Err(fail(&"it is too large")) };
+            let rows = take(source, job, layout, whole.slice(offset, length), from)?;
+            from = to;
+            if let Some((batch, lines)) = rows
+                && give(Rows { batch, source: &source.name, lines, end: to })?.is_break()
+            {
+                return Ok(());
+            }
+        }
+        row = end;
+        let share = total.filter(|t| *t > 0).map_or(0, |t| source.bytes.saturating_mul(row) / t);
+        source.read.store(before + share, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A batch as the collection gets it, without the rows whose time cannot be read, and the numbers of its rows.
+fn take(
+    source: &Source,
+    job: &Job<'_>,
+    layout: &Layout,
+    mut batch: RecordBatch,
+    from: u64,
+) -> Result<Option<(RecordBatch, Vec<u64>)>, Failure> {
+    let mut lines: Vec<u64> = (from + 1..=from + batch.num_rows() as u64).collect();
+    let drop_rows = |batch: &RecordBatch, lines: &mut Vec<u64>, bad: &dyn Fn(usize) -> bool| {
+        let kept: Vec<u32> = (0..batch.num_rows()).filter(|i| !bad(*i)).filter_map(|i| u32::try_from(i).ok()).collect();
+        *lines = kept.iter().map(|i| lines[*i as usize]).collect();
+        take_record_batch(batch, &UInt32Array::from(kept)).map_err(crate::QueryError::from)
+    };
+    let nulls: &Nulls = &job.cells.nulls;
+    let mut adapted = loop {
+        match Layout::adapt(&batch, &job.shape, nulls, &layout.time_column, &job.cells.times) {
+            Ok(adapted) => break adapted,
+            Err((row, reason)) => {
+                let line = lines.get(row).copied().unwrap_or(0);
+                job.bad.borrow_mut().row(&source.name, line, &reason, "")?;
+                batch = drop_rows(&batch, &mut lines, &|i| i == row)?;
+            }
+        }
+    };
+    if let Some(times) = adapted.column_by_name(&layout.time_column).cloned() {
+        for row in (0..times.len()).filter(|i| times.is_null(*i)) {
+            let reason = format!("the time is missing: column '{}' is null", layout.time_column);
+            job.bad.borrow_mut().row(&source.name, lines[row], &reason, "")?;
+        }
+        if times.null_count() > 0 {
+            adapted = drop_rows(&adapted, &mut lines, &|i| times.is_null(i))?;
+        }
+    }
+    if job.args.skip_empty {
+        let is_field = |name: &str| name != layout.time_column && !layout.meta_columns.iter().any(|m| m == name);
+        let schema = adapted.schema();
+        let fields = schema.fields().iter().zip(adapted.columns()).filter(|(f, _)| is_field(f.name()));
+        let fields: Vec<_> = fields.map(|(_, c)| c.clone()).collect();
+        let before = lines.len();
+        adapted = drop_rows(&adapted, &mut lines, &|i| fields.iter().all(|c| c.is_null(i)))?;
+        job.empty.set(job.empty.get() + (before - lines.len()) as u64);
+    }
+    if adapted.num_rows() == 0 {
+        return Ok(None);
+    }
+    for column in adapted.columns().iter().filter(|c| matches!(c.data_type(), DataType::Timestamp(..))) {
+        let valid = (0..column.len()).filter(|i| column.is_valid(*i));
+        let units = valid.filter_map(|i| crate::output::instant(column.as_ref(), i)).map(finest);
+        job.finest.set(units.fold(job.finest.get(), finer));
+    }
+    Ok(Some((layout.arrange(&adapted, &source.name)?, lines)))
+}

@@ -1,0 +1,309 @@
+//! Lines that are documents: NDJSON and line protocol.
+
+use super::infer::{finer, finest};
+use super::layout::Layout;
+use super::line_protocol::{self, Point};
+use super::source::Source;
+use super::text::{self, Record};
+use super::{Job, Rows};
+use crate::cli::Failure;
+use crate::cli::args::InputFormat;
+use ebbtide_buckets::{Schema, batch_from_documents};
+use ebbtide_ttl::{Precision, Timestamp, Value};
+use std::ops::ControlFlow;
+
+/// Gathers documents for a batch.
+#[derive(Default)]
+pub(super) struct Gathered {
+    documents: Vec<Value>,
+    lines: Vec<u64>,
+    /// The lines' text, for the file of bad lines.
+    texts: Vec<String>,
+    /// The unit that holds the times exactly.
+    pub(super) finest: Precision,
+}
+
+impl Gathered {
+    pub(super) fn rows(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Reads a line; a bad one goes where bad lines go. `now` is the time of points that name none.
+    pub(super) fn add(
+        &mut self,
+        record: &Record<'_>,
+        format: InputFormat,
+        job: &Job<'_>,
+        layout: &Layout,
+        file: &str,
+        now: Option<Timestamp>,
+    ) -> Result<(), Failure> {
+        let line = record.cell(0);
+        let read = match format {
+            InputFormat::Influx => match line_protocol::parse(line) {
+                Ok(Some(point)) if job.measurement.as_ref().is_some_and(|m| *m != point.measurement) => Ok(None),
+                Ok(Some(point)) => of_point(point, job, layout, now).map(Some),
+                // A line that is of no measurement is told by one of those that look at it.
+                Err(reason) if job.tells_misformed => Err(reason),
+                _ => Ok(None),
+            },
+            _ => of_json(line, job, layout).map(Some),
+        };
+        match read {
+            Ok(None) => Ok(()),
+            Ok(Some((time, document))) => {
+                let lonely = |members: &[(String, Value)]| {
+                    members.iter().all(|(n, v)| {
+                        matches!(v, Value::Null) || *n == layout.time_field || layout.meta_field.as_ref() == Some(n)
+                    })
+                };
+                if job.args.skip_empty && matches!(&document, Value::Object(members) if lonely(members)) {
+                    job.empty.set(job.empty.get() + 1);
+                    return Ok(());
+                }
+                self.finest = finer(self.finest, time.map_or(Precision::Ms, finest));
+                self.documents.push(document);
+                self.lines.push(record.line);
+                self.texts.push(if job.bad.borrow().lenient() { record.text() } else { String::new() });
+                Ok(())
+            }
+            Err(reason) => job.bad.borrow_mut().row(file, record.line, &reason, &record.text()),
+        }
+    }
+
+    /// The batch of what was gathered, without documents that do not fit the schema, which grows with the others.
+    pub(super) fn finish<'n>(
+        &mut self,
+        schema: &mut Schema,
+        job: &Job<'_>,
+        file: &'n str,
+        end: u64,
+    ) -> Result<Option<Rows<'n>>, Failure> {
+        loop {
+            if self.documents.is_empty() {
+                return Ok(None);
+            }
+            match batch_from_documents(&self.documents, schema) {
+                Ok(accepted) => {
+                    *schema = accepted.schema;
+                    self.documents.clear();
+                    self.texts.clear();
+                    let lines = std::mem::take(&mut self.lines);
+                    return Ok(Some(Rows { batch: accepted.batch, source: file, lines, end }));
+                }
+                Err(error) => {
+                    let at = error.index.min(self.documents.len() - 1);
+                    let index = format!("index {}: ", error.index);
+                    let message = error.error.message.strip_prefix(&index).unwrap_or(&error.error.message);
+                    self.documents.remove(at);
+                    let (line, text) = (self.lines.remove(at), self.texts.remove(at));
+                    job.bad.borrow_mut().row(file, line, message, &text)?;
+                }
+            }
+        }
+    }
+}
+
+/// Reads a file of documents. `schema` is what is known of the collection and grows with what is found.
+pub(super) fn read(
+    source: &Source,
+    job: &Job<'_>,
+    layout: &Layout,
+    schema: &mut Schema,
+    from: u64,
+    give: &mut dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Failure>,
+) -> Result<(), Failure> {
+    let mut gathered = Gathered::default();
+    let mut at = 0;
+    let mut stopped = false;
+    text::blocks(source, &job.split(source), &mut |block| {
+        for record in block.records() {
+            at += 1;
+            if at <= from {
+                continue;
+            }
+            gathered.add(&record, source.format, job, layout, &source.name, None)?;
+            if gathered.rows() >= job.batch_rows {
+                let rows = gathered.finish(schema, job, &source.name, at)?;
+                if let Some(rows) = rows
+                    && give(rows)?.is_break()
+                {
+                    stopped = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    job.finest.set(finer(job.finest.get(), gathered.finest));
+    if !stopped && let Some(rows) = gathered.finish(schema, job, &source.name, at)? {
+        let _ = give(rows)?;
+    }
+    Ok(())
+}
+
+type TimedDocument = (Option<Timestamp>, Value);
+
+fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument, String> {
+    let json: serde_json::Value = serde_json::from_slice(line).map_err(|e| format!("not a JSON document: {e}"))?;
+    if !json.is_object() {
+        return Err("a JSON object is expected on each line".to_owned());
+    }
+    let value = ebbtide::json::value_of(&json).map_err(|e| e.to_string())?;
+    let Value::Object(members) = value else { return Err("a JSON object is expected on each line".to_owned()) };
+    let mut object = Vec::with_capacity(members.len());
+    let mut meta: Vec<(String, Value)> = Vec::new();
+    let mut time = Value::Null;
+    let mut parts: Vec<(usize, String)> = Vec::new();
+    for (name, value) in members {
+        let name = job.shape.rename(&name).to_owned();
+        let value = match value {
+            Value::String(text) if !text.is_empty() && job.cells.nulls.has(text.as_bytes()) => Value::Null,
+            #[expect(clippy::cast_precision_loss, reason = "markers are small")]
+            Value::Int(i) if job.cells.nulls.has_number(i as f64) => Value::Null,
+            Value::Double(d) if job.cells.nulls.has_number(d) => Value::Null,
+            other => other,
+        };
+        if job.shape.without.contains(&name) {
+            continue;
+        }
+        if let Some(at) = job.shape.time.iter().position(|t| job.shape.time.len() > 1 && *t == name) {
+            match value {
+                Value::String(text) => parts.push((at, text)),
+                Value::Int(number) => parts.push((at, number.to_string())),
+                _ => return Err(format!("field '{name}' is a part of the time and no text")),
+            }
+        } else if name == layout.time_column {
+            time = value;
+        } else if layout.meta_columns.contains(&name) {
+            meta.push((name, value));
+        } else {
+            object.push((name, value));
+        }
+    }
+    if job.shape.time.len() > 1 && parts.len() == job.shape.time.len() {
+        parts.sort_by_key(|(at, _)| *at);
+        let parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+        time = Value::String(parts.join(" "));
+    }
+    if let Some(at) = &job.shape.at {
+        time = Value::String(at.clone());
+    }
+    let name = &layout.time_column;
+    let text = match (&time, job.cells.times.is_general()) {
+        (Value::String(text), _) => Some(text.trim().to_owned()),
+        (Value::Int(number), false) => Some(number.to_string()),
+        (Value::Double(number), false) => Some(number.to_string()),
+        (Value::Int(_) | Value::Double(_), true) => {
+            return Err(format!("field '{name}' is a number: say --time-format s, ms, us or ns"));
+        }
+        (Value::Null, _) => return Err(format!("the time is missing: there is no field '{name}'")),
+        _ => None,
+    };
+    if let Some(text) = text {
+        time = Value::Date(job.cells.times.read(text.as_bytes()).map_err(|e| format!("field '{name}': {e}"))?);
+    }
+    let instant = match &time {
+        Value::Date(instant) => Some(*instant),
+        _ => None,
+    };
+    object.insert(0, (layout.time_field.clone(), time));
+    if let Some(field) = &layout.meta_field {
+        let value = match layout.meta_columns.len() {
+            1 => meta.pop().map_or(Value::Null, |(_, v)| v),
+            _ => Value::Object(meta),
+        };
+        object.insert(1, (field.clone(), value));
+    }
+    Ok((instant, Value::Object(object)))
+}
+
+fn of_point(point: Point, job: &Job<'_>, layout: &Layout, now: Option<Timestamp>) -> Result<TimedDocument, String> {
+    let time = match (point.time, now) {
+        (Some(text), _) => job.cells.times.read(text.as_bytes())?,
+        (None, Some(now)) => now,
+        (None, None) => return Err("the point has no time; only points from standard input get the present one".into()),
+    };
+    let mut object = vec![(layout.time_field.clone(), Value::Date(time))];
+    let mut meta = Vec::with_capacity(point.tags.len() + 1);
+    if job.measurement.is_none() {
+        meta.push(("measurement".to_owned(), Value::String(point.measurement)));
+    }
+    for (name, value) in point.tags {
+        let name = job.shape.rename(&name).to_owned();
+        if meta.iter().any(|(n, _)| *n == name) {
+            return Err(format!("there are two tags '{name}'"));
+        }
+        if !job.shape.without.contains(&name) {
+            meta.push((name, Value::String(value)));
+        }
+    }
+    if let Some(field) = layout.meta_field.as_ref().filter(|_| !meta.is_empty()) {
+        object.push((field.clone(), Value::Object(meta)));
+    }
+    for (name, value) in point.fields {
+        let name = job.shape.rename(&name).to_owned();
+        if name == layout.time_field || layout.meta_field.as_ref() == Some(&name) {
+            return Err(format!(
+                "field '{name}' has the name of the time or meta field; give it another one with --rename"
+            ));
+        }
+        if object.iter().any(|(n, _)| *n == name) {
+            return Err(format!("there are two fields '{name}'"));
+        }
+        if !job.shape.without.contains(&name) {
+            object.push((name, value));
+        }
+    }
+    Ok((Some(time), Value::Object(object)))
+}
+
+/// The names of the fields of a file's first document.
+pub(super) fn first_names(source: &Source, job: &Job<'_>) -> Result<Vec<String>, Failure> {
+    let mut names = None;
+    text::blocks(source, &job.split(source), &mut |block| {
+        for record in block.records() {
+            if let Ok(found) = names_of(&record, job) {
+                names = Some(found);
+                break;
+            }
+            if !job.bad.borrow().lenient() {
+                return names_of(&record, job)
+                    .map(|_| ControlFlow::Break(()))
+                    .map_err(|e| Failure::new(format!("{}:{}: {e}", source.name, record.line)));
+            }
+        }
+        Ok(ControlFlow::Break(()))
+    })?;
+    names.ok_or_else(|| Failure::new(format!("{} is empty", source.name)))
+}
+
+/// The names of the fields of a document, as the user wants them.
+pub(super) fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
+    match serde_json::from_slice(record.cell(0)) {
+        Ok(serde_json::Value::Object(members)) => {
+            let mut names: Vec<String> = members.into_iter().map(|(n, _)| job.shape.rename(&n).to_owned()).collect();
+            if job.shape.time.len() > 1 {
+                names.push(job.shape.time_field());
+            }
+            Ok(names)
+        }
+        Ok(_) => Err("a JSON object is expected on each line".to_owned()),
+        Err(error) => Err(format!("not a JSON document: {error}")),
+    }
+}
+
+/// The measurements that a file of line protocol has points of, in order of appearance.
+pub(super) fn measurements(source: &Source, job: &Job<'_>, all: &mut Vec<String>) -> Result<(), Failure> {
+    text::blocks(source, &job.split(source), &mut |block| {
+        for record in block.records() {
+            // Bad lines are told when the points are read.
+            if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
+                && !all.contains(&point.measurement)
+            {
+                all.push(point.measurement);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}

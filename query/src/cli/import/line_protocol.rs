@@ -1,0 +1,215 @@
+//! InfluxDB line protocol: `measurement,tag=value field=1.5,other=2i 1704067200000000000`.
+
+use ebbtide_ttl::Value;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Point {
+    pub(super) measurement: String,
+    pub(super) tags: Vec<(String, String)>,
+    pub(super) fields: Vec<(String, Value)>,
+    pub(super) time: Option<String>,
+}
+
+/// Reads a line; `None` for a comment.
+///
+/// # Errors
+/// Says what is wrong, and at which column.
+pub(super) fn parse(line: &[u8]) -> Result<Option<Point>, String> {
+    if line.first() == Some(&b'#') {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(line).map_err(|e| format!("column {}: not UTF-8 text", e.valid_up_to() + 1))?;
+    let mut cursor = Cursor { text, at: 0 };
+    let measurement = cursor.word(&[',', ' '], &[',', ' ']);
+    if measurement.is_empty() {
+        return Err(cursor.error("the measurement's name is missing"));
+    }
+    let mut tags = Vec::new();
+    while cursor.take(',') {
+        let name = cursor.word(&[',', ' ', '='], &[',', ' ', '=']);
+        if name.is_empty() || !cursor.take('=') {
+            return Err(cursor.error("a tag is written name=value"));
+        }
+        let value = cursor.word(&[',', ' '], &[',', ' ', '=']);
+        if value.is_empty() {
+            return Err(cursor.error(&format!("tag '{name}' has no value")));
+        }
+        tags.push((name, value));
+    }
+    if !cursor.spaces() {
+        return Err(cursor.error("fields are expected, after a space"));
+    }
+    let mut fields = Vec::new();
+    loop {
+        let name = cursor.word(&[',', ' ', '='], &[',', ' ', '=']);
+        if name.is_empty() || !cursor.take('=') {
+            return Err(cursor.error("a field is written name=value"));
+        }
+        let value = cursor.value(&name)?;
+        fields.push((name, value));
+        if !cursor.take(',') {
+            break;
+        }
+    }
+    let time = match (cursor.spaces(), cursor.rest()) {
+        (_, "") => None,
+        (true, rest) if rest.bytes().all(|b| b.is_ascii_digit() || b == b'-') => Some(rest.to_owned()),
+        (_, rest) => return Err(cursor.error(&format!("a time is expected, not '{rest}'"))),
+    };
+    Ok(Some(Point { measurement, tags, fields, time }))
+}
+
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn error(&self, what: &str) -> String {
+        format!("column {}: {what}", self.text[..self.at].chars().count() + 1)
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let found = self.rest().starts_with(wanted);
+        self.at += if found { wanted.len_utf8() } else { 0 };
+        found
+    }
+
+    fn spaces(&mut self) -> bool {
+        let before = self.at;
+        while self.take(' ') {}
+        self.at > before
+    }
+
+    /// Text up to one of `ends`; a backslash takes its meaning from any of `escaped`.
+    fn word(&mut self, ends: &[char], escaped: &[char]) -> String {
+        let mut word = String::new();
+        let mut characters = self.rest().char_indices().peekable();
+        let mut length = self.rest().len();
+        while let Some((at, c)) = characters.next() {
+            if ends.contains(&c) {
+                length = at;
+                break;
+            }
+            match characters.peek() {
+                Some((_, next)) if c == '\\' && escaped.contains(next) => {
+                    word.push(*next);
+                    characters.next();
+                }
+                _ => word.push(c),
+            }
+        }
+        self.at += length;
+        word
+    }
+
+    fn value(&mut self, name: &str) -> Result<Value, String> {
+        if self.rest().starts_with('"') {
+            return self.quoted(name);
+        }
+        let rest = self.rest();
+        let raw = &rest[..rest.find([',', ' ']).unwrap_or(rest.len())];
+        let wrong = |what: &str| Err(self.error(&format!("field '{name}': {what}")));
+        let value = match raw {
+            "" => return wrong("the value is missing"),
+            "t" | "T" | "true" | "True" | "TRUE" => Value::Bool(true),
+            "f" | "F" | "false" | "False" | "FALSE" => Value::Bool(false),
+            _ => match (raw.strip_suffix('i'), raw.strip_suffix('u')) {
+                (Some(digits), _) => match digits.parse() {
+                    Ok(number) => Value::Int(number),
+                    Err(_) => return wrong(&format!("'{raw}' is no whole number of 64 bits")),
+                },
+                (None, Some(digits)) => match digits.parse::<u64>().map(i64::try_from) {
+                    Ok(Ok(number)) => Value::Int(number),
+                    Ok(Err(_)) => return wrong(&format!("'{raw}' is greater than int64 holds")),
+                    Err(_) => return wrong(&format!("'{raw}' is no whole number without a sign")),
+                },
+                (None, None) => match raw.parse::<f64>() {
+                    Ok(number) if number.is_finite() && raw.starts_with(|c: char| !c.is_alphabetic()) => {
+                        Value::Double(number)
+                    }
+                    _ => return wrong(&format!("'{raw}' is no value; text stands in double quotes")),
+                },
+            },
+        };
+        self.at += raw.len();
+        Ok(value)
+    }
+
+    fn quoted(&mut self, name: &str) -> Result<Value, String> {
+        let mut value = String::new();
+        let mut characters = self.rest().char_indices().skip(1).peekable();
+        while let Some((at, c)) = characters.next() {
+            match (c, characters.peek()) {
+                ('"', _) => {
+                    self.at += at + 1;
+                    return Ok(Value::String(value));
+                }
+                ('\\', Some((_, next @ ('"' | '\\')))) => {
+                    value.push(*next);
+                    characters.next();
+                }
+                _ => value.push(c),
+            }
+        }
+        Err(self.error(&format!("field '{name}': the quote is not closed on this line")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(line: &str) -> Point {
+        parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}")).unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_value_and_escape_is_read() {
+        let read = point(r#"my\ air\,x,host\ a=b\=c,r=eu f=1.5,i=-2i,u=7u,b=t,s="a \"b\" \\ c, d = e",n\=x=-1e3 -5"#);
+        assert_eq!(read.measurement, "my air,x");
+        let tag = |n: &str, v: &str| (n.to_owned(), v.to_owned());
+        assert_eq!(read.tags, [tag("host a", "b=c"), tag("r", "eu")]);
+        let expected = [
+            ("f", Value::Double(1.5)),
+            ("i", Value::Int(-2)),
+            ("u", Value::Int(7)),
+            ("b", Value::Bool(true)),
+            ("s", Value::String(r#"a "b" \ c, d = e"#.to_owned())),
+            ("n=x", Value::Double(-1000.0)),
+        ];
+        let expected: Vec<_> = expected.into_iter().map(|(n, v)| (n.to_owned(), v)).collect();
+        assert_eq!(format!("{:?}", read.fields), format!("{expected:?}"));
+        assert_eq!(read.time.as_deref(), Some("-5"));
+        assert_eq!(point("m v=1").time, None);
+        assert_eq!(parse(b"# comment"), Ok(None));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_column() {
+        let cases = [
+            ("m", "column 2: fields are expected"),
+            (",a=b v=1", "column 1: the measurement's name is missing"),
+            ("m,a v=1", "column 4: a tag is written name=value"),
+            ("m,a= v=1", "tag 'a' has no value"),
+            ("m v", "column 4: a field is written name=value"),
+            ("m v=", "field 'v': the value is missing"),
+            ("m v=abc", "'abc' is no value"),
+            ("m v=inf", "'inf' is no value"),
+            ("m v=1e400", "'1e400' is no value"),
+            ("m v=99999999999999999999i", "no whole number of 64 bits"),
+            ("m v=18446744073709551615u", "greater than int64"),
+            ("m v=\"open 1", "the quote is not closed"),
+            ("m v=1 soon", "a time is expected, not 'soon'"),
+        ];
+        for (line, expected) in cases {
+            let error = parse(line.as_bytes()).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

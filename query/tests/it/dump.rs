@@ -1,0 +1,164 @@
+//! Dumps: what they hold, and that a restored database is the same.
+
+use crate::cli::{Output, inside, write};
+use std::path::Path;
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    inside(folder, args, "")
+}
+
+fn good(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+    output.stdout
+}
+
+/// A database with a collection of every kind of option, rule and value.
+fn filled(folder: &Path) {
+    let statements = "
+        CREATE COLLECTION plain WITH (timeField = 't');
+        INSERT INTO plain (t, z, a) VALUES ('2024-01-01T00:00:00Z', 1, NULL), ('2024-01-01T00:00:01Z', NULL, 'x');
+        CREATE COLLECTION rich WITH (timeField = 't', metaField = 's', granularity = 'hours', precision = 'ns')
+            EXPIRE AFTER 60 DAYS;
+        CREATE TTL INDEX short ON rich (t) EXPIRE AFTER 1 HOUR WHERE s = 'a';
+        CREATE TTL INDEX few ON rich (t) EXPIRE AFTER 2 DAYS WHERE s IN ('b', 'c');
+        INSERT INTO rich (t, s, d, i, b, x, u, l)
+            SELECT to_timestamp_nanos(CAST(now() AS BIGINT) - value * 60000000000), chr(97 + value % 3), value / 7.0,
+                value, value % 2 = 0, X'00ff', 'caf\u{e9}', make_array(value, NULL)
+            FROM generate_series(1, 5000);
+        INSERT INTO rich (t, s, d) VALUES (now() + INTERVAL '1 day', 'z', 'NaN'::double);
+        INSERT INTO rich (t, s, d) VALUES (now() - INTERVAL '70 days', 'old', 'inf'::double);
+        CREATE COLLECTION early WITH (timeField = 't', metaField = 's', expiry = 'bucket') EXPIRE AFTER 1 HOUR;
+        INSERT INTO early (t, s, v) VALUES ('1957-01-01T00:00:00Z', 'x', 1), ('2020-01-01T00:00:00Z', 'y', 2);
+        CREATE COLLECTION empty WITH (timeField = 't', metaField = 's');
+        INSERT INTO empty (t, s, v) VALUES ('2020-01-01T00:00:00Z', 'y', 2); DELETE FROM empty";
+    good(folder, &["sql", statements]);
+    let nested = r#"{"insert": "early", "documents": [{"t": {"$date": "2021-01-01T00:00:00Z"}, "s": "n",
+        "o": {"p": {"q": [1.5, 2]}, "r": {"$binary": {"base64": "AP8=", "subType": "00"}}}}]}"#;
+    good(folder, &["command", nested]);
+    good(folder, &["command", r#"{"collMod": "early", "timeseries": {"outOfRange": "reject"}}"#]);
+}
+
+/// Everything that a user can ask for, at one instant.
+fn seen(folder: &Path, db: &str) -> String {
+    let mut all = String::new();
+    for statement in [
+        "SELECT name, time_field, meta_field, granularity, span_seconds, precision, expiry, out_of_range,
+            expire_after_seconds, measurements, first_time, last_time, state FROM ebbtide.collections ORDER BY name",
+        "SELECT collection, rule, filter, expire_after_seconds, state FROM ebbtide.ttl_rules ORDER BY 1, 2",
+        "SELECT * FROM plain ORDER BY t",
+        "SELECT * FROM rich ORDER BY t, i",
+        "SELECT * FROM early ORDER BY t",
+        "DESCRIBE rich",
+        "DESCRIBE early",
+        "DESCRIBE empty",
+    ] {
+        // An instant at which nothing is hidden by now.
+        let at = ["--now", "2024-06-01T00:00:00Z"];
+        all.push_str(&good(folder, &["--db", db, "sql", at[0], at[1], "--format", "ndjson", statement]));
+    }
+    for document in [r#"{"listCollections": 1}"#, r#"{"listIndexes": "rich"}"#] {
+        all.push_str(&good(folder, &["--db", db, "--read-only", "command", document]));
+    }
+    all
+}
+
+#[test]
+fn a_restored_database_answers_as_the_one_that_was_dumped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    filled(path);
+    good(path, &["dump", "backup"]);
+    good(path, &["--db", "copy", "restore", "backup"]);
+    good(path, &["--db", "copy", "verify"]);
+    // Expired by the time of the dump, stored in one and not in the other, hidden in both.
+    let old = "SELECT count(*) AS n FROM rich WHERE s = 'old'";
+    for db in ["copy", "ebbtide-data"] {
+        assert_eq!(good(path, &["--db", db, "sql", "--format", "csv", old]), "n\n0\n", "{db}");
+        // The clock goes on between two looks: what the shortest rule may hide meanwhile, and what only one stores,
+        // goes.
+        good(path, &["--db", db, "sql", "DELETE FROM rich WHERE s IN ('a', 'old') OR i > 2800"]);
+    }
+    assert_eq!(seen(path, "copy"), seen(path, "ebbtide-data"));
+    let refused = run(path, &["--db", "copy", "restore", "backup"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("exists in copy: nothing is overwritten"), "{}", refused.stderr);
+    good(path, &["--db", "part", "restore", "backup", "--collection", "plain"]);
+    let names = "SELECT name FROM ebbtide.collections";
+    assert_eq!(good(path, &["--db", "part", "sql", "--format", "csv", names]), "name\nplain\n");
+    let again = run(path, &["dump", "backup"]);
+    assert!(again.stderr.contains("backup is not empty"), "{}", again.stderr);
+}
+
+/// What becomes of a file of a dump; none if it is lost.
+type Change<'a> = dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>> + 'a;
+
+/// A copy of the dump `whole` with changed files.
+fn changed(path: &Path, to: &str, change: &Change<'_>) {
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    std::fs::create_dir_all(path.join(to)).unwrap();
+    for entry in path.join("whole").read_dir().unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "test input")]
+        let bytes = std::fs::read(path.join("whole").join(&name)).unwrap();
+        if let Some(bytes) = change(&name, bytes) {
+            #[expect(clippy::disallowed_methods, reason = "test input")]
+            std::fs::write(path.join(to).join(&name), bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn unfinished_and_damaged_dumps_are_refused_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let sql = "CREATE COLLECTION w WITH (timeField = 't'); INSERT INTO w (t, v) VALUES ('2024-01-01T00:00:00Z', 1)";
+    good(path, &["sql", sql]);
+    good(path, &["dump", "whole"]);
+    let edited = |bytes: Vec<u8>, from: &str, to: &str| match String::from_utf8(bytes) {
+        Ok(text) => text.replace(from, to).into_bytes(),
+        Err(error) => error.into_bytes(),
+    };
+    changed(path, "half", &|name, bytes| (name != "dump.json").then_some(bytes));
+    changed(path, "flipped", &|name, mut bytes| {
+        if name != "dump.json" {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        }
+        Some(bytes)
+    });
+    changed(path, "short", &|name, mut bytes| {
+        if name != "dump.json" {
+            bytes.pop();
+        }
+        Some(bytes)
+    });
+    changed(path, "lost", &|name, bytes| (name == "dump.json").then_some(bytes));
+    changed(path, "newer", &|_, bytes| Some(edited(bytes, "\"version\": 1", "\"version\": 9")));
+    changed(path, "lying", &|_, bytes| Some(edited(bytes, "\"measurements\": 1", "\"measurements\": 2")));
+    let cases = [
+        ("half", "half is no complete dump: it has no dump.json"),
+        ("flipped", "its checksum does not match"),
+        ("short", "bytes instead of"),
+        ("lost", "cannot open lost"),
+        ("newer", "its version is 9, this program reads 1"),
+        ("lying", "it holds 1 measurements instead of 2; nothing was restored"),
+        ("nowhere", "nowhere is no complete dump"),
+    ];
+    for (dump, expected) in cases {
+        let output = run(path, &["--db", "new", "restore", dump]);
+        assert_eq!(output.code, 1, "{dump}");
+        assert!(output.stderr.contains(expected), "{dump}: {}", output.stderr);
+    }
+    let count = "SELECT count(*) AS n FROM ebbtide.collections";
+    assert_eq!(good(path, &["--db", "new", "sql", "--format", "csv", count]), "n\n0\n");
+    // A restore that was killed half-way: its collections are there, and the note that they are not complete.
+    good(path, &["--db", "new", "sql", &sql.replace(", 1)", ", 7)")]);
+    write(&path.join("new"), "restore-unfinished.json", "[\"w\"]");
+    let status = good(path, &["--db", "new", "status"]);
+    assert!(status.contains("note: a restore was interrupted: w may be incomplete"), "{status}");
+    let restored = run(path, &["--db", "new", "restore", "whole"]);
+    assert_eq!(restored.code, 0, "{}", restored.stderr);
+    assert!(restored.stderr.contains("an interrupted restore of w was undone"), "{}", restored.stderr);
+    assert_eq!(good(path, &["--db", "new", "sql", "--format", "csv", "SELECT v FROM w"]), "v\n1\n");
+}

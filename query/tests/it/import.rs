@@ -1,0 +1,382 @@
+//! Imports: what recorded data looks like, what is wrong with it, and what a killed import leaves.
+
+use crate::cli::{Output, command, inside, write};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+fn import(folder: &Path, args: &[&str]) -> Output {
+    let mut all = vec!["import", "--collection", "c"];
+    all.extend(args);
+    inside(folder, &all, "")
+}
+
+fn rows(folder: &Path, sql: &str) -> String {
+    let output = inside(folder, &["sql", "--format", "csv", sql], "");
+    assert_eq!(output.code, 0, "{sql}: {}", output.stderr);
+    output.stdout
+}
+
+fn bytes(folder: &Path, name: &str, bytes: &[u8]) {
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    std::fs::write(folder.join(name), bytes).unwrap();
+}
+
+fn text(folder: &Path, name: &str) -> String {
+    #[expect(clippy::disallowed_methods, reason = "what the program wrote")]
+    String::from_utf8(std::fs::read(folder.join(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_station_file_of_a_weather_service_comes_in_with_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "REGIAO:;CO\nESTACAO:;BRASILIA\n\
+                Data;Hora UTC;PRECIPITA\u{c7}\u{c3}O (mm);TEMPERATURA (\u{b0}C);VENTO\n\
+                2024/01/01;0000 UTC;0;21,5;,9\n\
+                2024/01/01;0100 UTC;;-0,4;-9999\n\
+                2024/01/01;0200 UTC;-9999;-9999;\n";
+    let latin: Vec<u8> = file.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
+    bytes(folder.path(), "inmet.csv", &latin);
+    let args = [
+        "inmet.csv",
+        "--encoding",
+        "latin-1",
+        "--delimiter",
+        ";",
+        "--skip",
+        "2",
+        "--time",
+        "Data,Hora UTC",
+        "--decimal-comma",
+        "--null",
+        "-9999",
+        "--skip-empty",
+        "--rename",
+        "PRECIPITA\u{c7}\u{c3}O (mm)=rain",
+        "--rename",
+        "TEMPERATURA (\u{b0}C)=temp",
+    ];
+    let output = import(folder.path(), &args);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("1 rows without a value were left out"), "{}", output.stderr);
+    let expected = "time,rain,temp,VENTO\n2024-01-01T00:00:00Z,0,21.5,0.9\n2024-01-01T01:00:00Z,,-0.4,\n";
+    assert_eq!(rows(folder.path(), "SELECT * FROM c ORDER BY time"), expected);
+}
+
+#[test]
+fn times_are_read_as_the_user_says() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.csv", "when,v\n31/12/1969 23:59,1\n27/10/2024 01:30,2\n");
+    let zoned = ["a.csv", "--time", "when", "--time-format", "%d/%m/%Y %H:%M", "--time-zone", "Europe/Dublin"];
+    let output = import(folder.path(), &zoned);
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("a.csv:3: ") && output.stderr.contains("twice"), "{}", output.stderr);
+    let mut later = zoned.to_vec();
+    later.extend(["--dst", "later"]);
+    assert_eq!(import(folder.path(), &later).code, 0);
+    let expected = "when\n1969-12-31T22:59:00Z\n2024-10-27T01:30:00Z\n";
+    assert_eq!(rows(folder.path(), "SELECT \"when\" FROM c ORDER BY 1"), expected);
+    write(folder.path(), "b.csv", "ts;v\n1704067200.000001;1\n");
+    let args = ["import", "b.csv", "-c", "fine", "--delimiter", ";", "--time-format", "s"];
+    let output = inside(folder.path(), &args, "");
+    assert!(output.stderr.contains("precision us"), "{}", output.stderr);
+    assert_eq!(rows(folder.path(), "SELECT ts FROM fine"), "ts\n2024-01-01T00:00:00.000001Z\n");
+    assert_eq!(import(folder.path(), &["a.csv", "--time-zone", "Mars"]).code, 2);
+    assert_eq!(import(folder.path(), &["a.csv", "--dst", "later"]).code, 2);
+}
+
+#[test]
+fn columns_are_named_joined_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.tsv", "# made by hand\n2024-01-01\t07:00\teu\tx1\t5\tjunk\n");
+    write(folder.path(), "b.tsv", "2024-01-01\t08:00\tus\tx2\t6\tjunk\n");
+    let args = [
+        "[ab].tsv",
+        "--no-header",
+        "--comment",
+        "#",
+        "--columns",
+        "day,hour,region,station,v,junk",
+        "--time",
+        "day,hour",
+        "--meta",
+        "region,station",
+        "--meta-field",
+        "sensor",
+        "--without",
+        "junk",
+    ];
+    let output = import(folder.path(), &args);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let expected = "time,sensor,v\n2024-01-01T07:00:00Z,\"{\"\"region\"\":\"\"eu\"\",\"\"station\"\":\"\"x1\"\"}\",5\n";
+    assert_eq!(rows(folder.path(), "SELECT * FROM c WHERE v = 5"), expected);
+    assert_eq!(rows(folder.path(), "SELECT count(*) AS n FROM c"), "n\n2\n");
+    // Another file into the same collection: its meta is known by its members.
+    write(folder.path(), "more.csv", "time,station,region,v\n2024-01-01 09:00,x1,eu,7\n");
+    assert_eq!(import(folder.path(), &["more.csv"]).code, 0);
+    let same = "SELECT count(DISTINCT sensor) AS n, max(v) AS v FROM c WHERE sensor['station'] = 'x1'";
+    assert_eq!(rows(folder.path(), same), "n,v\n1,7\n");
+    let wrong = import(folder.path(), &["a.tsv", "--no-header", "--without", "c99"]);
+    assert!(wrong.stderr.contains("a.tsv has no column 'c99' as --without says"), "{}", wrong.stderr);
+}
+
+#[test]
+fn bad_lines_are_set_aside_with_their_place_and_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = String::from("time,s,v\n");
+    for i in 0..40 {
+        file.push_str(&format!("2024-01-01T00:00:{i:02}Z,a,{i}\n"));
+    }
+    file.push_str(
+        "2024-01-01T00:01:00Z,a\nnever,a,1\n,a,1\n2024-01-01T00:01:00Z,a,oops\n2024-01-01T00:01:01Z,a,1e400\n",
+    );
+    write(folder.path(), "a.csv", &file);
+    let strict = import(folder.path(), &["a.csv"]);
+    assert!(strict.stderr.contains("a.csv:42: the line has 2 columns"), "{}", strict.stderr);
+    assert!(!folder.path().join("ebbtide-data").exists());
+    let lenient = import(folder.path(), &["a.csv", "--bad-lines", "bad.csv", "--meta", "s"]);
+    assert_eq!(lenient.code, 0, "{}", lenient.stderr);
+    assert!(lenient.stderr.contains("40 measurements imported") && lenient.stderr.contains("5 bad lines"));
+    let bad = text(folder.path(), "bad.csv");
+    let starts = ["file,line,reason,text", "a.csv,42,", "a.csv,43,", "a.csv,44,", "a.csv,45,", "a.csv,46,"];
+    assert_eq!(bad.lines().count(), starts.len(), "{bad}");
+    for (line, start) in bad.lines().zip(starts) {
+        assert!(line.starts_with(start), "{line}");
+    }
+    let few = import(folder.path(), &["a.csv", "--bad-lines", "bad.csv", "--bad-lines-max", "2"]);
+    assert_eq!(few.code, 1);
+    assert!(few.stderr.contains("more than 2 bad lines, the last is a.csv:44"), "{}", few.stderr);
+    assert_eq!(rows(folder.path(), "SELECT count(*) AS n FROM c"), "n\n40\n");
+    write(
+        folder.path(),
+        "b.ndjson",
+        "{\"time\":\"2024-01-01\",\"v\":1}\nnot json\n{\"v\":2}\n{\"time\":\"2024-01-02\",\"v\":\"x\"}\n",
+    );
+    let documents = import(folder.path(), &["b.ndjson", "--bad-lines", "bad.csv"]);
+    assert_eq!(documents.code, 0, "{}", documents.stderr);
+    assert_eq!(text(folder.path(), "bad.csv").lines().count(), 4, "{}", text(folder.path(), "bad.csv"));
+    assert_eq!(rows(folder.path(), "SELECT count(*) AS n FROM c"), "n\n41\n");
+}
+
+#[test]
+fn damaged_and_strange_files_are_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = "time,v\n2024-01-01,1\n2024-01-02,2\n";
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    let long: String = (0..2000).map(|i| format!("2024-01-01T00:00:00Z,{}\n", i * 7919)).collect();
+    packed.write_all(format!("time,v\n{long}").as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    bytes(folder.path(), "cut.csv.gz", &packed[..packed.len() / 2]);
+    bytes(folder.path(), "latin.csv", b"time,s\n2024-01-01,caf\xe9\n");
+    bytes(folder.path(), "wide.csv", b"\xff\xfet\0i\0m\0e\0");
+    bytes(folder.path(), "zip.csv", b"PK\x03\x04rest of it");
+    write(folder.path(), "twice.csv", "time,v,v\n2024-01-01,1,2\n");
+    write(folder.path(), "noname.csv", "time,,v\n2024-01-01,1,2\n");
+    write(folder.path(), "quote.csv", "time,s\n2024-01-01,\"open\n2024-01-02,b\n2024-01-03,c\n");
+    let numbers: String = (0..20).map(|i| format!("2024-01-01,{i}\n")).collect();
+    write(folder.path(), "huge.csv", &format!("time,v\n{numbers}2024-01-02,1e400\n"));
+    write(
+        folder.path(),
+        "zones.csv",
+        "time,v\n2024-01-01T00:00:00+01:00,1\n2024-01-01T00:00:00Z,2\n2024-01-01 00:00,3\n",
+    );
+    write(folder.path(), "crlf.csv", &format!("\u{feff}{}", good.replace('\n', "\r\n")));
+    let cases = [
+        ("cut.csv.gz", "the compressed file is damaged or was cut off"),
+        ("latin.csv", "latin.csv:2: column 's': 'caf\u{fffd}' is not UTF-8 text; --encoding latin-1"),
+        ("wide.csv", "is UTF-16 text"),
+        ("zip.csv", "unpack it"),
+        ("twice.csv", "twice.csv:1: two columns are called 'v'"),
+        ("noname.csv", "noname.csv:1: column 2 has no name"),
+        ("quote.csv", "quote.csv:2: a quote that opens on this line is never closed"),
+        ("huge.csv", "huge.csv:22: column 'v' holds numbers, but '1e400' is none"),
+        ("*.nothing", "no file matches *.nothing"),
+    ];
+    for (file, expected) in cases {
+        let output = import(folder.path(), &[file]);
+        assert_eq!(output.code, 1, "{file}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{file}: {}", output.stderr);
+    }
+    assert_eq!(import(folder.path(), &["crlf.csv", "zones.csv"]).code, 0);
+    let first = "SELECT time, v FROM c ORDER BY time, v LIMIT 2";
+    assert_eq!(rows(folder.path(), first), "time,v\n2023-12-31T23:00:00Z,1\n2024-01-01T00:00:00Z,1\n");
+    assert_eq!(import(folder.path(), &["crlf.csv", "-"]).code, 2);
+    assert_eq!(inside(folder.path(), &["import", "crlf.csv"], "").code, 2);
+}
+
+#[test]
+fn line_protocol_goes_to_collections_by_measurement_or_into_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "# comment\ncpu,host=a usage=1.5,n=3i,up=t,note=\"x, y\" 1704067200000000000\n\
+                 mem free=5u 1704067200000000000\ncpu,host=b usage=2 1704067201000000000\n";
+    write(folder.path(), "a.lp", lines);
+    let apart = inside(folder.path(), &["import", "a.lp"], "");
+    assert_eq!(apart.code, 0, "{}", apart.stderr);
+    let sql = "SELECT tags['host'] AS host, usage, n, up, note FROM cpu ORDER BY time";
+    assert_eq!(rows(folder.path(), sql), "host,usage,n,up,note\na,1.5,3,true,\"x, y\"\nb,2.0,,,\n");
+    assert_eq!(rows(folder.path(), "SELECT free FROM mem"), "free\n5\n");
+    let together = import(folder.path(), &["a.lp"]);
+    assert_eq!(together.code, 0, "{}", together.stderr);
+    let sql = "SELECT tags['measurement'] AS m, count(*) AS n FROM c GROUP BY 1 ORDER BY 1";
+    assert_eq!(rows(folder.path(), sql), "m,n\ncpu,2\nmem,1\n");
+    let now = inside(folder.path(), &["import", "-", "--format", "influx"], "live,a=b v=1\nlive,a=b v=2\n");
+    assert_eq!(now.code, 0, "{}", now.stderr);
+    assert_eq!(rows(folder.path(), "SELECT count(*) AS n, sum(v) AS v FROM live"), "n,v\n2,3.0\n");
+    write(folder.path(), "bad.lp", "cpu v=1 1704067200000000000\ncpu v= 1\n");
+    let bad = import(folder.path(), &["bad.lp"]);
+    assert!(bad.stderr.contains("bad.lp:2: column 7: field 'v': the value is missing"), "{}", bad.stderr);
+}
+
+#[test]
+fn a_live_pipe_shows_its_rows_before_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = command();
+    running.current_dir(folder.path()).args(["import", "-", "--collection", "c", "--flush-ms", "1"]);
+    running.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = running.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(b"time,v\n2024-01-01,1\n").unwrap();
+    pipe.flush().unwrap();
+    loop {
+        let seen = inside(folder.path(), &["--read-only", "sql", "--format", "csv", "SELECT v FROM c"], "");
+        if seen.stdout == "v\n1\n" {
+            break;
+        }
+        assert!(child.try_wait().unwrap().is_none());
+    }
+    pipe.write_all(b"2024-01-02,2.5\n").unwrap();
+    drop(pipe);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rows(folder.path(), "SELECT v FROM c ORDER BY v"), "v\n1.0\n2.5\n");
+}
+
+#[test]
+fn exports_come_back_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = inside(folder.path(), args, "");
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        output.stdout
+    };
+    run(&["sql", "CREATE COLLECTION w WITH (timeField = 't', metaField = 's', precision = 'ns')"]);
+    let sql = "INSERT INTO w (t, s, d, i, b, x, u, l) VALUES
+        ('2024-01-01T00:00:00.000000001Z', 'caf\u{e9} \u{1f30a}', 'NaN'::double, 9223372036854775807, true, X'00ff',
+            'a,\"b\"\n\u{e9}', [1, 2]),
+        ('1969-12-31T23:59:59.999999999Z', NULL, 'inf'::double, NULL, NULL, NULL, '', NULL),
+        ('2024-01-01T00:00:01Z', 'z', -0.0, -1, false, X'', NULL, [NULL])";
+    run(&["sql", sql]);
+    let all = "SELECT t, s, d, i, b, x, u, l FROM w ORDER BY t";
+    let before = run(&["sql", "--format", "ndjson", all]);
+    for file in ["w.parquet", "w.arrow"] {
+        run(&["export", "w", "--output", file]);
+        let name = file.replace('.', "_");
+        run(&["import", file, "--collection", &name, "--meta", "s", "--time", "t"]);
+        let after = run(&["sql", "--format", "ndjson", &all.replace("FROM w", &format!("FROM {name}"))]);
+        assert_eq!(after, before, "{file}");
+        let types = |table: &str| run(&["sql", "--format", "csv", &format!("DESCRIBE {table}")]);
+        assert_eq!(types(&name), types("w"), "{file}");
+    }
+    run(&["export", "SELECT t, s, d, i, b, u FROM w", "--output", "w.csv"]);
+    run(&["import", "w.csv", "--collection", "w_csv", "--meta", "s", "--time", "t"]);
+    let some = "SELECT t, s, d, i, b FROM w ORDER BY t";
+    let before = run(&["sql", "--format", "ndjson", some]);
+    assert_eq!(run(&["sql", "--format", "ndjson", &some.replace("FROM w", "FROM w_csv")]), before);
+}
+
+/// What the file beside the data says of the import: measurements stored for certain, and the rows in doubt.
+fn state(folder: &Path) -> Option<(u64, Option<(u64, u64)>)> {
+    let data = folder.join("ebbtide-data");
+    let names = data.read_dir().ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let name = names.into_iter().find(|n| n.starts_with("import-") && n.ends_with(".json"))?;
+    let json: serde_json::Value = serde_json::from_str(&text(&data, &name)).ok()?;
+    let stored = json["stored"].as_u64()?;
+    let doubt = json["doubt"]["end"].as_u64().map(|end| (json["rows"].as_u64().unwrap(), end));
+    Some((stored, doubt))
+}
+
+fn started(folder: &Path, resume: bool) -> Child {
+    let mut running = command();
+    running.current_dir(folder).args(["import", "a.csv.gz", "-c", "c", "--meta", "s", "--batch-rows", "500"]);
+    if resume {
+        running.arg("--resume");
+    }
+    running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Kills an import once it has stored so many measurements; whether it was still running.
+fn kill_after(folder: &Path, mut child: Child, stored: u64) -> bool {
+    while state(folder).is_none_or(|(found, _)| found < stored) {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    true
+}
+
+#[test]
+fn a_killed_import_goes_on_without_a_row_twice_or_left_out() {
+    const ROWS: u64 = 12_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"time,s,v\n").unwrap();
+    for i in 0..ROWS {
+        // Two rows a time, and stations in blocks: as in recorded files.
+        let (minute, station) = (i % 1000 / 2, i / 1000);
+        writeln!(packed, "2024-01-01T{:02}:{:02}:00Z,s{station},{i}", minute / 60, minute % 60).unwrap();
+    }
+    bytes(path, "a.csv.gz", &packed.finish().unwrap());
+    assert!(kill_after(path, started(path, false), 1000), "it must not be through yet");
+    let refused = import(path, &["a.csv.gz", "--meta", "s"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("was interrupted") && refused.stderr.contains("--resume"), "{}", refused.stderr);
+    let status = inside(path, &["status"], "").stdout;
+    assert!(status.contains("note: an import into c was interrupted after"), "{status}");
+    let other = import(path, &["a.csv.gz", "--meta", "s", "--resume", "--null", "7"]);
+    assert!(other.stderr.contains("other options"), "{}", other.stderr);
+    for stored in [2500, 4000, 6000] {
+        if !kill_after(path, started(path, true), stored) {
+            break;
+        }
+    }
+    // The batch in doubt, made to be stored and then made not to be.
+    let stored_of = |(from, to): (u64, u64)| {
+        let sql = format!("SELECT count(*) AS n FROM c WHERE v >= {from} AND v < {to}");
+        rows(path, &sql).lines().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let saved = |path: &Path| {
+        let data = path.join("ebbtide-data");
+        let name = data.read_dir().unwrap().filter_map(|e| e.unwrap().file_name().into_string().ok());
+        let name = name.into_iter().find(|n| n.starts_with("import-") && n.ends_with(".json")).unwrap();
+        (data, name.clone(), text(&path.join("ebbtide-data"), &name))
+    };
+    if let Some((_, Some(doubt))) = state(path) {
+        assert!(stored_of(doubt) == 0 || stored_of(doubt) == doubt.1 - doubt.0);
+        if stored_of(doubt) == 0 {
+            let (data, name, content) = saved(path);
+            let some: String = (doubt.0..doubt.1)
+                .map(|i| {
+                    let minute = i % 1000 / 2;
+                    format!("2024-01-01T{:02}:{:02}:00Z,s{},{i}\n", minute / 60, minute % 60, i / 1000)
+                })
+                .collect();
+            let by_hand = inside(path, &["import", "-", "-c", "c"], &format!("time,s,v\n{some}"));
+            assert_eq!(by_hand.code, 0, "{}", by_hand.stderr);
+            write(&data, &name, &content);
+        }
+        kill_after(path, started(path, true), doubt.1 + 500);
+    }
+    if let Some((_, Some(doubt))) = state(path) {
+        let sql = format!("DELETE FROM c WHERE v >= {} AND v < {}", doubt.0, doubt.1);
+        assert_eq!(inside(path, &["sql", &sql], "").code, 0);
+    }
+    let end = import(path, &["a.csv.gz", "--meta", "s", "--resume", "--batch-rows", "700"]);
+    assert_eq!(end.code, 0, "{}", end.stderr);
+    let sum = ROWS * (ROWS - 1) / 2;
+    let sql = "SELECT count(*) AS n, count(DISTINCT v) AS d, sum(v) AS v FROM c";
+    assert_eq!(rows(path, sql), format!("n,d,v\n{ROWS},{ROWS},{sum}\n"));
+    assert_eq!(state(path), None);
+}
