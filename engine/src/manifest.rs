@@ -66,6 +66,15 @@ pub(crate) struct SegmentState {
     pub(crate) live: Live,
 }
 
+impl SegmentState {
+    /// What further drops leave of it.
+    pub(crate) fn without_buckets(&self, dropped: &RoaringBitmap, live: Live) -> SegmentState {
+        let dropped = &self.dropped | dropped;
+        let changed = self.changed.iter().filter(|c| !dropped.contains(c.ordinal)).copied().collect();
+        SegmentState { deleted: self.deleted.clone(), changed, dropped, live }
+    }
+}
+
 /// A bucket that lost some of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChangedBucket {
@@ -142,16 +151,49 @@ pub struct SweepRecord {
 /// One step of an edit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    NextIds { collection: u64, segment: u64, seq: u64 },
+    NextIds {
+        collection: u64,
+        segment: u64,
+        seq: u64,
+    },
     PutCollection(CollectionRecord),
-    DropCollection { id: u64 },
-    SetSchema { collection: u64, schema: Schema },
-    AddSegment { collection: u64, segment: SegmentRecord },
-    SetSegment { collection: u64, segment: u64, state: SegmentState },
-    RemoveSegment { collection: u64, segment: u64 },
-    Sealed { collection: u64, seq: u64 },
-    AddLog { first_seq: u64 },
-    RemoveLog { first_seq: u64 },
+    DropCollection {
+        id: u64,
+    },
+    SetSchema {
+        collection: u64,
+        schema: Schema,
+    },
+    AddSegment {
+        collection: u64,
+        segment: SegmentRecord,
+    },
+    SetSegment {
+        collection: u64,
+        segment: u64,
+        state: SegmentState,
+    },
+    /// Further buckets of a segment are gone; `live` is of what is left.
+    DropBuckets {
+        collection: u64,
+        segment: u64,
+        dropped: RoaringBitmap,
+        live: Live,
+    },
+    RemoveSegment {
+        collection: u64,
+        segment: u64,
+    },
+    Sealed {
+        collection: u64,
+        seq: u64,
+    },
+    AddLog {
+        first_seq: u64,
+    },
+    RemoveLog {
+        first_seq: u64,
+    },
     Swept(SweepRecord),
 }
 
@@ -190,6 +232,11 @@ impl Op {
             Op::SetSegment { collection, segment, state } => {
                 numbers(&[*collection, *segment])?;
                 state.check()
+            }
+            Op::DropBuckets { collection, segment, live, .. } => {
+                numbers(&[*collection, *segment])?;
+                let (dropped, deleted) = (RoaringBitmap::new(), RoaringBitmap::new());
+                SegmentState { dropped, deleted, changed: Vec::new(), live: *live }.check()
             }
             Op::RemoveSegment { collection, segment } => numbers(&[*collection, *segment]),
             Op::Sealed { collection, seq } => numbers(&[*collection, *seq]),

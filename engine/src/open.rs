@@ -37,7 +37,7 @@ pub(crate) fn open(
         let mut tries = 0;
         loop {
             tries += 1;
-            match read_state(&fs, &dir, true).and_then(held) {
+            match read_beside(&fs, &dir).and_then(held) {
                 Ok(read) => break read.opened(None, None, None),
                 Err(error) if tries == READ_ONLY_TRIES => return Err(error),
                 Err(_) => {}
@@ -65,7 +65,8 @@ fn held(read: ReadState) -> Result<ReadState> {
 fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<Opened> {
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
     let lock = take_lock(fs.as_ref(), clock, dir)?;
-    if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
+    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    if !names.iter().any(|name| manifest::parse_name(name).is_some()) {
         refuse_foreign(fs.as_ref(), dir)?;
         let identity = new_identity(clock, dir);
         // The log first: a manifest that names no log would be a database that cannot be written.
@@ -81,7 +82,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
         return Ok(Opened { identity, state, next_seq: 1, log, manifest, lock });
     }
-    let mut read = read_state(fs, dir, false)?;
+    let mut read = read_state(fs, dir, names)?;
     let next_seq = read.state.applied_seq + 1;
     settle_log(fs.as_ref(), dir, &read)?;
     // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
@@ -92,7 +93,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
     };
     read.state.apply(Op::AddLog { first_seq: next_seq })?;
     let manifest = ManifestWriter::create(fs.as_ref(), dir, read.identity, read.number + 1, &read.checkpoint()?)?;
-    remove_leftovers(fs.as_ref(), dir, &read.state, read.number + 1)?;
+    remove_leftovers(fs.as_ref(), dir, &read, read.number + 1)?;
     crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
     Ok(read.opened(Some(log), Some(manifest), Some(lock)))
@@ -156,6 +157,8 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
 struct ReadState {
     identity: [u8; 16],
     number: u64,
+    /// What the folder held before anything was changed.
+    names: Vec<String>,
     state: State,
     /// The newest log and where its whole records end.
     newest_log: Option<(u64, u64)>,
@@ -182,11 +185,17 @@ impl ReadState {
     }
 }
 
-fn read_state(fs: &Arc<dyn Fs>, dir: &Path, read_only: bool) -> Result<ReadState> {
-    if read_only && !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
+/// Reads the state beside a writer that may be there.
+fn read_beside(fs: &Arc<dyn Fs>, dir: &Path) -> Result<ReadState> {
+    if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
-    let Some(number) = manifest::numbers(fs.as_ref(), dir)?.pop() else {
+    read_state(fs, dir, fs.list(dir).map_err(|e| Error::io("list", dir, &e))?)
+}
+
+/// Reads the state of a folder with these names in it.
+fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>) -> Result<ReadState> {
+    let Some(number) = names.iter().filter_map(|name| manifest::parse_name(name)).max() else {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     };
     let contents = manifest::read(fs.as_ref(), dir, number)?;
@@ -194,26 +203,23 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, read_only: bool) -> Result<ReadState
         tracing::info!(number, bytes = contents.torn_bytes, "the last edit of the manifest was half-written");
     }
     let mut state = State::new(fs.clone(), dir.to_owned());
-    let mut sealed = State::new(fs.clone(), dir.to_owned());
     for op in contents.edits.into_iter().flatten() {
-        sealed.apply(op.clone())?;
         state.apply(op)?;
     }
-    check_segments(fs.as_ref(), dir, &state)?;
+    check_segments(&names, &state)?;
+    let sealed = state.clone();
     let newest_log = replay(fs.as_ref(), dir, contents.identity, &mut state)?;
-    Ok(ReadState { identity: contents.identity, number, state, newest_log, sealed })
+    Ok(ReadState { identity: contents.identity, number, names, state, newest_log, sealed })
 }
 
 /// Every segment that the manifest names has to be there, whole.
-fn check_segments(fs: &dyn Fs, dir: &Path, state: &State) -> Result<()> {
-    let names: std::collections::HashSet<String> =
-        fs.list(dir).map_err(|e| Error::io("list", dir, &e))?.into_iter().collect();
+fn check_segments(names: &[String], state: &State) -> Result<()> {
+    let there: std::collections::HashSet<u64, ahash::RandomState> =
+        names.iter().filter_map(|name| segment::parse_name(name)).collect();
     for collection in state.collections.values() {
-        for segment in collection.segments.values() {
-            if !names.contains(&segment::file_name(segment.file.id)) {
-                let what = format!("segment file of collection '{}' is missing", collection.name);
-                return Err(Error::corrupt(&segment.file.path, 0, what));
-            }
+        if let Some(missing) = collection.segments.values().find(|segment| !there.contains(&segment.file.id)) {
+            let what = format!("segment file of collection '{}' is missing", collection.name);
+            return Err(Error::corrupt(&missing.file.path, 0, what));
         }
     }
     Ok(())
@@ -273,16 +279,16 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
 }
 
 /// Removes what no state names. A failure is no harm: the next open tries again.
-fn remove_leftovers(fs: &dyn Fs, dir: &Path, state: &State, manifest: u64) -> Result<()> {
-    let segments: std::collections::HashSet<u64> =
+fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) -> Result<()> {
+    let state = &read.state;
+    let segments: std::collections::HashSet<u64, ahash::RandomState> =
         state.collections.values().flat_map(|c| c.segments.keys().copied()).collect();
-    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
-    for name in names {
-        let leftover = if let Some(id) = segment::parse_name(&name) {
+    for name in &read.names {
+        let leftover = if let Some(id) = segment::parse_name(name) {
             !segments.contains(&id)
-        } else if let Some(first_seq) = wal::parse_name(&name) {
+        } else if let Some(first_seq) = wal::parse_name(name) {
             !state.logs.contains(&first_seq)
-        } else if let Some(number) = manifest::parse_name(&name) {
+        } else if let Some(number) = manifest::parse_name(name) {
             number < manifest
         } else {
             // An open takes the clock as it is: what was confirmed before is settled.
@@ -291,8 +297,12 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, state: &State, manifest: u64) -> Re
                 || (name.ends_with(".tmp") && (name.starts_with("MANIFEST-") || name.starts_with("wal-")))
         };
         if leftover {
-            let path = dir.join(&name);
-            fs.remove(&path).map_err(|e| Error::io("remove the leftover", &path, &e))?;
+            let path = dir.join(name);
+            match fs.remove(&path) {
+                // What was half-written may have got its name since, or been made room for.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                removed => removed.map_err(|e| Error::io("remove the leftover", &path, &e))?,
+            }
         }
     }
     Ok(())

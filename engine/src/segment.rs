@@ -185,6 +185,20 @@ impl Segment {
         u64::try_from(u128::from(self.file.meta.bytes) * u128::from(rows) / all).unwrap_or(u64::MAX)
     }
 
+    /// The effective rule that all its metas have, as far as that is known without its directory.
+    pub(crate) fn known_class(&self, rules: &RuleSet, epoch: Option<u64>) -> Option<Option<usize>> {
+        if let Some(class) = rules.effective_for_all() {
+            return Some(class.map(|c| c.0));
+        }
+        if let Some(stamp) = self.class.filter(|s| Some(s.rules_epoch) == epoch) {
+            return Some(stamp.rule.map(|rule| rule as usize));
+        }
+        match self.classes.lock().as_ref() {
+            Some((known, Classes::Uniform(class))) if Some(*known) == epoch => Some(class.map(|c| c.0)),
+            _ => None,
+        }
+    }
+
     /// The effective rules of its metas under `rules`; `epoch` is theirs if they are the collection's own. Reads the directory only if there are partial rules that its stamp predates.
     pub(crate) fn classes(&self, rules: &RuleSet, epoch: Option<u64>) -> Result<Classes> {
         if let Some(class) = rules.effective_for_all() {

@@ -9,7 +9,7 @@ use crate::readers::Readers;
 use crate::segment::{Segment, SegmentFile};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::RuleSet;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,13 +48,15 @@ impl CollectionState {
     }
 }
 
-/// Everything.
-#[derive(Debug)]
+/// Everything. Copies are cheap and independent.
+#[derive(Debug, Clone)]
 pub(crate) struct State {
     fs: Arc<dyn Fs>,
     readers: Arc<Readers>,
     dir: PathBuf,
     pub(crate) collections: BTreeMap<String, Arc<CollectionState>>,
+    /// Their names by their numbers.
+    names: HashMap<u64, String>,
     pub(crate) next_collection: u64,
     pub(crate) next_segment: u64,
     /// First sequence numbers of the log files that must exist.
@@ -75,6 +77,7 @@ impl State {
             readers: Arc::default(),
             dir,
             collections: BTreeMap::new(),
+            names: HashMap::new(),
             next_collection: 1,
             next_segment: 1,
             logs: BTreeSet::new(),
@@ -90,11 +93,11 @@ impl State {
     }
 
     pub(crate) fn by_id(&self, id: u64) -> Option<&Arc<CollectionState>> {
-        self.collections.values().find(|c| c.id == id)
+        self.collections.get(self.names.get(&id)?)
     }
 
     pub(crate) fn by_id_mut(&mut self, id: u64) -> Option<&mut CollectionState> {
-        self.collections.values_mut().find(|c| c.id == id).map(Arc::make_mut)
+        self.collections.get_mut(self.names.get(&id)?).map(Arc::make_mut)
     }
 
     /// Bytes of open buckets over all collections.
@@ -119,6 +122,7 @@ impl State {
             Op::PutCollection(record) => self.put_collection(record)?,
             Op::DropCollection { id } => {
                 let name = self.known(id)?.name.clone();
+                self.names.remove(&id);
                 if let Some(gone) = self.collections.remove(&name) {
                     gone.segments.values().for_each(|segment| self.retire(segment.clone()));
                 }
@@ -138,6 +142,12 @@ impl State {
                 let segments = Arc::make_mut(&mut self.known(collection)?.segments);
                 let old = segments.get(&segment).ok_or_else(|| unknown("segment", segment))?;
                 let next = Segment::new(old.file.clone(), old.class, state);
+                segments.insert(segment, Arc::new(next));
+            }
+            Op::DropBuckets { collection, segment, dropped, live } => {
+                let segments = Arc::make_mut(&mut self.known(collection)?.segments);
+                let old = segments.get(&segment).ok_or_else(|| unknown("segment", segment))?;
+                let next = Segment::new(old.file.clone(), old.class, old.state.without_buckets(&dropped, live));
                 segments.insert(segment, Arc::new(next));
             }
             Op::RemoveSegment { collection, segment } => {
@@ -209,6 +219,7 @@ impl State {
                     segments: Arc::default(),
                     memtable: Memtable::default(),
                 };
+                self.names.insert(record.id, record.name.clone());
                 self.collections.insert(record.name, Arc::new(state));
             }
         }

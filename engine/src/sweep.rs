@@ -18,7 +18,7 @@ use ebbtide_ttl::{
     ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant,
     run_pass,
 };
-use plan::{Item, OpenBuckets, Plan};
+use plan::{Item, OpenBuckets, Plan, first_of};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -116,12 +116,14 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         tracing::warn!(%held, "the sweep was held");
         return Ok(SweepReport { counts: TtlMetrics::default(), held: Some(held.to_string()) });
     }
-    let mut pass = Pass { core, now, plans: HashMap::new(), dropped: (0, 0), fatal: None };
+    let mut pass = Pass { core, now, plans: HashMap::new(), dropped: (0, 0), settled: Visit::default(), fatal: None };
     let clock = core.clock.clone();
     let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, max_sub_passes);
+    pass.settle_all();
+    let settled = pass.settled;
     let fatal = pass.fatal.take();
     *core.sweeper.running.lock() = None;
-    let counts = counts_of(&report);
+    let counts = counts_of(&report, &settled);
     core.metrics.swept(&counts);
     match fatal {
         Some(error) => Err(error),
@@ -129,13 +131,13 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
     }
 }
 
-fn counts_of(report: &PassReport) -> TtlMetrics {
+fn counts_of(report: &PassReport, settled: &Visit) -> TtlMetrics {
     TtlMetrics {
         passes: report.passes,
         sub_passes: report.sub_passes,
-        deleted_documents: report.measurements,
-        deleted_buckets: report.buckets,
-        deleted_bytes: report.bytes,
+        deleted_documents: report.measurements.saturating_add(settled.measurements),
+        deleted_buckets: report.buckets.saturating_sub(settled.buckets),
+        deleted_bytes: report.bytes.saturating_add(settled.bytes),
         reclaimed_files: report.files,
         failed_rules: report.failed.len() as u64,
         duration_micros: u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
@@ -148,13 +150,16 @@ struct Pass<'a> {
     /// What is due, by collection, found at most once per sub-pass unless something else changed the segments.
     plans: HashMap<u64, Plan>,
     dropped: (u64, u64),
+    /// What visits left open: measurements and bytes that went with buckets which visits had counted before, and buckets
+    /// that were counted and then did not go.
+    settled: Visit,
     /// An error after which no rule can go on.
     fatal: Option<Error>,
 }
 
 impl PassTarget for Pass<'_> {
     fn rules(&mut self) -> Vec<RuleRef> {
-        self.plans.clear();
+        self.settle_all();
         let state = self.core.state.read();
         let rule_of =
             |name: &str, rule: Option<&str>| RuleRef { collection: name.to_owned(), rule: rule.map(str::to_owned) };
@@ -189,6 +194,13 @@ impl Pass<'_> {
         }
         let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
         if !fresh {
+            if let Some(stale) = self.plans.remove(&collection.id) {
+                self.settle(&stale, &collection);
+                let Some(settled) = core.state.read().by_id(collection.id).cloned() else {
+                    return Ok(Visit::default());
+                };
+                collection = settled;
+            }
             let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
             if plan.needs_flush {
                 match crate::seal::flush(core, &maintenance, Some(&collection.name)) {
@@ -213,33 +225,16 @@ impl Pass<'_> {
         let (e, label) = (view.expire_after_seconds, view.label().to_owned());
         let started = core.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| core.clock.monotonic().saturating_sub(started) >= max);
-        let (items, stopped_at_limit) = plan.take(&collection, view.index, limit.buckets, &out_of_time)?;
-        let mut visit = Visit { stopped_at_limit, ..Visit::default() };
-        if items.is_empty() {
-            return Ok(visit);
+        let taken = plan.take(&collection, view.index, limit.buckets, &out_of_time)?;
+        let mut visit = Visit { buckets: taken.buckets, stopped_at_limit: taken.stopped_at_limit, ..Visit::default() };
+        self.dropped.0 += taken.buckets;
+        if !taken.items.is_empty() {
+            let dropped = self.drop(&collection, &taken.items, (e, &label))?;
+            visit = Visit { buckets: visit.buckets, stopped_at_limit: visit.stopped_at_limit, ..dropped };
         }
-        let mut ops = Vec::new();
-        visit.files = drop_items(&collection, &items, &mut ops)?;
-        for item in &items {
-            visit.buckets += item.buckets();
-            visit.measurements += item.rows();
-            visit.bytes += item.bytes();
-        }
-        ops.push(Op::Swept(SweepRecord {
-            at: self.now,
-            collection: collection.name.clone(),
-            rule: label.clone(),
-            expire_after_seconds: e,
-            cutoff: self.now.plus_seconds(-e),
-            buckets: visit.buckets,
-            measurements: visit.measurements,
-            bytes: visit.bytes,
-        }));
-        core.commit(ops)?;
         if let (Some(plan), Some(now)) = (self.plans.get_mut(&collection.id), core.state.read().by_id(collection.id)) {
             plan.follow(now);
         }
-        self.dropped.0 += visit.buckets;
         self.dropped.1 += visit.measurements;
         *core.sweeper.running.lock() = Some(Operation {
             started: self.now,
@@ -249,6 +244,70 @@ impl Pass<'_> {
             measurements: self.dropped.1,
         });
         Ok(visit)
+    }
+
+    /// Drops items through a rule of which the E and the label are given, in one edit.
+    fn drop(&self, collection: &CollectionState, items: &[Item], (e, label): (i64, &str)) -> Result<Visit> {
+        let mut ops = Vec::new();
+        let mut visit = Visit { files: drop_items(collection, items, &mut ops)?, ..Visit::default() };
+        for item in items {
+            visit.buckets += item.buckets();
+            visit.measurements += item.rows();
+            visit.bytes += item.bytes();
+        }
+        ops.push(Op::Swept(SweepRecord {
+            at: self.now,
+            collection: collection.name.clone(),
+            rule: label.to_owned(),
+            expire_after_seconds: e,
+            cutoff: self.now.plus_seconds(-e),
+            buckets: visit.buckets,
+            measurements: visit.measurements,
+            bytes: visit.bytes,
+        }));
+        self.core.commit(ops)?;
+        Ok(visit)
+    }
+
+    /// Drops what visits have counted of segments that they did not get to the end of. The plans end with it.
+    fn settle_all(&mut self) {
+        let plans = std::mem::take(&mut self.plans);
+        for (id, plan) in plans.into_iter().filter(|(_, plan)| !plan.counted().is_empty()) {
+            let _maintenance = self.core.maintenance.lock();
+            let collection = self.core.state.read().by_id(id).cloned();
+            match collection {
+                Some(collection) => self.settle(&plan, &collection),
+                None => self.settled.buckets += plan.counted().iter().map(|c| c.buckets).sum::<u64>(),
+            }
+        }
+    }
+
+    /// The same for one plan, in the present version of its collection. The caller holds the maintenance lock.
+    fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
+        for counted in plan.counted() {
+            let view = collection.rules.rule(counted.rule);
+            let suspended = crate::snapshot::suspension(collection).is_some();
+            let view = view.filter(|_| !suspended && plan.still_holds(collection, &counted.segment));
+            let dropped = view.map(|view| {
+                let part = first_of(&counted.segment, counted.buckets)?;
+                self.drop(collection, &[part], (view.expire_after_seconds, view.label()))
+            });
+            match dropped {
+                Some(Ok(dropped)) => {
+                    self.settled.measurements += dropped.measurements;
+                    self.settled.bytes += dropped.bytes;
+                }
+                // Somebody else changed the segment or the rules: another visit finds what is still due.
+                None => self.settled.buckets += counted.buckets,
+                Some(Err(error)) => {
+                    tracing::error!(collection = %collection.name, %error, "a part of a segment could not be dropped");
+                    self.settled.buckets += counted.buckets;
+                    if self.core.poisoned().is_some() {
+                        self.fatal = Some(error);
+                    }
+                }
+            }
+        }
     }
 
     fn warn_if_suspended(&self, collection: &CollectionState) -> bool {
@@ -291,8 +350,8 @@ fn drop_items(collection: &CollectionState, items: &[Item], ops: &mut Vec<Op>) -
         if ordinals.len() >= u64::from(segment.live().buckets) {
             whole.push(id);
         } else {
-            let state = segment.without(&ordinals, &RoaringBitmap::new(), &[])?;
-            ops.push(Op::SetSegment { collection: collection.id, segment: id, state });
+            let live = segment.without(&ordinals, &RoaringBitmap::new(), &[])?.live;
+            ops.push(Op::DropBuckets { collection: collection.id, segment: id, dropped: ordinals, live });
         }
     }
     ops.extend(whole.iter().map(|id| Op::RemoveSegment { collection: collection.id, segment: *id }));

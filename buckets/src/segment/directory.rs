@@ -381,7 +381,8 @@ fn decode_metas(cursor: &mut Cursor<'_>) -> Result<(Vec<u8>, Vec<u32>), String> 
         if at > 0 && bytes[before] >= bytes[start..] {
             return Err("metas out of order".to_owned());
         }
-        ends.push(u32::try_from(bytes.len()).map_err(|_| "metas of over 4 GiB")?);
+        let end = u32::try_from(bytes.len()).ok().filter(|end| *end <= RAW_BYTES_MAX);
+        ends.push(end.ok_or("more bytes of metas than a directory has")?);
         before = start..bytes.len();
     }
     Ok((bytes, ends))

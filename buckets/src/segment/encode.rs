@@ -1,6 +1,7 @@
 //! Writing a segment: rows in order of meta and time, each column in the encoding that its values ask for.
 
 mod choose;
+mod wide;
 
 use super::directory::{self, Entry};
 use super::physical::Physical;
@@ -18,7 +19,9 @@ use ebbtide_ttl::in_range;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowWriterOptions, compute_leaves};
 use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnDescPtr;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,8 +59,14 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     let (mut writer, factory) = writer.into_serialized_writer().map_err(failed)?;
     let groups: Vec<&[(u32, u32)]> = indices.chunks(choose::ROW_GROUP_ROWS).collect();
     let descriptor = writer.schema_descr();
+    let wide: Vec<Option<ColumnDescPtr>> = (0..columns.stored.len())
+        .map(|root| {
+            let leaf = choices.iter().enumerate().find(|(leaf, _)| descriptor.get_column_root_idx(*leaf) == root);
+            leaf.filter(|(_, choice)| choice.wide).map(|(leaf, _)| descriptor.column(leaf))
+        })
+        .collect();
     let roots: Vec<usize> = (0..descriptor.num_columns()).map(|leaf| descriptor.get_column_root_idx(leaf)).collect();
-    let mut jobs: Vec<Job> = Vec::with_capacity(columns.stored.len());
+    let mut jobs: Vec<Vec<Vec<ArrowColumnWriter>>> = Vec::with_capacity(columns.stored.len());
     jobs.resize_with(columns.stored.len(), Vec::new);
     for group in 0..groups.len() {
         let leaves = factory.create_column_writers(group).map_err(failed)?;
@@ -73,10 +82,17 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
         .map(|group| group.chunks(columns.slice_rows).map(|slice| columns.rows(slice)).collect())
         .collect();
     let buckets = per_bucket.then_some(entries.as_slice());
-    let encoded = parallel(rows, jobs, |at, job| column(&columns, at, job, &gathered, buckets))?;
+    let wide_properties = choose::wide_properties(EnabledStatistics::Page);
+    let encoded = parallel(rows, jobs, |at, leaves| {
+        let job = match &wide[at] {
+            Some(descriptor) => Job::Wide(descriptor.clone(), wide_properties.clone()),
+            None => Job::Arrow(leaves),
+        };
+        column(&columns, at, job, &gathered, buckets)
+    })?;
 
     let mut stats = Vec::new();
-    let mut chunks: Vec<Vec<ArrowColumnChunk>> = Vec::new();
+    let mut chunks: Vec<Vec<Chunk>> = Vec::new();
     chunks.resize_with(groups.len(), Vec::new);
     for (of_column, stat) in encoded {
         stats.extend(stat);
@@ -87,7 +103,11 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     for group in chunks {
         let mut row_group = writer.next_row_group().map_err(failed)?;
         for chunk in group {
-            chunk.append_to_row_group(&mut row_group).map_err(failed)?;
+            match chunk {
+                Chunk::Arrow(chunk) => chunk.append_to_row_group(&mut row_group),
+                Chunk::Wide(chunk) => row_group.append_column(&chunk.bytes, chunk.closed),
+            }
+            .map_err(failed)?;
         }
         row_group.close().map_err(failed)?;
     }
@@ -97,45 +117,89 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     Ok(EncodedSegment { bytes, meta })
 }
 
-/// The writers of one column: for each row group one a leaf.
-type Job = Vec<Vec<ArrowColumnWriter>>;
+/// How one column is written.
+enum Job {
+    /// By these writers: for each row group one a leaf.
+    Arrow(Vec<Vec<ArrowColumnWriter>>),
+    /// With its differences in whole bytes.
+    Wide(ColumnDescPtr, WriterPropertiesPtr),
+}
 
-/// Encodes one column, row group by row group, and gathers its statistics: for each of `buckets`, or as a whole.
+/// A leaf of a row group, written.
+enum Chunk {
+    Arrow(Box<ArrowColumnChunk>),
+    Wide(Box<wide::WideChunk>),
+}
+
+/// Gathers the statistics of one column as its rows go by: for each of `buckets`, or as a whole.
+struct Watch<'a> {
+    stats: Option<StatsBuilder>,
+    buckets: Option<&'a [Entry]>,
+    bucket: usize,
+    left_in_bucket: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn new(field: &Field, buckets: Option<&'a [Entry]>) -> Self {
+        let stats = StatsBuilder::new(field.name(), field.data_type(), buckets.map_or(1, <[Entry]>::len));
+        Watch { stats, buckets, bucket: 0, left_in_bucket: buckets.map_or(u64::MAX, |b| b[0].rows) }
+    }
+
+    fn see(&mut self, array: &ArrayRef) {
+        let Some(stats) = &mut self.stats else { return };
+        let mut from = 0;
+        while from < array.len() {
+            let take = usize::try_from(self.left_in_bucket).unwrap_or(usize::MAX).min(array.len() - from);
+            stats.add(self.bucket, array, from..from + take);
+            from += take;
+            self.left_in_bucket -= take as u64;
+            let next = self.buckets.and_then(|b| b.get(self.bucket + 1)).filter(|_| self.left_in_bucket == 0);
+            if let Some(next) = next {
+                self.bucket += 1;
+                self.left_in_bucket = next.rows;
+            }
+        }
+    }
+}
+
+/// Encodes one column, row group by row group, and gathers its statistics.
 fn column(
     columns: &Columns,
     at: usize,
     job: Job,
     groups: &[Vec<Rows>],
     buckets: Option<&[Entry]>,
-) -> Result<(Vec<Vec<ArrowColumnChunk>>, Option<StatsBuilder>), SegmentError> {
+) -> Result<(Vec<Vec<Chunk>>, Option<StatsBuilder>), SegmentError> {
     let field = columns.schema.field(at);
-    let mut stats = StatsBuilder::new(field.name(), field.data_type(), buckets.map_or(1, <[Entry]>::len));
-    let mut bucket = 0;
-    let mut left_in_bucket = buckets.map_or(u64::MAX, |b| b[0].rows);
+    let mut watch = Watch::new(field, buckets);
     let mut chunks = Vec::with_capacity(groups.len());
-    for (mut leaves, slices) in job.into_iter().zip(groups) {
-        for slice in slices {
-            let array = columns.gather_column(at, slice)?;
-            for (writer, leaf) in leaves.iter_mut().zip(compute_leaves(field, &array).map_err(failed)?) {
-                writer.write(&leaf).map_err(failed)?;
-            }
-            let Some(stats) = &mut stats else { continue };
-            let mut from = 0;
-            while from < array.len() {
-                let take = usize::try_from(left_in_bucket).unwrap_or(usize::MAX).min(array.len() - from);
-                stats.add(bucket, &array, from..from + take);
-                from += take;
-                left_in_bucket -= take as u64;
-                if let Some(next) = buckets.and_then(|b| b.get(bucket + 1)).filter(|_| left_in_bucket == 0) {
-                    bucket += 1;
-                    left_in_bucket = next.rows;
-                }
+    match job {
+        Job::Wide(descriptor, properties) => {
+            for slices in groups {
+                let slices = slices.iter().map(|slice| columns.gather_column(at, slice));
+                let seen = |array: &ArrayRef| watch.see(array);
+                let chunk = wide::write(&descriptor, &properties, choose::compression(), slices, seen)?;
+                chunks.push(vec![Chunk::Wide(Box::new(chunk))]);
             }
         }
-        let closed = leaves.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>();
-        chunks.push(closed.map_err(failed)?);
+        Job::Arrow(writers) => {
+            for (mut leaves, slices) in writers.into_iter().zip(groups) {
+                for slice in slices {
+                    let array = columns.gather_column(at, slice)?;
+                    for (writer, leaf) in leaves.iter_mut().zip(compute_leaves(field, &array).map_err(failed)?) {
+                        writer.write(&leaf).map_err(failed)?;
+                    }
+                    watch.see(&array);
+                }
+                let closed = leaves
+                    .into_iter()
+                    .map(|leaf| leaf.close().map(|leaf| Chunk::Arrow(Box::new(leaf))))
+                    .collect::<Result<Vec<_>, _>>();
+                chunks.push(closed.map_err(failed)?);
+            }
+        }
     }
-    Ok((chunks, stats))
+    Ok((chunks, watch.stats))
 }
 
 /// Does `work` for every item, on all cores if there are rows enough to be worth the threads. The result does not depend

@@ -7,7 +7,7 @@ use crate::state::CollectionState;
 use ebbtide_buckets::BucketId;
 use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff, is_expired};
 use roaring::RoaringBitmap;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement.
@@ -21,9 +21,9 @@ pub(crate) fn bound_of(mode: ExpiryMode, brief: &Brief) -> i64 {
 /// Something to drop.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// All that is there of a segment.
-    Segment { segment: u64, buckets: u64, rows: u64, bytes: u64 },
-    /// Some buckets of a segment that is due as a whole, cut off by a limit.
+    /// All that is there of a segment. So many of its buckets were counted by visits that stopped at a limit within it.
+    Segment { segment: u64, buckets: u64, counted: u64, rows: u64, bytes: u64 },
+    /// Some buckets of a segment that have no pieces elsewhere.
     Part { segment: u64, ordinals: RoaringBitmap, rows: u64, bytes: u64 },
     /// One bucket, wherever its pieces are.
     Bucket { pieces: Vec<(u64, u32)>, rows: u64, bytes: u64 },
@@ -38,6 +38,14 @@ impl Item {
         }
     }
 
+    /// Buckets that no visit has counted.
+    fn uncounted(&self) -> u64 {
+        match self {
+            Item::Segment { buckets, counted, .. } => buckets - counted,
+            item => item.buckets(),
+        }
+    }
+
     pub(crate) fn rows(&self) -> u64 {
         match self {
             Item::Segment { rows, .. } | Item::Part { rows, .. } | Item::Bucket { rows, .. } => *rows,
@@ -49,6 +57,22 @@ impl Item {
             Item::Segment { bytes, .. } | Item::Part { bytes, .. } | Item::Bucket { bytes, .. } => *bytes,
         }
     }
+}
+
+/// What a visit drops.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) items: Vec<Item>,
+    /// Buckets that count towards the visit's limit.
+    pub(crate) buckets: u64,
+    pub(crate) stopped_at_limit: bool,
+}
+
+/// Buckets of a segment that were counted and are still there.
+pub(crate) struct Counted {
+    pub(crate) rule: usize,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) buckets: u64,
 }
 
 /// What is due in one collection, by rule.
@@ -84,17 +108,23 @@ impl Plan {
         if plan.needs_flush {
             return Ok(plan);
         }
-        let (alone, shared) = look.due_segments()?;
-        for (segment, rule) in alone {
+        let due = look.due_segments()?;
+        for (segment, rule) in &due.whole {
             let live = segment.live();
-            plan.due.entry(rule).or_default().push_back(Item::Segment {
+            plan.due.entry(*rule).or_default().push_back(Item::Segment {
                 segment: segment.file.id,
                 buckets: u64::from(live.buckets),
+                counted: 0,
                 rows: live.rows,
                 bytes: segment.live_bytes(),
             });
         }
-        for (_, bucket) in look.buckets(&shared)? {
+        for segment in &due.alone {
+            for (rule, item) in look.part(segment)? {
+                plan.due.entry(rule).or_default().push_back(item);
+            }
+        }
+        for (_, bucket) in look.buckets(&due.shared)? {
             let item = Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes };
             plan.due.entry(bucket.rule).or_default().push_back(item);
         }
@@ -112,48 +142,71 @@ impl Plan {
         self.rules_epoch = collection.rules_epoch;
     }
 
-    /// Takes up to `limit` buckets of a rule; says whether it stopped there.
+    /// Takes up to `limit` buckets of a rule. A segment that is due as a whole is only dropped as such: where the limit is
+    /// reached within it, its buckets are counted until it is used up, which spares the reading of its directory.
     pub(crate) fn take(
         &mut self,
         collection: &CollectionState,
         rule: usize,
         limit: Option<u64>,
         out_of_time: &dyn Fn() -> bool,
-    ) -> Result<(Vec<Item>, bool)> {
-        let mut taken = Vec::new();
-        let mut left = limit.unwrap_or(u64::MAX);
-        let Some(due) = self.due.get_mut(&rule) else { return Ok((taken, false)) };
-        while left > 0 {
-            if !taken.is_empty() && !due.is_empty() && out_of_time() {
-                return Ok((taken, true));
+    ) -> Result<Taken> {
+        let mut taken = Taken::default();
+        let Some(due) = self.due.get_mut(&rule) else { return Ok(taken) };
+        let limit = limit.unwrap_or(u64::MAX);
+        while taken.buckets < limit {
+            let left = limit - taken.buckets;
+            if taken.buckets > 0 && !due.is_empty() && out_of_time() {
+                break;
             }
             match due.pop_front() {
-                None => return Ok((taken, false)),
-                Some(item) if item.buckets() <= left => {
-                    left -= item.buckets();
-                    taken.push(item);
+                None => return Ok(taken),
+                Some(item) if item.uncounted() <= left => {
+                    taken.buckets += item.uncounted();
+                    taken.items.push(item);
                 }
-                Some(Item::Segment { segment, .. }) => {
-                    if let Some(segment) = collection.segments.get(&segment) {
-                        let (part, rest) = split(segment, left)?;
-                        due.push_front(rest);
-                        taken.push(part);
-                    }
-                    return Ok((taken, true));
+                Some(Item::Segment { segment, buckets, counted, rows, bytes }) => {
+                    taken.buckets += left;
+                    due.push_front(Item::Segment { segment, buckets, counted: counted + left, rows, bytes });
                 }
                 Some(Item::Part { segment, ordinals, .. }) => {
                     if let Some(segment) = collection.segments.get(&segment) {
                         let (part, rest) = split_ordinals(segment, &ordinals, left)?;
                         due.push_front(rest);
-                        taken.push(part);
+                        taken.buckets += part.buckets();
+                        taken.items.push(part);
                     }
-                    return Ok((taken, true));
+                    break;
                 }
                 Some(item @ Item::Bucket { .. }) => due.push_front(item),
             }
         }
-        Ok((taken, true))
+        taken.stopped_at_limit = true;
+        Ok(taken)
     }
+
+    /// Buckets that were counted although their segments are still there: the plan ends before they were used up.
+    pub(crate) fn counted(&self) -> Vec<Counted> {
+        let of_item = |(rule, item): (&usize, &Item)| match item {
+            Item::Segment { segment, counted, .. } if *counted > 0 => {
+                let segment = self.segments.get(segment)?.clone();
+                Some(Counted { rule: *rule, segment, buckets: *counted })
+            }
+            _ => None,
+        };
+        self.due.iter().flat_map(|(rule, items)| items.front().map(|item| (rule, item))).filter_map(of_item).collect()
+    }
+
+    /// Whether a collection still has a segment as the plan saw it, under the same rules.
+    pub(crate) fn still_holds(&self, collection: &CollectionState, segment: &Arc<Segment>) -> bool {
+        let known = collection.segments.get(&segment.file.id);
+        known.is_some_and(|known| Arc::ptr_eq(known, segment)) && self.rules_epoch == collection.rules_epoch
+    }
+}
+
+/// The first buckets of a segment, so many.
+pub(crate) fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
+    Ok(split(segment, buckets)?.0)
 }
 
 fn split(segment: &Segment, limit: u64) -> Result<(Item, Item)> {
@@ -196,9 +249,21 @@ pub(crate) fn due_buckets(
         return Ok(Vec::new());
     }
     let look = Look::new(collection, rules, epoch, now);
-    let (alone, mut due) = look.due_segments()?;
-    due.extend(alone.into_iter().map(|(segment, _)| segment));
-    look.buckets(&due)
+    let Due { whole, mut alone, shared } = look.due_segments()?;
+    alone.extend(shared);
+    alone.extend(whole.into_iter().map(|(segment, _)| segment));
+    look.buckets(&alone)
+}
+
+/// Segments that hold something due.
+#[derive(Default)]
+struct Due {
+    /// Those that are due as a whole, of one rule, and share no bucket with anything else, each with its rule.
+    whole: Vec<(Arc<Segment>, usize)>,
+    /// Others that share no bucket with anything else.
+    alone: Vec<Arc<Segment>>,
+    /// The rest: pieces of their buckets may lie elsewhere.
+    shared: Vec<Arc<Segment>>,
 }
 
 struct Look<'a> {
@@ -248,11 +313,9 @@ impl<'a> Look<'a> {
         self.open().any(|(id, brief, _)| due(id, &brief))
     }
 
-    /// Segments that hold something due: those that are due as a whole, of one rule, and share no bucket with anything
-    /// else, each with its rule; and the others, to be looked at bucket by bucket.
-    #[expect(clippy::type_complexity, reason = "two lists, named where they are taken apart")]
-    fn due_segments(&self) -> Result<(Vec<(Arc<Segment>, usize)>, Vec<Arc<Segment>>)> {
-        let (mut whole, mut shared) = (Vec::new(), Vec::new());
+    fn due_segments(&self) -> Result<Due> {
+        let mut due = Due::default();
+        let mut overlaps = Overlaps::new(self);
         for segment in self.collection.segments.values().filter(|s| s.live().buckets > 0) {
             let live = segment.live();
             let (least, most) = match self.mode {
@@ -268,27 +331,38 @@ impl<'a> Look<'a> {
             if !shortest.is_some_and(|e| self.is_due(least, e)) {
                 continue;
             }
-            match (&classes, longest) {
-                (Classes::Uniform(Some((rule, _))), Some(e)) if self.is_due(most, e) => {
-                    whole.push((segment.clone(), *rule));
-                }
-                _ => shared.push(segment.clone()),
+            let class = match &classes {
+                Classes::Uniform(class) => Some(class.map(|c| c.0)),
+                Classes::PerMeta(_) => None,
+            };
+            if !overlaps.is_alone(class, window_interval(segment)) {
+                due.shared.push(segment.clone());
+                continue;
+            }
+            match (class, longest) {
+                (Some(Some(rule)), Some(e)) if self.is_due(most, e) => due.whole.push((segment.clone(), rule)),
+                _ => due.alone.push(segment.clone()),
             }
         }
-        if whole.is_empty() {
-            return Ok((whole, shared));
-        }
-        let intervals = self.intervals();
-        let (alone, rest): (Vec<_>, Vec<_>) =
-            whole.into_iter().partition(|(segment, _)| intervals.is_alone(window_interval(segment)));
-        shared.extend(rest.into_iter().map(|(segment, _)| segment));
-        Ok((alone, shared))
+        Ok(due)
     }
 
-    fn intervals(&self) -> Intervals {
-        let segments = self.collection.segments.values().filter(|s| s.live().buckets > 0).map(|s| window_interval(s));
-        let open = self.open().map(|(id, _, _)| (id.window.start, id.window.end));
-        Intervals::new(segments.chain(open).collect())
+    /// What is due of a segment that shares no bucket with anything else, by rule.
+    fn part(&self, segment: &Arc<Segment>) -> Result<Vec<(usize, Item)>> {
+        let reader = segment.file.reader()?;
+        let classes = self.classes(segment)?;
+        let mut parts: BTreeMap<usize, (RoaringBitmap, u64)> = BTreeMap::new();
+        for (ordinal, meta, brief) in segment.briefs(&reader) {
+            let Some((rule, e)) = classes.of(meta) else { continue };
+            if self.is_due(bound_of(self.mode, &brief), e) {
+                let (ordinals, rows) = parts.entry(rule).or_default();
+                ordinals.insert(u32::try_from(ordinal).unwrap_or(u32::MAX));
+                *rows += brief.rows;
+            }
+        }
+        let item =
+            |(ordinals, rows)| Item::Part { segment: segment.file.id, ordinals, rows, bytes: segment.share(rows) };
+        Ok(parts.into_iter().map(|(rule, part)| (rule, item(part))).collect())
     }
 
     /// Buckets of these segments (and of memory) all of whose pieces, wherever they are, are due.
@@ -339,17 +413,56 @@ impl<'a> Look<'a> {
     fn without_younger_pieces(&self, due: &[Arc<Segment>], found: &mut HashMap<BucketId, DueBucket>) -> Result<()> {
         let Some(start) = found.keys().map(|id| id.window.start).min() else { return Ok(()) };
         let end = found.keys().map(|id| id.window.end).max().unwrap_or(i64::MAX);
+        let rules: HashSet<usize> = found.values().map(|bucket| bucket.rule).collect();
         for segment in self.collection.segments.values() {
             let overlaps = segment.live().window_start_min < end && segment.live().window_end_max > start;
             if segment.live().buckets == 0 || !overlaps || due.iter().any(|d| d.file.id == segment.file.id) {
                 continue;
             }
-            let reader = segment.file.reader()?;
-            for (ordinal, _, brief) in segment.briefs(&reader) {
-                found.remove(&BucketId { meta: segment.meta(&reader, ordinal), window: brief.window });
+            // Metas of another rule are other metas.
+            let class = segment.known_class(self.rules, self.epoch);
+            if class.is_some_and(|class| class.is_none_or(|rule| !rules.contains(&rule))) {
+                continue;
             }
+            let reader = segment.file.reader()?;
+            let directory = reader.directory();
+            let is_there = |id: &BucketId| {
+                directory.find_meta(&id.meta).is_some_and(|meta| {
+                    let mut windows = segment.briefs_of(&reader, [meta]).map(|(_, _, brief)| brief.window);
+                    windows.any(|window| window == id.window)
+                })
+            };
+            found.retain(|id, _| !is_there(id));
         }
         Ok(())
+    }
+}
+
+/// Which windows of segments overlap those of others that may hold pieces of the same buckets. Metas of different rules are
+/// different, so segments of one rule each never do.
+struct Overlaps<'a> {
+    look: &'a Look<'a>,
+    by_class: HashMap<Option<Option<usize>>, Intervals>,
+}
+
+impl<'a> Overlaps<'a> {
+    fn new(look: &'a Look<'a>) -> Self {
+        Overlaps { look, by_class: HashMap::new() }
+    }
+
+    /// Whether a segment of this class (`None` if its metas have several) with these windows shares no bucket.
+    fn is_alone(&mut self, class: Option<Option<usize>>, interval: Interval) -> bool {
+        let look = self.look;
+        let intervals = self.by_class.entry(class).or_insert_with(|| {
+            let may_share = |segment: &&Arc<Segment>| {
+                let other = segment.known_class(look.rules, look.epoch);
+                segment.live().buckets > 0 && (class.is_none() || other.is_none() || class == other)
+            };
+            let segments = look.collection.segments.values().filter(may_share).map(|s| window_interval(s));
+            let open = look.open().map(|(id, _, _)| (id.window.start, id.window.end));
+            Intervals::new(segments.chain(open).collect())
+        });
+        intervals.is_alone(interval)
     }
 }
 

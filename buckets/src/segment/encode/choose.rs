@@ -1,6 +1,6 @@
 //! Which encoding a column gets: a sample is written both ways, and the smaller one wins.
 
-use super::{Columns, failed, parallel};
+use super::{Columns, failed, parallel, wide};
 use crate::schema::{FieldType, Schema};
 use crate::segment::SegmentError;
 use arrow::array::RecordBatch;
@@ -8,8 +8,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding, Type, ZstdLevel};
 use parquet::file::metadata::{ParquetMetaData, SortingColumn};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::schema::types::ColumnPath;
+use std::sync::Arc;
 
 /// Rows of a row group. The size of the file hardly depends on it, but the cost of its footer does.
 pub(super) const ROW_GROUP_ROWS: usize = 262_144;
@@ -23,11 +24,18 @@ const SAMPLE_BLOCKS: usize = 8;
 pub(super) struct Choice {
     path: ColumnPath,
     encoding: Option<Encoding>,
+    /// Whether its differences are packed in whole bytes.
+    pub(super) wide: bool,
+}
+
+/// How the bytes of pages are compressed.
+pub(super) fn compression() -> Compression {
+    Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default())
 }
 
 fn base() -> WriterPropertiesBuilder {
     WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
+        .set_compression(compression())
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(1024)
@@ -46,6 +54,12 @@ pub(super) fn properties(schema: &Schema, choices: &[Choice]) -> WriterPropertie
         .set_sorting_columns(sorting)
         .set_created_by(concat!("ebbtide ", env!("CARGO_PKG_VERSION")).to_owned());
     choices.iter().fold(builder, with_choice).build()
+}
+
+/// The properties under which [`wide`] gets its pages.
+pub(super) fn wide_properties(statistics: EnabledStatistics) -> WriterPropertiesPtr {
+    let builder = base().set_compression(Compression::UNCOMPRESSED).set_dictionary_enabled(false);
+    Arc::new(builder.set_encoding(Encoding::PLAIN).set_statistics_enabled(statistics).build())
 }
 
 fn with_choice(builder: WriterPropertiesBuilder, choice: &Choice) -> WriterPropertiesBuilder {
@@ -77,21 +91,35 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Vec<Choic
                 Type::DOUBLE => Some(Encoding::PLAIN),
                 _ => None,
             },
+            wide: false,
         })
         .collect();
     let half = sample.slice(0, sample.num_rows().div_ceil(2));
     let trials = parallel(columns.rows, vec![(&sample, leaves.as_slice()), (&half, &[])], |_, (b, c)| trial(b, c))?;
     let [without, half] = trials.as_slice() else { return Err(failed("a trial is missing")) };
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
-    let choices = leaves.into_iter().enumerate().map(|(at, choice)| {
+    let descriptor = with_dictionary.file_metadata().schema_descr();
+    let properties = wide_properties(EnabledStatistics::None);
+    let wide = (0..leaves.len()).map(|at| {
+        let column = sample.column(descriptor.get_column_root_idx(at));
+        if at == 0 || descriptor.column(at).path().parts().len() > 1 || !wide::can_write(column.data_type()) {
+            return Ok(None);
+        }
+        let slice = std::iter::once(Ok(column.clone()));
+        let chunk = wide::write(&descriptor.column(at), &properties, compression(), slice, |_| {})?;
+        Ok(Some(chunk.bytes.len() as f64))
+    });
+    let wide = wide.collect::<Result<Vec<_>, SegmentError>>()?;
+    let choices = leaves.into_iter().zip(wide).enumerate().map(|(at, (choice, wide))| {
         let (data, dictionary) = sizes(&with_dictionary, at);
         let (_, half_dictionary) = sizes(half, at);
         // A dictionary that has doubled from half the sample to all of it goes on growing with the rows.
         let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
         let with_dictionary = data * scale + dictionary * scale.powf(growth);
         let (plain, _) = sizes(without, at);
+        let wide = wide.filter(|wide| *wide < plain && wide * scale <= with_dictionary).is_some();
         let keep = at == 0 || plain * scale <= with_dictionary;
-        Choice { encoding: choice.encoding.filter(|_| keep), ..choice }
+        Choice { encoding: choice.encoding.filter(|_| keep || wide), wide, ..choice }
     });
     Ok(choices.collect())
 }

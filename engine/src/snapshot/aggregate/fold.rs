@@ -3,14 +3,13 @@
 use super::groups::{Shape, State, Table};
 use crate::error::{Error, Result};
 use crate::snapshot::scan::Kept;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values};
-use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows of a batch that is read.
 const BATCH_ROWS: usize = 8192;
@@ -102,9 +101,10 @@ pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table) -> Resu
     let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
     let helpers = cores.min(units.len()).saturating_sub(1);
     let table = Mutex::new(table);
-    let next = AtomicUsize::new(0);
+    let next = AtomicU64::new(0);
     let run = || -> Result<()> {
-        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let take = || usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| units.get(at));
+        while let Some(unit) = take() {
             let (part, metas) = fold(shape, unit)?;
             table.lock().merge(&part, &metas);
         }
