@@ -565,7 +565,7 @@ const WOUNDS: [Wound; 6] = [
     }),
     ("an early record of the log", "wal-", |bytes| bytes[80] ^= 1),
     ("the log's header", "wal-", |bytes| bytes[5] ^= 1),
-    ("an early edit of the manifest", "MANIFEST-", |bytes| bytes[200] ^= 1),
+    ("an early edit of the manifest", "MANIFEST-", |bytes| bytes[150] ^= 1),
     ("half of the log", "wal-", |bytes| bytes.truncate(bytes.len() / 2)),
 ];
 
@@ -575,7 +575,7 @@ fn wounded(subject: &Subject, wound: &Wound) -> Option<(SimFs, Vec<u8>)> {
         all.iter().find(|(p, _, _)| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(wound.1)))?;
     let disk = subject.fs.crash(ebbtide::fs::sim::Variant::V0, 1);
     disk.tamper(path, |bytes| {
-        if bytes.len() > 300 {
+        if bytes.len() > 200 {
             wound.2(bytes)
         }
     })
