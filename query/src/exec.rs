@@ -199,6 +199,18 @@ impl ExecutionPlan for BucketScanExec {
     }
 }
 
+/// A column in the type that it had when the plan was made, if no value is another one in it.
+fn narrowed(column: &ArrayRef, ty: &DataType, name: &str) -> Result<ArrayRef> {
+    let narrow = cast(column, ty)?;
+    if cast(&narrow, column.data_type())?.as_ref() != column.as_ref() {
+        return exec_err!(
+            "field '{name}' has become {} since the statement was prepared; prepare it, or create its view, again",
+            column.data_type()
+        );
+    }
+    Ok(narrow)
+}
+
 /// Brings a batch to the plan's schema: a prepared statement may be older than the last widening of a field, and a meta
 /// field without a type is a column of nulls that no batch has.
 pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
@@ -213,7 +225,7 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
             DataType::Null => Ok(new_null_array(&DataType::Null, batch.num_rows())),
             ty => match given.next() {
                 Some(column) if column.data_type() == ty => Ok(Arc::clone(column)),
-                Some(column) => Ok(cast(column, ty)?),
+                Some(column) => narrowed(column, ty, field.name()),
                 None => exec_err!("a scan gave no column '{}'", field.name()),
             },
         })

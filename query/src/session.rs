@@ -444,8 +444,9 @@ impl Session {
         }
         let physical = state.create_physical_plan(&plan).await?;
         let mut stream = execute_stream(physical, state.task_ctx())?;
-        if analysed {
-            stream = with_hidden(stream, self.current.watched());
+        let watched = self.current.watched();
+        if !watched.is_empty() {
+            stream = with_hidden(stream, watched);
         }
         Ok(StatementStream { schema, stream: Some(stream), message: None })
     }
