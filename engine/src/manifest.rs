@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"EBBMAN\x00\x01";
 const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
-/// Bytes before a frame's payload: length, CRC-32 of the payload, CRC-32 of these two.
+/// Bytes before a frame's payload: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.
 const FRAME_BYTES: usize = 12;
 /// Edits grow a manifest file to this many bytes, or to four times its checkpoint, before a new one is begun.
 const EDITS_BYTES_MIN: u64 = 1 << 20;
@@ -315,7 +315,7 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
     let mut contents = ManifestContents { identity, edits: Vec::new(), torn_bytes: 0 };
     let mut at = HEADER_BYTES;
     let mut damage = None;
-    while let Some(payload) = whole_frame(&bytes[at..]) {
+    while let Some(payload) = whole_frame(&bytes, at) {
         let edit = postcard::from_bytes::<Vec<Op>>(payload).map_err(|e| e.to_string());
         match edit.and_then(|edit| edit.iter().try_for_each(Op::check).map(|()| edit)) {
             Ok(edit) => contents.edits.push(edit),
@@ -332,15 +332,15 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
         return Err(damage);
     }
     contents.torn_bytes = (bytes.len() - at) as u64;
-    if damage.is_none() && contents.torn_bytes > 0 && damage_in_the_middle(&bytes[at..]) {
+    if damage.is_none() && contents.torn_bytes > 0 && damage_in_the_middle(&bytes, at) {
         damage = Some(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
     }
     Ok((contents, damage))
 }
 
 /// A torn edit is the last one: edits are synced one by one, so a whole one behind a bad one means damage.
-fn damage_in_the_middle(tail: &[u8]) -> bool {
-    (1..tail.len()).any(|at| whole_frame(&tail[at..]).is_some())
+fn damage_in_the_middle(bytes: &[u8], bad: usize) -> bool {
+    (bad + 1..bytes.len()).any(|at| whole_frame(bytes, at).is_some())
 }
 
 fn check_header(bytes: &[u8], path: &Path, number: u64) -> Result<[u8; 16]> {
@@ -368,24 +368,36 @@ fn check_header(bytes: &[u8], path: &Path, number: u64) -> Result<[u8; 16]> {
     Ok(identity)
 }
 
-/// The payload of the frame at the start of `bytes`, if it is whole. An empty payload is no frame: zeros are a torn tail.
-fn whole_frame(bytes: &[u8]) -> Option<&[u8]> {
+/// What a frame's head is checked with: its file, by the CRC of that one's header, and its place there. What a power cut
+/// leaves in the place of an edit may be an edit of another file or place, and that one does not count.
+fn head_crc(head: &[u8], header: &[u8], at: usize) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(&header[HEADER_BYTES - 4..HEADER_BYTES]);
+    hasher.update(&(at as u64).to_le_bytes());
+    hasher.finalize()
+}
+
+/// The payload of the frame at `at` in a manifest file, if it is whole. An empty payload is no frame: zeros are a torn tail.
+fn whole_frame(file: &[u8], at: usize) -> Option<&[u8]> {
+    let bytes = file.get(at..)?;
     let head = bytes.get(..FRAME_BYTES)?;
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if crc32fast::hash(&head[..8]) != word(8) {
+    if head_crc(&head[..8], file, at) != word(8) {
         return None;
     }
     let payload = bytes.get(FRAME_BYTES..FRAME_BYTES.checked_add(word(0) as usize)?)?;
     (!payload.is_empty() && crc32fast::hash(payload) == word(4)).then_some(payload)
 }
 
-fn encode_frame(edit: &[Op]) -> Result<Vec<u8>> {
+/// The frame of an edit for the place `at` of the file with this header.
+fn encode_frame(edit: &[Op], header: &[u8], at: usize) -> Result<Vec<u8>> {
     let payload = postcard::to_stdvec(edit).map_err(|e| Error::internal(format!("encode a manifest edit: {e}")))?;
     let length = u32::try_from(payload.len()).map_err(|_| Error::internal("a manifest edit of over 4 GiB"))?;
     let mut frame = Vec::with_capacity(FRAME_BYTES + payload.len());
     frame.extend_from_slice(&length.to_le_bytes());
     frame.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
-    frame.extend_from_slice(&crc32fast::hash(&frame).to_le_bytes());
+    frame.extend_from_slice(&head_crc(&frame, header, at).to_le_bytes());
     frame.extend_from_slice(&payload);
     Ok(frame)
 }
@@ -397,6 +409,7 @@ pub(crate) struct ManifestWriter {
     identity: [u8; 16],
     number: u64,
     path: PathBuf,
+    header: Vec<u8>,
     file: Box<dyn WriteFile>,
     checkpoint_bytes: u64,
 }
@@ -411,7 +424,8 @@ impl ManifestWriter {
         bytes.extend_from_slice(&identity);
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-        bytes.extend_from_slice(&encode_frame(checkpoint)?);
+        let header = bytes.clone();
+        bytes.extend_from_slice(&encode_frame(checkpoint, &header, HEADER_BYTES)?);
         let publish = || {
             if fs.exists(&tmp)? {
                 fs.remove(&tmp)?;
@@ -426,12 +440,21 @@ impl ManifestWriter {
             named.map_err(std::io::Error::other)
         };
         let file = publish().map_err(|e| Error::io("write the manifest", &path, &e))?;
-        Ok(ManifestWriter { dir: dir.to_owned(), identity, number, path, file, checkpoint_bytes: bytes.len() as u64 })
+        Ok(ManifestWriter {
+            dir: dir.to_owned(),
+            identity,
+            number,
+            path,
+            header,
+            file,
+            checkpoint_bytes: bytes.len() as u64,
+        })
     }
 
     /// Appends an edit; when this returns it is durable. After an error the outcome is unknown: the caller poisons.
     pub(crate) fn append(&mut self, edit: &[Op]) -> Result<()> {
-        let frame = encode_frame(edit)?;
+        let at = usize::try_from(self.file.len()).map_err(|_| Error::internal("a manifest that is too long"))?;
+        let frame = encode_frame(edit, &self.header, at)?;
         let before = self.file.len();
         if let Err(e) = self.file.append(&frame) {
             let error = Error::io("append to the manifest", &self.path, &e);

@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
@@ -41,6 +41,12 @@ enum Plant {
     LockForEverybody,
     /// A sync of a log also loses the file's name.
     ForgottenName,
+    /// The checksums of the last record of a log are not looked at.
+    UncheckedRecord,
+    /// What should be gone is not, and comes back: the manifest of the open before is taken for the newest.
+    OlderManifest,
+    /// A segment goes with the edit that drops it, whoever still reads it.
+    ReleasedPin,
 }
 
 #[derive(Debug, Clone)]
@@ -48,11 +54,23 @@ struct Liar {
     disk: SimFs,
     plant: Plant,
     calls: Arc<AtomicU64>,
+    /// Whether segments are being merged.
+    merging: Arc<AtomicBool>,
 }
 
 impl Liar {
     fn every(&self, n: u64) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed) % n == n - 1
+    }
+
+    /// Segments that were there before an edit and are merged into the newest one by it.
+    fn release_pins(&self, near: &Path) {
+        let dir = near.parent().unwrap_or(near);
+        let names = self.disk.list(dir).unwrap_or_default();
+        let segments: Vec<&String> = names.iter().filter(|name| name.starts_with("seg-")).collect();
+        for name in segments.iter().rev().skip(1) {
+            let _removed = self.disk.remove(&dir.join(name));
+        }
     }
 
     fn remove_oldest(&self, near: &Path, start: &str) {
@@ -78,6 +96,12 @@ impl WriteFile for LyingFile {
         match self.fs.plant {
             Plant::LostByte if self.fs.every(7) => self.file.append(&bytes[..bytes.len() - 1])?,
             Plant::DoubledAppend if self.fs.every(7) => self.file.append(&[bytes, bytes].concat())?,
+            Plant::ReleasedPin
+                if self.path.to_string_lossy().contains("MANIFEST-") && self.fs.merging.load(Ordering::Relaxed) =>
+            {
+                self.file.append(bytes)?;
+                self.fs.release_pins(&self.path);
+            }
             _ => self.file.append(bytes)?,
         }
         self.len += bytes.len() as u64;
@@ -111,6 +135,24 @@ impl WriteFile for LyingFile {
     }
 }
 
+/// A file that is opened anew for each read.
+#[derive(Debug)]
+struct ByPath {
+    file: Arc<dyn ReadAt>,
+    path: std::path::PathBuf,
+    disk: SimFs,
+}
+
+impl ReadAt for ByPath {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<bytes::Bytes> {
+        if self.disk.exists(&self.path)? { self.file.read_at(offset, len) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
 #[derive(Debug)]
 struct NoLock;
 
@@ -135,11 +177,19 @@ impl Fs for Liar {
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-        self.disk.open_read(path)
+        let file = self.disk.open_read(path)?;
+        match self.plant {
+            Plant::ReleasedPin => Ok(Arc::new(ByPath { file, path: path.to_owned(), disk: self.disk.clone() })),
+            _ => Ok(file),
+        }
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.disk.read(path)
+        let mut bytes = self.disk.read(path)?;
+        if self.plant == Plant::UncheckedRecord && path.to_string_lossy().contains("/wal-") {
+            vouch_for_last_record(&mut bytes);
+        }
+        Ok(bytes)
     }
 
     fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
@@ -147,6 +197,9 @@ impl Fs for Liar {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        if self.plant == Plant::OlderManifest && path.to_string_lossy().contains("/MANIFEST-") {
+            return Ok(());
+        }
         match self.disk.remove(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.plant != Plant::Honest => Ok(()),
             other => other,
@@ -162,7 +215,13 @@ impl Fs for Liar {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
+        let mut names = self.disk.list(dir)?;
+        let is_manifest = |name: &&String| name.starts_with("MANIFEST-") && !name.ends_with(".tmp");
+        if self.plant == Plant::OlderManifest && names.iter().filter(is_manifest).count() > 1 {
+            let newest = names.iter().filter(is_manifest).max().cloned();
+            names.retain(|name| Some(name) != newest.as_ref());
+        }
+        Ok(names)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -182,6 +241,28 @@ impl Fs for Liar {
             Plant::LockForEverybody => Ok(Box::new(NoLock)),
             _ => self.disk.lock(path, holder),
         }
+    }
+}
+
+/// Gives the record that a log ends with the checksums of what is there (FORMAT.md has the layout).
+fn vouch_for_last_record(bytes: &mut [u8]) {
+    const HEADER: usize = 36;
+    const HEAD: usize = 36;
+    let length = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
+    let mut at = HEADER;
+    while at + HEAD <= bytes.len() {
+        let end = at + HEAD + length(bytes, at);
+        if end < bytes.len() && length(bytes, at) > 0 {
+            at = end;
+            continue;
+        }
+        let crc = crc32fast::hash(&bytes[at + HEAD..]).to_le_bytes();
+        let rest = u32::try_from(bytes.len() - at - HEAD).expect("a small log").to_le_bytes();
+        bytes[at..at + 4].copy_from_slice(&rest);
+        bytes[at + 8..at + 12].copy_from_slice(&crc);
+        let head = [&bytes[at..at + 4], &bytes[at + 8..at + HEAD]].concat();
+        bytes[at + 4..at + 8].copy_from_slice(&crc32fast::hash(&head).to_le_bytes());
+        return;
     }
 }
 
@@ -237,14 +318,24 @@ fn run(plant: Plant) -> (u64, Option<String>) {
 fn script(plant: Plant, images: &AtomicU64) -> Result<(), String> {
     let disk = SimFs::new(ROOT);
     disk.record();
-    let fs = Arc::new(Liar { disk: disk.clone(), plant, calls: Arc::default() });
+    let fs = Arc::new(Liar { disk: disk.clone(), plant, calls: Arc::default(), merging: Arc::default() });
     let text = |e: Error| e.to_string();
-    let db = open(fs.clone()).map_err(text)?;
+    // A bug of reading shows when the database is opened after the crash.
+    let reads = matches!(plant, Plant::UncheckedRecord | Plant::OlderManifest);
+    let reader = |image: SimFs| -> Arc<dyn Fs> {
+        if reads { Arc::new(Liar { disk: image, plant, ..fs.as_ref().clone() }) } else { Arc::new(image) }
+    };
+    let mut db = open(fs.clone()).map_err(text)?;
     db.create_collection("c", CollectionOptions::new("t").meta_field("m")).map_err(text)?;
     let mut acknowledged = BTreeSet::new();
     let mut seen = disk.steps().len();
     for step in 0..24_i64 {
         let before = acknowledged.clone();
+        if step == 9 {
+            // A new manifest takes the place of the old one.
+            db.close().map_err(text)?;
+            db = open(fs.clone()).map_err(text)?;
+        }
         if plant == Plant::SwallowedSyncError && step % 3 == 1 {
             for op in 0..8 {
                 disk.fail_op(disk.mutating_ops() + op, Fault { kind: FaultKind::SyncEioDropped, repeat: Repeat::Once });
@@ -258,7 +349,20 @@ fn script(plant: Plant, images: &AtomicU64) -> Result<(), String> {
         }
         let done = match step % 8 {
             3 => db.flush(),
-            6 => db.compact(None),
+            6 => {
+                let held = db.collection("c").and_then(|c| c.snapshot()).map_err(text)?;
+                let compacted = db.flush().and_then(|()| {
+                    fs.merging.store(true, Ordering::Relaxed);
+                    db.compact(None)
+                });
+                fs.merging.store(false, Ordering::Relaxed);
+                let units = held.scan(&ScanRequest::default()).map_err(|e| format!("a snapshot: {e}"))?;
+                for batch in units.iter().map(|unit| unit.read()) {
+                    let rows: Result<Vec<_>, Error> = batch.and_then(|batches| batches.collect());
+                    rows.map_err(|e| format!("a snapshot: {e}"))?;
+                }
+                compacted
+            }
             7 => {
                 let gone = acknowledged.first().copied().unwrap_or(0);
                 acknowledged.remove(&gone);
@@ -274,10 +378,10 @@ fn script(plant: Plant, images: &AtomicU64) -> Result<(), String> {
         for point in seen..=now {
             // At the end of a step everything of it was acknowledged.
             let allowed = if point == now { vec![&acknowledged] } else { vec![&before, &acknowledged] };
-            for variant in [Variant::V0, Variant::V3] {
+            for variant in [Variant::V0, Variant::V3, Variant::V2] {
                 images.fetch_add(1, Ordering::Relaxed);
                 let image = disk.before_step(point).crash(variant, point as u64);
-                let found = open(Arc::new(image)).and_then(|db| ids(&db));
+                let found = open(reader(image)).and_then(|db| ids(&db));
                 let found = found.map_err(|e| format!("step {step}: {e}"))?;
                 if !allowed.contains(&&found) {
                     return Err(format!("step {step}: {} rows of {}", found.len(), acknowledged.len()));
@@ -303,6 +407,9 @@ fn every_broken_promise_is_noticed() {
         Plant::SegmentRemovedEarly,
         Plant::LockForEverybody,
         Plant::ForgottenName,
+        Plant::UncheckedRecord,
+        Plant::OlderManifest,
+        Plant::ReleasedPin,
     ];
     let mut quiet = Vec::new();
     for plant in plants {

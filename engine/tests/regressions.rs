@@ -493,3 +493,17 @@ fn the_first_bad_row_of_a_batch_is_named_whichever_column_it_is_in() {
     assert_eq!(c.insert(&batch).unwrap_err().index(), Some(1));
     assert_eq!(c.snapshot().unwrap().count().unwrap(), 2);
 }
+
+#[test]
+fn an_old_edit_in_the_place_of_one_that_a_power_cut_tore_is_no_edit() {
+    let fs = SimFs::new(ROOT);
+    let clock = VirtualClock::new(at(100));
+    let builder = |fs: &SimFs| Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone()));
+    let db = builder(&fs).open().unwrap();
+    db.create_collection("c", CollectionOptions::new("t")).unwrap();
+    let disk = fs.fork();
+    let manifest = disk.files().into_iter().find(|path| path.to_string_lossy().contains("MANIFEST-")).unwrap();
+    // Everything before, once more behind some garbage: whole edits, in the wrong place.
+    disk.tamper(&manifest, |bytes| bytes.extend([&[7; 30], bytes.clone().as_slice()].concat())).unwrap();
+    assert_eq!(builder(&disk).open().unwrap().snapshot().collections(), ["c"]);
+}

@@ -85,6 +85,7 @@ struct Recording {
     /// The disk as it was before each changing step.
     points: Vec<Disk>,
     steps: Vec<String>,
+    ops: Vec<Op>,
 }
 
 impl Inner {
@@ -117,6 +118,7 @@ impl Inner {
         let fault = self.plan.strike(index, op);
         if let Some(recording) = &mut self.recording {
             recording.points.push(self.disk.clone());
+            recording.ops.push(op);
             let fault = fault.map_or_else(String::new, |fault| format!(" -> {fault:?}"));
             recording.steps.push(format!("{index} {}{fault}", what()));
         }
@@ -231,6 +233,13 @@ impl SimFs {
     /// The changing steps since [`record`](SimFs::record).
     pub fn steps(&self) -> Vec<String> {
         self.inner.lock().recording.as_ref().map(|recording| recording.steps.clone()).unwrap_or_default()
+    }
+
+    /// Whether a fault of this kind can strike a recorded step, counted from [`record`](SimFs::record).
+    pub fn step_can_fail(&self, step: usize, kind: FaultKind) -> bool {
+        let inner = self.inner.lock();
+        let op = inner.recording.as_ref().and_then(|recording| recording.ops.get(step));
+        op.is_some_and(|op| kind.strikes(*op))
     }
 
     /// The disk as it was before a recorded step, counted from [`record`](SimFs::record); the present one after the

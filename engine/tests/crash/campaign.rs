@@ -1,5 +1,7 @@
 //! What a tier of runs has in common: a budget, counts, and failures with the value that replays each.
 
+use std::collections::BTreeMap;
+
 use ebbtide::fs::sim::Lie;
 
 use crate::soak::{Part, Soak, number};
@@ -25,6 +27,10 @@ pub(crate) struct Campaign {
     /// Fault runs with two faults.
     pub(crate) pairs: usize,
     pub(crate) survived: usize,
+    /// How often writing stopped for good.
+    pub(crate) stops: usize,
+    /// By kind of fault, step and file, how often a call failed.
+    struck: BTreeMap<String, u64>,
     failures: Vec<String>,
 }
 
@@ -46,6 +52,8 @@ impl Campaign {
             fired: 0,
             pairs: 0,
             survived: 0,
+            stops: 0,
+            struck: BTreeMap::new(),
             failures: Vec::new(),
         }
     }
@@ -83,6 +91,25 @@ impl Campaign {
         }
     }
 
+    /// Counts the calls that failed, from what the disk recorded: `17 append /data/db/wal-1.log at 36 +9 -> Enospc`.
+    pub(crate) fn count_faults(&mut self, steps: &[String]) {
+        for (step, fault) in steps.iter().filter_map(|step| step.split_once(" -> ")) {
+            let mut words = step.split(' ').skip(1);
+            let (call, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let file = path.rsplit('/').next().and_then(|name| name.split(['-', '.']).next()).unwrap_or_default();
+            *self.struck.entry(format!("{fault} {call} {file}")).or_default() += 1;
+        }
+    }
+
+    /// Prints how often each fault struck, and fails if one of these never did.
+    pub(crate) fn expect_faults(&self, wanted: &[&str]) {
+        for (fault, times) in &self.struck {
+            println!("fault: {fault}: {times} times");
+        }
+        let never: Vec<&&str> = wanted.iter().filter(|wanted| !self.struck.contains_key(**wanted)).collect();
+        assert!(never.is_empty(), "these faults never struck: {never:?}");
+    }
+
     fn report(&self) -> String {
         let Campaign {
             name,
@@ -97,13 +124,14 @@ impl Campaign {
             fired,
             pairs,
             survived,
+            stops,
             ..
         } = self;
         let failures = self.failures.len();
         let mut text = format!(
             "tier {name}: seed={seed} points={points} images={images} crashes_in_recovery={nested} \
              worked_on={worked_on} flips_detected={detected} flips_harmless={harmless} flips_taken_for_torn={torn} fault_runs_fired={fired} fault_pairs={pairs} \
-             fault_runs_survived={survived} failures={failures}"
+             fault_runs_survived={survived} stops={stops} failures={failures}"
         );
         for failure in &self.failures {
             text.push('\n');

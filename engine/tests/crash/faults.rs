@@ -9,16 +9,26 @@ use crate::rig::{ROOT, guarded, open, recover, runner_of, work_on};
 use crate::runner::{Outcome, find};
 use crate::script::{Scenario, Step};
 
-/// Tier B: a fault at every step of a scenario, then a restart or a power cut.
-pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = campaign.budget / crate::scenarios::scenarios().len();
-    let ops = match guarded(|| record(scenario, campaign.lie)) {
-        Ok((runner, _)) => runner.fs.mutating_ops(),
+/// Which faults of a scenario are run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Faults {
+    /// All single ones, and a third more of pairs.
+    Every,
+    /// So many, half of them single ones.
+    Some(usize),
+}
+
+/// Tier B: a fault at every step of a scenario, then a restart or a power cut; and pairs of faults.
+pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario, budget: Faults) {
+    let runner = match guarded(|| record(scenario, campaign.lie)) {
+        Ok((runner, _)) => runner,
         Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),
     };
+    let ops = runner.fs.mutating_ops();
+    // Every fault at every step that it can strike: elsewhere it would do nothing, or the same as at a later step.
     let mut runs = Vec::new();
     for op in 0..ops {
-        for kind in FaultKind::ALL {
+        for kind in FaultKind::ALL.into_iter().filter(|kind| runner.fs.step_can_fail(op as usize, *kind)) {
             for repeat in [Repeat::Once, Repeat::Forever] {
                 runs.push(vec![(op, Fault { kind, repeat })]);
             }
@@ -28,8 +38,15 @@ pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
     let mut random = Random::new(campaign.seed);
     shuffle(&mut runs, &mut random);
     // Once every single fault was there, pairs: a second one while the engine deals with the first.
+    if let Faults::Some(share) = budget {
+        runs.truncate(share / 2);
+    }
     let singles = runs.len();
-    for _ in 0..share {
+    let pairs = match budget {
+        Faults::Every => runs.len() / 3,
+        Faults::Some(share) => share - runs.len(),
+    };
+    for _ in 0..pairs {
         let first = random.below(ops);
         let second = first + 1 + random.below(8);
         let kinds = [(first, Repeat::Once), (second, Repeat::Once)];
@@ -38,20 +55,14 @@ pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
     if let Some(replay) = campaign.replay.as_ref().and_then(|replay| replay.strip_prefix(scenario.name)) {
         runs = vec![parse_faults(replay)];
     }
-    let mut taken = 0;
     for (at, faults) in runs.into_iter().enumerate() {
         let parts = faults.iter().map(|(op, fault)| format!("{op}:{:?}:{:?}", fault.kind, fault.repeat));
         let label = format!("{}:{}", scenario.name, parts.collect::<Vec<_>>().join("+"));
         if !campaign.wants(&label) {
             continue;
         }
-        if taken >= share {
-            break;
-        }
-        let outcome = guarded(|| one_fault(scenario, &faults, campaign.replay.is_some()));
-        // A fault that does not strike the kind of step at its index costs little and proves nothing.
-        taken += usize::from(!matches!(outcome, Ok(None)));
-        match outcome {
+        let verbose = campaign.replay.is_some();
+        match guarded(|| one_fault(campaign, scenario, &faults, verbose)) {
             Ok(None) => {}
             Ok(Some(survived)) => {
                 campaign.fired += 1;
@@ -84,7 +95,12 @@ fn any_kind(random: &mut Random) -> FaultKind {
 const CUTS_AFTER_FAULT: usize = 3;
 
 /// `None` if no fault struck; whether every step was done in spite of it.
-fn one_fault(scenario: &Scenario, faults: &[(u64, Fault)], verbose: bool) -> Result<Option<bool>, String> {
+fn one_fault(
+    campaign: &mut Campaign,
+    scenario: &Scenario,
+    faults: &[(u64, Fault)],
+    verbose: bool,
+) -> Result<Option<bool>, String> {
     let op = faults.first().map_or(0, |(op, _)| *op);
     let fs = SimFs::new(ROOT);
     fs.record();
@@ -128,6 +144,7 @@ fn one_fault(scenario: &Scenario, faults: &[(u64, Fault)], verbose: bool) -> Res
     if !fired {
         return Ok(None);
     }
+    campaign.count_faults(&fs.steps());
     fs.heal();
     runner.held = None;
     // A restart of the process alone, and power cuts.

@@ -11,8 +11,10 @@
 
 mod campaign;
 mod cuts;
+mod events;
 mod expect;
 mod faults;
+mod random;
 mod rig;
 mod runner;
 mod scenarios;
@@ -23,38 +25,90 @@ mod soak;
 use campaign::Campaign;
 use cuts::crash_images;
 use ebbtide::fs::sim::Lie;
-use faults::{fault_runs, full_disk_runs, read_fault_runs};
+use events::Events;
+use faults::{Faults, fault_runs, full_disk_runs, read_fault_runs};
+use random::{random_runs, replay};
 use scenarios::scenarios;
-use soak::Soak;
+use soak::{Part, Soak, fresh_seed, number};
 
-/// Images of a run by default: some 50 s of one core in a debug build.
-const IMAGES_DEFAULT: usize = 8_000;
-/// Images of one round of a long campaign.
-const SOAK_IMAGES: usize = 40_000;
+/// Images of a run by default: some 150 s of one core in a debug build.
+const IMAGES_DEFAULT: usize = 43_000;
+/// Random runs: the same in every run of the tests, others each time, and steps of each.
+const FIXED_SEEDS: u64 = 200;
+const FRESH_SEEDS: u64 = 100;
+const STEPS: usize = 120;
+/// Steps of a random run of a long campaign.
+const SOAK_STEPS: usize = 2_000;
 
 fn images() -> usize {
-    std::env::var("EBBTIDE_CRASH_IMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(IMAGES_DEFAULT)
+    number("EBBTIDE_CRASH_IMAGES").map_or(IMAGES_DEFAULT, |images| images as usize)
 }
+
+/// Whether this run is the usual one, and has to meet everything.
+fn complete() -> bool {
+    let asked = |name: &str| std::env::var(name).is_ok();
+    !asked("EBBTIDE_CRASH_SCENARIO") && !asked("EBBTIDE_CRASH_REPLAY") && images() >= IMAGES_DEFAULT
+}
+
+/// Failing calls that every run has to meet: what fails, at which call, on which file.
+const FAULTS: [&str; 22] = [
+    "Eio append wal",
+    "Eio append MANIFEST",
+    "Eio append seg",
+    "Eio rename MANIFEST",
+    "Eio sync_dir db",
+    "Eio create seg",
+    "Eio remove seg",
+    "Eio truncate wal",
+    "Enospc append wal",
+    "Enospc append MANIFEST",
+    "Enospc append seg",
+    "Enospc create seg",
+    "Enospc sync wal",
+    "ShortWrite append wal",
+    "ShortWrite append MANIFEST",
+    "Emfile create seg",
+    "SyncEioKept sync wal",
+    "SyncEioKept sync MANIFEST",
+    "SyncEioKept sync_dir db",
+    "SyncEioDropped sync wal",
+    "SyncEioDropped sync MANIFEST",
+    "SyncEioDropped sync seg",
+];
+
+/// What the engine has to go through in every run.
+const EVENTS: [&str; 5] = [
+    "a rule could not be swept",
+    "open buckets are due and could not be sealed",
+    "took back a segment that was not committed",
+    "took back a segment that could not be written",
+    "the log could not be cut",
+];
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged_and_bring_nothing_back() {
-    let mut campaign = Campaign::new("A power cuts", images());
-    crash_images(&mut campaign, &scenarios());
+    let (mut campaign, events) = (Campaign::new("A power cuts", images()), Events::default());
+    events.during(|| crash_images(&mut campaign, &scenarios()));
+    let torn = ["the log ends with a half-written record", "the last edit of the manifest was half-written"];
+    events.expect(if complete() { &torn } else { &[] });
     campaign.finish();
 }
 
 #[test]
 fn disk_faults_lose_nothing_acknowledged_and_bring_nothing_back() {
-    let mut campaign = Campaign::new("B disk faults", images() / 8);
-    for scenario in scenarios() {
-        fault_runs(&mut campaign, &scenario);
-    }
+    let (mut campaign, events) = (Campaign::new("B disk faults", images()), Events::default());
+    let scenarios = scenarios();
+    let few = Faults::Some(images() / 8 / scenarios.len());
+    let faults = if images() < IMAGES_DEFAULT { few } else { Faults::Every };
+    events.during(|| scenarios.iter().for_each(|scenario| fault_runs(&mut campaign, scenario, faults)));
+    campaign.expect_faults(if complete() { &FAULTS } else { &[] });
+    events.expect(if complete() { &EVENTS } else { &[] });
     campaign.finish();
 }
 
 #[test]
 fn failing_reads_give_errors_and_never_wrong_answers() {
-    let mut campaign = Campaign::new("B failing reads", images() / 16);
+    let mut campaign = Campaign::new("B failing reads", images() / 64);
     for scenario in scenarios() {
         read_fault_runs(&mut campaign, &scenario);
     }
@@ -63,7 +117,7 @@ fn failing_reads_give_errors_and_never_wrong_answers() {
 
 #[test]
 fn a_full_disk_refuses_and_recovers() {
-    let mut campaign = Campaign::new("I full disks", images() / 16);
+    let mut campaign = Campaign::new("I full disks", images() / 64);
     for scenario in scenarios() {
         full_disk_runs(&mut campaign, &scenario);
     }
@@ -81,32 +135,53 @@ fn every_forgotten_sync_is_noticed() {
         ("the folder", Lie::DirSync),
     ];
     for (what, lie) in lies {
-        let mut campaign = Campaign::new("canary", images() / 8).lying(lie);
+        let mut campaign = Campaign::new("canary", images().min(8_000)).lying(lie);
         crash_images(&mut campaign, &scenarios());
         assert!(campaign.has_failed(), "nobody noticed that {what} is never synced");
         println!("canary: no sync of {what}: noticed after {} images", campaign.images());
     }
 }
 
+#[test]
+fn random_runs_with_crashes_and_faults_agree_with_the_model() {
+    let mut campaign = Campaign::new("C random runs", 0);
+    if campaign.replay.is_some() {
+        replay(&mut campaign);
+    } else {
+        random_runs(&mut campaign, 1, FIXED_SEEDS, STEPS);
+        let fresh = fresh_seed();
+        println!("fresh seeds from {fresh} on");
+        random_runs(&mut campaign, fresh, FRESH_SEEDS, STEPS);
+        assert!(campaign.fired > 0 && campaign.stops > 0 && campaign.nested > 0, "faults, stops and crashes happen");
+    }
+    campaign.finish();
+}
+
 /// A long campaign: rounds of all tiers with fresh seeds, until its time is over.
 #[test]
 #[ignore = "runs for as long as EBBTIDE_CAMPAIGN_SECONDS says"]
 fn campaign() {
-    let mut soak = Soak::new();
+    const ROUND: usize = 40_000;
+    let (mut soak, scenarios) = (Soak::new(), scenarios());
     while let Some(seed) = soak.next_seed() {
-        let mut cuts = Campaign::new("A power cuts", SOAK_IMAGES).seeded(seed);
-        crash_images(&mut cuts, &scenarios());
+        let mut cuts = Campaign::new("A power cuts", ROUND).seeded(seed);
+        crash_images(&mut cuts, &scenarios);
         let (images, nested) = (cuts.images, cuts.nested);
         cuts.note(&mut soak, "A", images);
-        soak.note(&soak::Part { tier: "A2", seeds: (seed, seed), count: nested, faults: 0, failures: 0 });
-        let mut faults = Campaign::new("B disk faults", SOAK_IMAGES / 16).seeded(seed);
-        scenarios().iter().for_each(|scenario| fault_runs(&mut faults, scenario));
+        soak.note(&Part { tier: "A2", seeds: (seed, seed), count: nested, faults: 0, failures: 0 });
+        let mut faults = Campaign::new("B disk faults", ROUND).seeded(seed);
+        let few = Faults::Some(ROUND / 16 / scenarios.len());
+        scenarios.iter().for_each(|scenario| fault_runs(&mut faults, scenario, few));
         let fired = faults.fired;
         faults.note(&mut soak, "B", fired);
-        let mut full = Campaign::new("I full disks", SOAK_IMAGES / 64).seeded(seed);
-        scenarios().iter().for_each(|scenario| full_disk_runs(&mut full, scenario));
+        let mut full = Campaign::new("I full disks", ROUND / 64).seeded(seed);
+        scenarios.iter().for_each(|scenario| full_disk_runs(&mut full, scenario));
         let images = full.images;
         full.note(&mut soak, "I", images);
+        let mut runs = Campaign::new("C random runs", 0).seeded(seed);
+        random_runs(&mut runs, seed, 20, SOAK_STEPS);
+        let images = runs.images;
+        runs.note(&mut soak, "C", images);
     }
     soak.finish();
 }

@@ -24,8 +24,17 @@ pub(crate) fn runner_of(fs: SimFs, scenario: &Scenario) -> Runner {
 
 /// Opens a disk after a crash and compares.
 pub(crate) fn recover(fs: &SimFs, expected: &Expected, settings: &Settings) -> Result<(Database, Found), String> {
-    let clock = VirtualClock::new(Timestamp::from_millis(expected.now));
-    let db = open(fs, &clock, settings).map_err(|error| format!("does not open: {:?}: {error}", error.kind()))?;
+    recover_at(fs, &VirtualClock::new(Timestamp::from_millis(expected.now)), expected, settings)
+}
+
+/// As [`recover`], to go on with under a clock that is there already.
+pub(crate) fn recover_at(
+    fs: &SimFs,
+    clock: &VirtualClock,
+    expected: &Expected,
+    settings: &Settings,
+) -> Result<(Database, Found), String> {
+    let db = open(fs, clock, settings).map_err(|error| format!("does not open: {:?}: {error}", error.kind()))?;
     let found = find(&db, expected).map_err(|error| format!("cannot be read: {:?}: {error}", error.kind()))?;
     expected.check(&found)?;
     Ok((db, found))

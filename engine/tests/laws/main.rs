@@ -17,6 +17,7 @@
 //! A failure prints its seed. `PROPTEST_CASES` sets the number of runs, `EBBTIDE_LAWS_SEED` the seed.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+mod canaries;
 mod compare;
 mod meta;
 mod model;

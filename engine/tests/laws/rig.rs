@@ -36,9 +36,13 @@ struct Held {
     seen: Vec<Vec<Seen>>,
 }
 
+/// The clock that an engine goes by, in the place of the true one.
+pub(crate) type ClockOf = fn(&VirtualClock) -> Arc<dyn Clock>;
+
 pub(crate) struct World {
     fs: SimFs,
     clock: VirtualClock,
+    clock_of: ClockOf,
     db: Database,
     pub(crate) pairs: Vec<Pair>,
     held: Vec<Held>,
@@ -52,10 +56,10 @@ pub(crate) struct World {
     history: (u64, u64),
 }
 
-fn open(fs: &SimFs, clock: &VirtualClock) -> Database {
+fn open(fs: &SimFs, clock: Arc<dyn Clock>) -> Database {
     // A small log and small segments, so that short runs cross their limits.
     let settings = Settings { wal_file_bytes_max: 2 << 10, segment_rows_max: 40, ..Settings::default() };
-    let builder = Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone())).settings(settings);
+    let builder = Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(clock).settings(settings);
     builder.open().expect("the database opens")
 }
 
@@ -65,10 +69,16 @@ fn name_of(index: usize) -> String {
 
 impl World {
     pub(crate) fn new(setups: &[Setup]) -> World {
+        World::planted(setups, |clock| Arc::new(clock.clone()))
+    }
+
+    /// A world whose engine has a bug.
+    pub(crate) fn planted(setups: &[Setup], clock_of: ClockOf) -> World {
         let fs = SimFs::new(ROOT);
         let clock = VirtualClock::new(Timestamp::parse("2024-01-01T12:00:00.5Z").expect("a time"));
-        let db = open(&fs, &clock);
+        let db = open(&fs, clock_of(&clock));
         let mut world = World {
+            clock_of,
             looked: (clock.now().0, clock.monotonic().as_nanos() as i128),
             fs,
             clock,
@@ -133,7 +143,7 @@ impl World {
     fn finish(&mut self) {
         assert_eq!(self.db.verify().expect("verifies").faults, Vec::<String>::new());
         let fs: Arc<dyn Fs> = Arc::new(self.fs.fork());
-        let reader = Database::builder(ROOT).fs(fs).clock(Arc::new(self.clock.clone())).read_only().open();
+        let reader = Database::builder(ROOT).fs(fs).clock((self.clock_of)(&self.clock)).read_only().open();
         let snapshot = reader.expect("opens for reading").snapshot();
         for pair in &self.pairs {
             let snapshot = snapshot.collection(&pair.name).expect("the collection is there");
@@ -331,7 +341,7 @@ impl World {
     fn reopen(&mut self) {
         self.held.clear();
         self.db.clone().close().expect("closes");
-        self.db = open(&self.fs, &self.clock);
+        self.db = open(&self.fs, (self.clock_of)(&self.clock));
         self.counted = TtlMetrics::default();
         self.look();
     }
@@ -340,7 +350,7 @@ impl World {
     fn opened_anew(&mut self) {
         self.held.clear();
         self.db.clone().abandon();
-        self.db = open(&self.fs, &self.clock);
+        self.db = open(&self.fs, (self.clock_of)(&self.clock));
         self.counted = TtlMetrics::default();
         self.look();
     }

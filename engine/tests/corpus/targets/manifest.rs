@@ -55,7 +55,8 @@ fn reseal(bytes: &mut [u8]) {
         }
         let payload = crc(&bytes[at + FRAME..end]);
         bytes[at + 4..at + 8].copy_from_slice(&payload);
-        let head = crc(&bytes[at..at + 8]);
+        let place = (at as u64).to_le_bytes();
+        let head = crc(&[&bytes[at..at + 8], &header[..], &place[..]].concat());
         bytes[at + 8..at + FRAME].copy_from_slice(&head);
         at = end;
     }
