@@ -93,11 +93,15 @@ fn run(source: &str, name: &str, mode: Mode) -> String {
     told
 }
 
-#[expect(clippy::disallowed_methods, reason = "the file is part of the sources")]
 fn check(path: &Path) {
+    check_in(path, &MODES);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the file is part of the sources")]
+fn check_in(path: &Path, modes: &[Mode]) {
     let name = path.display().to_string();
     let source = std::fs::read_to_string(path).unwrap();
-    for (at, mode) in MODES.iter().enumerate() {
+    for (at, mode) in modes.iter().enumerate() {
         let told = run(&source, &name, *mode);
         if at == 0 && std::env::var_os("EBBTIDE_BLESS").is_some() {
             std::fs::write(path, &told).unwrap();
@@ -126,6 +130,18 @@ fn file(path: &str) -> PathBuf {
 #[test]
 fn the_sql_reference_shows_what_happens() {
     check(&file("../docs/sql.md"));
+}
+
+// What these two show of bytes and of what is sealed depends on when it is sealed.
+
+#[test]
+fn the_guide_to_the_model_shows_what_happens() {
+    check_in(&file("../docs/model.md"), &MODES[..1]);
+}
+
+#[test]
+fn the_guide_to_retention_shows_what_happens() {
+    check_in(&file("../docs/retention.md"), &MODES[..1]);
 }
 
 #[test]

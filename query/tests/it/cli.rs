@@ -28,6 +28,11 @@ fn finish(mut command: Command, input: &str) -> Output {
     }
 }
 
+/// Runs the program here, without input.
+pub(crate) fn ebbtide(args: &[&str]) -> Output {
+    inside(Path::new("."), args, "")
+}
+
 pub(crate) fn inside(folder: &Path, args: &[&str], input: &str) -> Output {
     let mut all = command();
     all.current_dir(folder).args(args);

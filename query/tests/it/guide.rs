@@ -1,0 +1,82 @@
+//! The guide's ```console blocks: commands after `$ `, and what they print. With EBBTIDE_BLESS=1 the pages are written anew.
+
+#![cfg(unix)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Runs a line in the page's folder; gives all that it prints.
+fn shell(line: &str, folder: &Path) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_ebbtide")).parent().unwrap();
+    let rest = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(program.to_owned()).chain(std::env::split_paths(&rest))).unwrap();
+    let fixtures = root().join("fixtures");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{{ {line} ; }} 2>&1")).current_dir(folder);
+    command.env("PATH", path).env("FIXTURES", &fixtures).env("NO_COLOR", "1");
+    command.env_remove("EBBTIDE_DB").env_remove("RUST_LOG").env_remove("EBBTIDE_BLESS");
+    let output = command.output().unwrap();
+    String::from_utf8(output.stdout).unwrap().replace(fixtures.to_str().unwrap(), "$FIXTURES")
+}
+
+fn run(page: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut told = String::new();
+    let mut inside = false;
+    for line in page.lines() {
+        match (inside, line.strip_prefix("$ ")) {
+            (true, Some(command)) => told.push_str(&format!("{line}\n{}", shell(command, folder.path()))),
+            (true, None) if line != "```" => continue,
+            _ => told.push_str(&format!("{line}\n")),
+        }
+        inside = if inside { line != "```" } else { line == "```console" };
+    }
+    told
+}
+
+#[expect(clippy::disallowed_methods, reason = "the pages are part of the sources")]
+fn check(name: &str) {
+    let path = root().join("docs").join(name);
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page.contains("```console"), "{name} has no commands");
+    let told = run(&page);
+    if std::env::var_os("EBBTIDE_BLESS").is_some() {
+        std::fs::write(&path, &told).unwrap();
+    }
+    for (number, (expected, found)) in (1..).zip(page.lines().zip(told.lines())) {
+        assert_eq!(found, expected, "docs/{name}, line {number}");
+    }
+    assert_eq!(told.lines().count(), page.lines().count(), "docs/{name}: lines");
+}
+
+#[test]
+fn commands_of_the_page_for_mongodb_users_print_what_it_says() {
+    check("from-mongodb.md");
+}
+
+#[test]
+fn commands_of_the_page_for_influxdb_users_print_what_it_says() {
+    check("from-influxdb.md");
+}
+
+#[test]
+fn commands_of_the_operators_page_print_what_it_says() {
+    check("operations.md");
+}
+
+#[test]
+fn the_page_of_the_command_line_shows_the_help_of_every_command() {
+    check("cli.md");
+    let help = shell("ebbtide --help", Path::new("."));
+    let commands = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let names: Vec<&str> = commands.filter_map(|l| l.split_whitespace().next()).filter(|n| *n != "help").collect();
+    assert!(names.len() > 10, "{help}");
+    let page = include_str!("../../../docs/cli.md");
+    for name in names {
+        assert!(page.contains(&format!("$ ebbtide {name} --help\n")), "docs/cli.md lacks {name}");
+    }
+}
