@@ -24,9 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-/// The program in the README runs as a test.
+/// The programs in the README and in the guide run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/library.md")]
 struct Readme;
 
 mod background;
