@@ -482,3 +482,6 @@ impl ManifestWriter {
         fs.remove(&old.path).map_err(|e| Error::io("remove the old manifest", &old.path, &e))
     }
 }
+
+#[cfg(test)]
+mod tests;

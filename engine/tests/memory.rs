@@ -3,7 +3,7 @@
 //! One test, so that nothing else allocates while it measures.
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
-use ebbtide::ttl::{Filter, Timestamp, Value, VirtualClock};
+use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
 use ebbtide::{CollectionOptions, Database, Durability, ScanRequest, Settings};
 use peak_alloc::PeakAlloc;
 use std::path::Path;
@@ -22,10 +22,17 @@ const BATCHES: i64 = 20;
 /// What sealing and merging take beside the open buckets: copies of columns, pages, encoders of all columns at once.
 const WORK_BYTES: usize = 24 << 20;
 
+/// A budget under which a log grows that is far larger than [`MEMTABLE`].
+const MEMTABLE_BEFORE: usize = 16 * MEMTABLE;
+
 fn open(path: &Path) -> Database {
+    open_with(path, MEMTABLE)
+}
+
+fn open_with(path: &Path, memtable: usize) -> Database {
     let settings = Settings {
         durability: Durability::Interval(Duration::from_secs(60)),
-        memtable_bytes_max: MEMTABLE,
+        memtable_bytes_max: memtable,
         wal_file_bytes_max: MEMTABLE as u64,
         segment_rows_max: 1 << 16,
         ..Settings::default()
@@ -91,9 +98,30 @@ fn memory_does_not_grow_with_what_is_stored() {
     let (bytes, gone) = peak("delete half of the rows", || c.delete(&odd).expect("deletes"));
     assert!(gone as i64 > BATCHES * BATCH_ROWS / 2, "{gone}");
     peaks.push(("delete", bytes));
+    let half = (0..SERIES / 2).map(|i| Value::from(format!("series-{i}").as_str())).collect();
+    db.create_rules("c", vec![RuleSpec::new("half", 3_600, Filter::is_in("m", half))]).expect("is made");
+    let (bytes, report) = peak("sweep half of the metas", || db.sweep().expect("sweeps"));
+    assert!(report.counts.deleted_documents as i64 > BATCHES * BATCH_ROWS / 4, "{report:?}");
+    peaks.push(("sweep", bytes));
     let (bytes, _) = peak("delete everything", || c.delete(&Filter::everything()).expect("deletes"));
     peaks.push(("delete", bytes));
     for (what, bytes) in peaks {
         assert!(bytes < 2 * MEMTABLE + WORK_BYTES, "{what} took {bytes} bytes");
     }
+
+    // A log that was written under a larger budget: what it takes follows that one, until the first insert seals it.
+    drop((c, db));
+    let path = folder.path().join("larger");
+    let db = open_with(&path, MEMTABLE_BEFORE);
+    let c = db.create_collection("c", CollectionOptions::new("t").meta_field("m")).expect("is made");
+    let stored: u64 = (0..2 * BATCHES).map(|i| c.insert(&batch(i)).expect("is stored")).sum();
+    assert_eq!(stored as i64, 2 * BATCHES * BATCH_ROWS);
+    assert!(c.snapshot().expect("a view").segments().is_empty(), "all of it is in the log");
+    db.abandon();
+    drop(c);
+    let (bytes, db) = peak("replay under a smaller budget", || open(&path));
+    assert!(bytes < 2 * MEMTABLE_BEFORE + WORK_BYTES, "replay took {bytes} bytes");
+    let c = db.collection("c").expect("is there");
+    c.insert(&batch(2 * BATCHES)).expect("is stored");
+    assert!(!c.snapshot().expect("a view").segments().is_empty(), "an insert seals what is over the budget");
 }

@@ -84,6 +84,11 @@ impl VirtualClock {
     pub fn jump(&self, now: Timestamp) {
         self.state.lock().0 = now;
     }
+
+    /// Sets the monotonic time alone: a machine that slept while time went on, or one whose clock is broken.
+    pub fn set_monotonic(&self, monotonic: Duration) {
+        self.state.lock().1 = monotonic;
+    }
 }
 
 impl Clock for VirtualClock {

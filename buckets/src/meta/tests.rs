@@ -72,7 +72,7 @@ fn keys_survive_serde() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn keys_order_and_equal_as_normal_forms_do(a in any_value(), b in any_value()) {

@@ -18,6 +18,8 @@ fn a_jump_moves_the_wall_clock_alone() {
     let clock = VirtualClock::new(Timestamp(10));
     clock.jump(Timestamp(1_000_000));
     assert_eq!((clock.now(), clock.monotonic()), (Timestamp(1_000_000), Duration::ZERO));
+    clock.set_monotonic(Duration::from_secs(5));
+    assert_eq!((clock.now(), clock.monotonic()), (Timestamp(1_000_000), Duration::from_secs(5)));
 }
 
 #[test]

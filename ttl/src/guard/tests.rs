@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 const TOLERANCE: i64 = 3_600;
 
@@ -67,4 +68,37 @@ fn extremes_do_not_overflow() {
     assert!(guard.look(Timestamp(i128::MAX), Duration::MAX, i64::MAX).is_err());
     assert_eq!(guard.look(Timestamp(i128::MIN), Duration::MAX, 1), Ok(()));
     assert_eq!(Held { ahead_nanos: i128::MAX, tolerance_secs: 1 }.ahead_secs(), i64::MAX);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    /// Whatever the clocks do: a look is good iff the wall clock gained no more than the tolerance since the last good
+    /// one, and no hold wears off by being looked at.
+    #[test]
+    fn looks_are_good_by_the_last_good_one_alone(
+        moves in prop::collection::vec((-20_000_i64..20_000, -5_000_i64..20_000), 1..20), tolerance in 0_i64..8_000,
+    ) {
+        let (mut wall, mut monotonic) = (1_000_000_i64, 100_000_i64);
+        let mut good = (wall, monotonic);
+        let mut guard = ClockGuard::new(at(wall), Duration::from_secs(monotonic.unsigned_abs()));
+        for (wall_moved, monotonic_moved) in moves {
+            wall += wall_moved;
+            monotonic = (monotonic + monotonic_moved).max(0);
+            let gained = (wall - good.0) - (monotonic - good.1).max(0);
+            let expected = tolerance == 0 || gained <= tolerance;
+            let elapsed = Duration::from_secs(monotonic.unsigned_abs());
+            for _ in 0..2 {
+                prop_assert_eq!(guard.peek(at(wall), elapsed, tolerance).is_none(), expected);
+                let look = guard.look(at(wall), elapsed, tolerance);
+                prop_assert_eq!(look.map_err(|held| held.ahead_secs()), if expected { Ok(()) } else { Err(gained) });
+                if expected {
+                    break;
+                }
+            }
+            if expected {
+                good = (wall, monotonic);
+            }
+        }
+    }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 fn nanos(text: &str) -> i128 {
     Timestamp::parse(text).unwrap().0
@@ -59,4 +60,23 @@ fn precisions_have_words() {
         assert_eq!(precision.nanos() * i128::from(precision.per_second()), NANOS_PER_SECOND);
     }
     assert!("s".parse::<Precision>().unwrap_err().contains("ms, us or ns"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    /// From the year 1 to 9999, to the nanosecond.
+    #[test]
+    fn instants_read_back_as_they_are_written(seconds in -62_135_596_800_i64..253_402_300_800, nanos in 0_i128..NANOS_PER_SECOND,
+                                              coarse in prop::sample::select(vec![1_i128, 1_000, 1_000_000, NANOS_PER_SECOND])) {
+        let instant = Timestamp(i128::from(seconds) * NANOS_PER_SECOND + nanos / coarse * coarse);
+        prop_assert_eq!(Timestamp::parse(&instant.to_string()), Ok(instant));
+    }
+
+    #[test]
+    fn units_survive_and_floor(t: i64, within in 0_i128..1_000_000,
+                               p in prop::sample::select(vec![Precision::Ms, Precision::Us, Precision::Ns])) {
+        let instant = Timestamp(Timestamp::from_units(t, p).0 + within % p.nanos());
+        prop_assert_eq!((instant.to_units(p), instant.to_units_saturating(p)), (Some(t), t));
+    }
 }

@@ -53,7 +53,7 @@ fn a_cut_file_is_an_error() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn directories_of_any_bytes_decode_or_fail(mut raw in prop::collection::vec(any::<u8>(), 0..200), small in any::<bool>()) {
@@ -67,4 +67,33 @@ proptest! {
             let _posting = directory.posting(&["x"], &Value::Int(1));
         }
     }
+}
+
+/// The raw bytes of a directory whose metas claim so many buckets each.
+fn claiming(metas: u64, buckets_each: u64) -> Vec<u8> {
+    let mut raw = Vec::new();
+    super::super::varint::put_u64(&mut raw, metas);
+    for meta in 0..metas {
+        super::super::varint::put_u64(&mut raw, 0);
+        super::super::varint::put_bytes(&mut raw, &meta.to_be_bytes());
+    }
+    (0..metas).for_each(|_| super::super::varint::put_u64(&mut raw, buckets_each));
+    // Room for one meta's buckets, so that each claim by itself could be true.
+    raw.resize(raw.len() + usize::try_from(buckets_each).unwrap(), 0);
+    raw
+}
+
+#[test]
+fn a_forged_directory_cannot_claim_more_buckets_than_it_has_bytes() {
+    let decode = |raw: &[u8]| {
+        let mut framed = u32::try_from(raw.len()).unwrap().to_le_bytes().to_vec();
+        framed.extend(zstd::bulk::compress(raw, 1).unwrap());
+        super::super::directory::decode(&framed, 1000)
+    };
+    // A thousand metas of a hundred thousand buckets: each takes four bytes of memory before the first is looked at.
+    let error = decode(&claiming(1_000, 100_000)).unwrap_err();
+    assert!(error.contains("more buckets than there is room for"), "{error}");
+    // What fits by its count alone ends early.
+    let error = decode(&claiming(1, 100_000)).unwrap_err();
+    assert!(error.contains("ends early"), "{error}");
 }
