@@ -21,6 +21,22 @@ pub fn times(batch: &RecordBatch) -> Result<&[i64], ArrowError> {
     }
 }
 
+/// Bytes that the rows take. Arrays of a user's may share buffers that are far larger: a slice counts as what it uses.
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(column_bytes).sum()
+}
+
+fn column_bytes(column: &ArrayRef) -> usize {
+    // Texts of up to twelve bytes are in the views themselves.
+    let of_views = |count: usize, used: usize| count * size_of::<u128>() + used;
+    match column.data_type() {
+        DataType::Utf8View => of_views(column.len(), column.as_string_view().total_buffer_bytes_used()),
+        DataType::BinaryView => of_views(column.len(), column.as_binary_view().total_buffer_bytes_used()),
+        DataType::Struct(_) => column.as_struct().columns().iter().map(column_bytes).sum(),
+        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+    }
+}
+
 /// The same batch with columns of text that do not keep far larger buffers alive than they use, as slices and casts do.
 ///
 /// # Errors

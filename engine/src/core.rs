@@ -551,7 +551,7 @@ fn widened(old: &Schema, new: &Schema) -> Vec<String> {
 
 /// Checks what the columns of one insert take in memory.
 fn check_size(chunk: &Chunk) -> Result<()> {
-    let bytes = crate::memtable::bytes_of(&chunk.batch);
+    let bytes = ebbtide_buckets::batch_bytes(&chunk.batch);
     if bytes <= BATCH_BYTES_MAX {
         return Ok(());
     }

@@ -1,8 +1,7 @@
 //! Open buckets: the rows of a collection that are not sealed yet.
 
 use crate::error::{Error, Result};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use ebbtide_buckets::{Chunk, Schema, adapt};
+use ebbtide_buckets::{Chunk, Schema, adapt, batch_bytes};
 use std::sync::Arc;
 
 /// Chunks below this many rows are merged as they pile up, so that many small inserts do not make many small chunks.
@@ -49,14 +48,14 @@ impl Memtable {
     pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, (schema, span_seconds): (&Schema, i64)) -> Result<()> {
         self.oldest_seq.get_or_insert(seq);
         self.rows += chunk.batch.num_rows() as u64;
-        self.bytes += bytes_of(&chunk.batch) + index_bytes(&chunk);
+        self.bytes += batch_bytes(&chunk.batch) + index_bytes(&chunk);
         self.active.push(chunk);
         while let [.., a, b] = self.active.as_slice() {
             let (left, right) = (a.batch.num_rows(), b.batch.num_rows());
             if left > right * 2 || left + right > MERGE_ROWS_MAX {
                 break;
             }
-            if bytes_of(&a.batch) + bytes_of(&b.batch) > MERGE_BYTES_MAX {
+            if batch_bytes(&a.batch) + batch_bytes(&b.batch) > MERGE_BYTES_MAX {
                 break;
             }
             let merged = merge(&[a, b], schema, span_seconds)?;
@@ -104,16 +103,6 @@ fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<C
     let batches = chunks.iter().map(|c| adapt(&c.batch, schema)).collect::<std::result::Result<Vec<_>, _>>()?;
     let batch = arrow::compute::concat_batches(&schema.arrow(), &batches).map_err(Error::from)?;
     Ok(Chunk::build(batch, schema, span_seconds))
-}
-
-/// Bytes that the rows take. Arrays of a user's may share buffers that are far larger.
-pub(crate) fn bytes_of(batch: &RecordBatch) -> usize {
-    let of = |column: &ArrayRef| match column.as_string_view_opt() {
-        // Texts of up to twelve bytes are in the views themselves; a slice counts as what it uses.
-        Some(views) => views.len() * size_of::<u128>() + views.total_buffer_bytes_used(),
-        None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
-    };
-    batch.columns().iter().map(of).sum()
 }
 
 /// Bytes that a row of a chunk takes in memory, on average.

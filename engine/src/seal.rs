@@ -182,7 +182,7 @@ fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest,
     let (bytes, rows) = harvest
         .pieces
         .iter()
-        .fold((0, 0), |(bytes, rows), piece| (bytes + crate::memtable::bytes_of(piece), rows + piece.num_rows()));
+        .fold((0, 0), |(bytes, rows), piece| (bytes + ebbtide_buckets::batch_bytes(piece), rows + piece.num_rows()));
     let rows_max = core.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
     let mut names_changed = false;
     for (rule, buckets) in merge_small(groups) {

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Database, RowPredicate};
-use ebbtide_buckets::{FieldType, Schema};
+use ebbtide_buckets::{BATCH_BYTES_MAX, FieldType, Schema, batch_bytes};
 use ebbtide_ttl::{Code, Precision, Timestamp, int_fits_double};
 use futures::TryStreamExt;
 use std::fmt;
@@ -55,9 +55,7 @@ impl DataSink for InsertSink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
-        let schema = data.schema();
-        let batches: Vec<RecordBatch> = data.try_collect().await?;
-        let batch = concat_batches(&schema, &batches)?;
+        let batch = collect(data).await?;
         let names: Vec<String> = self.schema.fields().iter().map(|f| f.name().clone()).collect();
         insert(self.database.clone(), self.collection.clone(), named(&batch, &names)?).await
     }
@@ -85,6 +83,29 @@ impl DataSink for DeleteSink {
     async fn write_all(&self, _: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
         not_impl_err!("DELETE in PREPARE or EXPLAIN ANALYZE; run it as a statement of its own")
     }
+}
+
+/// All rows that an INSERT gives, as one batch: they are stored at once or not at all. More of them than one insert
+/// holds are refused as soon as they are seen.
+pub(crate) async fn collect(mut rows: SendableRecordBatchStream) -> Result<RecordBatch> {
+    let mut schema = rows.schema();
+    let mut batches = Vec::new();
+    let mut bytes = 0;
+    while let Some(batch) = rows.try_next().await? {
+        bytes += batch_bytes(&batch);
+        if bytes > BATCH_BYTES_MAX {
+            let what = format!(
+                "the INSERT gives more than {BATCH_BYTES_MAX} bytes, which one statement cannot store at once: split it, \
+                 by ranges of time for example; nothing was stored"
+            );
+            return Err(external(ebbtide::Error::new(Code::BSONObjectTooLarge, what)));
+        }
+        if batches.is_empty() {
+            schema = batch.schema();
+        }
+        batches.push(batch);
+    }
+    Ok(concat_batches(&schema, &batches)?)
 }
 
 /// Inserts one batch, off the threads that serve queries.

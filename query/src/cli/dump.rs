@@ -5,6 +5,7 @@
 //! It is written last: a folder without it is no dump. A dump holds what is visible at one instant.
 
 use super::args::{Cli, DumpArgs, RestoreArgs};
+use super::pieces::piece;
 use super::{Failure, files, open};
 use crate::output::{Format, ResultWriter, TableStyle};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -330,7 +331,13 @@ fn restore_one(database: &Database, dumped: &Dumped, folder: &Path) -> Result<u6
     let builder = ParquetRecordBatchReaderBuilder::try_new(files::open(&path)?).map_err(|e| fail(&e))?;
     let mut count = 0;
     for batch in builder.with_batch_size(BATCH_ROWS).build().map_err(|e| fail(&e))? {
-        count += collection.insert(&batch.map_err(|e| fail(&e))?)?;
+        let batch = batch.map_err(|e| fail(&e))?;
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let piece = piece(&batch, from, BATCH_ROWS);
+            count += collection.insert(&piece)?;
+            from += piece.num_rows();
+        }
     }
     if count != dumped.measurements {
         return Err(fail(&format!("it holds {count} measurements instead of {}", dumped.measurements)));

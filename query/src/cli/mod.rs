@@ -9,6 +9,7 @@ mod dump;
 mod files;
 mod import;
 mod open;
+mod pieces;
 mod repair;
 mod repl;
 mod sql;

@@ -5,15 +5,20 @@ use super::layout::Layout;
 use super::source::Source;
 use super::{Job, Rows};
 use crate::cli::args::InputFormat;
+use crate::cli::pieces::{INSERT_BYTES, piece};
 use crate::cli::{Failure, files};
-use datafusion::arrow::array::{Array, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, RecordBatch, RecordBatchReader, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::{FileReader, StreamReader};
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use datafusion::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use std::io::{BufReader, Read, Seek};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
@@ -25,10 +30,16 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new(format!("{} is not a Parquet file that can be read: {e}", source.name))
         };
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| fail(&e))?;
-        let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
+        let mut found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| fail(&e))?;
+        if let Some(shared) = with_views(found.schema()) {
+            let options = ArrowReaderOptions::new().with_schema(shared);
+            found = ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options).map_err(|e| fail(&e))?;
+        }
+        let rows = u64::try_from(found.metadata().file_metadata().num_rows()).ok();
+        let batch_rows = batch_rows.min(rows_at_once(found.metadata()));
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, found);
         let reader = builder.with_batch_size(batch_rows).build().map_err(|e| fail(&e))?;
-        return Ok((datafusion::arrow::array::RecordBatchReader::schema(&reader), rows, Box::new(reader)));
+        return Ok((RecordBatchReader::schema(&reader), rows, Box::new(reader)));
     }
     let fail =
         |e: &dyn std::fmt::Display| Failure::new(format!("{} is not an Arrow file that can be read: {e}", source.name));
@@ -40,6 +51,38 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
     }
     let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
     Ok((reader.schema(), None, Box::new(reader)))
+}
+
+/// The columns with texts and bytes as views: many rows then share a value that the file holds once.
+fn with_views(schema: &SchemaRef) -> Option<SchemaRef> {
+    let view = |ty: &DataType| match ty {
+        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
+        DataType::Dictionary(_, values) => match values.as_ref() {
+            DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+            _ => None,
+        },
+        _ => None,
+    };
+    let fields = schema.fields().iter().map(|f| match view(f.data_type()) {
+        Some(ty) => Arc::new(f.as_ref().clone().with_data_type(ty)),
+        None => Arc::clone(f),
+    });
+    let fields: Fields = fields.collect();
+    (fields != *schema.fields()).then(|| Arc::new(ArrowSchema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+/// How many rows of a file are read at once: lists may be long, and a file says how many values it has.
+fn rows_at_once(metadata: &ParquetMetaData) -> usize {
+    let of = |group: &RowGroupMetaData| {
+        let values: i64 = group.columns().iter().map(|c| c.num_values().saturating_sub(group.num_rows()).max(0)).sum();
+        // Beside its value each has two levels.
+        let bytes =
+            usize::try_from(values).unwrap_or(usize::MAX).saturating_mul(size_of::<i64>() + 2 * size_of::<i16>());
+        let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
+        if bytes <= INSERT_BYTES { usize::MAX } else { rows / bytes.div_ceil(INSERT_BYTES) }
+    };
+    metadata.row_groups().iter().map(of).min().unwrap_or(usize::MAX).max(1)
 }
 
 /// The names of a file's columns, as the user wants them.
@@ -66,10 +109,10 @@ pub(super) fn read(
         let end = row + whole.num_rows() as u64;
         let mut from = row.max(start);
         while from < end {
-            let to = end.min(from + job.batch_rows as u64);
-            let (offset, length) = (usize::try_from(from - row), usize::try_from(to - from));
-            let (Ok(offset), Ok(length)) = (offset, length) else { return Err(fail(&"it is too large")) };
-            let rows = take(source, job, layout, whole.slice(offset, length), from)?;
+            let Ok(offset) = usize::try_from(from - row) else { return Err(fail(&"it is too large")) };
+            let piece = piece(&whole, offset, job.batch_rows);
+            let to = from + piece.num_rows() as u64;
+            let rows = take(source, job, layout, piece, from)?;
             from = to;
             if let Some((batch, lines)) = rows
                 && give(Rows { batch, source: &source.name, lines, end: to })?.is_break()

@@ -6,14 +6,19 @@ use super::source::Source;
 use super::text::{self, Block, Record};
 use super::{Job, Rows};
 use crate::cli::Failure;
+use crate::cli::pieces::INSERT_BYTES;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, BooleanBuilder, Float64Builder, Int64Array, Int64Builder, RecordBatch, StringViewBuilder,
 };
 use datafusion::arrow::compute::{cast, filter_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, TimeUnit};
+use ebbtide_buckets::FIELDS_MAX;
 use ebbtide_ttl::Precision;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// More columns than a collection has fields are taken for a mistake: some may be metas, parts of the time or left out.
+const COLUMNS_MAX: usize = 2 * FIELDS_MAX;
 
 /// The columns of a file.
 #[derive(Debug, Clone)]
@@ -32,6 +37,11 @@ impl Columns {
     /// From the first record of a file. It is data if there is no header.
     pub(super) fn new(first: &Record<'_>, shape: &Shape, file: &str) -> Result<Self, Failure> {
         let here = |what: &str| Failure::new(format!("{file}:{}: {what}", first.line));
+        if first.cells > COLUMNS_MAX {
+            let what =
+                format!("the line has {} columns, at most {COLUMNS_MAX} are read: check --delimiter", first.cells);
+            return Err(here(&what));
+        }
         let mut names = Vec::with_capacity(first.cells);
         if !shape.columns.is_empty() {
             if shape.columns.len() != first.cells {
@@ -299,6 +309,8 @@ pub(super) struct Assembler<'a> {
     lines: Vec<u64>,
     /// Whether each row that was begun is to be kept.
     keep: Vec<bool>,
+    /// What the next batch takes, about.
+    bytes: usize,
     scratch: Vec<u8>,
 }
 
@@ -316,7 +328,7 @@ impl<'a> Assembler<'a> {
             Some(Wanted { name: name.clone(), parts: parts.clone(), role, cells: Cell::new(kind) })
         });
         let wanted = wanted.collect();
-        Assembler { columns, wanted, job, layout, lines: Vec::new(), keep: Vec::new(), scratch: Vec::new() }
+        Assembler { columns, wanted, job, layout, lines: Vec::new(), keep: Vec::new(), bytes: 0, scratch: Vec::new() }
     }
 
     /// Rows that the next batch has so far.
@@ -324,10 +336,15 @@ impl<'a> Assembler<'a> {
         self.lines.len()
     }
 
+    fn is_full(&self) -> bool {
+        self.lines.len() >= self.job.batch_rows || self.bytes >= INSERT_BYTES
+    }
+
     pub(super) fn add(&mut self, record: &Record<'_>, file: &str) -> Result<(), Failure> {
         if !self.columns.check(record, self.job, file)? {
             return Ok(());
         }
+        self.bytes += record.bytes() + 8 * self.wanted.len();
         let cells = &self.job.cells;
         let mut wrong: Option<String> = None;
         let mut values = 0;
@@ -375,6 +392,7 @@ impl<'a> Assembler<'a> {
         }
         let mut batch =
             RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(crate::QueryError::from)?;
+        self.bytes = 0;
         let keep = std::mem::take(&mut self.keep);
         if keep.contains(&false) {
             batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(crate::QueryError::from)?;
@@ -408,7 +426,7 @@ pub(super) fn read(
                 continue;
             }
             assembler.add(&record, &source.name)?;
-            if assembler.rows() >= job.batch_rows {
+            if assembler.is_full() {
                 let rows = assembler.finish(&source.name, at)?;
                 if give(rows)?.is_break() {
                     stopped = true;

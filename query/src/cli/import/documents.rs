@@ -8,8 +8,11 @@ use super::text::{self, Record};
 use super::{Job, Rows};
 use crate::cli::Failure;
 use crate::cli::args::InputFormat;
-use ebbtide_buckets::{Schema, batch_from_documents};
+use crate::cli::pieces::INSERT_BYTES;
+use ebbtide_buckets::{DOCUMENT_BYTES_MAX, Schema, batch_from_documents};
 use ebbtide_ttl::{Precision, Timestamp, Value};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 /// Gathers documents for a batch.
@@ -19,6 +22,9 @@ pub(super) struct Gathered {
     lines: Vec<u64>,
     /// The lines' text, for the file of bad lines.
     texts: Vec<String>,
+    bytes: usize,
+    /// Hashes of the paths of all fields: a batch has a column for each, however few rows have a value in it.
+    paths: HashSet<u64>,
     /// The unit that holds the times exactly.
     pub(super) finest: Precision,
 }
@@ -26,6 +32,12 @@ pub(super) struct Gathered {
 impl Gathered {
     pub(super) fn rows(&self) -> usize {
         self.documents.len()
+    }
+
+    /// Whether one insert should hold no more.
+    fn is_full(&self, job: &Job<'_>) -> bool {
+        let cells = self.rows().saturating_mul(self.paths.len());
+        self.rows() >= job.batch_rows || self.bytes >= INSERT_BYTES || cells >= INSERT_BYTES / size_of::<i64>()
     }
 
     /// Reads a line; a bad one goes where bad lines go. `now` is the time of points that name none.
@@ -62,6 +74,8 @@ impl Gathered {
                     return Ok(());
                 }
                 self.finest = finer(self.finest, time.map_or(Precision::Ms, finest));
+                self.bytes += record.bytes();
+                add_paths(&document, 0, &mut self.paths);
                 self.documents.push(document);
                 self.lines.push(record.line);
                 self.texts.push(if job.bad.borrow().lenient() { record.text() } else { String::new() });
@@ -88,6 +102,8 @@ impl Gathered {
                     *schema = accepted.schema;
                     self.documents.clear();
                     self.texts.clear();
+                    self.bytes = 0;
+                    self.paths.clear();
                     let lines = std::mem::take(&mut self.lines);
                     return Ok(Some(Rows { batch: accepted.batch, source: file, lines, end }));
                 }
@@ -123,7 +139,7 @@ pub(super) fn read(
                 continue;
             }
             gathered.add(&record, source.format, job, layout, &source.name, None)?;
-            if gathered.rows() >= job.batch_rows {
+            if gathered.is_full(job) {
                 let rows = gathered.finish(schema, job, &source.name, at)?;
                 if let Some(rows) = rows
                     && give(rows)?.is_break()
@@ -142,10 +158,51 @@ pub(super) fn read(
     Ok(())
 }
 
+fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {
+    let Value::Object(members) = value else { return };
+    for (name, member) in members {
+        let mut hasher = DefaultHasher::new();
+        (parent, name).hash(&mut hasher);
+        let path = hasher.finish();
+        paths.insert(path);
+        add_paths(member, path, paths);
+    }
+}
+
 type TimedDocument = (Option<Timestamp>, Value);
 
+/// Parses a line. One with more values than a measurement may have would take many times its length in memory.
+fn json_of(line: &[u8]) -> Result<serde_json::Value, String> {
+    if line.len() > DOCUMENT_BYTES_MAX / size_of::<i64>() && marks_in(line) > DOCUMENT_BYTES_MAX / size_of::<i64>() {
+        return Err(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"));
+    }
+    serde_json::from_slice(line).map_err(|e| format!("not a JSON document: {e}"))
+}
+
+/// Commas and opening brackets outside of texts: no fewer than there are values, but for one.
+fn marks_in(json: &[u8]) -> usize {
+    let mut count = 0;
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b',' | b'[' | b'{' => count += 1,
+            b'"' => {
+                while let Some(inside) = bytes.next() {
+                    match inside {
+                        b'"' => break,
+                        b'\\' => drop(bytes.next()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
 fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument, String> {
-    let json: serde_json::Value = serde_json::from_slice(line).map_err(|e| format!("not a JSON document: {e}"))?;
+    let json = json_of(line)?;
     if !json.is_object() {
         return Err("a JSON object is expected on each line".to_owned());
     }
@@ -280,16 +337,15 @@ pub(super) fn first_names(source: &Source, job: &Job<'_>) -> Result<Vec<String>,
 
 /// The names of the fields of a document, as the user wants them.
 pub(super) fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
-    match serde_json::from_slice(record.cell(0)) {
-        Ok(serde_json::Value::Object(members)) => {
+    match json_of(record.cell(0))? {
+        serde_json::Value::Object(members) => {
             let mut names: Vec<String> = members.into_iter().map(|(n, _)| job.shape.rename(&n).to_owned()).collect();
             if job.shape.time.len() > 1 {
                 names.push(job.shape.time_field());
             }
             Ok(names)
         }
-        Ok(_) => Err("a JSON object is expected on each line".to_owned()),
-        Err(error) => Err(format!("not a JSON document: {error}")),
+        _ => Err("a JSON object is expected on each line".to_owned()),
     }
 }
 

@@ -41,6 +41,8 @@ use times::TimeReader;
 
 /// Names that a time column is known by.
 const TIME_NAMES: [&str; 8] = ["time", "timestamp", "ts", "datetime", "date_time", "date", "t", "valid_time"];
+/// What is wrong with one row and not with the import.
+const SET_ASIDE: [Code; 3] = [Code::BadValue, Code::TypeMismatch, Code::BSONObjectTooLarge];
 /// Rows that are looked at to learn the step of the data.
 const SAMPLE_ROWS: usize = 200_000;
 
@@ -180,7 +182,7 @@ impl<'a> Job<'a> {
             match collection.insert(&rows.batch) {
                 Ok(count) => return Ok(count),
                 Err(error) => match error.index().filter(|i| *i < rows.lines.len()) {
-                    Some(index) if matches!(error.code(), Code::BadValue | Code::TypeMismatch) => {
+                    Some(index) if SET_ASIDE.contains(&error.code()) => {
                         rows.set_aside(index, &error.to_string(), self.bad)?;
                     }
                     _ => return Err(error.into()),

@@ -12,6 +12,7 @@ use super::text::{self, Block};
 use super::{Job, Rows, for_new, is_for_new, line_protocol, report, source, step};
 use crate::cli::Failure;
 use crate::cli::args::{Cli, ImportArgs, InputFormat};
+use crate::cli::pieces::INSERT_BYTES;
 use ebbtide::{Collection, Database};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
@@ -142,7 +143,7 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => ended = true,
         }
         let waited = clock.monotonic().saturating_sub(since) >= patience;
-        let full = gathered.len() >= args.batch_rows as usize;
+        let full = gathered.len() >= args.batch_rows as usize || gathered.bytes() >= INSERT_BYTES;
         if gathered.len() > 0 && (ended || waited || full) {
             give(format, &std::mem::take(&mut gathered))?;
         }

@@ -58,6 +58,11 @@ impl Block {
         self.records.push((line, self.ends.len()));
     }
 
+    /// How much text it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds the records of another block.
     pub(super) fn append(&mut self, other: &Block) {
         let (bytes, cells) = (self.bytes.len(), self.ends.len());
@@ -87,11 +92,27 @@ impl<'a> Record<'a> {
         self.block.bytes[start..self.block.ends[at]].trim_ascii()
     }
 
+    /// How much text it holds.
+    pub(super) fn bytes(&self) -> usize {
+        match self.cells.checked_sub(1) {
+            Some(last) => {
+                let start = if self.first == 0 { 0 } else { self.block.ends[self.first - 1] };
+                self.block.ends[self.first + last] - start
+            }
+            None => 0,
+        }
+    }
+
     /// The record as text, for the file of bad lines.
     pub(super) fn text(&self) -> String {
         let cells: Vec<String> = (0..self.cells).map(|i| String::from_utf8_lossy(self.cell(i)).into_owned()).collect();
         cells.join(",")
     }
+}
+
+fn too_long(name: &str, line: u64) -> Failure {
+    let most = RECORD_BYTES_MAX >> 20;
+    Failure::new(format!("{name}:{line}: the line is longer than {most} MiB: is a quote not closed, or is it no text?"))
 }
 
 /// What has been split and not yet handed on.
@@ -102,6 +123,8 @@ struct Pending<'a> {
     eager: bool,
     /// Bytes since the last record.
     since: u64,
+    /// Whether a record is too long to be read.
+    too_long: bool,
     /// The last byte that is no line end.
     last: u8,
     gone: bool,
@@ -136,8 +159,8 @@ impl Read for Watched<'_> {
             pending.hand_on();
         }
         if pending.since > RECORD_BYTES_MAX {
-            let what = format!("a line is longer than {} MiB: is a quote not closed?", RECORD_BYTES_MAX >> 20);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            pending.too_long = true;
+            return Err(io::ErrorKind::InvalidData.into());
         }
         drop(pending);
         let count = self.inner.read(buffer)?;
@@ -160,7 +183,7 @@ pub(super) fn split(
     give: &mut dyn FnMut(Block) -> bool,
     unreadable: &dyn Fn(&io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let pending = Pending { block: Block::default(), give, eager, since: 0, last: 0, gone: false };
+    let pending = Pending { block: Block::default(), give, eager, since: 0, too_long: false, last: 0, gone: false };
     let pending = Rc::new(RefCell::new(pending));
     let watched = Watched { inner: input, pending: Rc::clone(&pending) };
     let input = BufReader::with_capacity(1 << 16, watched);
@@ -168,7 +191,7 @@ pub(super) fn split(
         Split::Csv { delimiter, comment, skip } => {
             split_csv(name, input, (*delimiter, *comment, *skip), &pending, unreadable)?;
         }
-        Split::Lines => split_lines(input, &pending, unreadable)?,
+        Split::Lines => split_lines(name, input, &pending, unreadable)?,
     }
     pending.borrow_mut().hand_on();
     Ok(())
@@ -181,8 +204,13 @@ fn split_csv(
     pending: &Rc<RefCell<Pending<'_>>>,
     unreadable: &dyn Fn(&io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    for _ in 0..skip {
-        input.skip_until(b'\n').map_err(|e| unreadable(&e))?;
+    let fail = |e: &io::Error, line: u64| match pending.borrow().too_long {
+        true => too_long(name, line),
+        false => unreadable(e),
+    };
+    for line in 1..=skip {
+        input.skip_until(b'\n').map_err(|e| fail(&e, line))?;
+        pending.borrow_mut().since = 0;
     }
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
@@ -193,12 +221,13 @@ fn split_csv(
     let mut record = csv::ByteRecord::new();
     let mut suspicious = None;
     loop {
+        let begins = skip + reader.position().line();
         match reader.read_byte_record(&mut record) {
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => {
                 return Err(match error.into_kind() {
-                    csv::ErrorKind::Io(error) => unreadable(&error),
+                    csv::ErrorKind::Io(error) => fail(&error, begins),
                     other => Failure::new(format!("{name}: {other:?}")),
                 });
             }
@@ -222,6 +251,7 @@ fn split_csv(
 }
 
 fn split_lines(
+    name: &str,
     mut input: BufReader<Watched<'_>>,
     pending: &Rc<RefCell<Pending<'_>>>,
     unreadable: &dyn Fn(&io::Error) -> Failure,
@@ -229,11 +259,17 @@ fn split_lines(
     let mut text = Vec::new();
     let mut line = 0;
     loop {
+        // A long line is not kept in mind for all the short ones after it.
         text.clear();
-        if input.read_until(b'\n', &mut text).map_err(|e| unreadable(&e))? == 0 {
+        text.shrink_to(BLOCK_BYTES);
+        line += 1;
+        let read = input.read_until(b'\n', &mut text).map_err(|e| match pending.borrow().too_long {
+            true => too_long(name, line),
+            false => unreadable(&e),
+        });
+        if read? == 0 {
             return Ok(());
         }
-        line += 1;
         let mut cell = text.as_slice();
         if line == 1 {
             cell = cell.strip_prefix(b"\xef\xbb\xbf").unwrap_or(cell);

@@ -1,0 +1,136 @@
+//! Small files that unpack to much, and inserts that are too large.
+
+use crate::cli::{Output, command, inside, write};
+use crate::support::World;
+use arrow::array::{ArrayRef, DictionaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow::datatypes::Int32Type;
+use ebbtide_ttl::Code;
+use parquet::arrow::ArrowWriter;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+/// What an import may have of address space: far less than what any of the files unpacks to.
+const KIB_MAX: u32 = 1_500_000;
+
+/// Imports into collection `c` within bounded memory.
+fn import(folder: &Path, args: &[&str]) -> Output {
+    let program = command().get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    let bounded = if cfg!(target_os = "linux") { format!("ulimit -v {KIB_MAX}; ") } else { String::new() };
+    shell.arg("-c").arg(format!("{bounded}exec \"$0\" import --collection c \"$@\"")).arg(program).args(args);
+    shell.current_dir(folder).env_remove("EBBTIDE_DB").env("NO_COLOR", "1").stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A compressed file: a beginning, and then the same piece over and over.
+fn repeated(folder: &Path, name: &str, begin: &str, piece: &[u8], times: usize) {
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    let file = std::fs::File::create(folder.join(name)).unwrap();
+    let mut out: Box<dyn Write> = if name.ends_with(".gz") {
+        Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast()))
+    } else {
+        Box::new(zstd::stream::write::Encoder::new(file, 1).unwrap().auto_finish())
+    };
+    out.write_all(begin.as_bytes()).unwrap();
+    for _ in 0..times {
+        out.write_all(piece).unwrap();
+    }
+    out.flush().unwrap();
+}
+
+fn count(folder: &Path, db: &str) -> String {
+    let output = inside(folder, &["--db", db, "sql", "--format", "csv", "SELECT count(*), sum(length(s)) FROM c"], "");
+    output.stdout.lines().nth(1).unwrap_or(&output.stderr).to_owned()
+}
+
+#[test]
+fn a_line_without_an_end_is_refused_with_its_place_and_not_read_to_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mib = vec![b'x'; 1 << 20];
+    repeated(
+        path,
+        "quote.csv.zst",
+        "time,s\n2024-01-01,a\n2024-01-02,\"open\n",
+        &b"2024-01-03,c\n".repeat(1 << 16),
+        200,
+    );
+    repeated(path, "line.ndjson.zst", "{\"time\":\"2024-01-01\",\"s\":\"a\"}\n{\"s\":\"", &mib, 4096);
+    for (file, line) in [("quote.csv.zst", 3), ("line.ndjson.zst", 2)] {
+        let output = import(path, &[file]);
+        assert_eq!(output.code, 1, "{file}: {}", output.stderr);
+        let expected = format!("{file}:{line}: the line is longer than 64 MiB");
+        assert!(output.stderr.contains(&expected) && !output.stderr.contains("damaged"), "{file}: {}", output.stderr);
+        assert!(!path.join("ebbtide-data").exists());
+    }
+}
+
+#[test]
+fn lines_that_are_wide_or_deep_beyond_measure_are_bad_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "wide.csv", &format!("time{}\n", ",x".repeat(30_000)));
+    let wide = import(path, &["wide.csv"]);
+    assert!(wide.stderr.contains("wide.csv:1: the line has 30001 columns, at most 20000"), "{}", wide.stderr);
+    let good = "{\"time\":\"2024-01-01\",\"s\":\"a\"}\n";
+    let deep = format!("{{\"time\":\"2024-01-02\",\"s\":{}{}}}\n", "[".repeat(10_000), "]".repeat(10_000));
+    let many = format!("{{\"time\":\"2024-01-03\",\"s\":[{}0]}}\n", "0,".repeat(3 << 20));
+    write(path, "bad.ndjson", &format!("{good}{deep}{many}{}", good.replace("-01\"", "-05\"")));
+    let strict = import(path, &["bad.ndjson"]);
+    assert!(strict.stderr.contains("bad.ndjson:2: not a JSON document: recursion limit"), "{}", strict.stderr);
+    let lenient = import(path, &["bad.ndjson", "--bad-lines", "bad.csv"]);
+    assert_eq!(lenient.code, 0, "{}", lenient.stderr);
+    assert!(lenient.stderr.contains("2 bad lines"), "{}", lenient.stderr);
+    let expected = "bad.ndjson:3: a measurement of more than 16777216 bytes";
+    assert!(lenient.stderr.contains(expected), "{}", lenient.stderr);
+    assert_eq!(count(path, "ebbtide-data"), "2,2");
+}
+
+/// A Parquet file in which all rows have the same long text, which is in it once.
+fn same_text(path: &Path, rows: usize, text: &str) {
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from_iter_values((0..rows as i64).map(|i| i * 1000)));
+    let keys = arrow::array::Int32Array::from(vec![0; rows]);
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![text]));
+    let shared = DictionaryArray::<Int32Type>::new(keys, texts);
+    let views = arrow::compute::cast(&shared, &arrow::datatypes::DataType::Utf8View).unwrap();
+    let batch = RecordBatch::try_from_iter([("time", times), ("s", views)]).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn a_small_parquet_file_of_long_texts_is_read_in_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    same_text(&path, 6000, &"0123456789".repeat(26_000));
+    assert!(path.metadata().unwrap().len() < 1_000_000);
+    let output = import(folder.path(), &["a.parquet", "--dry-run"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("6000 measurements would be imported"), "{}", output.stderr);
+}
+
+#[test]
+fn an_insert_of_more_than_is_stored_at_once_is_refused_and_stores_nothing() {
+    let world = World::at("2024-01-01T00:00:00Z");
+    world.rows("CREATE COLLECTION w WITH (timeField = 't')");
+    let source = "SELECT to_timestamp(value), repeat('0123456789', 1000) FROM generate_series(1, 100000)";
+    for sql in [format!("INSERT INTO w (t, s) {source}"), format!("EXPLAIN ANALYZE INSERT INTO w (t, s) {source}")] {
+        if sql.starts_with("EXPLAIN") {
+            world.rows("INSERT INTO w (t, s) VALUES ('2024-01-01', 'x')");
+        }
+        let error = world.error(&sql);
+        assert_eq!(error.code(), Code::BSONObjectTooLarge, "{error}");
+        assert!(error.message().contains("268435456 bytes") && error.message().contains("split it"), "{error}");
+    }
+    assert_eq!(world.text("SELECT s FROM w"), "[{\"s\":\"x\"}]");
+}
