@@ -89,6 +89,10 @@ impl Ingest {
         bar: &indicatif::ProgressBar,
     ) -> Result<()> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        // As in a pipeline: what fills memory is sealed beside the writer.
+        let runtime = tokio::runtime::Runtime::new()?;
+        let _entered = runtime.enter();
+        let _background = db.start_background()?;
         let watch = Stopwatch::start();
         for batch in batches {
             weather.insert(batch)?;
