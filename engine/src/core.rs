@@ -356,9 +356,12 @@ impl Core {
         self.check_writable()?;
         self.rotate_log_if_full(&mut log)?;
         let (first_seq, synced_seq) = (log.next_seq, log.synced_seq);
+        let no_log = || Error::internal("a writable database has a log");
+        let place = log.writer.as_ref().ok_or_else(no_log)?.place();
         let mut frames = Vec::with_capacity(group.iter().map(|p| p.payload.len() + 64).sum());
         for (seq, pending) in (first_seq..).zip(&group) {
-            wal::put_frame(&mut frames, seq, pending.collection, synced_seq, &pending.payload, pending.crc);
+            let record = wal::Record { seq, collection: pending.collection, synced_seq };
+            wal::put_frame(&mut frames, place, record, &pending.payload, pending.crc);
         }
         let last_seq = first_seq + group.len() as u64 - 1;
         let now = self.clock.monotonic();
@@ -366,7 +369,7 @@ impl Core {
             Durability::Sync => true,
             Durability::Interval(interval) => now.saturating_sub(log.last_sync) >= interval,
         };
-        let writer = log.writer.as_mut().ok_or_else(|| Error::internal("a writable database has a log"))?;
+        let writer = log.writer.as_mut().ok_or_else(no_log)?;
         let before = writer.len();
         if let Err(error) = writer.append(&frames) {
             return Err(match writer.cut_back(before) {

@@ -88,7 +88,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
     // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
     // But for a log without any record: the manifest names it, so it must not go, not even for a moment.
     let log = match read.state.logs.contains(&next_seq) {
-        true => LogWriter::reopen(fs.as_ref(), dir, next_seq)?,
+        true => LogWriter::reopen(fs.as_ref(), dir, read.identity, next_seq)?,
         false => LogWriter::create(fs.as_ref(), dir, read.identity, next_seq)?,
     };
     read.state.apply(Op::AddLog { first_seq: next_seq })?;
@@ -119,7 +119,8 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
 /// process that was killed may have written records that it never synced, and from now on they count.
 ///
 /// The file is written anew, since after a failed sync a second one proves nothing: the operating system may have
-/// given up what it could not write, and go on showing it.
+/// given up what it could not write, and go on showing it. Where even the reserve's room is not enough for that, it is
+/// synced in place.
 fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
     let Some((first_seq, end)) = read.newest_log else { return Ok(()) };
     let path = dir.join(wal::file_name(first_seq));
@@ -142,14 +143,19 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
     // A full disk must not keep a database from being opened, and swept.
     let in_place = || fs.open_append(&path, end)?.sync();
     let is_full = |e: &std::io::Error| e.kind() == std::io::ErrorKind::StorageFull;
-    let settled = anew().or_else(|e| {
+    let full = |e: std::io::Error| {
         if !is_full(&e) {
             return Err(e);
         }
         if fs.exists(&tmp)? {
-            fs.remove(&tmp)?; // The rest of the opening needs the room that is left.
+            fs.remove(&tmp)?; // What follows needs the room that is left.
         }
-        in_place()
+        Ok(())
+    };
+    let settled = anew().or_else(|e| {
+        full(e)?;
+        let again = if crate::reserve::spend(fs, dir) { anew() } else { return in_place() };
+        again.or_else(|e| full(e).and_then(|()| in_place()))
     });
     settled.map_err(|e| Error::io("settle the log", &path, &e))
 }

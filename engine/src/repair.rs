@@ -565,7 +565,8 @@ fn write_log(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
         let payload = wal::encode_payload(&batch)?;
         wal::check_payload(&payload)?;
         let mut frame = Vec::with_capacity(payload.len() + 64);
-        wal::put_frame(&mut frame, seq, record.collection, plan.fresh_seq - 1, &payload, crc32fast::hash(&payload));
+        let head = wal::Record { seq, collection: record.collection, synced_seq: plan.fresh_seq - 1 };
+        wal::put_frame(&mut frame, log.place(), head, &payload, crc32fast::hash(&payload));
         log.append(&frame)?;
         seq += 1;
     }

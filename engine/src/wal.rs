@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"EBBWAL\x00\x01";
 /// Bytes of a log file's header: magic, database identity, first sequence number, CRC-32.
 pub(crate) const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
-/// Bytes before a frame's payload: length, CRC-32 of the head, CRC-32 of the payload, sequence number, collection, last
-/// synced sequence number.
+/// Bytes before a frame's payload: length, CRC-32 of the head and its place, CRC-32 of the payload, sequence number,
+/// collection, last synced sequence number.
 const FRAME_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8;
 
 /// One insert as it lies in the log.
@@ -53,30 +53,50 @@ pub(crate) fn check_payload(payload: &[u8]) -> Result<()> {
     }
 }
 
-/// Appends a whole frame to `out`. `synced_seq` is the last record known to be durable when this one is written: a bad
-/// record up to there is damage, one behind it may be what a crash tore.
-pub(crate) fn put_frame(out: &mut Vec<u8>, seq: u64, collection: u64, synced_seq: u64, payload: &[u8], crc: u32) {
+/// Where frames go: a file, told by the CRC of its header, and an offset in it. A frame's head is checked with both: what a
+/// power cut leaves in the place of a record may be a record of another file or place, and that one does not count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    file: u32,
+    offset: u64,
+}
+
+/// One record's head but for the length of its payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) seq: u64,
+    pub(crate) collection: u64,
+    /// The last record known to be durable when this one is written: a bad record up to there is damage, one behind it
+    /// may be what a crash tore.
+    pub(crate) synced_seq: u64,
+}
+
+/// Appends a whole frame to `out`, which goes to `start`.
+pub(crate) fn put_frame(out: &mut Vec<u8>, start: Place, record: Record, payload: &[u8], crc: u32) {
     let length = u32::try_from(payload.len()).expect("checked by check_payload before the record was queued");
     let mut head = [0; FRAME_BYTES];
     head[..4].copy_from_slice(&length.to_le_bytes());
     head[8..12].copy_from_slice(&crc.to_le_bytes());
-    head[12..20].copy_from_slice(&seq.to_le_bytes());
-    head[20..28].copy_from_slice(&collection.to_le_bytes());
-    head[28..36].copy_from_slice(&synced_seq.to_le_bytes());
-    let head_crc = head_crc(&head);
-    head[4..8].copy_from_slice(&head_crc.to_le_bytes());
+    head[12..20].copy_from_slice(&record.seq.to_le_bytes());
+    head[20..28].copy_from_slice(&record.collection.to_le_bytes());
+    head[28..36].copy_from_slice(&record.synced_seq.to_le_bytes());
+    let place = Place { offset: start.offset + out.len() as u64, ..start };
+    let checked = head_crc(&head, place);
+    head[4..8].copy_from_slice(&checked.to_le_bytes());
     out.extend_from_slice(&head);
     out.extend_from_slice(payload);
 }
 
-fn head_crc(head: &[u8]) -> u32 {
+fn head_crc(head: &[u8], place: Place) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&head[..4]);
     hasher.update(&head[8..FRAME_BYTES]);
+    hasher.update(&place.file.to_le_bytes());
+    hasher.update(&place.offset.to_le_bytes());
     hasher.finalize()
 }
 
-/// The head of a frame, if one starts at `bytes` and its CRC holds.
+/// The head of a frame, if one starts at `at` in a log file and its CRC holds.
 struct Head {
     length: usize,
     payload_crc: u32,
@@ -86,8 +106,9 @@ struct Head {
 }
 
 impl Head {
-    fn parse(bytes: &[u8]) -> Option<Head> {
-        let head = bytes.get(..FRAME_BYTES)?;
+    fn parse(file: &[u8], at: usize) -> Option<Head> {
+        let head = file.get(at..at.checked_add(FRAME_BYTES)?)?;
+        let place = Place { file: header_crc(file), offset: at as u64 };
         let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
         let parsed = Head {
@@ -97,8 +118,23 @@ impl Head {
             collection: long(20)?,
             synced_seq: long(28)?,
         };
-        (head_crc(head) == word(4)? && parsed.seq > 0).then_some(parsed)
+        (head_crc(head, place) == word(4)? && parsed.seq > 0).then_some(parsed)
     }
+}
+
+fn header(identity: [u8; 16], first_seq: u64) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend_from_slice(MAGIC);
+    header.extend_from_slice(&identity);
+    header.extend_from_slice(&first_seq.to_le_bytes());
+    header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+    header
+}
+
+/// The CRC at the end of a log file's header.
+fn header_crc(file: &[u8]) -> u32 {
+    let stored = file.get(HEADER_BYTES - 4..HEADER_BYTES).and_then(|bytes| bytes.try_into().ok());
+    stored.map_or(0, u32::from_le_bytes)
 }
 
 /// An open log file.
@@ -106,6 +142,7 @@ impl Head {
 pub(crate) struct LogWriter {
     pub(crate) first_seq: u64,
     pub(crate) path: PathBuf,
+    header_crc: u32,
     file: Box<dyn WriteFile>,
 }
 
@@ -113,11 +150,7 @@ impl LogWriter {
     /// Creates the file; when this returns, it and its name are durable.
     pub(crate) fn create(fs: &dyn Fs, dir: &Path, identity: [u8; 16], first_seq: u64) -> Result<Self> {
         let path = dir.join(file_name(first_seq));
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(MAGIC);
-        header.extend_from_slice(&identity);
-        header.extend_from_slice(&first_seq.to_le_bytes());
-        header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+        let header = header(identity, first_seq);
         let write = || {
             if fs.exists(&path)? {
                 fs.remove(&path)?; // The manifest does not name it: left over from an attempt that failed.
@@ -129,15 +162,20 @@ impl LogWriter {
             Ok(file)
         };
         let file = write().map_err(|e| Error::io("create the log file", &path, &e))?;
-        Ok(LogWriter { first_seq, path, file })
+        Ok(LogWriter { first_seq, path, header_crc: header_crc(&header), file })
     }
 
     /// Goes on in an existing file that holds no record yet.
-    pub(crate) fn reopen(fs: &dyn Fs, dir: &Path, first_seq: u64) -> Result<Self> {
+    pub(crate) fn reopen(fs: &dyn Fs, dir: &Path, identity: [u8; 16], first_seq: u64) -> Result<Self> {
         let path = dir.join(file_name(first_seq));
         let file = fs.open_append(&path, HEADER_BYTES as u64).and_then(|mut file| file.sync().map(|()| file));
         let file = file.map_err(|e| Error::io("open the log", &path, &e))?;
-        Ok(LogWriter { first_seq, path, file })
+        Ok(LogWriter { first_seq, path, header_crc: header_crc(&header(identity, first_seq)), file })
+    }
+
+    /// Where the next frame goes.
+    pub(crate) fn place(&self) -> Place {
+        Place { file: self.header_crc, offset: self.len() }
     }
 
     pub(crate) fn append(&mut self, frames: &[u8]) -> Result<()> {
@@ -197,7 +235,7 @@ pub(crate) fn read_prefix(
     let mut at = HEADER_BYTES;
     let mut seq = first_seq;
     let mut damage = None;
-    while let Some((head, payload)) = whole_frame(&bytes[at..]) {
+    while let Some((head, payload)) = whole_frame(&bytes, at) {
         let batch = if head.seq == seq {
             wanted(seq, head.collection)
                 .then(|| unpack(payload))
@@ -222,7 +260,7 @@ pub(crate) fn read_prefix(
     }
     contents.torn_bytes = (bytes.len() - at) as u64;
     // Not the first one alone: what was written in one go with the bad record was not synced before it.
-    let later = || (at + 1..bytes.len()).filter_map(|i| Head::parse(&bytes[i..])).find(|h| h.synced_seq >= seq);
+    let later = || (at + 1..bytes.len()).filter_map(|i| Head::parse(&bytes, i)).find(|h| h.synced_seq >= seq);
     if damage.is_none()
         && let Some(later) = later()
     {
@@ -237,7 +275,7 @@ pub(crate) fn records_behind(bytes: &[u8], from: usize) -> Vec<LogRecord> {
     let mut records = Vec::new();
     let mut at = from;
     while at < bytes.len() {
-        match whole_frame(&bytes[at..]) {
+        match whole_frame(bytes, at) {
             Some((head, payload)) => {
                 let (batch, bytes) = (unpack(payload).ok(), FRAME_BYTES + payload.len());
                 records.push(LogRecord { seq: head.seq, collection: head.collection, batch, bytes: bytes as u64 });
@@ -251,7 +289,7 @@ pub(crate) fn records_behind(bytes: &[u8], from: usize) -> Vec<LogRecord> {
 
 fn check_header(bytes: &[u8], path: &Path, identity: [u8; 16]) -> Result<u64> {
     let header = bytes.get(..HEADER_BYTES).ok_or_else(|| Error::corrupt(path, 0, "log header cut short"))?;
-    let stored = u32::from_le_bytes([header[32], header[33], header[34], header[35]]);
+    let stored = header_crc(header);
     let found = crc32fast::hash(&header[..32]);
     if stored != found {
         return Err(Error::corrupt(path, 0, format!("log header crc expected={stored:#x} found={found:#x}")));
@@ -274,9 +312,10 @@ fn check_header(bytes: &[u8], path: &Path, identity: [u8; 16]) -> Result<u64> {
     Ok(first)
 }
 
-/// The frame at the start of `bytes`, if all of it is there and its CRCs hold.
-fn whole_frame(bytes: &[u8]) -> Option<(Head, &[u8])> {
-    let head = Head::parse(bytes)?;
-    let payload = bytes.get(FRAME_BYTES..FRAME_BYTES.checked_add(head.length)?)?;
+/// The frame at `at` in a log file, if all of it is there and its CRCs hold.
+fn whole_frame(file: &[u8], at: usize) -> Option<(Head, &[u8])> {
+    let head = Head::parse(file, at)?;
+    let start = at + FRAME_BYTES;
+    let payload = file.get(start..start.checked_add(head.length)?)?;
     (crc32fast::hash(payload) == head.payload_crc).then_some((head, payload))
 }

@@ -260,7 +260,8 @@ fn vouch_for_last_record(bytes: &mut [u8]) {
         let rest = u32::try_from(bytes.len() - at - HEAD).expect("a small log").to_le_bytes();
         bytes[at..at + 4].copy_from_slice(&rest);
         bytes[at + 8..at + 12].copy_from_slice(&crc);
-        let head = [&bytes[at..at + 4], &bytes[at + 8..at + HEAD]].concat();
+        let place = (at as u64).to_le_bytes();
+        let head = [&bytes[at..at + 4], &bytes[at + 8..at + HEAD], &bytes[HEADER - 4..HEADER], &place].concat();
         bytes[at + 4..at + 8].copy_from_slice(&crc32fast::hash(&head).to_le_bytes());
         return;
     }

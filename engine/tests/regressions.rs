@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 use ebbtide::buckets::ReadAt;
-use ebbtide::fs::sim::{SimFs, Variant};
+use ebbtide::fs::sim::{Fault, FaultKind, Repeat, SimFs, Variant};
 use ebbtide::fs::{FileLock, Fs, LockError, WriteFile};
 use ebbtide::ttl::{Clock, Code, Filter, Timestamp, Value, VirtualClock};
 use ebbtide::{Collection, CollectionChange, CollectionOptions, Database, Durability, Settings};
@@ -506,4 +506,46 @@ fn an_old_edit_in_the_place_of_one_that_a_power_cut_tore_is_no_edit() {
     // Everything before, once more behind some garbage: whole edits, in the wrong place.
     disk.tamper(&manifest, |bytes| bytes.extend([&[7; 30], bytes.clone().as_slice()].concat())).unwrap();
     assert_eq!(builder(&disk).open().unwrap().snapshot().collections(), ["c"]);
+}
+
+/// What a power cut leaves in the place of a torn record may be an older one: bytes of another place of the disk.
+#[test]
+fn an_older_record_in_the_place_of_a_torn_one_counts_as_torn() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    c.insert_documents(&[row(1, 1)]).unwrap();
+    c.insert_documents(&[row(2, 2)]).unwrap();
+    drop(c);
+    db.abandon();
+    let log = fs.files().into_iter().find(|p| p.extension().is_some_and(|e| e == "log")).unwrap();
+    let (header, whole) = (36, fs.read(&log).unwrap());
+    let first = header + 36 + u32::from_le_bytes(whole[header..header + 4].try_into().unwrap()) as usize;
+    fs.tamper(&log, |bytes| bytes.extend_from_slice(&whole[header..first])).unwrap();
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    assert_eq!(count(&db), 2);
+}
+
+/// After a sync that failed and lost what it should have written, a second one proves nothing: what opening keeps has to
+/// be written anew, also when the disk is full for a moment.
+#[test]
+fn a_log_that_a_failed_sync_lost_is_written_anew_though_the_disk_is_full_at_first() {
+    for step in 0..12 {
+        let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+        let db = open(&fs, &clock, Settings::default()).unwrap();
+        let c = made(&db, CollectionOptions::new("t"));
+        c.insert_documents(&[row(1, 1)]).unwrap();
+        let sync = fs.mutating_ops() + 1;
+        fs.fail_op(sync, Fault { kind: FaultKind::SyncEioDropped, repeat: Repeat::Once });
+        c.insert_documents(&[row(2, 2)]).unwrap_err();
+        drop(c);
+        db.abandon();
+        fs.fail_op(fs.mutating_ops() + step, Fault { kind: FaultKind::Enospc, repeat: Repeat::Once });
+        let Ok(db) = open(&fs, &clock, Settings::default()) else { continue };
+        let kept = count(&db);
+        db.abandon();
+        let cut = fs.crash(Variant::V0, step);
+        let db = open(&cut, &clock, Settings::default()).unwrap_or_else(|e| panic!("step {step}: {e}"));
+        assert_eq!(count(&db), kept, "step {step}");
+    }
 }

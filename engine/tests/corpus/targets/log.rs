@@ -57,8 +57,9 @@ fn sample() -> &'static Sample {
     })
 }
 
-/// Makes the checksum of a frame's head hold, and that of its payload if that is to be decoded.
-fn seal_frame(frame: &mut [u8], payload: bool) {
+/// Makes the checksum of a frame's head hold at its place in the file with this header, and that of its payload if that is
+/// to be decoded.
+fn seal_frame(frame: &mut [u8], header: &[u8], at: usize, payload: bool) {
     if payload {
         let crc = crc32fast::hash(&frame[FRAME..]);
         frame[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -66,6 +67,8 @@ fn seal_frame(frame: &mut [u8], payload: bool) {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[..4]);
     hasher.update(&frame[8..FRAME]);
+    hasher.update(&header[HEADER - 4..HEADER]);
+    hasher.update(&(at as u64).to_le_bytes());
     frame[4..8].copy_from_slice(&hasher.finalize().to_le_bytes());
 }
 
@@ -85,7 +88,8 @@ fn patched(sample: &Sample, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut at = HEADER;
     while at + FRAME <= bytes.len() {
         let end = (at + FRAME).saturating_add(word(&bytes, at) as usize).min(bytes.len());
-        seal_frame(&mut bytes[at..end], payloads);
+        let (before, frame) = bytes.split_at_mut(at);
+        seal_frame(&mut frame[..end - at], before, at, payloads);
         at = end;
     }
     Ok(bytes)
@@ -107,7 +111,7 @@ fn made(sample: &Sample, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
         frame[20..28].copy_from_slice(&collection.to_le_bytes());
         frame[28..36].copy_from_slice(&synced.to_le_bytes());
         frame.extend_from_slice(payload);
-        seal_frame(&mut frame, true);
+        seal_frame(&mut frame, &bytes, bytes.len(), true);
         if u.ratio(1, 12)? {
             frame.truncate(u.int_in_range(0..=frame.len())?);
         }
