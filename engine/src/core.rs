@@ -249,6 +249,7 @@ impl Core {
 
     /// Stores one atomic batch: validated by `build` under the newest schema, logged, visible, in this order.
     pub(crate) fn insert(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<u64> {
+        let _span = tracing::debug_span!("insert", collection = name).entered();
         self.check_writable()?;
         self.make_room()?;
         loop {
@@ -377,8 +378,10 @@ impl Core {
                 Err(_) => self.poison(&error),
             });
         }
+        self.metrics.logged(frames.len() as u64);
         if due {
             writer.sync().map_err(|e| self.poison(&e))?;
+            self.metrics.synced();
             log.synced_seq = last_seq;
             log.last_sync = now;
         }
@@ -429,6 +432,7 @@ impl Core {
         let last = log.next_seq - 1;
         let Some(writer) = log.writer.as_mut() else { return self.check_writable() };
         writer.sync().map_err(|e| self.poison(&e))?;
+        self.metrics.synced();
         log.synced_seq = last;
         log.last_sync = self.clock.monotonic();
         Ok(())
@@ -447,6 +451,7 @@ impl Core {
             && log.synced_seq + 1 < log.next_seq
         {
             writer.sync().map_err(|e| self.poison(&e))?;
+            self.metrics.synced();
             log.synced_seq = log.next_seq - 1;
         }
         let writer = LogWriter::create(self.fs.as_ref(), &self.dir, self.identity, log.next_seq)?;

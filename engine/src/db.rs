@@ -455,7 +455,23 @@ impl Database {
     /// Counters since the open.
     #[must_use]
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.core.metrics.snapshot()
+        self.core.metrics.snapshot(self.core.state.read().open_files())
+    }
+
+    /// What is stored and what goes next, as `snapshot` shows it, in the text format that Prometheus scrapes; behind it
+    /// the counters since the open ([`MetricsSnapshot::prometheus`]), but not for a database that is open for reading only, which
+    /// counts nothing.
+    ///
+    /// It looks at every bucket, as `SHOW TTL` does.
+    ///
+    /// # Errors
+    /// Damage in a segment.
+    pub fn prometheus(&self, snapshot: &Snapshot) -> Result<String> {
+        let mut text = crate::metrics::prometheus::gauges(&self.core, snapshot)?;
+        if self.core.log.lock().writer.is_some() {
+            text.push_str(&self.metrics().prometheus());
+        }
+        Ok(text)
     }
 
     /// The pass of the sweeper that is running, if one is.

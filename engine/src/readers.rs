@@ -23,6 +23,11 @@ struct Open {
 }
 
 impl Readers {
+    /// Segments that are held open.
+    pub(crate) fn open_files(&self) -> u64 {
+        self.open.lock().files.iter().filter(|(file, _)| file.strong_count() > 0).count() as u64
+    }
+
     /// Notes that `file` was opened, and closes the oldest ones beyond the budget. Who reads from one goes on reading.
     pub(crate) fn opened(&self, file: &Arc<SegmentFile>, bytes: usize) {
         let mut closing = Vec::new();

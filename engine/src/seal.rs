@@ -94,6 +94,7 @@ pub(crate) fn flush(core: &Core, _maintenance: &MutexGuard<'_, ()>, only: Option
 }
 
 fn flush_collection(core: &Core, name: &str) -> Result<()> {
+    let _span = tracing::debug_span!("seal", collection = name).entered();
     // What is sealed must not be ahead of what the log keeps of other collections.
     core.sync_log()?;
     let (chunks, seq, collection) = {
@@ -118,7 +119,9 @@ fn flush_collection(core: &Core, name: &str) -> Result<()> {
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
     ops.extend(write_segments(core, &collection, harvest)?);
     ops.push(Op::Sealed { collection: collection.id, seq });
-    commit_segments(core, ops)
+    commit_segments(core, ops)?;
+    core.metrics.sealed();
+    Ok(())
 }
 
 /// Commits edits that add segments; if they are refused (a full disk), takes back the files that nobody names.
@@ -232,7 +235,9 @@ fn write_file(core: &Core, path: &Path, bytes: &[u8]) -> Result<()> {
         let leftover = core.fs.remove(path);
         tracing::debug!(path = %path.display(), ?leftover, "took back a segment that could not be written");
         Error::io("write the segment", path, &e)
-    })
+    })?;
+    core.metrics.segment_written(bytes.len() as u64);
+    Ok(())
 }
 
 /// The width of a partition of time in units, for a class's E. Data that never expires is partitioned too: a rule may come
@@ -300,7 +305,9 @@ pub(crate) fn compact(
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         let collection = core.state.read().collection(name)?.clone();
         for group in candidates(&collection, thorough, &core.settings)? {
+            let _span = tracing::debug_span!("compact", collection = %name, segments = group.len()).entered();
             merge_segments(core, &collection, &group)?;
+            core.metrics.compacted();
         }
     }
     Ok(())

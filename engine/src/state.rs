@@ -100,6 +100,11 @@ impl State {
         self.collections.get_mut(self.names.get(&id)?).map(Arc::make_mut)
     }
 
+    /// Segment files that are held open for reading.
+    pub(crate) fn open_files(&self) -> u64 {
+        self.readers.open_files()
+    }
+
     /// Bytes of open buckets over all collections.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.collections.values().map(|c| c.memtable.bytes()).sum()

@@ -101,6 +101,7 @@ impl Sweeper {
 
 /// Runs one pass, of at most `max_sub_passes` if that is given.
 pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepReport> {
+    let _span = tracing::debug_span!("sweep").entered();
     core.check_writable()?;
     let _pass = core.sweeper.pass.lock();
     let parameters = core.sweeper.parameters.lock().clone();

@@ -29,6 +29,7 @@ mod provider;
 mod pushdown;
 mod session;
 pub mod statement;
+mod stoppable;
 pub mod suggest;
 mod system;
 

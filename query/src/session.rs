@@ -6,6 +6,7 @@ use crate::error::{Explainer, QueryError, Result};
 use crate::instants::{freeze_now, rewrite_plan};
 use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
+use crate::stoppable::YieldingJoins;
 use crate::{functions, suggest, system};
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -18,6 +19,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -31,6 +33,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
+use tracing::Instrument;
 
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
 pub const DEFAULT_MEMORY_BYTES: usize = 1 << 30;
@@ -133,7 +136,10 @@ impl Session {
         }
         let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.push(Arc::new(YieldingJoins));
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+        let state = state.with_physical_optimizer_rules(rules);
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
         let current = Arc::new(Current::new(database));
         functions::register(&context, &current);
@@ -188,7 +194,8 @@ impl Session {
     /// # Errors
     /// As for [`Session::execute`]; errors of execution come through the stream.
     pub fn start<'a>(&'a self, statement: &'a Statement, text: &'a str) -> BoxFuture<'a, Result<StatementStream>> {
-        Box::pin(async move {
+        let span = tracing::debug_span!("query", statement = statement.text);
+        let work = async move {
             let _planning = self.planning.lock().await;
             let database = self.current.database();
             self.current.set(match self.now {
@@ -221,7 +228,8 @@ impl Session {
                     Ok(StatementStream::message("compacted"))
                 }
             }
-        })
+        };
+        Box::pin(work.instrument(span))
     }
 
     /// An error of execution, with the place in the statement where that can be told.

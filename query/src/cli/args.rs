@@ -45,8 +45,10 @@ pub(crate) enum Command {
     Document(CommandArgs),
     /// Drop what has expired, now.
     Sweep(SweepArgs),
-    /// Collections, their sizes and rules, and what expires next.
-    Status,
+    /// Collections, their sizes and rules, what is stored by age, and what expires next.
+    Status(StatusArgs),
+    /// What is stored, and what is due, as text that Prometheus scrapes.
+    Metrics(StatusArgs),
     /// Read every file and check every checksum and count.
     Verify,
     /// Say what is damaged and lost; with --yes set it aside, so that the database opens again.
@@ -82,9 +84,10 @@ pub(crate) struct SqlArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
 
-    /// Draw the rows as a chart instead of a table.
-    #[arg(long)]
-    pub(crate) chart: bool,
+    /// Draw the rows as a chart: in the terminal, or as a picture in FILE, which ends in .svg or .png.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["format", "output"])]
+    #[expect(clippy::option_option, reason = "no chart, one in the terminal, one in a file")]
+    pub(crate) chart: Option<Option<PathBuf>>,
 
     /// Say how long each statement took.
     #[arg(long)]
@@ -119,6 +122,13 @@ pub(crate) struct CommandArgs {
     /// The document, such as '{"create": "w", "timeseries": {"timeField": "t"}}'; - reads it from standard input.
     #[arg(value_name = "JSON")]
     pub(crate) document: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Look as at this instant, past or future.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) now: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -9,10 +9,12 @@ mod dump;
 mod files;
 mod import;
 mod open;
+mod pager;
 mod pieces;
 mod repair;
 mod repl;
 mod sql;
+mod status;
 mod upkeep;
 
 use crate::error::QueryError;
@@ -133,7 +135,8 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Restore(args) => dump::restore(cli, args),
         Command::Document(args) => upkeep::command(cli, args),
         Command::Sweep(args) => upkeep::sweep(cli, args),
-        Command::Status => upkeep::status(cli),
+        Command::Status(args) => status::status(cli, args),
+        Command::Metrics(args) => status::metrics(cli, args),
         Command::Verify => upkeep::verify(cli),
         Command::Repair(args) => repair::repair(cli, args),
         Command::Clock(args) => repair::clock(cli, args),

@@ -1,29 +1,33 @@
 //! The shell: statements over several lines, history, completion, and a few commands of its own.
 
+mod assist;
+mod highlight;
+
 use super::args::Cli;
 use super::open::{LazySession, Need};
-use super::sql::{Show, drawn, one};
+use super::sql::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use super::{Failure, files};
 use crate::output::Format;
-use crate::session::{Session, SessionSettings};
+use crate::session::SessionSettings;
 use crate::statement;
-use futures::TryStreamExt;
-use rustyline::completion::{Completer, Pair};
+use assist::{Assistant, COMMANDS};
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Config, Context, Editor, Helper};
-use std::path::PathBuf;
+use rustyline::{ColorMode, CompletionType, Config, Editor};
+use std::path::{Path, PathBuf};
+
+/// Rows that a table in a pager shows.
+const PAGED_ROWS_MAX: usize = 10_000;
 
 const HELP: &str = "\
 statements end with a semicolon and may go over several lines
   \\d             collections                  \\d NAME      columns of a collection
-  \\ttl           rules and what they cover    \\timing      say how long statements take (on/off)
-  .chart         draw the last query's rows   .format WORD  table, csv, json or ndjson
-  .rows N        rows shown of a table        .help        this text
-  .quit          leave (also Ctrl-D)          Ctrl-C       stop a statement, or clear the line
+  \\ttl           rules and what they cover    \\df [WORD]   functions (with WORD in their name)
+  .chart         draw the last query's rows   .chart FILE  the same as a picture, .svg or .png
+  .rows N        rows shown of a table        .format WORD table, csv, json or ndjson
+  .timing        say how long it takes        .pager off   no pager for long and wide tables
+  .help          this text                    .quit        leave (also Ctrl-D)
+Tab completes; Ctrl-C stops a statement or clears the line; Ctrl-R searches what was typed before
 CREATE COLLECTION c WITH (timeField = 't', metaField = 's') EXPIRE AFTER 7 DAYS;
 CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = 'x';
 SHOW COLLECTIONS; SHOW TTL; SHOW BUCKETS FOR c; EXPLAIN EXPIRY FOR c; SWEEP;
@@ -31,134 +35,6 @@ for time series, beside DataFusion's functions (docs/sql.md shows each):
   date_bin('1 hour', t [, zone or origin])        date_bin_gapfill('1 hour', t), locf(agg), interpolate(agg)
   first(v, t), last(v, t), latest('c')            time_weighted_avg(v, t), increase(v, t), rate(v, t), delta(v, t)
   l ASOF [LEFT] JOIN r ON l.s = r.s AND l.t >= r.t";
-
-const WORDS: [&str; 70] = [
-    "SELECT",
-    "FROM",
-    "WHERE",
-    "GROUP BY",
-    "ORDER BY",
-    "HAVING",
-    "LIMIT",
-    "OFFSET",
-    "JOIN",
-    "LEFT JOIN",
-    "ASOF JOIN",
-    "ASOF LEFT JOIN",
-    "ON",
-    "AS",
-    "AND",
-    "OR",
-    "NOT",
-    "IN",
-    "IS NULL",
-    "IS NOT NULL",
-    "BETWEEN",
-    "LIKE",
-    "DISTINCT",
-    "UNION ALL",
-    "WITH",
-    "CASE",
-    "WHEN",
-    "THEN",
-    "ELSE",
-    "END",
-    "INTERVAL",
-    "TIMESTAMP",
-    "OVER",
-    "PARTITION BY",
-    "DESC",
-    "ASC",
-    "INSERT INTO",
-    "VALUES",
-    "DELETE FROM",
-    "EXPLAIN",
-    "EXPLAIN ANALYZE",
-    "EXPLAIN EXPIRY FOR",
-    "CREATE COLLECTION",
-    "CREATE TTL INDEX",
-    "CREATE VIEW",
-    "DROP COLLECTION",
-    "DROP TTL INDEX",
-    "ALTER COLLECTION",
-    "ALTER TTL INDEX",
-    "EXPIRE AFTER",
-    "EXPIRE OFF",
-    "SECONDS",
-    "MINUTES",
-    "HOURS",
-    "DAYS",
-    "WEEKS",
-    "SHOW COLLECTIONS",
-    "SHOW TTL",
-    "SHOW BUCKETS FOR",
-    "SHOW OPERATIONS",
-    "SHOW SWEEPS",
-    "SHOW PARAMETERS",
-    "SHOW TABLES",
-    "SET PARAMETER",
-    "SWEEP",
-    "FLUSH",
-    "COMPACT",
-    "DESCRIBE",
-    "timeField",
-    "metaField",
-];
-
-struct Assistant {
-    names: Vec<String>,
-}
-
-impl Assistant {
-    fn refresh(&mut self, session: Option<&Session>) {
-        self.names = WORDS.iter().map(|w| (*w).to_owned()).collect();
-        let Some(session) = session else { return };
-        self.names.extend(session.table_names());
-        self.names.extend(crate::system::TABLES.iter().map(|t| format!("ebbtide.{t}")));
-        let snapshot = session.database().snapshot();
-        for name in snapshot.collections() {
-            if let Ok(collection) = snapshot.collection(&name) {
-                self.names.extend(collection.schema().arrow().fields().iter().map(|f| f.name().clone()));
-            }
-        }
-        self.names.extend(session.function_names());
-        self.names.sort();
-        self.names.dedup();
-    }
-}
-
-impl Completer for Assistant {
-    type Candidate = Pair;
-
-    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let before = line.get(..at).unwrap_or(line);
-        let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).map_or(0, |i| i + 1);
-        let word = before.get(start..).unwrap_or_default().to_lowercase();
-        if word.is_empty() {
-            return Ok((at, Vec::new()));
-        }
-        let matching = self.names.iter().filter(|n| n.to_lowercase().starts_with(&word));
-        let candidates = matching.map(|n| Pair { display: n.clone(), replacement: n.clone() }).collect();
-        Ok((start, candidates))
-    }
-}
-
-impl Validator for Assistant {
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let text = context.input();
-        let own = text.trim_start().starts_with(['.', '\\']) || text.trim().is_empty();
-        if own || !statement::is_incomplete(text) {
-            return Ok(ValidationResult::Valid(None));
-        }
-        Ok(ValidationResult::Incomplete)
-    }
-}
-
-impl Hinter for Assistant {
-    type Hint = String;
-}
-impl Highlighter for Assistant {}
-impl Helper for Assistant {}
 
 fn history_path() -> Option<PathBuf> {
     std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ebbtide_history"))
@@ -178,9 +54,11 @@ pub(crate) fn run(
         s.database().start_background().ok()
     });
     let fail = |e: ReadlineError| Failure::new(format!("cannot read from the terminal: {e}"));
-    let config = Config::builder().auto_add_history(true).max_history_size(10_000).map_err(fail)?.build();
+    let config = Config::builder().auto_add_history(true).max_history_size(10_000).map_err(fail)?;
+    let colour = if files::colour() { ColorMode::Enabled } else { ColorMode::Disabled };
+    let config = config.completion_type(CompletionType::List).color_mode(colour).build();
     let mut editor: Editor<Assistant, DefaultHistory> = Editor::with_config(config).map_err(fail)?;
-    editor.set_helper(Some(Assistant { names: Vec::new() }));
+    editor.set_helper(Some(Assistant::new(files::colour())));
     if let Some(path) = history_path() {
         // A first run has no history.
         let _ = editor.load_history(&path);
@@ -189,12 +67,20 @@ pub(crate) fn run(
         Some(_) => eprintln!("ebbtide {}: {}  (.help shows help)", env!("CARGO_PKG_VERSION"), cli.db.display()),
         None => eprintln!("no database at {} yet: CREATE COLLECTION makes it  (.help shows help)", cli.db.display()),
     }
-    let mut shell = Shell { show, last: String::new() };
+    let mut shell = Shell { show, paging: files::stdout_is_terminal(), rows: None, last: String::new() };
+    let mut unkept = None;
     loop {
         if let Some(helper) = editor.helper_mut() {
             helper.refresh(session.opened());
         }
-        match editor.readline("ebbtide> ") {
+        let line = editor.readline("ebbtide> ");
+        // At once: a terminal may be closed at any time.
+        if let Some(path) = history_path().filter(|_| line.is_ok()) {
+            unkept = editor.append_history(&path).err().map(|error| (path, error)).or(unkept);
+        }
+        let terminal = editor.dimensions().map(|(_, rows)| usize::from(rows));
+        shell.show.page = terminal.filter(|_| shell.paging);
+        match line {
             Ok(line) => match shell.line(&line, &mut session, runtime) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -206,9 +92,7 @@ pub(crate) fn run(
             Err(error) => return Err(fail(error)),
         }
     }
-    if let Some(path) = history_path()
-        && let Err(error) = editor.save_history(&path)
-    {
+    if let Some((path, error)) = unkept {
         eprintln!("the history could not be kept in {}: {error}", path.display());
     }
     Ok(())
@@ -216,6 +100,9 @@ pub(crate) fn run(
 
 struct Shell {
     show: Show,
+    paging: bool,
+    /// Rows of a table, where the user has said how many.
+    rows: Option<usize>,
     last: String,
 }
 
@@ -236,6 +123,8 @@ impl Shell {
         }
         let mut words = typed.trim_end_matches(';').split_whitespace();
         let (word, argument) = (words.next().unwrap_or_default(), words.next());
+        // A file's name may have spaces in it.
+        let behind = typed.split_once(char::is_whitespace).map(|(_, rest)| rest.trim());
         match (word, argument) {
             (".quit" | ".exit" | "\\q", _) => return Ok(false),
             (".help" | "\\?" | "\\h", _) => eprintln!("{HELP}"),
@@ -256,12 +145,16 @@ impl Shell {
             },
             (".rows", Some(count)) => {
                 let count = count.parse().map_err(|_| Failure::new("a number of rows is expected: .rows 100"))?;
-                self.show.rows_max = Some(count);
+                self.rows = Some(count);
             }
-            (".chart", _) => self.chart(session, runtime)?,
+            (".pager", None | Some("on" | "off")) => {
+                self.paging = argument.map_or(!self.paging, |word| word == "on") && files::stdout_is_terminal();
+                eprintln!("the pager is {}", if self.paging { "on" } else { "off" });
+            }
+            ("\\df", word) => functions(session, word)?,
+            (".chart", _) => self.chart(behind.map(Path::new), session, runtime)?,
             (other, _) => {
-                let known = [".quit", ".help", ".timing", ".format", ".rows", ".chart", "\\d", "\\ttl", "\\timing"];
-                let hint = crate::suggest::hint(other, known);
+                let hint = crate::suggest::hint(other, COMMANDS);
                 return Err(Failure::new(format!("the shell has no command '{other}'{hint} (.help lists them)")));
             }
         }
@@ -275,36 +168,75 @@ impl Shell {
         runtime: &tokio::runtime::Runtime,
     ) -> Result<(), Failure> {
         let statements = statement::parse(text).map_err(crate::QueryError::from)?;
+        let rows_max = self.rows.unwrap_or(if self.show.page.is_some() { PAGED_ROWS_MAX } else { TERMINAL_ROWS_MAX });
+        let show = Show { rows_max: Some(rows_max), ..self.show };
         for statement in &statements {
-            let session = session.get(Some(statement))?;
             let sink = || Ok(files::stdout());
-            let outcome = runtime.block_on(async {
-                tokio::select! {
-                    outcome = one(session, statement, text, self.show, &sink) => outcome,
-                    _ = tokio::signal::ctrl_c() => Err(Failure::new("stopped")),
-                }
-            });
-            if outcome? && super::open::need(statement) == Need::Read {
+            let gave = stoppable(runtime, one(session.get(Some(statement))?, statement, text, show, &sink))?;
+            if gave && super::open::need(statement) == Need::Read {
                 statement.text.clone_into(&mut self.last);
             }
         }
         Ok(())
     }
 
-    fn chart(&self, session: &mut LazySession<'_>, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    /// Draws the last query's rows, which it reads again: in the terminal, or into a file.
+    fn chart(
+        &self,
+        file: Option<&Path>,
+        session: &mut LazySession<'_>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(), Failure> {
         if self.last.is_empty() {
             return Err(Failure::new("there is nothing to draw: run a query first"));
         }
+        let drawing = file.map_or(Ok(Drawing::Text), |path| form_of(path).map(Drawing::Picture))?;
         let statements = statement::parse(&self.last).map_err(crate::QueryError::from)?;
         let Some(statement) = statements.first() else { return Ok(()) };
         let session = session.get(Some(statement))?;
-        let picture = runtime.block_on(async {
-            let started = session.start(statement, &self.last).await?;
-            let Some(stream) = started.stream else { return Err(Failure::new("there is nothing to draw")) };
-            let batches: Vec<_> = stream.try_collect().await.map_err(crate::QueryError::from)?;
-            drawn(&started.schema, &batches)
-        })?;
-        super::say!("{picture}");
+        let new = file.map(files::NewFile::create).transpose()?;
+        let show = Show { chart: Some(drawing), ..self.show };
+        let sink = || new.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink);
+        stoppable(runtime, one(session, statement, &self.last, show, &sink))?;
+        if let (Some(new), Some(path)) = (new, file) {
+            new.keep()?;
+            eprintln!("chart written to {}", path.display());
+        }
         Ok(())
     }
+}
+
+/// Runs a statement until it ends or the user presses Ctrl-C.
+fn stoppable(
+    runtime: &tokio::runtime::Runtime,
+    work: impl Future<Output = Result<bool, Failure>>,
+) -> Result<bool, Failure> {
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => Err(Failure::new("stopped")),
+            outcome = work => outcome,
+        }
+    })
+}
+
+/// Lists functions in columns.
+fn functions(session: &mut LazySession<'_>, word: Option<&str>) -> Result<(), Failure> {
+    let session = session.get(None)?;
+    let mut names = session.function_names();
+    names.extend(crate::functions::TABLE_FUNCTIONS.map(str::to_owned));
+    names.sort();
+    names.dedup();
+    let word = word.unwrap_or_default().to_lowercase();
+    names.retain(|name| name.contains(&word));
+    if names.is_empty() {
+        return Err(Failure::new(format!("there is no function with '{word}' in its name")));
+    }
+    let widest = names.iter().map(String::len).max().unwrap_or(0) + 2;
+    let columns = (usize::from(files::width().unwrap_or(80)) / widest).max(1);
+    for row in names.chunks(columns) {
+        let line: String = row.iter().map(|name| format!("{name:widest$}")).collect();
+        super::say!("{}", line.trim_end());
+    }
+    Ok(())
 }

@@ -13,13 +13,24 @@ use std::path::Path;
 /// Rows that a table shows on a terminal.
 pub(crate) const TERMINAL_ROWS_MAX: usize = 200;
 
+/// How a chart is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// In characters.
+    Text,
+    /// As the bytes of a picture file.
+    Picture(chart::Form),
+}
+
 /// Where and how rows are shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Show {
     pub(crate) format: Format,
-    pub(crate) chart: bool,
+    pub(crate) chart: Option<Drawing>,
     pub(crate) timing: bool,
     pub(crate) rows_max: Option<usize>,
+    /// Rows of the terminal, where tables that do not fit go to a pager.
+    pub(crate) page: Option<usize>,
 }
 
 /// Runs `ebbtide sql`.
@@ -35,12 +46,20 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
             "this format is not for a terminal: send it to a file with --output FILE or > FILE",
         ));
     }
-    let person = files::stdout_is_terminal() && args.output.is_none();
+    let (chart, file) = match &args.chart {
+        None => (None, args.output.as_deref()),
+        Some(None) => (Some(Drawing::Text), None),
+        Some(Some(path)) => (Some(Drawing::Picture(form_of(path)?)), Some(path.as_path())),
+    };
+    let person = files::stdout_is_terminal() && file.is_none();
     let rows_max = person.then_some(TERMINAL_ROWS_MAX);
-    let show = Show { format, chart: args.chart, timing: args.timing, rows_max };
+    let show = Show { format, chart, timing: args.timing, rows_max, page: None };
     let text = if !args.statements.is_empty() {
         args.statements.join(";\n")
     } else if files::stdin_is_terminal() {
+        if args.chart.is_some() || args.output.is_some() {
+            return Err(Failure::usage("there is no statement; the shell draws with .chart FILE"));
+        }
         return super::repl::run(cli, settings, show, runtime);
     } else {
         files::read_stdin()?
@@ -50,7 +69,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
         return Err(Failure::usage("there is no statement"));
     };
     let mut session = LazySession::new(cli, settings, most);
-    let mut output = match &args.output {
+    let mut output = match file {
         Some(path) => Some(files::NewFile::create(path)?),
         None => None,
     };
@@ -69,10 +88,23 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
             return Err(Failure::usage("one file holds the rows of one statement: run the others separately"));
         }
     }
-    if let Some(file) = output.take() {
-        file.keep()?;
+    if let Some(new) = output.take() {
+        if results == 0 && chart.is_some() {
+            return Err(Failure::usage("there is nothing to draw: no statement gives rows"));
+        }
+        new.keep()?;
+    }
+    if let (Some(path), Some(_)) = (file, chart) {
+        eprintln!("chart written to {}", path.display());
     }
     Ok(())
+}
+
+/// The form of picture that a file's name asks for.
+pub(crate) fn form_of(path: &Path) -> Result<chart::Form, Failure> {
+    let what =
+        || Failure::usage(format!("a chart is written to a file that ends in .svg or .png, not to {}", path.display()));
+    chart::Form::of_path(path).ok_or_else(what)
 }
 
 fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> Result<Format, Failure> {
@@ -104,13 +136,21 @@ pub(crate) async fn one(
     let gives = started.stream.is_some();
     if let Some(mut stream) = started.stream {
         let style = TableStyle { width: files::width(), rows_max: show.rows_max };
+        let paged = show.page.filter(|_| show.format == Format::Table);
         let mut batches = Vec::new();
         let mut writer = None;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|e| session.explain(&e, statement, text))?;
             rows += batch.num_rows();
-            if show.chart {
+            if show.chart.is_some() {
                 batches.push(batch);
+                continue;
+            }
+            if paged.is_some() {
+                let room = show.rows_max.unwrap_or(usize::MAX).saturating_sub(rows - batch.num_rows());
+                if room > 0 {
+                    batches.push(batch.slice(0, room.min(batch.num_rows())));
+                }
                 continue;
             }
             // Opened with the first rows: a statement that fails before them writes nothing.
@@ -120,10 +160,13 @@ pub(crate) async fn one(
             };
             writer.write(&batch)?;
         }
-        if show.chart {
+        if let Some(drawing) = show.chart {
+            let bytes = drawn(drawing, &statement.text, &started.schema, &batches)?;
             let mut sink = sink()?;
-            writeln!(sink, "{}", drawn(&started.schema, &batches)?)?;
+            sink.write_all(&bytes)?;
             sink.flush()?;
+        } else if let Some(height) = paged {
+            super::pager::table(&started.schema, &batches, style, height)?;
         } else {
             let writer = match writer {
                 Some(writer) => writer,
@@ -136,7 +179,7 @@ pub(crate) async fn one(
         eprintln!("{message}");
     }
     let took = clock.monotonic().saturating_sub(before);
-    let footer = show.rows_max.is_some() && show.format == Format::Table && !show.chart && gives;
+    let footer = show.rows_max.is_some() && show.format == Format::Table && show.chart.is_none() && gives;
     if footer || show.timing {
         let shown = match show.rows_max {
             Some(max) if rows > max => format!(" (the first {max} are shown)"),
@@ -153,14 +196,22 @@ pub(crate) async fn one(
     Ok(gives)
 }
 
-/// A result as a chart that fits the terminal.
-pub(crate) fn drawn(
+/// A result as a chart that fits the terminal, or as a picture under its statement.
+fn drawn(
+    drawing: Drawing,
+    statement: &str,
     schema: &datafusion::arrow::datatypes::SchemaRef,
     batches: &[datafusion::arrow::array::RecordBatch],
-) -> Result<String, Failure> {
-    let width = usize::from(files::width().unwrap_or(80)).min(120);
-    let style = chart::Style { width, height: 14, colour: files::colour() };
-    chart::draw(schema, batches, style).map(|c| c.trim_end().to_owned()).map_err(Failure::new)
+) -> Result<Vec<u8>, Failure> {
+    match drawing {
+        Drawing::Picture(form) => chart::file(form, statement, schema, batches).map_err(Failure::new),
+        Drawing::Text => {
+            let width = usize::from(files::width().unwrap_or(80)).min(120);
+            let style = chart::Style { width, height: 14, colour: files::colour() };
+            let text = chart::draw(schema, batches, style).map_err(Failure::new)?;
+            Ok(format!("{}\n", text.trim_end()).into_bytes())
+        }
+    }
 }
 
 /// Runs `ebbtide export`.

@@ -1,10 +1,10 @@
-//! `command`, `sweep`, `status` and `verify`.
+//! `command`, `sweep` and `verify`.
 
 use super::args::{Cli, CommandArgs, SweepArgs};
 use super::{Failure, files, open, parse_now, say};
 use crate::output::{TableStyle, render};
 use crate::system;
-use ebbtide::{Database, Snapshot};
+use ebbtide::Database;
 use ebbtide_ttl::{Clock, Timestamp, VirtualClock};
 use serde_json::Value;
 use std::sync::Arc;
@@ -101,78 +101,6 @@ fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
         }
     }
     say!("a sweep at {at} would drop {} buckets with {} measurements, {}", total.0, total.1, bytes(total.2));
-    Ok(())
-}
-
-/// Runs `ebbtide status`.
-pub(crate) fn status(cli: &Cli) -> Result<(), Failure> {
-    let database = open::for_reading(cli)?;
-    let snapshot = database.snapshot();
-    say!("database {}", cli.db.display());
-    for note in super::import::unfinished(&cli.db)?.into_iter().chain(super::dump::unfinished(&cli.db)?) {
-        say!("note: {note}");
-    }
-    if snapshot.collections().is_empty() {
-        say!("no collections");
-        return Ok(());
-    }
-    for name in snapshot.collections() {
-        one_status(&snapshot, &name)?;
-    }
-    let drops = database.sweeps();
-    if let Some(last) = drops.last() {
-        say!();
-        say!(
-            "last drop: {} of {} by {}: {} buckets, {} measurements, {}",
-            last.at,
-            last.collection,
-            last.rule,
-            last.buckets,
-            last.measurements,
-            bytes(last.bytes)
-        );
-    }
-    Ok(())
-}
-
-fn one_status(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
-    let collection = snapshot.collection(name)?;
-    let (info, options) = (collection.info()?, collection.options());
-    say!();
-    say!("{name}: {} measurements in {} buckets, {}", info.measurements, info.buckets, bytes(info.bytes));
-    let meta = options.meta_field.as_deref().map(|m| format!(", meta {m}")).unwrap_or_default();
-    say!(
-        "  time {}{meta}, windows of {}, {} fields",
-        options.time_field,
-        seconds(options.bucketing.span_seconds()),
-        collection.schema().fields.len()
-    );
-    if let (Some(first), Some(last)) = (info.first_time, info.last_time) {
-        say!("  {first} to {last}");
-    }
-    let rules = collection.rule_infos()?;
-    if rules.is_empty() {
-        say!("  keeps everything for ever");
-    }
-    for rule in &rules {
-        let filter = rule.filter.as_ref().map(|f| format!(" where {}", system::value_text(f))).unwrap_or_default();
-        let what = if rule.rule == "collection" { "keeps".to_owned() } else { format!("{} keeps", rule.rule) };
-        say!(
-            "  {what} {}{filter}: {} measurements, {}",
-            seconds(rule.expire_after_seconds),
-            rule.measurements,
-            bytes(rule.bytes)
-        );
-        if rule.due_buckets > 0 {
-            say!("    due now: {} buckets with {} measurements", rule.due_buckets, rule.due_measurements);
-        }
-        if let Some(next) = rule.next_expiry.filter(|_| rule.due_buckets == 0 && collection.suspended().is_none()) {
-            say!("    next goes at {next}");
-        }
-    }
-    if collection.suspended().is_some() {
-        say!("  {}: nothing expires until they are deleted", info.state);
-    }
     Ok(())
 }
 

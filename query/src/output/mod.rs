@@ -8,5 +8,6 @@ mod writer;
 
 pub(crate) use cell::{instant, number};
 pub use cell::{json_rows, text};
+pub(crate) use table::RECORDS_MAX;
 pub use table::{TableStyle, render};
 pub use writer::{Format, ResultWriter};

@@ -9,6 +9,7 @@ mod ddl;
 mod dump;
 mod guide;
 mod import;
+mod pictures;
 mod sql;
 mod support;
 mod upkeep;

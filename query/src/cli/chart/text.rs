@@ -1,8 +1,8 @@
 //! Charts for the terminal: lines over time in braille dots, bars over names in blocks.
 
-use crate::output;
+use super::{Chart, Series, extent};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use ebbtide_ttl::Timestamp;
 use std::fmt::Write as _;
 
@@ -17,92 +17,18 @@ pub(crate) struct Style {
 const COLOURS: [&str; 6] = ["36", "33", "35", "32", "34", "31"];
 const MARKS: [char; 6] = ['*', 'o', '+', 'x', '#', '@'];
 
-struct Series {
-    name: String,
-    points: Vec<(f64, f64)>,
-}
-
-/// Draws a result: the first timestamp or number is the x axis, text columns name the series, the other numbers are
-/// drawn. With names and no time: bars.
+/// Draws a result in characters.
 pub(crate) fn draw(schema: &SchemaRef, batches: &[RecordBatch], style: Style) -> Result<String, String> {
-    let fields = schema.fields();
-    let numeric: Vec<usize> = (0..fields.len()).filter(|i| fields[*i].data_type().is_numeric()).collect();
-    let time = (0..fields.len()).find(|i| matches!(fields[*i].data_type(), DataType::Timestamp(..)));
-    let names: Vec<usize> = (0..fields.len())
-        .filter(|i| matches!(fields[*i].data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View))
-        .collect();
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    if rows == 0 {
-        return Err("there is nothing to draw: no rows".to_owned());
-    }
-    match (time, numeric.as_slice()) {
-        (_, []) => Err("there is nothing to draw: no column holds numbers".to_owned()),
-        (Some(x), ys) => Ok(lines(schema, batches, x, ys, &names, style)),
-        (None, [y, ..]) if !names.is_empty() => Ok(bars(batches, &names, *y, fields[*y].name(), style)),
-        (None, [x, ys @ ..]) if !ys.is_empty() => Ok(lines(schema, batches, *x, ys, &names, style)),
-        _ => Err("a chart needs a time, a name or a second number beside the numbers".to_owned()),
-    }
-}
-
-fn label(batch: &RecordBatch, names: &[usize], row: usize) -> String {
-    let parts: Vec<String> = names
-        .iter()
-        .map(|i| output::text(batch.column(*i).as_ref(), row).unwrap_or_else(|| "NULL".to_owned()))
-        .collect();
-    parts.join(" ")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for drawing")]
-fn x_of(batch: &RecordBatch, column: usize, row: usize) -> Option<f64> {
-    let array = batch.column(column).as_ref();
-    if datafusion::arrow::array::Array::is_null(array, row) {
-        return None;
-    }
-    match output::instant(array, row) {
-        Some(time) => Some((time.0 / 1_000_000) as f64),
-        None => output::number(array, row),
-    }
-}
-
-fn lines(schema: &SchemaRef, batches: &[RecordBatch], x: usize, ys: &[usize], names: &[usize], style: Style) -> String {
-    let mut series: Vec<Series> = Vec::new();
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            let Some(at) = x_of(batch, x, row) else { continue };
-            let group = label(batch, names, row);
-            for y in ys {
-                let Some(value) = output::number(batch.column(*y).as_ref(), row).filter(|v| v.is_finite()) else {
-                    continue;
-                };
-                let name = match (group.is_empty(), ys.len()) {
-                    (true, _) => schema.field(*y).name().clone(),
-                    (false, 1) => group.clone(),
-                    (false, _) => format!("{group} {}", schema.field(*y).name()),
-                };
-                match series.iter_mut().find(|s| s.name == name) {
-                    Some(series) => series.points.push((at, value)),
-                    None => series.push(Series { name, points: vec![(at, value)] }),
-                }
-            }
-        }
-    }
-    for one in &mut series {
-        one.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    let is_time = matches!(schema.field(x).data_type(), DataType::Timestamp(..));
-    plot(&series, is_time, style)
+    Ok(match Chart::of(schema, batches)? {
+        Chart::Lines { series, is_time, .. } => plot(&series, is_time, style),
+        Chart::Bars { name, bars } => in_blocks(&bars, &name, style),
+    })
 }
 
 fn plot(series: &[Series], is_time: bool, style: Style) -> String {
     let all = || series.iter().flat_map(|s| &s.points);
-    let fold = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
-    };
-    let (x_min, x_max) = fold(&mut all().map(|p| p.0));
-    let (mut y_min, mut y_max) = fold(&mut all().map(|p| p.1));
-    if !x_min.is_finite() {
-        return "there is nothing to draw: no values\n".to_owned();
-    }
+    let (x_min, x_max) = extent(all().map(|p| p.0));
+    let (mut y_min, mut y_max) = extent(all().map(|p| p.1));
     if (y_max - y_min).abs() < f64::EPSILON {
         (y_min, y_max) = (y_min - 1.0, y_max + 1.0);
     }
@@ -116,12 +42,11 @@ fn plot(series: &[Series], is_time: bool, style: Style) -> String {
             let across = if x_max > x_min { (p.0 - x_min) / (x_max - x_min) } else { 0.5 };
             canvas.place(across, (p.1 - y_min) / (y_max - y_min))
         };
-        let places: Vec<(i64, i64)> = one.points.iter().map(place).collect();
-        for pair in places.windows(2) {
-            canvas.line(pair[0], pair[1], number);
-        }
-        if let [only] = places.as_slice() {
-            canvas.line(*only, *only, number);
+        let places: Vec<Option<(i64, i64)>> = one.points.iter().map(|p| p.1.is_finite().then(|| place(p))).collect();
+        for (at, here) in places.iter().enumerate() {
+            let Some(here) = *here else { continue };
+            let from = at.checked_sub(1).and_then(|before| places[before]).unwrap_or(here);
+            canvas.line(from, here, number);
         }
     }
     let mut text = String::new();
@@ -242,23 +167,14 @@ impl Canvas {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "widths")]
-fn bars(batches: &[RecordBatch], names: &[usize], y: usize, title: &str, style: Style) -> String {
+fn in_blocks(all: &[(String, f64)], title: &str, style: Style) -> String {
     const ROWS_MAX: usize = 60;
-    let mut rows: Vec<(String, f64)> = Vec::new();
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            if let Some(value) = output::number(batch.column(y).as_ref(), row).filter(|v| v.is_finite()) {
-                rows.push((label(batch, names, row), value));
-            }
-        }
-    }
-    let all = rows.len();
-    rows.truncate(ROWS_MAX);
+    let rows = &all[..all.len().min(ROWS_MAX)];
     let margin = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(1).min(30);
     let most = rows.iter().map(|(_, v)| v.abs()).fold(0.0, f64::max);
     let room = style.width.saturating_sub(margin + 14).max(10) as f64;
     let mut text = format!("{title}\n");
-    for (name, value) in &rows {
+    for (name, value) in rows {
         let name: String = name.chars().take(30).collect();
         let eighths = if most > 0.0 { (value.abs() / most * room * 8.0).round() as usize } else { 0 };
         let part =
@@ -270,8 +186,8 @@ fn bars(batches: &[RecordBatch], names: &[usize], y: usize, title: &str, style: 
         let bar = if style.colour { format!("\x1b[{}m{bar}\x1b[0m", COLOURS[0]) } else { bar };
         let _ = writeln!(text, "{name:>margin$} \u{2502}{bar} {}", short(*value));
     }
-    if all > ROWS_MAX {
-        let _ = writeln!(text, "{:>margin$}  ({} more)", "", all - ROWS_MAX);
+    if all.len() > ROWS_MAX {
+        let _ = writeln!(text, "{:>margin$}  ({} more)", "", all.len() - ROWS_MAX);
     }
     text
 }
