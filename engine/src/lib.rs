@@ -72,7 +72,7 @@ pub use crate::settings::{
 };
 pub use crate::snapshot::{
     Aggregate, AggregateRequest, Batches, BucketInfo, CollectionInfo, CollectionSnapshot, ExpiryRow, FieldBound,
-    MetaFilter, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentInfo, Snapshot,
+    KnownAggregate, MetaFilter, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentInfo, Snapshot,
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;

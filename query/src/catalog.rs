@@ -7,7 +7,7 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
 use ebbtide::{Database, ScanReport, ScanUnit, Snapshot};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Name of the catalogue.
 pub(crate) const CATALOG: &str = "db";
@@ -31,12 +31,15 @@ pub(crate) struct Watched {
     pub(crate) label: String,
     pub(crate) report: ScanReport,
     pub(crate) units: Vec<ScanUnit>,
+    /// Read in place of `units` if the directory answers a part.
+    pub(crate) rest: Arc<OnceLock<Vec<ScanUnit>>>,
 }
 
 impl Watched {
     /// What was hidden; complete once the plan has run.
     pub(crate) fn describe(&self) -> String {
-        let rows = self.report.rows_hidden + self.units.iter().map(ScanUnit::rows_hidden).sum::<u64>();
+        let read = self.rest.get().unwrap_or(&self.units);
+        let rows = self.report.rows_hidden + read.iter().map(ScanUnit::rows_hidden).sum::<u64>();
         let buckets = self.report.buckets_hidden;
         format!("{}, buckets_hidden_by_ttl={buckets}, rows_hidden_by_ttl={rows}", self.label)
     }

@@ -1,6 +1,7 @@
 //! The leaf of every plan: reads the visible rows of a collection, as of its statement's snapshot.
 
 use crate::error::external;
+use crate::provider::Asked;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -21,8 +22,7 @@ use std::sync::Arc;
 /// Reads a collection.
 #[derive(Debug)]
 pub(crate) struct BucketScanExec {
-    /// Says what is read: the collection, the cut-offs, the filters.
-    label: String,
+    asked: Arc<Asked>,
     schema: SchemaRef,
     partitions: Vec<Vec<ScanUnit>>,
     report: ScanReport,
@@ -34,8 +34,7 @@ pub(crate) struct BucketScanExec {
 impl BucketScanExec {
     /// Deals `units` out to partitions of about equal numbers of rows.
     pub(crate) fn new(
-        label: String,
-        schema: SchemaRef,
+        asked: Arc<Asked>,
         mut units: Vec<ScanUnit>,
         report: ScanReport,
         limit: Option<usize>,
@@ -58,6 +57,7 @@ impl BucketScanExec {
                 units.push(unit);
             }
         }
+        let schema = Arc::clone(&asked.schema);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
             Partitioning::UnknownPartitioning(count),
@@ -66,7 +66,7 @@ impl BucketScanExec {
         );
         let metrics = ExecutionPlanMetricsSet::new();
         let scan = BucketScanExec {
-            label,
+            asked,
             schema,
             partitions: partitions.into_iter().map(|(_, units)| units).collect(),
             report,
@@ -76,6 +76,11 @@ impl BucketScanExec {
         };
         scan.record_report();
         scan
+    }
+
+    /// What is read, if all of it is and none of it is skipped by bounds of fields.
+    pub(crate) fn whole(&self) -> Option<&Arc<Asked>> {
+        Some(&self.asked).filter(|asked| self.limit.is_none() && asked.request.bounds.is_empty())
     }
 
     fn record_report(&self) {
@@ -93,9 +98,9 @@ impl BucketScanExec {
 impl DisplayAs for BucketScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {
-            DisplayFormatType::TreeRender => f.write_str(&self.label.replace(", ", "\n")),
+            DisplayFormatType::TreeRender => f.write_str(&self.asked.label.replace(", ", "\n")),
             _ => {
-                write!(f, "BucketScanExec: {}, partitions={}", self.label, self.partitions.len())?;
+                write!(f, "BucketScanExec: {}, partitions={}", self.asked.label, self.partitions.len())?;
                 self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }
         }

@@ -19,6 +19,7 @@
 
 mod catalog;
 pub mod cli;
+mod directory_aggregate;
 mod dml;
 mod error;
 mod exec;

@@ -17,10 +17,10 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide::{CollectionSnapshot, ScanRequest, ScanUnit};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::ExpiryMode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A collection.
 #[derive(Debug)]
@@ -78,11 +78,12 @@ impl CollectionTable {
             bounds: gathered.bounds,
             include_hidden: false,
         };
-        Ok(Asked { snapshot, schema, request, cuts, label })
+        Ok(Asked { snapshot, schema, request, cuts, label, rest: Arc::default() })
     }
 }
 
 /// What the engine is asked for.
+#[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) snapshot: CollectionSnapshot,
     pub(crate) schema: SchemaRef,
@@ -90,6 +91,8 @@ pub(crate) struct Asked {
     /// The cut-offs, for people; and with them the filters.
     cuts: String,
     pub(crate) label: String,
+    /// What is read if the directory answers a part.
+    pub(crate) rest: Arc<OnceLock<Vec<ScanUnit>>>,
 }
 
 /// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
@@ -139,11 +142,16 @@ impl TableProvider for CollectionTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Asked { snapshot, schema, request, cuts, label } = self.ask(state, projection, filters)?;
-        let (units, report) = snapshot.scan_reported(&request).map_err(external)?;
-        self.current.note(|| Watched { label: cuts, report, units: units.clone() });
+        let asked = self.ask(state, projection, filters)?;
+        let (units, report) = asked.snapshot.scan_reported(&asked.request).map_err(external)?;
+        self.current.note(|| Watched {
+            label: asked.cuts.clone(),
+            report,
+            units: units.clone(),
+            rest: Arc::clone(&asked.rest),
+        });
         let partitions = state.config().target_partitions();
-        Ok(Arc::new(BucketScanExec::new(label, schema, units, report, limit, partitions)))
+        Ok(Arc::new(BucketScanExec::new(Arc::new(asked), units, report, limit, partitions)))
     }
 
     async fn insert_into(

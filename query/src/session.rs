@@ -7,7 +7,7 @@ use crate::instants::{freeze_now, rewrite_plan};
 use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
 use crate::stoppable::YieldingJoins;
-use crate::{functions, suggest, system};
+use crate::{directory_aggregate, functions, suggest, system};
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
@@ -19,7 +19,6 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -136,7 +135,7 @@ impl Session {
         }
         let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
-        let mut rules = PhysicalOptimizer::new().rules;
+        let mut rules = directory_aggregate::rules();
         rules.push(Arc::new(YieldingJoins));
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rules(rules);

@@ -9,7 +9,7 @@ mod fold;
 mod groups;
 
 use super::CollectionSnapshot;
-use super::scan::{Found, MetaFilter, Scan, ScanRequest, ScanUnit, open_unit, units_of};
+use super::scan::{Found, MetaFilter, Scan, ScanReport, ScanRequest, ScanUnit, open_unit, units_of};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use arrow::array::RecordBatch;
@@ -86,6 +86,19 @@ pub struct AggregateRequest {
     pub width: Option<i64>,
 }
 
+/// What [`CollectionSnapshot::aggregate_known`] gives.
+#[derive(Debug, Clone)]
+pub struct KnownAggregate {
+    /// The known part, in the columns of [`CollectionSnapshot::aggregate`].
+    pub groups: RecordBatch,
+    /// Buckets that the known part is of.
+    pub buckets: u64,
+    /// Scan of the measurements that are in no such bucket.
+    pub rest: Vec<ScanUnit>,
+    /// What that scan left out; the buckets of the known part are not in it.
+    pub report: ScanReport,
+}
+
 impl CollectionSnapshot {
     /// Aggregates the measurements that are visible at [`CollectionSnapshot::now`]: one row a group, sorted by meta and
     /// time, with the meta (if they are told apart), the start of the group in time (if there is a width), and the
@@ -106,11 +119,7 @@ impl CollectionSnapshot {
     ///
     /// # Errors
     /// As for [`CollectionSnapshot::aggregate`] and [`CollectionSnapshot::scan`].
-    pub fn aggregate_known(
-        &self,
-        request: &AggregateRequest,
-        projection: &[String],
-    ) -> Result<(RecordBatch, Vec<ScanUnit>)> {
+    pub fn aggregate_known(&self, request: &AggregateRequest, projection: &[String]) -> Result<KnownAggregate> {
         self.check_columns(projection)?;
         let gathered = Gathered::walk(self, request)?;
         let columns = Arc::new(projection.to_vec());
@@ -122,8 +131,14 @@ impl CollectionSnapshot {
             let rows = found.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
             units.push(open_unit(chunk, rows, &columns, &self.state.schema));
         }
-        let known = gathered.table.finish(self, request, &gathered.shape, &gathered.metas)?;
-        Ok((known, units))
+        let left = gathered.rest.iter().map(|rest| rest.found.len()).sum::<usize>()
+            + gathered.open.iter().map(|(_, found)| found.len()).sum::<usize>();
+        let mut report = gathered.report;
+        let buckets = report.buckets.saturating_sub(left as u64);
+        report.buckets = left as u64;
+        report.segments = gathered.rest.len() as u64;
+        let groups = gathered.table.finish(self, request, &gathered.shape, &gathered.metas)?;
+        Ok(KnownAggregate { groups, buckets, rest: units, report })
     }
 
     fn shape(&self, request: &AggregateRequest) -> Result<Shape> {
@@ -172,6 +187,8 @@ struct Gathered<'a> {
     metas: Metas,
     rest: Vec<Rest<'a>>,
     open: Vec<OpenRest<'a>>,
+    /// Of all that is wanted.
+    report: ScanReport,
 }
 
 /// The metas of the answer in order of appearance.
@@ -221,6 +238,7 @@ impl<'a> Gathered<'a> {
                 open.push((chunk, found));
             }
         }
+        let report = scan.report();
         let times = sealed.iter().flat_map(|rest| rest.found.iter().map(times_of));
         let open_times = open.iter().flat_map(|(chunk, found): &OpenRest<'_>| {
             found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
@@ -231,7 +249,7 @@ impl<'a> Gathered<'a> {
             answer(&shape, rest, request.by_meta, &mut table);
         }
         sealed.retain(|rest| !rest.found.is_empty());
-        Ok(Gathered { shape, by_meta: request.by_meta, table, metas, rest: sealed, open })
+        Ok(Gathered { shape, by_meta: request.by_meta, table, metas, rest: sealed, open, report })
     }
 
     /// The work that is left.

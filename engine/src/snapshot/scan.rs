@@ -292,6 +292,10 @@ impl<'a> Scan<'a> {
         }
     }
 
+    pub(super) fn report(&self) -> ScanReport {
+        self.report
+    }
+
     fn hidden_until(&self, e: Option<i64>) -> Option<i64> {
         if self.request.include_hidden { None } else { self.snapshot.hidden_until(e) }
     }

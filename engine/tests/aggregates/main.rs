@@ -129,9 +129,11 @@ proptest! {
         // In two parts: what is known, and a scan of the rest.
         let columns: Vec<String> = ["t", "sensor", "d", "i", "x"].map(str::to_owned).to_vec();
         let whole = AggregateRequest { aggregates: vec![Aggregate::Rows, Aggregate::Sum("x".into())], ..request.clone() };
-        let (known, rest) = snapshot.aggregate_known(&whole, &columns).unwrap();
-        let rest: Vec<_> = rest.iter().flat_map(|u| u.read().unwrap()).map(Result::unwrap).collect();
-        scanned::assert_parts(&known, &aggregated(&snapshot, &whole, Some(rest)), &aggregated(&snapshot, &whole, None));
+        let known = snapshot.aggregate_known(&whole, &columns).unwrap();
+        let all = snapshot.scan_reported(&ScanRequest { time, meta: meta.clone(), ..ScanRequest::default() }).unwrap().1;
+        assert_eq!(known.buckets + known.report.buckets, all.buckets);
+        let rest: Vec<_> = known.rest.iter().flat_map(|u| u.read().unwrap()).map(Result::unwrap).collect();
+        scanned::assert_parts(&known.groups, &aggregated(&snapshot, &whole, Some(rest)), &aggregated(&snapshot, &whole, None));
 
         let points = ScanRequest { time, meta, ..ScanRequest::default() };
         last_points(&snapshot, &points);

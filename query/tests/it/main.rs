@@ -6,6 +6,7 @@ mod bombs;
 mod cases;
 mod cli;
 mod ddl;
+mod directory;
 mod dump;
 mod guide;
 mod import;
