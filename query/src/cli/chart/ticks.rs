@@ -26,7 +26,7 @@ pub(super) fn values(low: f64, high: f64, wanted: usize) -> Vec<Tick> {
 }
 
 /// A value with the digits that a step needs, and thousands set apart.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "digits of a step")]
+#[expect(clippy::cast_sign_loss, reason = "digits of a step")]
 pub(super) fn number(value: f64, step: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
