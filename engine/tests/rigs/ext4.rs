@@ -10,7 +10,7 @@ use ebbtide::fs::{Fs, RealFs};
 
 use crate::Outcome;
 use crate::child::{Said, expectation, heard, reopened, say, worked_on};
-use crate::full::{must, own_mounts, play};
+use crate::full::{must, own_mounts, play, unmount};
 use crate::strace;
 use crate::workloads;
 
@@ -90,14 +90,14 @@ impl Machine {
             }
             self.unclean += 1;
         }
-        must("umount", &[&live])?;
+        unmount(&live)?;
         if !worked? || !clean {
             return Ok(None);
         }
         let after = self.path("after");
         must("mount", &["-o", "loop", &copy, &after])?;
         let checked = check(&self.base.join("after"));
-        must("umount", &[&after])?;
+        unmount(&after)?;
         checked.map(Some)
     }
 }

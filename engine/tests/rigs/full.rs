@@ -52,6 +52,18 @@ pub(crate) fn must(program: &str, arguments: &[&str]) -> Result<(), String> {
     }
 }
 
+/// Unmounts a disk. A process that another thread is just starting has the disk's open files too, for a moment.
+pub(crate) fn unmount(at: &str) -> Result<(), String> {
+    let mut outcome = must("umount", &[at]);
+    for _ in 0..200 {
+        if outcome.is_ok() {
+            break;
+        }
+        outcome = must("umount", &[at]);
+    }
+    outcome
+}
+
 /// Disks of every size from 256 KiB to 4 MiB, filled to the last byte.
 pub(crate) fn sizes() -> crate::Outcome {
     let base = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -72,7 +84,7 @@ pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> 
         while let Some(kib) = sizes.get(next.fetch_add(1, Ordering::Relaxed)) {
             must("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k"), "none", &at])?;
             inserts += one(&mount.join("db"), *kib).map_err(|what| format!("a disk of {kib} KiB: {what}"))?;
-            must("umount", &[&at])?;
+            unmount(&at)?;
         }
         Ok(inserts)
     };
