@@ -41,21 +41,6 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     Ok((watch.seconds(), value))
 }
 
-/// Seconds of each of `runs` runs of `work` after one that does not count: warm caches.
-///
-/// # Errors
-/// What `work` says.
-pub fn warm<T>(runs: usize, mut work: impl FnMut() -> Result<T>) -> Result<(Vec<f64>, T)> {
-    let mut value = work()?;
-    let mut seconds = Vec::with_capacity(runs);
-    for _ in 0..runs {
-        let (took, now) = timed(&mut work)?;
-        seconds.push(took);
-        value = now;
-    }
-    Ok((seconds, value))
-}
-
 /// The middle value; 0 of nothing.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {

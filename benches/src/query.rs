@@ -2,8 +2,9 @@
 //! threads as there are cores.
 
 use crate::Result;
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch};
 use arrow::compute::cast;
+use arrow::compute::kernels::cmp::gt;
 use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use ebbtide::ttl::Value;
@@ -95,41 +96,41 @@ pub fn on_all_cores<S: Send>(
     })
 }
 
-/// Rows of a scan.
+/// The batches of a scan, in any order.
 ///
 /// # Errors
 /// What the scan says.
-pub fn rows(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<usize> {
+pub fn rows(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<Vec<RecordBatch>> {
     let units = snapshot.scan(request)?;
-    let counts = on_all_cores(
-        &units,
-        || 0,
-        |sum, batch| {
-            *sum += batch.num_rows();
-            Ok(())
-        },
-    )?;
-    Ok(counts.iter().sum())
+    let found = on_all_cores(&units, Vec::new, |found, batch| {
+        found.push(batch.clone());
+        Ok(())
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
-/// Rows of a scan of which a field is above a threshold.
+/// The rows of a scan of which a field is above a threshold.
 ///
 /// # Errors
 /// What the scan says.
-pub fn rows_above(snapshot: &CollectionSnapshot, request: &ScanRequest, field: &str, above: f64) -> Result<usize> {
+pub fn rows_above(
+    snapshot: &CollectionSnapshot,
+    request: &ScanRequest,
+    field: &str,
+    above: f64,
+) -> Result<Vec<RecordBatch>> {
     let units = snapshot.scan(request)?;
-    let counts = on_all_cores(
-        &units,
-        || 0,
-        |sum, batch| {
-            let column = batch.column_by_name(field).ok_or("the field is not in the scan")?;
-            let values = cast(column, &DataType::Float64)?;
-            let hits: BooleanArray = values.as_primitive::<Float64Type>().iter().map(|v| Some(v? > above)).collect();
-            *sum += arrow::compute::filter_record_batch(batch, &hits)?.num_rows();
-            Ok(())
-        },
-    )?;
-    Ok(counts.iter().sum())
+    let found = on_all_cores(&units, Vec::new, |found, batch| {
+        let column = batch.column_by_name(field).ok_or("the field is not in the scan")?;
+        let values = cast(column, &DataType::Float64)?;
+        let hits = gt(values.as_primitive::<Float64Type>(), &Float64Array::new_scalar(above))?;
+        let hits = arrow::compute::filter_record_batch(batch, &hits)?;
+        if hits.num_rows() > 0 {
+            found.push(hits);
+        }
+        Ok(())
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Runs a grouping over what a scan would give.

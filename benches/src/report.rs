@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::measure::median;
+use crate::question::Asked;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use ebbtide::Settings;
@@ -59,6 +60,8 @@ pub struct Report {
     pub data: Vec<String>,
     /// The figures.
     pub figures: Vec<Figure>,
+    /// The queries and what they gave, for other engines to be asked the same.
+    pub asked: Vec<Asked>,
 }
 
 impl Report {
@@ -73,6 +76,7 @@ impl Report {
             settings: settings.clone(),
             data: Vec::new(),
             figures: Vec::new(),
+            asked: Vec::new(),
         }
     }
 

@@ -1,14 +1,14 @@
-//! TSBS cpu-only: ingest, bytes a value, and the fifteen query types by direct scan.
+//! TSBS cpu-only: ingest, bytes a value, and the fifteen query types.
 
 use super::Plan;
 use crate::Result;
 use crate::folder::bytes_of;
-use crate::measure::{Stopwatch, progress, warm};
-use crate::query::{Grouping, NamedSeries, checksum, group, rows_above};
+use crate::measure::{Stopwatch, progress};
+use crate::question::{Names, Question, What, ask};
 use crate::report::Report;
+use crate::sql::Sql;
 use crate::tsbs::{Cpu, FIELDS, Random, START_MS};
-use ebbtide::{Aggregate, CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest, Settings};
-use std::sync::Arc;
+use ebbtide::{Collection, CollectionOptions, Database, Settings};
 
 const HOSTS: usize = 100;
 const TICKS: usize = 8_640;
@@ -16,6 +16,7 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 /// The windows and hosts of the queries are drawn anew for each run, always the same ones.
 const QUERY_SEED: u64 = 7;
+const NAMES: Names = Names { collection: "cpu", meta: "tags", member: Some("hostname") };
 
 #[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
 pub(super) fn run(plan: &Plan) -> Result<Report> {
@@ -55,7 +56,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     report.add("bytes a value, compacted", "bytes", &bytes, "times and tags included");
     if let Some((db, cpu, _folder)) = kept {
         report.say("queries by direct scan on the compacted database, warm; hosts and windows drawn anew for each run");
-        queries(&cpu.snapshot()?, hosts, plan.runs.max(15), &mut report)?;
+        queries(&db, &cpu, hosts, plan.runs.max(15), &mut report)?;
         db.close()?;
     }
     Ok(report)
@@ -67,13 +68,19 @@ struct Draw {
 }
 
 impl Draw {
-    fn window(&mut self, hours: i64) -> (Option<i64>, Option<i64>) {
+    fn question(&mut self, what: What, fields: Vec<String>, of: usize, hours: i64) -> Question {
         let slack = usize::try_from((24 - hours).max(0) * 3600).unwrap_or(0);
-        let offset = i64::try_from(self.random.below(slack)).unwrap_or(0) * 1000;
-        (Some(START_MS + offset), Some(START_MS + offset + hours * HOUR - 1))
+        let start = START_MS + i64::try_from(self.random.below(slack)).unwrap_or(0) * 1000;
+        let series = self.some_hosts(of);
+        let (from, to) = match what {
+            What::Last => (None, None),
+            What::Max { newest: Some(_), .. } => (None, Some(start + hours * HOUR)),
+            _ => (Some(start), Some(start + hours * HOUR)),
+        };
+        Question { what, series, from, to, fields }
     }
 
-    fn some_hosts(&mut self, count: usize) -> Option<Arc<dyn ebbtide::MetaFilter>> {
+    fn some_hosts(&mut self, count: usize) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         while names.len() < count.min(self.hosts) {
             let name = format!("host_{}", self.random.below(self.hosts));
@@ -81,71 +88,30 @@ impl Draw {
                 names.push(name);
             }
         }
-        Some(Arc::new(NamedSeries::new(Some("hostname"), names)))
+        names
     }
 }
 
-fn queries(snapshot: &CollectionSnapshot, hosts: usize, runs: usize, report: &mut Report) -> Result<()> {
+fn queries(db: &Database, cpu: &Collection, hosts: usize, runs: usize, report: &mut Report) -> Result<()> {
     let fields = |count: usize| FIELDS.iter().take(count).map(|f| (*f).to_owned()).collect::<Vec<_>>();
-    let max = |width, count| Grouping {
-        aggregate: Aggregate::Max,
-        width: Some(width),
-        by_series: false,
-        fields: fields(count),
+    let (snapshot, sql) = (cpu.snapshot()?, Sql::over(db)?);
+    let mut ask_drawn = |name: &str, what: What, count: usize, of: usize, hours: i64| -> Result<()> {
+        let mut draw = Draw { random: Random::new(QUERY_SEED), hosts };
+        let draws: Vec<Question> = (0..runs).map(|_| draw.question(what.clone(), fields(count), of, hours)).collect();
+        ask(report, &snapshot, sql.as_ref(), NAMES, (name, &draws), runs)
     };
-    let new_draw = || Draw { random: Random::new(QUERY_SEED), hosts };
+    let max = |width| What::Max { width, newest: None };
     for (metrics, of, hours) in [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)] {
-        let mut draw = new_draw();
-        let (s, groups) = warm(runs, || {
-            let request = ScanRequest { time: draw.window(hours), meta: draw.some_hosts(of), ..ScanRequest::default() };
-            group(snapshot, &request, &max(MINUTE, metrics))
-        })?;
-        report.add_millis(
-            format!("single-groupby-{metrics}-{of}-{hours}"),
-            &s,
-            format!("{} groups", groups.num_rows()),
-        );
+        ask_drawn(&format!("single-groupby-{metrics}-{of}-{hours}"), max(MINUTE), metrics, of, hours)?;
     }
-    for (name, of, hours) in [("cpu-max-all-1", 1, 8), ("cpu-max-all-8", 8, 8), ("cpu-max-all-32-24", 32, 24)] {
-        let mut draw = new_draw();
-        let (s, groups) = warm(runs, || {
-            let request = ScanRequest { time: draw.window(hours), meta: draw.some_hosts(of), ..ScanRequest::default() };
-            group(snapshot, &request, &max(HOUR, 10))
-        })?;
-        report.add_millis(name, &s, format!("{} groups, sum {:.0}", groups.num_rows(), checksum(&groups)));
-    }
+    ask_drawn("cpu-max-all-1", max(HOUR), 10, 1, 8)?;
+    ask_drawn("cpu-max-all-8", max(HOUR), 10, 8, 8)?;
+    ask_drawn("cpu-max-all-32-24", max(HOUR), 10, 32, 24)?;
     for (name, count) in [("double-groupby-1", 1), ("double-groupby-5", 5), ("double-groupby-all", 10)] {
-        let mut draw = new_draw();
-        let grouping =
-            Grouping { aggregate: Aggregate::Avg, width: Some(HOUR), by_series: true, fields: fields(count) };
-        let (s, groups) = warm(runs, || {
-            group(snapshot, &ScanRequest { time: draw.window(12), ..ScanRequest::default() }, &grouping)
-        })?;
-        report.add_millis(name, &s, format!("{} groups", groups.num_rows()));
+        ask_drawn(name, What::Avg { width: HOUR, by_series: true }, count, 0, 12)?;
     }
-    for (name, all) in [("high-cpu-1", false), ("high-cpu-all", true)] {
-        let mut draw = new_draw();
-        let bound = FieldBound { field: FIELDS[0].to_owned(), min: Some(90.0), max: None };
-        let (s, n) = warm(runs, || {
-            let meta = if all { None } else { draw.some_hosts(1) };
-            let request =
-                ScanRequest { time: draw.window(12), meta, bounds: vec![bound.clone()], ..ScanRequest::default() };
-            rows_above(snapshot, &request, FIELDS[0], 90.0)
-        })?;
-        report.add_millis(name, &s, format!("{n} rows"));
-    }
-    let (s, points) = warm(runs, || Ok(snapshot.last_points(&ScanRequest::default())?))?;
-    report.add_millis("lastpoint", &s, format!("{} rows", points.num_rows()));
-    let mut draw = new_draw();
-    let (s, groups) = warm(runs, || {
-        let end = draw.window(1).1.unwrap_or(i64::MAX);
-        // Whole minutes from the newest back: five of them hold the answer, since no host ever pauses.
-        let request = ScanRequest {
-            time: (Some(end.div_euclid(MINUTE) * MINUTE - 4 * MINUTE), Some(end)),
-            ..ScanRequest::default()
-        };
-        group(snapshot, &request, &max(MINUTE, 1))
-    })?;
-    report.add_millis("groupby-orderby-limit", &s, format!("{} groups", groups.num_rows()));
-    Ok(())
+    ask_drawn("high-cpu-1", What::Rows { above: Some(90.0) }, 1, 1, 12)?;
+    ask_drawn("high-cpu-all", What::Rows { above: Some(90.0) }, 1, 0, 12)?;
+    ask_drawn("lastpoint", What::Last, 10, 0, 0)?;
+    ask_drawn("groupby-orderby-limit", What::Max { width: MINUTE, newest: Some(5) }, 1, 0, 1)
 }

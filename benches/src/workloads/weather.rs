@@ -1,26 +1,25 @@
-//! Recorded weather: ingest until acknowledged and sealed, size after compaction, and queries by direct scan.
+//! Recorded weather: ingest until acknowledged and sealed, size after compaction, and queries.
 
 use super::Plan;
 use crate::Result;
 use crate::folder::{bytes_in, bytes_of};
-use crate::measure::{Stopwatch, progress, timed, warm};
-use crate::query::{Grouping, NamedSeries, checksum, group, rows, rows_above};
+use crate::measure::{Stopwatch, progress, timed};
+use crate::question::{Names, Question, What, ask};
 use crate::report::Report;
+use crate::sql::Sql;
 use crate::weather::Weather;
 use arrow::array::RecordBatch;
 use ebbtide::ttl::Granularity;
-use ebbtide::{
-    Aggregate, AggregateRequest, Collection, CollectionOptions, CollectionSnapshot, Database, FieldBound, ScanRequest,
-    Settings, json,
-};
+use ebbtide::{Collection, CollectionOptions, Database, Settings, json};
 use std::path::Path;
-use std::sync::Arc;
 
 const BATCH_ROWS: usize = 10_000;
 const DOCUMENTS: usize = 200_000;
 const DOCUMENT_BATCH: usize = 1_000;
-const HOUR: i64 = 3_600_000;
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
+const NAMES: Names = Names { collection: "weather", meta: "station", member: None };
 
 fn create(dir: &Path) -> Result<(Database, Collection)> {
     let db = Database::open(dir)?;
@@ -61,7 +60,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     documents(&weather, plan, &mut report)?;
     if let Some((db, collection, _folder)) = kept {
         report.say("queries: on the compacted database of the last run, files and directories warm");
-        queries(&collection.snapshot()?, &weather, plan, &mut report)?;
+        queries(&db, &collection, &weather, plan, &mut report)?;
         db.close()?;
     }
     Ok(report)
@@ -167,65 +166,48 @@ fn parse(line: &str) -> Result<ebbtide::ttl::Value> {
     Ok(json::value_of(&serde_json::from_str(line)?)?)
 }
 
-/// The twelve queries, by direct scan.
-fn queries(snapshot: &CollectionSnapshot, weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> {
-    let runs = plan.runs.max(5);
+/// The twelve queries.
+fn queries(db: &Database, collection: &Collection, weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> {
     let (first, last) = weather.span();
     let t0 = (first + (last - first) / 2) / HOUR * HOUR;
-    let within = |length: i64| ScanRequest { time: (Some(t0), Some(t0 + length - 1)), ..ScanRequest::default() };
-    let of = |names: &[String]| Some(Arc::new(NamedSeries::new(None, names.to_vec())) as _);
-    let one = of(&weather.stations[..1]);
+    let one = &weather.stations[..1];
     let eight: Vec<String> =
         weather.stations.iter().step_by((weather.stations.len() / 8).max(1)).take(8).cloned().collect();
-    let eight = of(&eight);
-    let temp = vec!["temp".to_owned()];
-    let five: Vec<String> = weather.fields.iter().take(5).cloned().collect();
+    let region = &weather.stations[..weather.regions.first().copied().unwrap_or(0)];
     let all = &weather.fields;
-
-    let (s, n) = warm(runs, || rows(snapshot, &ScanRequest { meta: one.clone(), ..within(12 * HOUR) }))?;
-    report.add_millis("1 single series, raw rows of 12 h", &s, format!("{n} rows"));
-
-    let mut grouped = |name: &str,
-                       request: ScanRequest,
-                       aggregate: fn(String) -> Aggregate,
-                       width,
-                       by_series,
-                       fields: &[String]|
-     -> Result<()> {
-        let grouping = Grouping { aggregate, width, by_series, fields: fields.to_vec() };
-        let (s, groups) = warm(runs, || group(snapshot, &request, &grouping))?;
-        report.add_millis(name, &s, format!("{} groups, sum {:.1}", groups.num_rows(), checksum(&groups)));
-        Ok(())
+    let within = |what: What, series: &[String], length: i64, fields: &[String]| Question {
+        what,
+        series: series.to_vec(),
+        from: Some(t0),
+        to: Some(t0 + length),
+        fields: fields.to_vec(),
     };
-    use Aggregate::{Avg, Max, Min};
-    let of_one = |length| ScanRequest { meta: one.clone(), ..within(length) };
-    let of_eight = |length| ScanRequest { meta: eight.clone(), ..within(length) };
-    grouped("2 one series, max by minute, 12 h", of_one(12 * HOUR), Max, Some(HOUR / 60), false, &temp)?;
-    grouped("3 8 series, max of 5 fields by hour, 1 day", of_eight(DAY), Max, Some(HOUR), false, &five)?;
-    grouped("4 8 series, max of all fields by hour, 7 days", of_eight(7 * DAY), Max, Some(HOUR), false, all)?;
-    grouped("5 avg of one field by hour and series, 7 days", within(7 * DAY), Avg, Some(HOUR), true, &temp)?;
-    grouped("6 avg of all fields by hour and series, 7 days", within(7 * DAY), Avg, Some(HOUR), true, all)?;
-    let newest = ScanRequest { time: (Some(t0 - 5 * HOUR), Some(t0 - 1)), ..ScanRequest::default() };
-    grouped("7 max by minute before t0, newest 5", newest, Max, Some(HOUR / 60), false, &temp)?;
-    let region = weather.regions.first().copied().unwrap_or(0);
-    let of_region = ScanRequest { meta: of(&weather.stations[..region]), ..ScanRequest::default() };
-    grouped("12 avg by hour of one region over everything", of_region, Avg, Some(HOUR), false, &temp)?;
-
-    let three = vec![Min("temp".to_owned()), Max("temp".to_owned()), Avg("temp".to_owned())];
-    let three = AggregateRequest { aggregates: three, ..AggregateRequest::default() };
-    let (s, answer) = warm(runs, || Ok(snapshot.aggregate(&three)?))?;
-    let note = format!("{} rows, sum {:.1}", answer.num_rows(), checksum(&answer));
-    report.add_millis("11 min, max, avg of one field over everything", &s, note);
-
-    let above = 35.0;
-    let bound = FieldBound { field: "temp".to_owned(), min: Some(above), max: None };
-    let request = ScanRequest { bounds: vec![bound], ..within(7 * DAY) };
-    let (s, n) = warm(runs, || rows_above(snapshot, &request, "temp", above))?;
-    report.add_millis("8 all rows above a threshold, 7 days", &s, format!("{n} rows"));
-    let (s, points) = warm(runs, || Ok(snapshot.last_points(&ScanRequest::default())?))?;
-    report.add_millis("9 last point of every station", &s, format!("{} rows", points.num_rows()));
-    let (s, n) = warm(runs, || Ok(snapshot.count()?))?;
-    report.add_millis("10 count of everything", &s, format!("{n} rows"));
-    report.figures.sort_by_key(|f| f.name.split(' ').next().and_then(|n| n.parse::<u32>().ok()).unwrap_or(0));
+    let whole = |what: What, series: &[String], fields: &[String]| Question {
+        from: None,
+        to: None,
+        ..within(what, series, 0, fields)
+    };
+    let max = |width| What::Max { width, newest: None };
+    let avg = |by_series| What::Avg { width: HOUR, by_series };
+    let temp = &["temp".to_owned()];
+    let newest = What::Max { width: MINUTE, newest: Some(5) };
+    let questions = [
+        ("1 single series, raw rows of 12 h", within(What::Rows { above: None }, one, 12 * HOUR, all)),
+        ("2 one series, max by minute, 12 h", within(max(MINUTE), one, 12 * HOUR, temp)),
+        ("3 8 series, max of 5 fields by hour, 1 day", within(max(HOUR), &eight, DAY, &all[..all.len().min(5)])),
+        ("4 8 series, max of all fields by hour, 7 days", within(max(HOUR), &eight, 7 * DAY, all)),
+        ("5 avg of one field by hour and series, 7 days", within(avg(true), &[], 7 * DAY, temp)),
+        ("6 avg of all fields by hour and series, 7 days", within(avg(true), &[], 7 * DAY, all)),
+        ("7 max by minute before t0, newest 5", Question { to: Some(t0), ..whole(newest, &[], temp) }),
+        ("8 all rows above a threshold, 7 days", within(What::Rows { above: Some(35.0) }, &[], 7 * DAY, temp)),
+        ("9 last point of every station", whole(What::Last, &[], all)),
+        ("10 count of everything", whole(What::Count, &[], &[])),
+        ("11 min, max, avg of one field over everything", whole(What::Summary, &[], temp)),
+        ("12 avg by hour of one region over everything", whole(avg(false), region, temp)),
+    ];
+    let (snapshot, sql) = (collection.snapshot()?, Sql::over(db)?);
+    for (name, question) in questions {
+        ask(report, &snapshot, sql.as_ref(), NAMES, (name, &[question]), plan.runs.max(15))?;
+    }
     Ok(())
 }

@@ -1,0 +1,273 @@
+//! A query of a workload: asked of the engine directly, written as SQL, and told to other engines as JSON.
+
+use crate::Result;
+use crate::measure::timed;
+use crate::query::{Grouping, NamedSeries, checksum, group, rows, rows_above};
+use crate::report::Report;
+use crate::sql::Sql;
+use arrow::array::RecordBatch;
+use ebbtide::ttl::{Precision, Timestamp};
+use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, FieldBound, MetaFilter, ScanRequest};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What is asked.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Whole rows; with a threshold those of which the first field is above it.
+    Rows {
+        /// The threshold.
+        above: Option<f64>,
+    },
+    /// The greatest value of each field in each bin of time.
+    Max {
+        /// Width of a bin in milliseconds.
+        width: i64,
+        /// Only so many bins, the newest ones.
+        newest: Option<usize>,
+    },
+    /// The mean of each field in each bin of time.
+    Avg {
+        /// Width of a bin in milliseconds.
+        width: i64,
+        /// Whether each series has bins of its own.
+        by_series: bool,
+    },
+    /// The newest row of every series.
+    Last,
+    /// The number of rows.
+    Count,
+    /// Least, greatest and mean value of the first field.
+    Summary,
+}
+
+/// A query: what, of which rows.
+#[derive(Debug, Clone, Serialize)]
+pub struct Question {
+    /// What is asked.
+    pub what: What,
+    /// Names of the series that are wanted; all if there are none.
+    pub series: Vec<String>,
+    /// The first instant that is wanted, in milliseconds.
+    pub from: Option<i64>,
+    /// The first instant that is not wanted any more, in milliseconds.
+    pub to: Option<i64>,
+    /// The fields that it is about.
+    pub fields: Vec<String>,
+}
+
+/// What an answer comes down to when answers are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Summed {
+    /// Rows.
+    pub rows: usize,
+    /// The sum of all numbers.
+    pub sum: f64,
+}
+
+impl Summed {
+    /// Of an answer.
+    #[must_use]
+    pub fn of(batches: &[RecordBatch]) -> Self {
+        Summed { rows: batches.iter().map(RecordBatch::num_rows).sum(), sum: batches.iter().map(checksum).sum() }
+    }
+
+    /// Whether two are of the same answer: sums of doubles in another order differ in their last digits.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        self.rows == other.rows && (self.sum - other.sum).abs() <= 1e-9 * self.sum.abs().max(other.sum.abs()).max(1.0)
+    }
+}
+
+/// How the data of a workload is named.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// The collection.
+    pub collection: &'static str,
+    /// The meta.
+    pub meta: &'static str,
+    /// The member of the meta that names a series, if the meta is an object.
+    pub member: Option<&'static str>,
+}
+
+impl Question {
+    fn request(&self, names: Names) -> ScanRequest {
+        let series = NamedSeries::new(names.member, self.series.clone());
+        ScanRequest {
+            time: (self.from, self.to.map(|t| t - 1)),
+            meta: (!self.series.is_empty()).then(|| Arc::new(series) as Arc<dyn MetaFilter>),
+            ..ScanRequest::default()
+        }
+    }
+
+    /// Asks the engine without SQL.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn direct(&self, snapshot: &CollectionSnapshot, names: Names) -> Result<Vec<RecordBatch>> {
+        let request = self.request(names);
+        let grouping = |aggregate, width, by_series| Grouping {
+            aggregate,
+            width: Some(width),
+            by_series,
+            fields: self.fields.clone(),
+        };
+        let field = || self.fields.first().cloned().ok_or("the query needs a field");
+        match self.what {
+            What::Rows { above: None } => rows(snapshot, &request),
+            What::Rows { above: Some(above) } => {
+                let bound = FieldBound { field: field()?, min: Some(above), max: None };
+                rows_above(snapshot, &ScanRequest { bounds: vec![bound], ..request }, &field()?, above)
+            }
+            What::Max { width, newest: None } => {
+                Ok(vec![group(snapshot, &request, &grouping(Aggregate::Max, width, false))?])
+            }
+            What::Max { width, newest: Some(newest) } => {
+                self.newest(snapshot, request, &grouping(Aggregate::Max, width, false), newest)
+            }
+            What::Avg { width, by_series } => {
+                Ok(vec![group(snapshot, &request, &grouping(Aggregate::Avg, width, by_series))?])
+            }
+            What::Last => Ok(vec![snapshot.last_points(&request)?]),
+            What::Count => {
+                let count = i64::try_from(snapshot.count()?)?;
+                let column = Arc::new(arrow::array::Int64Array::from(vec![count])) as _;
+                Ok(vec![RecordBatch::try_from_iter([("count(*)", column)])?])
+            }
+            What::Summary => {
+                let field = field()?;
+                let aggregates =
+                    vec![Aggregate::Min(field.clone()), Aggregate::Max(field.clone()), Aggregate::Avg(field)];
+                Ok(vec![snapshot.aggregate(&AggregateRequest {
+                    aggregates,
+                    time: request.time,
+                    ..Default::default()
+                })?])
+            }
+        }
+    }
+
+    /// The newest bins: from the end back, further each time, until there are enough of them.
+    fn newest(
+        &self,
+        snapshot: &CollectionSnapshot,
+        request: ScanRequest,
+        grouping: &Grouping,
+        newest: usize,
+    ) -> Result<Vec<RecordBatch>> {
+        let width = grouping.width.unwrap_or(1);
+        let last = self.to.ok_or("the query needs an end")?.saturating_sub(1);
+        let mut bins = i64::try_from(newest)?;
+        loop {
+            let from = last.div_euclid(width).saturating_sub(bins - 1).saturating_mul(width);
+            let request = ScanRequest { time: (Some(from), Some(last)), ..request.clone() };
+            let groups = group(snapshot, &request, grouping)?;
+            if groups.num_rows() >= newest || from <= 0 {
+                let skip = groups.num_rows().saturating_sub(newest);
+                return Ok(vec![groups.slice(skip, groups.num_rows() - skip)]);
+            }
+            bins = bins.saturating_mul(4);
+        }
+    }
+
+    /// The same as SQL of Ebbtide.
+    #[must_use]
+    pub fn sql(&self, names: Names) -> String {
+        let series = names.member.map_or_else(|| names.meta.to_owned(), |member| format!("{}.{member}", names.meta));
+        let instant = |t: i64| format!("TIMESTAMP '{}'", Timestamp::from_units(t, Precision::Ms));
+        let mut conditions = Vec::new();
+        match self.series.as_slice() {
+            [] => {}
+            [one] => conditions.push(format!("{series} = '{one}'")),
+            more => conditions.push(format!("{series} IN ('{}')", more.join("', '"))),
+        }
+        conditions.extend(self.from.map(|t| format!("time >= {}", instant(t))));
+        conditions.extend(self.to.map(|t| format!("time < {}", instant(t))));
+        let each =
+            |function: &str| self.fields.iter().map(|f| format!("{function}({f})")).collect::<Vec<_>>().join(", ");
+        let bin = |width: i64| format!("date_bin('{} seconds', time) AS bin", width / 1000);
+        let (columns, end) = match &self.what {
+            What::Rows { above } => {
+                let field = self.fields.first();
+                conditions.extend(above.zip(field).map(|(above, field)| format!("{field} > {above:?}")));
+                ("*".to_owned(), String::new())
+            }
+            What::Max { width, newest } => {
+                let order = newest.map_or("bin".to_owned(), |n| format!("bin DESC LIMIT {n}"));
+                (format!("{}, {}", bin(*width), each("max")), format!(" GROUP BY bin ORDER BY {order}"))
+            }
+            What::Avg { width, by_series: false } => {
+                (format!("{}, {}", bin(*width), each("avg")), " GROUP BY bin ORDER BY bin".to_owned())
+            }
+            What::Avg { width, by_series: true } => {
+                let meta = names.meta;
+                (format!("{}, {meta}, {}", bin(*width), each("avg")), format!(" GROUP BY bin, {meta}"))
+            }
+            What::Last => ("*".to_owned(), String::new()),
+            What::Count => ("count(*)".to_owned(), String::new()),
+            What::Summary => {
+                let field = self.fields.first().map_or("", String::as_str);
+                (format!("min({field}), max({field}), avg({field})"), String::new())
+            }
+        };
+        let from = match self.what {
+            What::Last => format!("latest('{}')", names.collection),
+            _ => names.collection.to_owned(),
+        };
+        let conditions =
+            if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
+        format!("SELECT {columns} FROM {from}{conditions}{end}")
+    }
+}
+
+/// A query of a workload with one or several draws of series and times, and what each gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct Asked {
+    /// Its name.
+    pub name: String,
+    /// Its draws.
+    pub draws: Vec<Question>,
+    /// What each draw gave.
+    pub answers: Vec<Summed>,
+}
+
+/// Asks every draw of a query once for warmth, then `runs` times in turn, directly and, if there is SQL, as SQL too.
+///
+/// # Errors
+/// What the database says, and if SQL gives another answer than the direct way.
+pub fn ask(
+    report: &mut Report,
+    snapshot: &CollectionSnapshot,
+    sql: Option<&Sql>,
+    names: Names,
+    (name, draws): (&str, &[Question]),
+    runs: usize,
+) -> Result<()> {
+    let answers = draws.iter().map(|q| Ok(Summed::of(&q.direct(snapshot, names)?))).collect::<Result<Vec<_>>>()?;
+    let mut seconds = Vec::with_capacity(runs);
+    for question in draws.iter().cycle().take(runs.max(draws.len())) {
+        seconds.push(timed(|| question.direct(snapshot, names))?.0);
+    }
+    let note = match answers.as_slice() {
+        [one] => format!("{} rows, sum {:.1}", one.rows, one.sum),
+        several => format!("{} draws, {} rows in all", several.len(), several.iter().map(|a| a.rows).sum::<usize>()),
+    };
+    report.add_millis(name, &seconds, note);
+    if let Some(sql) = sql {
+        let texts: Vec<String> = draws.iter().map(|q| q.sql(names)).collect();
+        for (text, direct) in texts.iter().zip(&answers) {
+            let answer = Summed::of(&sql.run(text)?);
+            if !answer.agrees(direct) {
+                return Err(format!("{name}: SQL gives {answer:?}, the direct way {direct:?}: {text}").into());
+            }
+        }
+        let mut seconds = Vec::with_capacity(runs);
+        for text in texts.iter().cycle().take(runs.max(texts.len())) {
+            seconds.push(timed(|| sql.run(text))?.0);
+        }
+        report.add_millis(format!("{name}, SQL"), &seconds, "the same answers");
+    }
+    report.asked.push(Asked { name: name.to_owned(), draws: draws.to_vec(), answers });
+    Ok(())
+}
