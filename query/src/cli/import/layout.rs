@@ -1,7 +1,7 @@
 //! Which columns of the input become which fields of the collection.
 
 use super::infer::{Nulls, Seen};
-use super::{TIME_NAMES, times::TimeReader};
+use super::times::TimeReader;
 use crate::cli::Failure;
 use crate::cli::args::ImportArgs;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
@@ -11,6 +11,9 @@ use ebbtide_buckets::{FieldType, Schema};
 use ebbtide_ttl::Precision;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Names that a time column is known by.
+const TIME_NAMES: [&str; 8] = ["time", "timestamp", "ts", "datetime", "date_time", "date", "t", "valid_time"];
 
 /// What the user says about columns.
 #[derive(Debug, Clone, Default)]
