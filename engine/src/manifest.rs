@@ -198,7 +198,7 @@ pub(crate) enum Op {
 }
 
 /// Numbers of things and records stay below this, so that the next one can always be counted.
-const NUMBER_END: u64 = 1 << 62;
+pub(crate) const NUMBER_END: u64 = 1 << 62;
 
 impl Op {
     /// Checks that its numbers can be and that what it names goes together: all else relies on it. An edit that was forged

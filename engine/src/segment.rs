@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::manifest::{ChangedBucket, ClassStamp, Live, SegmentRecord, SegmentState};
+use crate::manifest::{ChangedBucket, ClassStamp, Live, NUMBER_END, SegmentRecord, SegmentState};
 use crate::readers::Readers;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use ebbtide_buckets::{MetaKey, ReadAt, SegmentMeta, SegmentReader, Window};
@@ -19,7 +19,7 @@ pub(crate) fn file_name(id: u64) -> String {
 /// The number that a segment's name gives.
 pub(crate) fn parse_name(name: &str) -> Option<u64> {
     let hex = name.strip_prefix("seg-")?.strip_suffix(".parquet")?;
-    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
+    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|id| *id < NUMBER_END)
 }
 
 /// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is gone.

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
+use crate::manifest::NUMBER_END;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::unpack;
 use ebbtide_ttl::Code;
@@ -37,7 +38,7 @@ pub(crate) fn file_name(first_seq: u64) -> String {
 /// The first sequence number that a log file's name gives.
 pub(crate) fn parse_name(name: &str) -> Option<u64> {
     let hex = name.strip_prefix("wal-")?.strip_suffix(".log")?;
-    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten()
+    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|number| *number < NUMBER_END)
 }
 
 /// The payload of a frame: one packed batch.
@@ -118,7 +119,7 @@ impl Head {
             collection: long(20)?,
             synced_seq: long(28)?,
         };
-        (head_crc(head, place) == word(4)? && parsed.seq > 0).then_some(parsed)
+        (head_crc(head, place) == word(4)? && (1..NUMBER_END).contains(&parsed.seq)).then_some(parsed)
     }
 }
 
