@@ -6,10 +6,10 @@ use crate::documents::{Accepted, BatchError};
 use crate::limits::{DOCUMENT_BYTES_MAX, FIELDS_MAX, NESTING_MAX, begin, check_name, too_large};
 use crate::schema::{FieldType, Schema, mismatch, nested_list, timestamp_type};
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions, StructArray,
-    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions,
+    StructArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt64Array,
 };
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast_with_options, nullif, take};
 use arrow::datatypes::{
     DataType, Field, Fields, Float64Type, Int64Type, Schema as ArrowSchema, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
@@ -260,7 +260,7 @@ fn canonical_list(
         other => other.clone(),
     };
     let list = cast(array, &list_type, place)?;
-    let list: &ListArray = list.as_list();
+    let list = visible_items(list.as_list())?;
     let offsets = list.offsets().clone();
     let rows = |at: usize| (place.rows)(offsets.partition_point(|o| *o as usize <= at).saturating_sub(1));
     let known = match known {
@@ -281,6 +281,29 @@ fn canonical_list(
     ListArray::try_new(field, list.offsets().clone(), values, list.nulls().cloned())
         .map(|list| Arc::new(list) as ArrayRef)
         .map_err(|e| BatchError::from_arrow(&e))
+}
+
+/// The list without items that no row shows: those of rows that were cut off, and those behind a null.
+fn visible_items(list: &ListArray) -> Result<ListArray, BatchError> {
+    let offsets = list.value_offsets();
+    let all = offsets.first() == Some(&0) && offsets.last().is_some_and(|end| *end as usize == list.values().len());
+    if all && (list.null_count() == 0 || (0..list.len()).all(|row| list.is_valid(row) || list.value_length(row) == 0)) {
+        return Ok(list.clone());
+    }
+    let rows = UInt64Array::from_iter_values(0..list.len() as u64);
+    take(list, &rows, None).map(|list| list.as_list().clone()).map_err(|e| BatchError::from_arrow(&e))
+}
+
+/// A member of objects, without the values of those that are null.
+fn visible_member(member: &ArrayRef, objects: &StructArray, place: &Place<'_>) -> Result<ArrayRef, BatchError> {
+    let Some(nulls) = objects.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(member.clone()) };
+    let member = match member.data_type() {
+        DataType::Null => return Ok(member.clone()),
+        DataType::Dictionary(_, values) => cast(member, values, place)?,
+        DataType::RunEndEncoded(_, values) => cast(member, values.data_type(), place)?,
+        _ => member.clone(),
+    };
+    nullif(&member, &BooleanArray::new(!nulls.inner(), None)).map_err(|e| BatchError::from_arrow(&e))
 }
 
 fn canonical_object(
@@ -304,7 +327,7 @@ fn canonical_object(
             return Err(twice(&path));
         }
         let inner = Place { path: &path, rows: place.rows, precision: place.precision };
-        if let Some(column) = canonical(column, ty, known, &inner)? {
+        if let Some(column) = canonical(&visible_member(column, object, &inner)?, ty, known, &inner)? {
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
         }

@@ -625,7 +625,7 @@ impl Collection {
     fn first_fault(&self, mut error: Error, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Error {
         while let Some(before) = error.index().filter(|index| *index > 0) {
             match self.core.check(&self.name, &|schema| build(schema, before)) {
-                Err(earlier) if earlier.index().is_some() => error = earlier,
+                Err(earlier) if earlier.index().is_some_and(|index| index < before) => error = earlier,
                 _ => break,
             }
         }

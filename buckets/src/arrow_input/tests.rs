@@ -135,6 +135,33 @@ fn lists_hold_scalars_only() {
     }
 }
 
+/// Behind a null and outside a slice, an array may hold anything: here what no field of a known type takes.
+#[test]
+fn values_that_no_row_shows_are_neither_checked_nor_kept() {
+    let known = Schema {
+        fields: vec![
+            ("l".to_owned(), FieldType::List(Box::new(FieldType::Double))),
+            ("o".to_owned(), FieldType::Object(vec![("x".to_owned(), FieldType::Double)])),
+        ],
+        ..schema()
+    };
+    let unfit = i64::MAX - 1;
+    let item = Arc::new(Field::new("item", DataType::Int64, true));
+    let offsets = arrow::buffer::OffsetBuffer::new(vec![0, 1, 2, 3, 4].into());
+    let items: ArrayRef = Arc::new(Int64Array::from(vec![unfit, 2, unfit, unfit]));
+    let list = ListArray::new(item, offsets, items, Some(vec![true, true, false, true].into()));
+    let member: ArrayRef = Arc::new(Int64Array::from(vec![unfit, 2, unfit, unfit]));
+    let member_of = Fields::from(vec![Field::new("x", DataType::Int64, true)]);
+    let object = StructArray::new(member_of, vec![member], Some(vec![true, true, false, true].into()));
+    let whole = batch(vec![("t", times(&[1, 2, 3, 4])), ("l", Arc::new(list)), ("o", Arc::new(object))]);
+    assert_eq!(batch_from_arrow(&whole, &known).unwrap_err().index, 0);
+    assert_eq!(batch_from_arrow(&whole.slice(1, 3), &known).unwrap_err().index, 2);
+    let accepted = batch_from_arrow(&whole.slice(1, 2), &known).unwrap();
+    assert_eq!(accepted.batch.column_by_name("l").unwrap().as_list::<i32>().values().len(), 1);
+    let x = accepted.batch.column_by_name("o").unwrap().as_struct().column(0).clone();
+    assert_eq!((x.is_valid(0), x.is_valid(1)), (true, false));
+}
+
 #[test]
 fn an_empty_batch_is_fine() {
     let empty = batch_from_arrow(&batch(vec![("t", times(&[])), ("x", Arc::new(NullArray::new(0)))]), &schema());
