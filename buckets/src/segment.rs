@@ -86,11 +86,19 @@ pub struct SegmentError {
     pub offset: u64,
     /// What is expected and what is there.
     pub message: String,
+    /// Why the file system refused to read, if that is what it is about: then nothing is known to be damaged.
+    pub refused: Option<io::ErrorKind>,
 }
 
 impl SegmentError {
     pub(crate) fn new(name: &str, offset: u64, message: impl Into<String>) -> SegmentError {
-        SegmentError { name: name.to_owned(), offset, message: message.into() }
+        SegmentError { name: name.to_owned(), offset, message: message.into(), refused: None }
+    }
+
+    /// About a read that failed. A file that ends early is damaged; of any other nobody knows.
+    pub(crate) fn unread(name: &str, offset: u64, error: &io::Error) -> SegmentError {
+        let refused = Some(error.kind()).filter(|kind| *kind != io::ErrorKind::UnexpectedEof);
+        SegmentError { refused, ..SegmentError::new(name, offset, format!("cannot be read: {error}")) }
     }
 }
 

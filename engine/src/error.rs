@@ -83,6 +83,11 @@ impl Error {
         }
     }
 
+    /// Whether it says that one file is damaged or cannot be read, so that work on others can go on.
+    pub(crate) fn is_of_one_file(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+    }
+
     /// The zero-based position of the measurement that the error is about, in an insert of many.
     #[must_use]
     pub fn index(&self) -> Option<usize> {
@@ -138,7 +143,8 @@ impl From<BatchError> for Error {
 
 impl From<SegmentError> for Error {
     fn from(error: SegmentError) -> Self {
-        Error::new(Code::DataCorruptionDetected, error.to_string())
+        let code = if error.refused.is_some() { Code::FileStreamFailed } else { Code::DataCorruptionDetected };
+        Error::new(code, error.to_string())
     }
 }
 

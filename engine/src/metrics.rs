@@ -23,7 +23,7 @@ pub struct TtlMetrics {
     pub deleted_bytes: u64,
     /// Files that were no longer needed after a drop.
     pub reclaimed_files: u64,
-    /// Visits to a rule that failed.
+    /// Visits to a rule that failed, and segments that no visit could read.
     pub failed_rules: u64,
     /// Time spent in passes, in microseconds.
     pub duration_micros: u64,

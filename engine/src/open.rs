@@ -1,7 +1,8 @@
 //! Opening: from what a crash left on disk to the state that every acknowledged insert is in.
 //!
 //! 1. The newest manifest counts. If it is damaged, opening fails: an older one would bring back what was dropped.
-//! 2. Log records that are not sealed are replayed in order, up to the first torn one of the newest file.
+//! 2. Log records that are not sealed are replayed in order, up to the first torn one of the newest file. If they take more
+//!    memory than open buckets may, they are replayed a second time when all is known to be well, and sealed meanwhile.
 //! 3. What nothing names (segments, logs, manifests that were never or are no longer part of the state) is removed.
 //!
 //! Each step can be interrupted and done again.
@@ -13,7 +14,7 @@ use crate::manifest::{self, ManifestWriter, Op};
 use crate::segment;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::wal::{self, LogWriter};
+use crate::wal::{self, LogRecord, LogWriter};
 use ebbtide_buckets::{Chunk, adapt, schema_of_batch};
 use ebbtide_ttl::{Clock, Code};
 use std::path::{Path, PathBuf};
@@ -33,26 +34,33 @@ pub(crate) fn open(
     read_only: bool,
 ) -> Result<Core> {
     settings.validate()?;
-    let opened = if read_only {
+    if read_only {
         let mut tries = 0;
         loop {
             tries += 1;
             match read_beside(&fs, &dir).and_then(held) {
-                Ok(read) => break read.opened(None, None, None),
+                Ok(read) => {
+                    let opened = read.opened(None, None, None);
+                    return Ok(Core::new(fs, clock, dir, settings, read_only, opened));
+                }
                 Err(error) if tries == READ_ONLY_TRIES => return Err(error),
                 Err(_) => {}
             }
         }
-    } else {
-        match open_for_writing(&fs, clock.as_ref(), &dir) {
-            // Only an open database can be swept.
-            Err(error) if error.code() == Code::OutOfDiskSpace && crate::reserve::spend(fs.as_ref(), &dir) => {
-                open_for_writing(&fs, clock.as_ref(), &dir)?
-            }
-            opened => opened?,
+    }
+    let memory_max = settings.memtable_bytes_max;
+    let (opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, memory_max) {
+        // Only an open database can be swept.
+        Err(error) if error.code() == Code::OutOfDiskSpace && crate::reserve::spend(fs.as_ref(), &dir) => {
+            open_for_writing(&fs, clock.as_ref(), &dir, memory_max)?
         }
+        opened => opened?,
     };
-    Ok(Core::new(fs, clock, dir, settings, read_only, opened))
+    let core = Core::new(fs, clock, dir, settings, read_only, opened);
+    if replayed == Replayed::Not {
+        replay_and_seal(&core)?;
+    }
+    Ok(core)
 }
 
 /// Holds the segments for a reader: a writer beside it may unlink them before they are first read.
@@ -62,12 +70,16 @@ fn held(read: ReadState) -> Result<ReadState> {
     Ok(read)
 }
 
-fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<Opened> {
+fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, memory_max: usize) -> Result<(Opened, Replayed)> {
+    // Before the lock: nothing is left in a folder of somebody else, not even that.
+    if fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
+        refuse_foreign(dir, &fs.list(dir).map_err(|e| Error::io("list", dir, &e))?)?;
+    }
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
     let lock = take_lock(fs.as_ref(), clock, dir)?;
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
     if !names.iter().any(|name| manifest::parse_name(name).is_some()) {
-        refuse_foreign(fs.as_ref(), dir)?;
+        refuse_remains(fs.as_ref(), dir, &names)?;
         let identity = new_identity(clock, dir);
         // The log first: a manifest that names no log would be a database that cannot be written.
         let log = LogWriter::create(fs.as_ref(), dir, identity, 1)?;
@@ -80,9 +92,9 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
         state.unlinks = true;
         crate::reserve::make(fs.as_ref(), dir);
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
-        return Ok(Opened { identity, state, next_seq: 1, log, manifest, lock });
+        return Ok((Opened { identity, state, next_seq: 1, log, manifest, lock }, Replayed::Whole));
     }
-    let mut read = read_state(fs, dir, names)?;
+    let mut read = read_state(fs, dir, names, memory_max)?;
     let next_seq = read.state.applied_seq + 1;
     settle_log(fs.as_ref(), dir, &read)?;
     // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
@@ -96,7 +108,16 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path) -> Result<O
     remove_leftovers(fs.as_ref(), dir, &read, read.number + 1)?;
     crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
-    Ok(read.opened(Some(log), Some(manifest), Some(lock)))
+    let replayed = read.replayed;
+    Ok((read.opened(Some(log), Some(manifest), Some(lock)), replayed))
+}
+
+/// Whether the rows that only the log holds are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replayed {
+    Whole,
+    /// They were looked at, and are too many.
+    Not,
 }
 
 /// Keeps other writers out until what is returned is dropped.
@@ -168,6 +189,7 @@ struct ReadState {
     state: State,
     /// The newest log and where its whole records end.
     newest_log: Option<(u64, u64)>,
+    replayed: Replayed,
     /// The state as the manifest knows it, for a new checkpoint: inserts that only the log holds are not in it.
     sealed: State,
 }
@@ -196,11 +218,12 @@ fn read_beside(fs: &Arc<dyn Fs>, dir: &Path) -> Result<ReadState> {
     if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
-    read_state(fs, dir, fs.list(dir).map_err(|e| Error::io("list", dir, &e))?)
+    // A reader cannot seal, so it holds whatever the log does.
+    read_state(fs, dir, fs.list(dir).map_err(|e| Error::io("list", dir, &e))?, usize::MAX)
 }
 
-/// Reads the state of a folder with these names in it.
-fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>) -> Result<ReadState> {
+/// Reads the state of a folder with these names in it. Rows of the log that take more than `memory_max` are left out.
+fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, memory_max: usize) -> Result<ReadState> {
     let Some(number) = names.iter().filter_map(|name| manifest::parse_name(name)).max() else {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     };
@@ -214,8 +237,12 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>) -> Result<ReadSt
     }
     check_segments(&names, &state)?;
     let sealed = state.clone();
-    let newest_log = replay(fs.as_ref(), dir, contents.identity, &mut state)?;
-    Ok(ReadState { identity: contents.identity, number, names, state, newest_log, sealed })
+    let (newest_log, replayed) = replay(fs.as_ref(), dir, contents.identity, &mut state, memory_max)?;
+    if replayed == Replayed::Not {
+        let applied_seq = std::mem::replace(&mut state, sealed.clone()).applied_seq;
+        state.applied_seq = applied_seq;
+    }
+    Ok(ReadState { identity: contents.identity, number, names, state, newest_log, replayed, sealed })
 }
 
 /// Every segment that the manifest names has to be there, whole.
@@ -231,9 +258,25 @@ fn check_segments(names: &[String], state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Replays the log; returns the newest file and the end of its whole records.
-fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Result<Option<(u64, u64)>> {
+/// Which records of the log no segment holds.
+fn unsealed(state: &State) -> impl Fn(u64, u64) -> bool + use<> {
+    let sealed: std::collections::HashMap<u64, u64> =
+        state.collections.values().map(|c| (c.id, c.sealed_seq)).collect();
+    move |seq, collection| sealed.get(&collection).is_some_and(|sealed| seq > *sealed)
+}
+
+/// Replays the log; returns the newest file and the end of its whole records. What takes more than `memory_max` is looked at and
+/// let go of.
+fn replay(
+    fs: &dyn Fs,
+    dir: &Path,
+    identity: [u8; 16],
+    state: &mut State,
+    memory_max: usize,
+) -> Result<(Option<(u64, u64)>, Replayed)> {
     let logs: Vec<u64> = state.logs.iter().copied().collect();
+    let wanted = unsealed(state);
+    let mut replayed = Replayed::Whole;
     let mut newest = None;
     let mut next = None;
     for (at, first_seq) in logs.iter().enumerate() {
@@ -246,20 +289,10 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
         if !fs.exists(&path).map_err(|e| Error::io("look at", &path, &e))? {
             return Err(Error::corrupt(&path, 0, "log file is missing"));
         }
-        let sealed: std::collections::HashMap<u64, u64> =
-            state.collections.values().map(|c| (c.id, c.sealed_seq)).collect();
-        let wanted = |seq: u64, collection: u64| sealed.get(&collection).is_some_and(|s| seq > *s);
-        let contents = wal::read(fs, &path, identity, &wanted)?;
-        if contents.torn_bytes > 0 {
-            if !last {
-                return Err(Error::corrupt(&path, contents.end, "log record is damaged and newer logs follow"));
-            }
-            tracing::info!(path = %path.display(), end = contents.end, "the log ends with a half-written record");
-        }
-        newest = Some((*first_seq, contents.end));
-        next = Some(first_seq + contents.records.len() as u64);
         let mut offset = wal::HEADER_BYTES as u64;
-        for record in contents.records {
+        let mut following = *first_seq;
+        let mut visit = |record: LogRecord| {
+            following = record.seq + 1;
             if record.collection >= state.next_collection {
                 // Its making was durable before the record was: the manifest has lost its end.
                 let what = format!("log record {} is of a collection that the manifest never made", record.seq);
@@ -267,21 +300,81 @@ fn replay(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &mut State) -> Res
             }
             offset += record.bytes;
             state.applied_seq = state.applied_seq.max(record.seq);
-            let Some(batch) = record.batch else { continue };
-            if let Some(collection) = state.by_id_mut(record.collection) {
-                let (time, meta, precision) =
-                    (collection.schema.time.clone(), collection.schema.meta.clone(), collection.options.precision);
-                let logged = schema_of_batch(&batch, &time, meta.as_deref(), precision)?;
-                let schema = Arc::new(collection.schema.join(&logged)?);
-                let batch = adapt(&batch, &schema)?;
-                let span = collection.options.bucketing.span_seconds();
-                let chunk = Arc::new(Chunk::build(batch, &schema, span));
-                collection.schema = schema.clone();
-                collection.memtable.push(chunk, record.seq, (&schema, span))?;
+            if replayed == Replayed::Whole {
+                push(state, record)?;
+                if state.memtable_bytes() > memory_max {
+                    replayed = Replayed::Not;
+                    state.forget_open();
+                }
             }
+            Ok(())
+        };
+        let (end, damage) = wal::read_each(fs, &path, identity, &wanted, &mut visit)?;
+        if let Some(damage) = damage {
+            return Err(damage);
+        }
+        if end.torn_bytes > 0 {
+            if !last {
+                return Err(Error::corrupt(&path, end.whole, "log record is damaged and newer logs follow"));
+            }
+            tracing::info!(path = %path.display(), end = end.whole, "the log ends with a half-written record");
+        }
+        newest = Some((*first_seq, end.whole));
+        next = Some(following);
+    }
+    Ok((newest, replayed))
+}
+
+/// Puts the rows of a record among the open buckets, if it has any that are wanted.
+fn push(state: &mut State, record: LogRecord) -> Result<()> {
+    let Some((batch, collection)) = record.batch.zip(state.by_id_mut(record.collection)) else { return Ok(()) };
+    let (time, meta, precision) =
+        (collection.schema.time.clone(), collection.schema.meta.clone(), collection.options.precision);
+    let logged = schema_of_batch(&batch, &time, meta.as_deref(), precision)?;
+    let schema = Arc::new(collection.schema.join(&logged)?);
+    let batch = adapt(&batch, &schema)?;
+    let span = collection.options.bucketing.span_seconds();
+    let chunk = Arc::new(Chunk::build(batch, &schema, span));
+    collection.schema = schema.clone();
+    collection.memtable.push(chunk, record.seq, (&schema, span))
+}
+
+/// Replays the log of an open database that nobody uses yet, and seals what outgrows the memory for it. That the log is sound is
+/// known. On a disk without room for that, what is left stays in memory: it has to be open to be swept.
+fn replay_and_seal(core: &Core) -> Result<()> {
+    let maintenance = core.maintenance.lock();
+    let (logs, wanted, end) = {
+        let mut state = core.state.write();
+        // The edit that seals goes by it.
+        let end = std::mem::replace(&mut state.applied_seq, 0);
+        (state.logs.clone(), unsealed(&state), end)
+    };
+    let mut seals = true;
+    for first_seq in logs.into_iter().filter(|first_seq| *first_seq <= end) {
+        let path = core.dir.join(wal::file_name(first_seq));
+        let mut visit = |record: LogRecord| {
+            let bytes = {
+                let mut state = core.state.write();
+                state.applied_seq = record.seq;
+                push(&mut state, record)?;
+                state.memtable_bytes()
+            };
+            if seals && bytes > core.settings.memtable_bytes_max {
+                match crate::seal::flush(core, &maintenance, None) {
+                    Err(error) if error.code() == Code::OutOfDiskSpace => {
+                        tracing::warn!(%error, "the log holds more than may be in memory, and it could not be sealed");
+                        seals = false;
+                    }
+                    flushed => flushed?,
+                }
+            }
+            Ok(())
+        };
+        if let (_, Some(damage)) = wal::read_each(core.fs.as_ref(), &path, core.identity, &wanted, &mut visit)? {
+            return Err(damage);
         }
     }
-    Ok(newest)
+    Ok(())
 }
 
 /// Removes what no state names. A failure is no harm: the next open tries again.
@@ -314,9 +407,29 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
     Ok(())
 }
 
-/// A folder with files of ours but no manifest is a damaged database, and one with files of others is none of ours.
-fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+/// A folder without a manifest but with files of others is none of ours.
+fn refuse_foreign(dir: &Path, names: &[String]) -> Result<()> {
+    let ours = |n: &String| {
+        n == LOCK
+            || n == crate::reserve::NAME
+            || wal::parse_name(n).is_some()
+            || segment::parse_name(n).is_some()
+            || n.ends_with(".tmp")
+    };
+    match names.iter().find(|n| !ours(n)) {
+        Some(other) if !names.iter().any(|n| manifest::parse_name(n).is_some()) => {
+            let what = format!(
+                "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",
+                dir.display()
+            );
+            Err(Error::new(Code::BadValue, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A folder with segments or records of ours but no manifest is a damaged database.
+fn refuse_remains(fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
     let segment = names.iter().find(|n| segment::parse_name(n).is_some());
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
@@ -329,16 +442,7 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path) -> Result<()> {
             return Err(Error::corrupt(&path, 0, "the folder holds a log with records but no manifest"));
         }
     }
-    let ours =
-        |n: &String| n == LOCK || n == crate::reserve::NAME || wal::parse_name(n) == Some(1) || n.ends_with(".tmp");
-    if let Some(other) = names.iter().find(|n| !ours(n)) {
-        let what = format!(
-            "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",
-            dir.display()
-        );
-        return Err(Error::new(Code::BadValue, what));
-    }
-    Ok(())
+    refuse_foreign(dir, names)
 }
 
 /// Tells databases apart; need not be unguessable.

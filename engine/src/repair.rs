@@ -180,6 +180,10 @@ pub(crate) fn repair(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, mode: Repa
     if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
+    // Before the lock: nothing is left in a folder of somebody else, not even that.
+    if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
+        return Err(no_manifest(dir, &fs.list(dir).map_err(|e| Error::io("list", dir, &e))?));
+    }
     let _lock = crate::open::take_lock(fs.as_ref(), clock, dir)?;
     let mut plan = plan(fs, dir)?;
     if mode == RepairMode::Apply && !plan.report.is_clean() {

@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::manifest::{ClassStamp, Live, Op, SegmentRecord, SegmentState};
-use crate::segment::{self, Brief, Segment};
+use crate::segment::{self, Brief, Classes, Segment};
 use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
 use crate::sync::MutexGuard;
@@ -58,6 +58,30 @@ impl Harvest {
         self.times.push(times(&batch)?.to_vec());
         self.pieces.push(batch);
         Ok(number)
+    }
+
+    fn add_segment(&mut self, segment: &Segment, schema: &Schema) -> Result<()> {
+        let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
+        let reader = segment.file.reader()?;
+        let (ranges, buckets) = live_rows(segment, &reader);
+        // Batches stay apart: as one they would be there twice, and could outgrow the offsets of texts and lists.
+        let mut rows: Rows = Vec::new();
+        for batch in reader.read(&columns, schema, &ranges, MERGE_BATCH_ROWS)? {
+            let batch = batch?;
+            let piece = self.add_piece(&batch, schema)?;
+            let count = u32::try_from(batch.num_rows()).map_err(|_| Error::internal("a batch of over 2^32 rows"))?;
+            rows.extend((0..count).map(|row| (piece, row)));
+        }
+        if rows.len() as u64 != segment.live().rows {
+            let what = format!("segment rows expected={} found={}", segment.live().rows, rows.len());
+            return Err(Error::corrupt(&segment.file.path, 0, what));
+        }
+        let mut rows = rows.into_iter();
+        for (id, count) in buckets {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            self.buckets.entry(id).or_default().extend(rows.by_ref().take(count));
+        }
+        Ok(())
     }
 
     /// Brings every bucket's rows into the order of time; rows of one instant stay in order of arrival.
@@ -293,7 +317,8 @@ fn split_large(buckets: Buckets, rows_max: usize) -> Vec<Buckets> {
 
 /// Merges small segments of one class and partition, and rewrites those of which most is gone.
 ///
-/// `thorough` merges from two segments on; otherwise it takes [`SMALL_SEGMENTS_MAX`].
+/// `thorough` merges from two segments on; otherwise it takes [`SMALL_SEGMENTS_MAX`]. A segment that cannot be read stays as it
+/// is; the error about the first of them comes when all else is done.
 pub(crate) fn compact(
     core: &Core,
     _maintenance: &MutexGuard<'_, ()>,
@@ -302,19 +327,58 @@ pub(crate) fn compact(
 ) -> Result<()> {
     core.check_writable()?;
     let names: Vec<String> = core.state.read().collections.keys().cloned().collect();
+    let mut unread = Unread::default();
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         let collection = core.state.read().collection(name)?.clone();
-        for group in candidates(&collection, thorough, &core.settings)? {
+        for mut group in candidates(&collection, thorough, &core.settings, &mut unread)? {
             let _span = tracing::debug_span!("compact", collection = %name, segments = group.len()).entered();
-            merge_segments(core, &collection, &group)?;
-            core.metrics.compacted();
+            while is_worth_merging(&group, thorough) {
+                match harvest_segments(&collection, &group) {
+                    Ok(harvest) => {
+                        merge_segments(core, &collection, &group, harvest)?;
+                        core.metrics.compacted();
+                        break;
+                    }
+                    Err((at, error)) => {
+                        unread.note(error)?;
+                        group.remove(at);
+                    }
+                }
+            }
         }
     }
-    Ok(())
+    unread.0.map_or(Ok(()), Err)
+}
+
+/// The error about the first segment that could not be read.
+#[derive(Default)]
+struct Unread(Option<Error>);
+
+impl Unread {
+    /// Notes an error that is about one segment; returns any other.
+    fn note(&mut self, error: Error) -> Result<()> {
+        if !error.is_of_one_file() {
+            return Err(error);
+        }
+        tracing::error!(%error, "a segment cannot be compacted");
+        self.0.get_or_insert(error);
+        Ok(())
+    }
+}
+
+/// Whether segments are enough, or one of them is worn enough, to be rewritten as one.
+fn is_worth_merging(group: &[Arc<Segment>], thorough: bool) -> bool {
+    let least = if thorough { 2 } else { SMALL_SEGMENTS_MAX };
+    group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2)
 }
 
 /// The groups of segments that are worth being rewritten as one.
-fn candidates(collection: &CollectionState, thorough: bool, settings: &Settings) -> Result<Vec<Vec<Arc<Segment>>>> {
+fn candidates(
+    collection: &CollectionState,
+    thorough: bool,
+    settings: &Settings,
+    unread: &mut Unread,
+) -> Result<Vec<Vec<Arc<Segment>>>> {
     let rows_max = settings.segment_rows_max as u64;
     let memory_max = (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2);
     let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
@@ -323,10 +387,13 @@ fn candidates(collection: &CollectionState, thorough: bool, settings: &Settings)
         let live = segment.live();
         let gone = segment.file.meta.rows - live.rows;
         if live.rows < SMALL_ROWS.min(rows_max) {
-            let class = segment.classes(&collection.rules, Some(collection.rules_epoch))?;
-            let uniform = match class {
-                crate::segment::Classes::Uniform(class) => class,
-                crate::segment::Classes::PerMeta(_) => None,
+            let uniform = match segment.classes(&collection.rules, Some(collection.rules_epoch)) {
+                Ok(Classes::Uniform(class)) => class,
+                Ok(Classes::PerMeta(_)) => None,
+                Err(error) => {
+                    unread.note(error)?;
+                    continue;
+                }
             };
             let width = partition_width(uniform.map(|c| c.1), &collection.options);
             let partition = live.window_start_min.div_euclid(width);
@@ -336,22 +403,32 @@ fn candidates(collection: &CollectionState, thorough: bool, settings: &Settings)
             worn.push(vec![segment.clone()]);
         }
     }
-    let least = if thorough { 2 } else { SMALL_SEGMENTS_MAX };
-    let worth =
-        |group: &Vec<Arc<Segment>>| group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2);
     let mut chosen = Vec::new();
-    for group in groups.into_values().filter(|group| group.len() >= least || worth(group)) {
-        chosen.extend(portions(group, rows_max, memory_max)?.into_iter().filter(worth));
+    for group in groups.into_values().filter(|group| is_worth_merging(group, thorough)) {
+        let portions = portions(group, rows_max, memory_max, unread)?;
+        chosen.extend(portions.into_iter().filter(|portion| is_worth_merging(portion, thorough)));
     }
     chosen.append(&mut worn);
     Ok(chosen)
 }
 
 /// Cuts a group into parts that fit into one segment and into the memory for it.
-fn portions(group: Vec<Arc<Segment>>, rows_max: u64, memory_max: u64) -> Result<Vec<Vec<Arc<Segment>>>> {
+fn portions(
+    group: Vec<Arc<Segment>>,
+    rows_max: u64,
+    memory_max: u64,
+    unread: &mut Unread,
+) -> Result<Vec<Vec<Arc<Segment>>>> {
     let mut portions: Vec<(u64, u64, Vec<Arc<Segment>>)> = Vec::new();
     for segment in group {
-        let (rows, memory) = (segment.live().rows, segment.file.reader()?.columns_memory());
+        let memory = match segment.file.reader() {
+            Ok(reader) => reader.columns_memory(),
+            Err(error) => {
+                unread.note(error)?;
+                continue;
+            }
+        };
+        let rows = segment.live().rows;
         match portions.last_mut() {
             Some((sum, used, portion)) if *sum + rows <= rows_max && *used + memory <= memory_max => {
                 *sum += rows;
@@ -364,30 +441,16 @@ fn portions(group: Vec<Arc<Segment>>, rows_max: u64, memory_max: u64) -> Result<
     Ok(portions.into_iter().map(|(_, _, portion)| portion).collect())
 }
 
-fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segment>]) -> Result<()> {
+/// All that is left of some segments; an error comes with the place of the one that it is about.
+fn harvest_segments(collection: &CollectionState, group: &[Arc<Segment>]) -> Result<Harvest, (usize, Error)> {
     let mut harvest = Harvest::default();
-    let columns: Vec<String> = collection.schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-    for segment in group {
-        let reader = segment.file.reader()?;
-        let (ranges, buckets) = live_rows(segment, &reader);
-        // Batches stay apart: as one they would be there twice, and could outgrow the offsets of texts and lists.
-        let mut rows: Rows = Vec::new();
-        for batch in reader.read(&columns, &collection.schema, &ranges, MERGE_BATCH_ROWS)? {
-            let batch = batch?;
-            let piece = harvest.add_piece(&batch, &collection.schema)?;
-            let count = u32::try_from(batch.num_rows()).map_err(|_| Error::internal("a batch of over 2^32 rows"))?;
-            rows.extend((0..count).map(|row| (piece, row)));
-        }
-        if rows.len() as u64 != segment.live().rows {
-            let what = format!("segment rows expected={} found={}", segment.live().rows, rows.len());
-            return Err(Error::corrupt(&segment.file.path, 0, what));
-        }
-        let mut rows = rows.into_iter();
-        for (id, count) in buckets {
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
-            harvest.buckets.entry(id).or_default().extend(rows.by_ref().take(count));
-        }
+    for (at, segment) in group.iter().enumerate() {
+        harvest.add_segment(segment, &collection.schema).map_err(|error| (at, error))?;
     }
+    Ok(harvest)
+}
+
+fn merge_segments(core: &Core, collection: &CollectionState, group: &[Arc<Segment>], harvest: Harvest) -> Result<()> {
     // The schema may be ahead of what is durable: only the log holds the insert that widened it.
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
     ops.extend(write_segments(core, collection, harvest)?);

@@ -110,6 +110,11 @@ impl State {
         self.collections.values().map(|c| c.memtable.bytes()).sum()
     }
 
+    /// Lets go of all open buckets.
+    pub(crate) fn forget_open(&mut self) {
+        self.collections.values_mut().for_each(|collection| Arc::make_mut(collection).memtable = Memtable::default());
+    }
+
     /// The first insert that only the log holds; every log record before it can go.
     pub(crate) fn first_needed_seq(&self) -> u64 {
         let oldest = self.collections.values().filter_map(|c| c.memtable.oldest_seq()).min();

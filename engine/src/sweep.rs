@@ -21,7 +21,7 @@ use ebbtide_ttl::{
 use plan::{Item, OpenBuckets, Plan, first_of};
 use roaring::RoaringBitmap;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// What a pass did.
@@ -34,6 +34,10 @@ pub struct SweepReport {
     /// Why nothing was dropped, if the clock guard held the pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
+    /// Segments that could not be read, each with path and offset: what is due in them, or elsewhere in their windows, stays.
+    /// A segment of which all is due goes without being read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
 }
 
 /// A pass that is running.
@@ -115,20 +119,33 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         && !core.sweeper.is_confirmed(core, now, started, tolerance)
     {
         tracing::warn!(%held, "the sweep was held");
-        return Ok(SweepReport { counts: TtlMetrics::default(), held: Some(held.to_string()) });
+        return Ok(SweepReport {
+            counts: TtlMetrics::default(),
+            held: Some(held.to_string()),
+            ..SweepReport::default()
+        });
     }
-    let mut pass = Pass { core, now, plans: HashMap::new(), dropped: (0, 0), settled: Visit::default(), fatal: None };
+    let mut pass = Pass {
+        core,
+        now,
+        plans: HashMap::new(),
+        dropped: (0, 0),
+        settled: Visit::default(),
+        unread: BTreeSet::new(),
+        fatal: None,
+    };
     let clock = core.clock.clone();
     let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, max_sub_passes);
     pass.settle_all();
     let settled = pass.settled;
-    let fatal = pass.fatal.take();
+    let (fatal, unread) = (pass.fatal.take(), std::mem::take(&mut pass.unread));
     *core.sweeper.running.lock() = None;
-    let counts = counts_of(&report, &settled);
+    let mut counts = counts_of(&report, &settled);
+    counts.failed_rules += unread.len() as u64;
     core.metrics.swept(&counts);
     match fatal {
         Some(error) => Err(error),
-        None => Ok(SweepReport { counts, held: None }),
+        None => Ok(SweepReport { counts, held: None, unread: unread.into_iter().collect() }),
     }
 }
 
@@ -154,6 +171,8 @@ struct Pass<'a> {
     /// What visits left open: measurements and bytes that went with buckets which visits had counted before, and buckets
     /// that were counted and then did not go.
     settled: Visit,
+    /// About segments that could not be read.
+    unread: BTreeSet<String>,
     /// An error after which no rule can go on.
     fatal: Option<Error>,
 }
@@ -217,6 +236,11 @@ impl Pass<'_> {
                 collection = sealed;
                 // Others may have come meanwhile: somebody who inserts what is expired already must not stop the sweep.
                 plan = Plan::make(&collection, self.now, OpenBuckets::Wait)?;
+            }
+            for error in &plan.unread {
+                if self.unread.insert(error.to_string()) {
+                    tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
+                }
             }
             self.plans.insert(collection.id, plan);
         }

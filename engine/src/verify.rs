@@ -62,9 +62,10 @@ fn verify_logs(core: &Core) -> Vec<Error> {
     let mut faults = Vec::new();
     for first_seq in logs {
         let path = core.dir.join(crate::wal::file_name(first_seq));
-        match crate::wal::read(core.fs.as_ref(), &path, core.identity, &|_, _| true) {
-            Ok(contents) if contents.torn_bytes > 0 && !core.read_only => {
-                faults.push(Error::corrupt(&path, contents.end, "the last log record is damaged"));
+        match crate::wal::read_each(core.fs.as_ref(), &path, core.identity, &|_, _| true, &mut |_| Ok(())) {
+            Ok((_, Some(damage))) => faults.push(damage),
+            Ok((end, None)) if end.torn_bytes > 0 && !core.read_only => {
+                faults.push(Error::corrupt(&path, end.whole, "the last log record is damaged"));
             }
             Ok(_) => {}
             Err(error) => faults.push(error),

@@ -210,31 +210,42 @@ pub(crate) struct LogContents {
     pub(crate) torn_bytes: u64,
 }
 
-/// Reads a log file; `wanted` says whether a record's batch is needed. Decodes nothing that its CRC does not vouch for.
-pub(crate) fn read(
-    fs: &dyn Fs,
-    path: &Path,
-    identity: [u8; 16],
-    wanted: &dyn Fn(u64, u64) -> bool,
-) -> Result<LogContents> {
-    match read_prefix(fs, path, identity, wanted)? {
-        (contents, None) => Ok(contents),
-        (_, Some(damage)) => Err(damage),
-    }
-}
-
-/// As [`read`]; damage behind the header is returned with the records before it.
+/// Reads a log file; `wanted` says whether a record's batch is needed. Decodes nothing that its CRC does not vouch for. Damage
+/// behind the header is returned with the records before it.
 pub(crate) fn read_prefix(
     fs: &dyn Fs,
     path: &Path,
     identity: [u8; 16],
     wanted: &dyn Fn(u64, u64) -> bool,
 ) -> Result<(LogContents, Option<Error>)> {
+    let mut records = Vec::new();
+    let (end, damage) = read_each(fs, path, identity, wanted, &mut |record| {
+        records.push(record);
+        Ok(())
+    })?;
+    Ok((LogContents { records, end: end.whole, torn_bytes: end.torn_bytes }, damage))
+}
+
+/// Where a log file ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogEnd {
+    /// Where the last whole frame ends.
+    pub(crate) whole: u64,
+    /// Bytes behind it, which a crash left half-written.
+    pub(crate) torn_bytes: u64,
+}
+
+/// As [`read_prefix`], with one record at a time in memory: `visit` gets each, and ends the reading with an error.
+pub(crate) fn read_each(
+    fs: &dyn Fs,
+    path: &Path,
+    identity: [u8; 16],
+    wanted: &dyn Fn(u64, u64) -> bool,
+    visit: &mut dyn FnMut(LogRecord) -> Result<()>,
+) -> Result<(LogEnd, Option<Error>)> {
     let bytes = fs.read(path).map_err(|e| Error::io("read the log", path, &e))?;
-    let first_seq = check_header(&bytes, path, identity)?;
-    let mut contents = LogContents { records: Vec::new(), end: HEADER_BYTES as u64, torn_bytes: 0 };
+    let mut seq = check_header(&bytes, path, identity)?;
     let mut at = HEADER_BYTES;
-    let mut seq = first_seq;
     let mut damage = None;
     while let Some((head, payload)) = whole_frame(&bytes, at) {
         let batch = if head.seq == seq {
@@ -248,7 +259,7 @@ pub(crate) fn read_prefix(
         match batch {
             Ok(batch) => {
                 let bytes = (FRAME_BYTES + payload.len()) as u64;
-                contents.records.push(LogRecord { seq, collection: head.collection, batch, bytes });
+                visit(LogRecord { seq, collection: head.collection, batch, bytes })?;
             }
             Err(what) => {
                 damage = Some(Error::corrupt(path, at as u64, what));
@@ -257,9 +268,8 @@ pub(crate) fn read_prefix(
         }
         at += FRAME_BYTES + payload.len();
         seq += 1;
-        contents.end = at as u64;
     }
-    contents.torn_bytes = (bytes.len() - at) as u64;
+    let end = LogEnd { whole: at as u64, torn_bytes: (bytes.len() - at) as u64 };
     // Not the first one alone: what was written in one go with the bad record was not synced before it.
     let later = || (at + 1..bytes.len()).filter_map(|i| Head::parse(&bytes, i)).find(|h| h.synced_seq >= seq);
     if damage.is_none()
@@ -268,7 +278,7 @@ pub(crate) fn read_prefix(
         let what = format!("log record {seq} is damaged: record {} was written after it had been synced", later.seq);
         damage = Some(Error::corrupt(path, at as u64, what));
     }
-    Ok((contents, damage))
+    Ok((end, damage))
 }
 
 /// Whole records from `from` on, wherever they start: what lies behind damage. For reports, never for replay.

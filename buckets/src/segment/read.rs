@@ -291,7 +291,7 @@ fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), Segment
     let bad = |offset: u64, message: &str| SegmentError::new(name, offset, message);
     let read = |offset: u64, size: u64| {
         let size = usize::try_from(size).map_err(|_| bad(offset, "too large for this machine"))?;
-        let bytes = file.read_at(offset, size).map_err(|e| bad(offset, &format!("cannot be read: {e}")))?;
+        let bytes = file.read_at(offset, size).map_err(|e| SegmentError::unread(name, offset, &e))?;
         if bytes.len() == size { Ok(bytes) } else { Err(bad(offset, "ends early")) }
     };
     if len < 16 {
@@ -542,10 +542,8 @@ impl Inner {
         let first = start / BLOCK;
         let blocks_end = end.div_ceil(BLOCK).saturating_mul(BLOCK).min(self.data_end);
         let size = usize::try_from(blocks_end - first * BLOCK).unwrap_or(usize::MAX);
-        let bytes = self
-            .file
-            .read_at(first * BLOCK, size)
-            .map_err(|e| SegmentError::new(&self.name, first * BLOCK, format!("{size} bytes cannot be read: {e}")))?;
+        let bytes =
+            self.file.read_at(first * BLOCK, size).map_err(|e| SegmentError::unread(&self.name, first * BLOCK, &e))?;
         if bytes.len() != size {
             return Err(SegmentError::new(
                 &self.name,

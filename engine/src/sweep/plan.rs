@@ -1,12 +1,13 @@
 //! What is due: a pure look at one collection in one version, at one instant.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::segment::{Brief, Classes, Segment};
 use crate::snapshot::suspension;
 use crate::state::CollectionState;
-use ebbtide_buckets::BucketId;
+use ebbtide_buckets::{BucketId, SegmentReader};
 use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff, is_expired};
 use roaring::RoaringBitmap;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -80,6 +81,8 @@ pub(crate) struct Plan {
     due: HashMap<usize, VecDeque<Item>>,
     /// Open buckets are due, or stand in the way: they have to be sealed first.
     pub(crate) needs_flush: bool,
+    /// About segments that cannot be read: what is due in them stays, and what is elsewhere of the same windows.
+    pub(crate) unread: Vec<Error>,
     /// The segments that it was made for: held, so that no others can come to lie at the same address.
     segments: Arc<BTreeMap<u64, Arc<Segment>>>,
     rules_epoch: u64,
@@ -97,7 +100,13 @@ pub(crate) enum OpenBuckets {
 impl Plan {
     /// Looks at a collection at `now`.
     pub(crate) fn make(collection: &CollectionState, now: Timestamp, open: OpenBuckets) -> Result<Self> {
-        let mut plan = Plan { due: HashMap::new(), needs_flush: false, segments: Arc::default(), rules_epoch: 0 };
+        let mut plan = Plan {
+            due: HashMap::new(),
+            needs_flush: false,
+            unread: Vec::new(),
+            segments: Arc::default(),
+            rules_epoch: 0,
+        };
         plan.follow(collection);
         if suspension(collection).is_some() || collection.rules.is_empty() {
             return Ok(plan);
@@ -128,6 +137,7 @@ impl Plan {
             let item = Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes };
             plan.due.entry(bucket.rule).or_default().push_back(item);
         }
+        plan.unread = look.unread.into_inner().into_iter().map(|(_, error)| error).collect();
         Ok(plan)
     }
 
@@ -252,7 +262,11 @@ pub(crate) fn due_buckets(
     let Due { whole, mut alone, shared } = look.due_segments()?;
     alone.extend(shared);
     alone.extend(whole.into_iter().map(|(segment, _)| segment));
-    look.buckets(&alone)
+    let due = look.buckets(&alone)?;
+    match look.unread.into_inner().pop() {
+        Some((_, error)) => Err(error),
+        None => Ok(due),
+    }
 }
 
 /// Segments that hold something due.
@@ -274,21 +288,43 @@ struct Look<'a> {
     now: Timestamp,
     /// Whether buckets that are open, even in part, are left out.
     open_wait: bool,
+    /// Segments that could not be read, and why.
+    unread: RefCell<Vec<(Arc<Segment>, Error)>>,
 }
 
 type Interval = (i64, i64);
 
 impl<'a> Look<'a> {
     fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
-        Look { collection, rules, epoch, mode: collection.options.expiry, now, open_wait: false }
+        let (mode, unread) = (collection.options.expiry, RefCell::default());
+        Look { collection, rules, epoch, mode, now, open_wait: false, unread }
+    }
+
+    /// What was read of a segment; `None` if it cannot be read, which is noted.
+    fn noted<T>(&self, segment: &Arc<Segment>, read: Result<T>) -> Result<Option<T>> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.is_of_one_file() => {
+                let mut unread = self.unread.borrow_mut();
+                if !unread.iter().any(|(known, _)| known.file.id == segment.file.id) {
+                    unread.push((segment.clone(), error));
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reader(&self, segment: &Arc<Segment>) -> Result<Option<SegmentReader>> {
+        self.noted(segment, segment.file.reader())
     }
 
     fn is_due(&self, bound: i64, e: i64) -> bool {
         is_expired(bound, cutoff(self.now, e, self.collection.options.precision))
     }
 
-    fn classes(&self, segment: &Segment) -> Result<Classes> {
-        segment.classes(self.rules, self.epoch)
+    fn classes(&self, segment: &Arc<Segment>) -> Result<Option<Classes>> {
+        self.noted(segment, segment.classes(self.rules, self.epoch))
     }
 
     /// Open buckets with their bounds and the bytes that they take in memory.
@@ -326,7 +362,7 @@ impl<'a> Look<'a> {
             if !smallest.is_some_and(|e| self.is_due(least, e)) {
                 continue;
             }
-            let classes = self.classes(segment)?;
+            let Some(classes) = self.classes(segment)? else { continue };
             let (shortest, longest) = classes.range();
             if !shortest.is_some_and(|e| self.is_due(least, e)) {
                 continue;
@@ -349,8 +385,8 @@ impl<'a> Look<'a> {
 
     /// What is due of a segment that shares no bucket with anything else, by rule.
     fn part(&self, segment: &Arc<Segment>) -> Result<Vec<(usize, Item)>> {
-        let reader = segment.file.reader()?;
-        let classes = self.classes(segment)?;
+        let Some(reader) = self.reader(segment)? else { return Ok(Vec::new()) };
+        let Some(classes) = self.classes(segment)? else { return Ok(Vec::new()) };
         let mut parts: BTreeMap<usize, (RoaringBitmap, u64)> = BTreeMap::new();
         for (ordinal, meta, brief) in segment.briefs(&reader) {
             let Some((rule, e)) = classes.of(meta) else { continue };
@@ -370,8 +406,8 @@ impl<'a> Look<'a> {
         let mut found: HashMap<BucketId, DueBucket> = HashMap::new();
         let mut kept: Vec<BucketId> = Vec::new();
         for segment in due {
-            let reader = segment.file.reader()?;
-            let classes = self.classes(segment)?;
+            let Some(reader) = self.reader(segment)? else { continue };
+            let Some(classes) = self.classes(segment)? else { continue };
             for (ordinal, meta, brief) in segment.briefs(&reader) {
                 let Some((rule, e)) = classes.of(meta) else { continue };
                 let id = || BucketId { meta: segment.meta(&reader, ordinal), window: brief.window };
@@ -404,6 +440,9 @@ impl<'a> Look<'a> {
         if self.mode == ExpiryMode::Exact {
             self.without_younger_pieces(due, &mut found)?;
         }
+        // Nobody knows what those segments hold of a bucket, and a bucket goes as a whole.
+        let unread: Vec<Interval> = self.unread.borrow().iter().map(|(segment, _)| window_interval(segment)).collect();
+        found.retain(|id, _| unread.iter().all(|(start, end)| *start >= id.window.end || *end <= id.window.start));
         let mut found: Vec<_> = found.into_iter().collect();
         found.sort_by(|a, b| (a.0.window.start, &a.0.meta).cmp(&(b.0.window.start, &b.0.meta)));
         Ok(found)
@@ -424,7 +463,7 @@ impl<'a> Look<'a> {
             if class.is_some_and(|class| class.is_none_or(|rule| !rules.contains(&rule))) {
                 continue;
             }
-            let reader = segment.file.reader()?;
+            let Some(reader) = self.reader(segment)? else { continue };
             let directory = reader.directory();
             let is_there = |id: &BucketId| {
                 directory.find_meta(&id.meta).is_some_and(|meta| {

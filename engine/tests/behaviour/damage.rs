@@ -1,9 +1,10 @@
 //! Damage on disk: found, named by path and offset, never served.
 
-use crate::{DAY, ROOT, Sim, assert_names, at, made, numbered, numbers, numbers_in, readings, weather};
+use crate::{DAY, ROOT, Sim, assert_names, at, made, numbered, numbers, numbers_in, reading, readings, weather};
+use ebbtide::fs::sim::{Fault, FaultKind, Repeat};
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::ttl::Code;
-use ebbtide::{Database, Error, ErrorKind};
+use ebbtide::{Database, Error, ErrorKind, RepairMode};
 use std::path::Path;
 
 /// Three inserts that only the log holds.
@@ -248,8 +249,32 @@ fn a_folder_of_somebody_else_is_refused_and_left_alone() {
     assert_eq!((error.code(), error.kind()), (Code::BadValue, ErrorKind::Invalid), "{error}");
     assert!(error.to_string().contains("letter.txt"), "{error}");
     assert_eq!(fs.read(&theirs).unwrap(), b"Dear Sir");
-    let names: Vec<_> = fs.list(folder.path()).unwrap().into_iter().filter(|name| name != "LOCK").collect();
-    assert_eq!(names, ["letter.txt"]);
+    let error = Database::repair(folder.path(), RepairMode::Apply).unwrap_err();
+    assert_eq!(error.code(), Code::NamespaceNotFound, "{error}");
+    assert_eq!(fs.list(folder.path()).unwrap(), ["letter.txt"]);
+}
+
+#[test]
+fn a_read_that_fails_is_no_damage_and_sets_nothing_aside() {
+    let sim = sealed();
+    let whole = sim.fs.read(&sim.file("MANIFEST-")).unwrap();
+    for read in 0.. {
+        let disk = sim.on(sim.fs.fork());
+        disk.fs.fail_read(read, Fault { kind: FaultKind::Eio, repeat: Repeat::Once });
+        let repaired = disk.builder().repair(RepairMode::Apply);
+        let fired = disk.fs.faults_fired() > 0;
+        match repaired {
+            Ok(report) => assert!(report.is_clean(), "read {read}: {report}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "read {read}: {error}"),
+        }
+        disk.fs.heal();
+        assert_eq!(disk.fs.read(&disk.file("MANIFEST-")).unwrap(), whole, "read {read}");
+        assert_eq!(numbers(&disk.open()), numbered(0..30));
+        if !fired {
+            assert!(read > 10, "a repair reads more than {read} times");
+            return;
+        }
+    }
 }
 
 #[test]
@@ -277,4 +302,65 @@ fn verify_finds_a_flipped_bit_in_every_kind_of_file() {
     sim.clock.set(at(2 * DAY));
     db.sweep().unwrap();
     assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn one_damaged_segment_does_not_keep_others_from_being_compacted() {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    for part in [0..10, 10..20, 20..30, 30..40] {
+        collection.insert_documents(&readings(part)).unwrap();
+        db.flush().unwrap();
+    }
+    drop((db, collection));
+    let segment = sim.files("seg-")[1].clone();
+    let length = sim.fs.len(&segment).unwrap() as usize;
+    // In the data, and in the directory.
+    for offset in [8, length - 40] {
+        let damaged = flipped(&sim, &segment, offset, 3);
+        let db = damaged.open();
+        let error = db.compact(None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_names(&error.to_string(), &segment);
+        let left = damaged.files("seg-");
+        assert_eq!(left.len(), 2, "the other three are one now: {left:?}");
+        assert!(left.contains(&segment), "what is damaged stays for a repair");
+        assert_names(&numbers_in(&db.snapshot(), "weather").unwrap_err().to_string(), &segment);
+        drop(db);
+        let report = damaged.builder().repair(RepairMode::Apply).unwrap();
+        assert_eq!(report.rows_lost(), 10);
+        assert_eq!(numbers(&damaged.open()), [numbered(0..10), numbered(20..40)].concat());
+    }
+}
+
+#[test]
+fn one_damaged_segment_does_not_keep_others_from_being_swept_and_goes_itself_when_all_of_it_is_due() {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    for hour in [0, 5] {
+        let rows = [reading(hour * 3600, "roof", hour), reading(hour * 3600, "cellar", hour)];
+        collection.insert_documents(&rows).unwrap();
+        db.flush().unwrap();
+    }
+    drop((db, collection));
+    let segment = sim.files("seg-")[1].clone();
+    let length = sim.fs.len(&segment).unwrap() as usize;
+    let damaged = flipped(&sim, &segment, length - 40, 3);
+    let db = damaged.open();
+    damaged.clock.set(at(DAY));
+    // Made after the segments: which of their metas it matches, only their directories say.
+    let index = serde_json::json!({"createIndexes": "weather", "indexes": [{
+        "key": {"t": 1}, "name": "roof", "expireAfterSeconds": 60, "partialFilterExpression": {"sensor": "roof"}
+    }]});
+    db.run_command(&index).unwrap();
+    let report = db.sweep().unwrap();
+    assert_eq!((report.counts.deleted_documents, report.counts.failed_rules), (1, 1));
+    assert_eq!(report.unread.len(), 1);
+    assert_names(&report.unread[0], &segment);
+    db.run_command(&serde_json::json!({"dropIndexes": "weather", "index": "roof"})).unwrap();
+    db.run_command(&serde_json::json!({"collMod": "weather", "expireAfterSeconds": 60})).unwrap();
+    let report = db.sweep().unwrap();
+    assert_eq!((report.counts.deleted_documents, report.unread), (3, Vec::new()));
+    assert_eq!(damaged.files("seg-"), Vec::<std::path::PathBuf>::new());
+    assert!(db.verify().unwrap().faults.is_empty());
 }

@@ -1,5 +1,6 @@
 //! Tiers B and I: calls fail, and disks are full.
 
+use ebbtide::ErrorKind;
 use ebbtide::fs::sim::{Fault, FaultKind, Random, Repeat, SimFs, Variant};
 use ebbtide_ttl::{Timestamp, VirtualClock};
 
@@ -131,7 +132,8 @@ fn one_fault(
         }
         // A collection that could not be made leaves the rest of the script without its subject.
         stopped = outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::Hold(_));
-        if let Some(db) = runner.db.clone() {
+        // Before the fault strikes, all is as it was when the scenario was recorded, which looked at every step.
+        if let Some(db) = runner.db.clone().filter(|_| fs.faults_fired() > 0) {
             let found =
                 find(&db, &runner.expected).map_err(|error| format!("{step:?} {outcome:?}: reads fail: {error}"))?;
             runner.expected.check(&found).map_err(|what| format!("{step:?} {outcome:?}: while open: {what}"))?;
@@ -267,8 +269,12 @@ pub(crate) fn read_fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
         image.fail_read(read, Fault { kind, repeat: Repeat::Once });
         let outcome = guarded(|| {
             let result = open(&image, &clock, &scenario.settings).map(|db| (find(&db, &last.expected), db));
-            if let Ok((Ok(found), _)) = &result {
-                last.expected.check(found)?;
+            match &result {
+                Ok((Ok(found), _)) => last.expected.check(found)?,
+                Err(error) | Ok((Err(error), _)) if error.kind() == ErrorKind::Corrupt => {
+                    return Err(format!("a read that failed is taken for damage: {error}"));
+                }
+                _ => {}
             }
             image.heal();
             if let Ok((_, db)) = result {
