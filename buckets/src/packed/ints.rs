@@ -8,26 +8,27 @@ const FROM_BEFORE: u8 = 1;
 
 /// Appends numbers. Equal ones need no bytes but one in all, unless `dense` asks for at least one byte each, by which a
 /// reader can tell a true count from a forged one.
-pub(super) fn put(out: &mut Vec<u8>, values: &[i64], dense: bool) {
-    let least = values.iter().copied().min().unwrap_or(0);
-    let greatest = values.iter().copied().max().unwrap_or(0);
+pub(super) fn put<T: Copy + Ord + Into<i64>>(out: &mut Vec<u8>, values: &[T], dense: bool) {
+    let least: i64 = values.iter().copied().min().map_or(0, Into::into);
+    let greatest: i64 = values.iter().copied().max().map_or(0, Into::into);
     let plain = width(greatest.wrapping_sub(least).cast_unsigned(), dense);
-    let steps = || values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+    let steps = || values.windows(2).map(|pair| pair[1].into().wrapping_sub(pair[0].into()));
     // Times mostly grow by steps that are smaller than their range; of what is narrow already nothing is to be gained.
     let least_step = if plain > 2 { steps().min().unwrap_or(0) } else { 0 };
     let widest = || steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()).max().unwrap_or(0);
     let stepped = if plain > 2 { width(widest(), dense) } else { plain };
     if stepped < plain {
         out.extend([FROM_BEFORE, stepped]);
-        varint::put_i64(out, values[0]);
+        varint::put_i64(out, values[0].into());
         varint::put_i64(out, least_step);
         // The first number takes a place too, so that there is one for each.
         let above = std::iter::once(0).chain(steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()));
-        put_narrow(out, above, stepped);
+        put_narrow(out, above, values.len(), stepped);
     } else {
         out.extend([FROM_LEAST, plain]);
         varint::put_i64(out, least);
-        put_narrow(out, values.iter().map(|v| v.wrapping_sub(least).cast_unsigned()), plain);
+        let above = values.iter().map(|v| (*v).into().wrapping_sub(least).cast_unsigned());
+        put_narrow(out, above, values.len(), plain);
     }
 }
 
@@ -42,14 +43,22 @@ fn width(greatest: u64, dense: bool) -> u8 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the width was chosen by the greatest of them")]
-fn put_narrow(out: &mut Vec<u8>, values: impl Iterator<Item = u64>, width: u8) {
+fn put_narrow(out: &mut Vec<u8>, values: impl Iterator<Item = u64>, count: usize, width: u8) {
     match width {
         0 => {}
-        1 => out.extend(values.map(|v| v as u8)),
-        2 => values.for_each(|v| out.extend((v as u16).to_le_bytes())),
-        4 => values.for_each(|v| out.extend((v as u32).to_le_bytes())),
-        _ => values.for_each(|v| out.extend(v.to_le_bytes())),
+        1 => put_bytes(out, values.map(|v| [v as u8]), count),
+        2 => put_bytes(out, values.map(|v| (v as u16).to_le_bytes()), count),
+        4 => put_bytes(out, values.map(|v| (v as u32).to_le_bytes()), count),
+        _ => put_bytes(out, values.map(u64::to_le_bytes), count),
     }
+}
+
+/// Room for all of them is made at once: then several are written at a time.
+fn put_bytes<const N: usize>(out: &mut Vec<u8>, values: impl Iterator<Item = [u8; N]>, count: usize) {
+    let start = out.len();
+    out.resize(start + count * N, 0);
+    let room = out[start..].as_chunks_mut::<N>().0;
+    room.iter_mut().zip(values).for_each(|(place, bytes)| *place = bytes);
 }
 
 /// Reads `count` numbers.

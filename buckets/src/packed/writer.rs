@@ -2,10 +2,11 @@
 
 use super::{ALL, DECIMAL, DICTIONARY, LIST, NONE, NULLABLE, OBJECT, PLAIN, RAW, SCALARS, SOME, VERSION, ints};
 use crate::columns::time_values;
-use crate::segment::physical::{Decimals, nearest, power};
+use crate::segment::physical::{Decimals, Narrow, nearest, power, valid_runs};
 use crate::segment::varint;
 use ahash::AHashMap;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use arrow::error::ArrowError;
@@ -63,7 +64,7 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef, dense: bool) -> Result<(), Arr
         }
         Some(nulls) => {
             out.push(SOME);
-            put_bits(out, nulls.iter());
+            put_bitmap(out, nulls.inner());
         }
     }
     let valid = |row: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
@@ -73,12 +74,9 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef, dense: bool) -> Result<(), Arr
         DataType::Int64 => put_ints(out, array.as_primitive::<Int64Type>().values(), nulls.is_none(), rows(), dense),
         DataType::Timestamp(..) => put_ints(out, time_values(array)?, nulls.is_none(), rows(), dense),
         DataType::Float64 => {
-            let values = array.as_primitive::<Float64Type>().values();
-            if nulls.is_none() {
-                put_doubles(out, values, dense);
-            } else {
-                put_doubles(out, &rows().map(|row| values[row]).collect::<Vec<_>>(), dense);
-            }
+            let doubles = array.as_primitive::<Float64Type>();
+            let runs = valid_runs(doubles);
+            put_doubles(out, &runs.iter().map(|run| &doubles.values()[run.0..run.1]).collect::<Vec<_>>(), dense);
         }
         DataType::Utf8View => {
             let texts = array.as_string_view();
@@ -113,6 +111,15 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef, dense: bool) -> Result<(), Arr
     Ok(())
 }
 
+/// As [`put_bits`], from bits that lie as they are to be.
+fn put_bitmap(out: &mut Vec<u8>, bits: &BooleanBuffer) {
+    out.extend(&bits.sliced().as_slice()[..bits.len().div_ceil(8)]);
+    let past = bits.len() % 8;
+    if let Some(last) = out.last_mut().filter(|_| past > 0) {
+        *last &= (1 << past) - 1;
+    }
+}
+
 fn put_bits(out: &mut Vec<u8>, bits: impl Iterator<Item = bool>) {
     let mut byte = 0;
     let mut filled = 0;
@@ -137,9 +144,17 @@ fn put_ints(out: &mut Vec<u8>, values: &[i64], all: bool, rows: impl Iterator<It
     }
 }
 
-fn put_doubles(out: &mut Vec<u8>, values: &[f64], dense: bool) {
+/// Appends doubles that lie in several runs.
+fn put_doubles(out: &mut Vec<u8>, runs: &[&[f64]], dense: bool) {
+    let mut narrow = Narrow::default();
+    if runs.iter().any(|run| !run.is_empty()) && runs.iter().all(|run| narrow.append(run)) {
+        out.extend([DECIMAL, narrow.scale]);
+        ints::put(out, &narrow.ks, dense);
+        return;
+    }
+    let values = runs.concat();
     let mut decimals = Decimals::default();
-    let scale = if decimals.look_at(values) { decimals.scale() } else { None };
+    let scale = if decimals.look_at(&values) { decimals.scale() } else { None };
     match scale {
         Some(scale) => {
             out.extend([DECIMAL, scale]);

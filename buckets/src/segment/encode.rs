@@ -4,7 +4,7 @@ mod choose;
 mod wide;
 
 use super::directory::{self, Entry};
-use super::physical::Physical;
+use super::physical::{Physical, join_decimals};
 use super::stats::StatsBuilder;
 use super::{
     BLOCK_BYTES, EncodedSegment, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, KEY_TAIL, SegmentError, SegmentInput,
@@ -329,6 +329,10 @@ impl Columns {
         let stored = parallel(rows as u64, fields, |at, field| {
             let ty = input.schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
             let columns: Vec<ArrayRef> = input.pieces.iter().map(|p| p.column(at).clone()).collect();
+            if let Some(joined) = Some(&columns).filter(|_| *ty == FieldType::Double).and_then(|c| join_decimals(c)) {
+                let field = Field::new(field.name(), joined.data_type().clone(), field.is_nullable());
+                return Ok((field, Stored::Whole(joined)));
+            }
             let physical = Physical::of(ty, &columns);
             let stored = columns.iter().map(|c| physical.store(c)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
             let ty = stored.first().map_or_else(|| field.data_type().clone(), |c| c.data_type().clone());

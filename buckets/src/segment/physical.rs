@@ -3,7 +3,8 @@
 
 use crate::schema::FieldType;
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal32Array, Decimal64Array, Float64Array, ListArray, StructArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal32Array, Decimal64Array, Float64Array,
+    ListArray, NullBufferBuilder, PrimitiveArray, StructArray,
 };
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Field, Fields, Float64Type};
 use arrow::error::ArrowError;
@@ -184,12 +185,94 @@ pub(crate) fn hinted(field: &Field) -> Field {
     field.clone().with_data_type(read_hint(field.data_type()))
 }
 
+/// All pieces of a column of doubles as one column of decimals, checked and brought into that form in one go. `None` if
+/// there is no value, or one that is no decimal of nine digits: [`Physical::of`] has the last word then.
+pub(crate) fn join_decimals(pieces: &[ArrayRef]) -> Option<ArrayRef> {
+    let rows = pieces.iter().map(|piece| piece.len()).sum();
+    let mut joined = Narrow { ks: Vec::with_capacity(rows), scale: 0 };
+    let mut nulls = NullBufferBuilder::new(rows);
+    let mut any = false;
+    for piece in pieces {
+        let doubles = piece.as_primitive_opt::<Float64Type>()?;
+        match doubles.nulls() {
+            Some(some) => nulls.append_buffer(some),
+            None => nulls.append_n_non_nulls(doubles.len()),
+        }
+        let start = joined.ks.len();
+        for (from, to) in valid_runs(doubles) {
+            any = true;
+            joined.ks.resize(start + from, 0);
+            if !joined.append(&doubles.values()[from..to]) {
+                return None;
+            }
+        }
+        joined.ks.resize(start + doubles.len(), 0);
+    }
+    let ks = Decimal32Array::new(joined.ks.into(), nulls.finish());
+    let ks = ks.with_precision_and_scale(9, joined.scale.cast_signed()).ok()?;
+    any.then(|| Arc::new(ks) as ArrayRef)
+}
+
+/// Where values are, as ranges of rows.
+pub(crate) fn valid_runs<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Vec<(usize, usize)> {
+    match array.nulls() {
+        Some(nulls) => nulls.valid_slices().collect(),
+        None if array.is_empty() => Vec::new(),
+        None => vec![(0, array.len())],
+    }
+}
+
+/// Doubles as whole numbers of at most nine digits with one scale for all, which grows as finer ones come.
+#[derive(Debug, Default)]
+pub(crate) struct Narrow {
+    pub(crate) ks: Vec<i32>,
+    pub(crate) scale: u8,
+}
+
+impl Narrow {
+    /// Appends values; false if one of them is no such decimal, or those before it do not hold its scale.
+    #[expect(clippy::cast_possible_truncation, reason = "what is kept was checked to have nine digits")]
+    pub(crate) fn append(&mut self, values: &[f64]) -> bool {
+        for some in values.chunks(64) {
+            loop {
+                let power = power(self.scale);
+                let mut all = true;
+                let start = self.ks.len();
+                self.ks.extend(some.iter().map(|v| {
+                    let k = v * power;
+                    // A whole number has no negative zero, so the way over it loses the sign, as the stored form does.
+                    all &= (k.abs() <= NARROW_MAX) & ((((k + ROUNDER) - ROUNDER) / power).to_bits() == v.to_bits());
+                    nearest(k) as i32
+                }));
+                if all {
+                    break;
+                }
+                self.ks.truncate(start);
+                if !self.refine() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Goes on with a digit more.
+    fn refine(&mut self) -> bool {
+        const MOST: u32 = 99_999_999;
+        if self.scale == SCALE_MAX || self.ks.iter().any(|k| k.unsigned_abs() > MOST) {
+            return false;
+        }
+        self.ks.iter_mut().for_each(|k| *k *= 10);
+        self.scale += 1;
+        true
+    }
+}
+
 fn decimal(pieces: &[ArrayRef]) -> Physical {
     let mut found = Decimals::default();
     for piece in pieces {
         let doubles = piece.as_primitive::<Float64Type>();
-        let runs = doubles.nulls().map(|nulls| nulls.valid_slices().collect());
-        for (start, end) in runs.unwrap_or_else(|| vec![(0, doubles.len())]) {
+        for (start, end) in valid_runs(doubles) {
             if !found.look_at(&doubles.values()[start..end]) {
                 return Physical::Same;
             }

@@ -1,8 +1,9 @@
 //! What a segment knows of a numeric field per bucket, so that some queries need not read the field at all.
 
+use super::physical::valid_runs;
 use super::tally::{DoubleTally, IntTally, Tally};
 use super::varint::{self, Cursor};
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
 use std::ops::Range;
 
@@ -108,6 +109,40 @@ impl Entry {
         self.add(value.is_some());
     }
 
+    /// Rows of whole numbers of at most 32 bits: taken together, then into the entry at once.
+    fn add_narrow(&mut self, column: &PrimitiveArray<Decimal32Type>) {
+        if column.is_empty() {
+            return;
+        }
+        let k = |row: usize| i64::from(column.value(row));
+        let (mut min, mut max, mut sum) = (i32::MAX, i32::MIN, 0_i64);
+        let runs = valid_runs(column);
+        for &(from, to) in &runs {
+            let values = &column.values()[from..to];
+            min = values.iter().fold(min, |least, v| least.min(*v));
+            max = values.iter().fold(max, |greatest, v| greatest.max(*v));
+            sum += values.iter().map(|v| i64::from(*v)).sum::<i64>();
+        }
+        let count = (column.len() - column.null_count()) as u64;
+        let (first, last) = (0, column.len() - 1);
+        if count > 0 {
+            let some = self.count > 0;
+            self.k[MIN] = if some { self.k[MIN].min(i64::from(min)) } else { i64::from(min) };
+            self.k[MAX] = if some { self.k[MAX].max(i64::from(max)) } else { i64::from(max) };
+            self.k_sum += i128::from(sum);
+            if self.rows == 0 && column.is_valid(first) {
+                self.k[FIRST] = k(first);
+            }
+            self.k[LAST] = k(runs.last().map_or(last, |run| run.1 - 1));
+        }
+        if self.rows == 0 {
+            self.first_valid = column.is_valid(first);
+        }
+        self.last_valid = column.is_valid(last);
+        self.rows += column.len() as u64;
+        self.count += count;
+    }
+
     fn add_d(&mut self, value: Option<f64>) {
         if let Some(d) = value {
             if self.count == 0 || d.total_cmp(&self.d[MIN]).is_lt() {
@@ -163,8 +198,7 @@ impl StatsBuilder {
                 rows.for_each(|row| entry.add_k(column.is_valid(row).then(|| column.value(row))));
             }
             DataType::Decimal32(..) => {
-                let column = column.as_primitive::<Decimal32Type>();
-                rows.for_each(|row| entry.add_k(column.is_valid(row).then(|| i64::from(column.value(row)))));
+                entry.add_narrow(&column.as_primitive::<Decimal32Type>().slice(rows.start, rows.len()));
             }
             DataType::Decimal64(..) => {
                 let column = column.as_primitive::<Decimal64Type>();
@@ -203,8 +237,11 @@ impl StatsBuilder {
             varint::put_i64(&mut out, entry.k[MIN].wrapping_sub(before));
             before = entry.k[MIN];
         }
+        // Where there is no first value anything does: the least costs one byte.
+        let is_there = |e: &Entry, which| which != FIRST || e.first_valid;
         for which in [MAX, FIRST, LAST] {
-            entries.iter().for_each(|e| varint::put_u64(&mut out, e.k[which].wrapping_sub(e.k[MIN]) as u64));
+            let value = |e: &Entry| if is_there(e, which) { e.k[which] } else { e.k[MIN] };
+            entries.iter().for_each(|e| varint::put_u64(&mut out, value(e).wrapping_sub(e.k[MIN]) as u64));
         }
         for entry in entries {
             let above = entry.k_sum - i128::from(entry.count) * i128::from(entry.k[MIN]);

@@ -3,13 +3,15 @@
 //! straddle bytes, and nothing is left for it to find. Readers see the encoding that they know.
 
 use super::failed;
+use crate::segment::physical::valid_runs;
 use crate::segment::{SegmentError, varint};
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Int64Type};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
-use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, ColumnWriterImpl, get_column_writer};
+use parquet::data_type::DataType as ParquetType;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::PageEncodingStats;
 use parquet::file::properties::WriterPropertiesPtr;
@@ -69,28 +71,35 @@ pub(super) fn write(
 }
 
 fn append(writer: &mut ColumnWriter<'_>, slice: &ArrayRef, nullable: bool) -> Result<(), SegmentError> {
-    let levels: Vec<i16> = match nullable {
-        true => (0..slice.len()).map(|row| i16::from(slice.is_valid(row))).collect(),
-        false => Vec::new(),
-    };
-    let levels = nullable.then_some(levels.as_slice());
     match (writer, slice.data_type()) {
         (ColumnWriter::Int32ColumnWriter(writer), DataType::Decimal32(..)) => {
-            let decimals = slice.as_primitive::<Decimal32Type>();
-            let values: Vec<i32> = decimals.iter().flatten().collect();
-            writer.write_batch(&values, levels, None).map_err(failed)?;
+            append_to(writer, slice.as_primitive::<Decimal32Type>(), nullable)
         }
         (ColumnWriter::Int64ColumnWriter(writer), DataType::Decimal64(..)) => {
-            let values: Vec<i64> = slice.as_primitive::<Decimal64Type>().iter().flatten().collect();
-            writer.write_batch(&values, levels, None).map_err(failed)?;
+            append_to(writer, slice.as_primitive::<Decimal64Type>(), nullable)
         }
         (ColumnWriter::Int64ColumnWriter(writer), DataType::Int64) => {
-            let values: Vec<i64> = slice.as_primitive::<Int64Type>().iter().flatten().collect();
-            writer.write_batch(&values, levels, None).map_err(failed)?;
+            append_to(writer, slice.as_primitive::<Int64Type>(), nullable)
         }
-        (_, other) => return Err(failed(format!("{other} is not delta-packed"))),
+        (_, other) => Err(failed(format!("{other} is not delta-packed"))),
     }
-    Ok(())
+}
+
+fn append_to<T: ArrowPrimitiveType, P: ParquetType<T = T::Native>>(
+    writer: &mut ColumnWriterImpl<'_, P>,
+    slice: &PrimitiveArray<T>,
+    nullable: bool,
+) -> Result<(), SegmentError> {
+    if !nullable {
+        return writer.write_batch(slice.values(), None, None).map(drop).map_err(failed);
+    }
+    let mut levels = vec![0; slice.len()];
+    let mut values = Vec::with_capacity(slice.len());
+    for (from, to) in valid_runs(slice) {
+        levels[from..to].fill(1);
+        values.extend_from_slice(&slice.values()[from..to]);
+    }
+    writer.write_batch(&values, Some(&levels), None).map(drop).map_err(failed)
 }
 
 /// Takes plain pages and writes them delta-packed and compressed.
@@ -163,16 +172,24 @@ fn pack(values: &[i64], bits: u32, out: &mut Vec<u8>) {
     let wrapped = |d: i64| if bits == 32 { i64::from(d as i32) } else { d };
     let differences: Vec<i64> = values.windows(2).map(|pair| wrapped(pair[1].wrapping_sub(pair[0]))).collect();
     let base = base_of(&differences, bits);
-    let above = |d: &i64| d.wrapping_sub(base).cast_unsigned() & (u64::MAX >> (64 - bits));
+    let mask = u64::MAX >> (64 - bits);
+    let mut above = [0; BLOCK];
     for block in differences.chunks(BLOCK) {
         varint::put_i64(out, base);
-        let above: Vec<u64> = block.iter().map(above).collect();
-        let width = |part: &[u64]| (64 - part.iter().fold(0, |all, a| all | a).leading_zeros()).div_ceil(8) as usize;
-        let widths: Vec<usize> = above.chunks(PART).map(width).collect();
-        out.extend((0..BLOCK / PART).map(|part| widths.get(part).map_or(0, |bytes| *bytes as u8 * 8)));
-        for (part, width) in above.chunks(PART).zip(widths) {
-            part.iter().for_each(|a| out.extend(&a.to_le_bytes()[..width]));
-            out.extend(std::iter::repeat_n(0, (PART - part.len()) * width));
+        // Places behind the last difference hold nothing, and take the width of their part all the same.
+        above.fill(0);
+        above.iter_mut().zip(block).for_each(|(a, d)| *a = d.wrapping_sub(base).cast_unsigned() & mask);
+        let parts = above.as_chunks::<PART>().0;
+        let width = |part: &[u64; PART]| (64 - part.iter().fold(0, |all, a| all | a).leading_zeros()).div_ceil(8);
+        let widths: [u8; BLOCK / PART] = std::array::from_fn(|at| width(&parts[at]) as u8);
+        out.extend(widths.map(|bytes| bytes * 8));
+        for (part, width) in parts.iter().zip(widths).take(block.len().div_ceil(PART)) {
+            match width {
+                0 => {}
+                1 => out.extend(part.map(|a| a as u8)),
+                2 => out.extend(part.map(|a| (a as u16).to_le_bytes()).as_flattened()),
+                width => part.iter().for_each(|a| out.extend(&a.to_le_bytes()[..usize::from(width)])),
+            }
         }
     }
 }
