@@ -1,19 +1,21 @@
-"""The weather workload beside DuckDB, ClickHouse (chdb) and SQLite: same rows, same batches, engines in turn.
+"""Ebbtide beside other engines: same rows, same batches, same questions, engines in turn, answers compared.
 
     python3 -m venv VENV && VENV/bin/pip install -r benches/peers/requirements.txt
-    VENV/bin/python benches/peers/run.py --runner target/release/ebbtide-benches [--data DIR] [--runs N]
+    VENV/bin/python benches/peers/run.py weather tsbs --runner target/release/ebbtide-benches --json peers.json
 
 Every engine gets batches of 10,000 rows in the order of arrival, one durable commit a batch, then whatever its manual says
-makes the data final on disk. What is counted is until then. Sizes are of what is left when the engine has merged.
+makes the data final on disk: ingest is counted until then. Sizes are of what is left when the engine has merged, which is
+not counted, nor is Ebbtide's compaction. Each query is asked once for each of its draws, and then timed. An answer agrees
+if it has as many rows, and the sum of its numbers is the same to nine digits.
 """
 
 import argparse
 import csv
 import gzip
 import json
+import math
 import os
 import shutil
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -21,25 +23,36 @@ import tempfile
 import time
 from pathlib import Path
 
-import chdb
-import duckdb
 import numpy as np
 import pyarrow as pa
-from chdb import session
+
+import questions
+import servers
+import tables
 
 FILES = ["inmet_2024_CO.csv.gz", "inmet_2024_N.csv.gz", "inmet_2024_S.csv.gz"]
 BATCH = 10_000
-QUERIES = {
-    "count": "SELECT count(*) FROM w",
-    "avg of one field over everything": "SELECT min(temp), max(temp), avg(temp) FROM w",
-    "avg of one field by hour and series, 7 days":
-        "SELECT station, {hour} AS h, avg(temp) FROM w WHERE time >= {t0} AND time < {t7} GROUP BY station, h",
-    "single series, raw rows of 12 h": "SELECT * FROM w WHERE station = 'A001' AND time >= {t0} AND time < {t12}",
-    "last point of every station": "{last}",
+ENGINES = {
+    "duckdb": tables.Duck,
+    "clickhouse": tables.Click,
+    "sqlite": tables.Lite,
+    "victoriametrics": servers.Victoria,
+    "influxdb": servers.Influx,
+}
+WORKLOADS = {
+    "weather": ("station", ["duckdb", "clickhouse", "sqlite"]),
+    "tsbs": ("hostname", ["duckdb", "clickhouse", "victoriametrics", "influxdb"]),
+}
+INGEST, SIZE = "ingest, cells/s", "bytes a cell"
+OURS = {
+    "ingest, batches of 10,000, acknowledged and sealed": INGEST,
+    "bytes a cell, compacted": SIZE,
+    "ingest, acknowledged and sealed": INGEST,
+    "bytes a value, compacted": SIZE,
 }
 
 
-def load(folder):
+def weather(folder):
     """All rows by time, then by station as in the files."""
     station, stamp, fields, names = [], [], None, None
     for name in FILES:
@@ -59,187 +72,134 @@ def load(folder):
     return pa.table(columns).take(order).combine_chunks()
 
 
-def size(folder):
-    return sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file() and not f.is_symlink())
+def generated(path):
+    """What the runner exported: the tags as columns of their own."""
+    table = pa.ipc.open_file(path).read_all()
+    columns = {"time": table["time"].cast(pa.timestamp("ms"))}
+    tags = table["tags"].combine_chunks()
+    tags = tags.chunk(0) if isinstance(tags, pa.ChunkedArray) else tags
+    columns |= {f.name: tags.field(i).cast(pa.string()) for i, f in enumerate(tags.type)}
+    columns |= {name: table[name] for name in table.column_names[2:]}
+    return pa.table(columns).combine_chunks()
 
 
-class Duck:
-    name = f"DuckDB {duckdb.__version__}"
-
-    def open(self, folder, table):
-        self.file = os.path.join(folder, "w.duckdb")
-        self.db = duckdb.connect(self.file)
-        fields = ", ".join(f"{n} DOUBLE" for n in table.column_names[2:])
-        self.db.execute(f"CREATE TABLE w (time TIMESTAMP_MS, station VARCHAR, {fields})")
-
-    def insert(self, batch):
-        self.db.register("batch", batch)
-        self.db.execute("INSERT INTO w SELECT * FROM batch")  # Commits by itself: synced to the log.
-        self.db.unregister("batch")
-
-    def seal(self):
-        self.db.execute("CHECKPOINT")
-
-    def merge(self):
-        """Sorted, as its manual advises for compression and for zone maps."""
-        self.db.execute("CREATE TABLE s AS SELECT * FROM w ORDER BY station, time")
-        self.db.execute("DROP TABLE w")
-        self.db.execute("ALTER TABLE s RENAME TO w")
-        self.db.execute("CHECKPOINT")
-        used = self.db.execute("SELECT used_blocks * block_size FROM pragma_database_size()").fetchone()
-        return used[0]
-
-    def query(self, text):
-        return len(self.db.execute(text).fetchall())
-
-    def say(self, name):
-        last = "SELECT max(time), arg_max(temp, time), station FROM w GROUP BY station"
-        return {"hour": "date_trunc('hour', time)", "last": last, "quote": "TIMESTAMP '{}'"}[name]
-
-    def close(self):
-        self.db.close()
-
-
-class Click:
-    name = f"ClickHouse (chdb {chdb.__version__})"
-
-    def open(self, folder, table):
-        self.db = session.Session(folder)
-        fields = ", ".join(f"{n} Nullable(Float64) CODEC(Gorilla, ZSTD(1))" for n in table.column_names[2:])
-        self.db.query("CREATE DATABASE b")
-        self.db.query(
-            f"CREATE TABLE b.w (time DateTime64(3) CODEC(DoubleDelta, ZSTD(1)), station LowCardinality(String), {fields}) "
-            "ENGINE = MergeTree ORDER BY (station, time) SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"
-        )
-
-    def insert(self, batch):
-        self.batch = batch
-        self.db.query("INSERT INTO b.w SELECT * FROM Python(batch)")
-
-    def seal(self):
-        pass  # Every part is whole and synced.
-
-    def merge(self):
-        self.db.query("OPTIMIZE TABLE b.w FINAL")
-        text = self.db.query("SELECT sum(bytes_on_disk) FROM system.parts WHERE table = 'w' AND active", "TabSeparated")
-        return int(str(text))
-
-    def query(self, text):
-        return str(self.db.query(text.replace("FROM w", "FROM b.w"), "TabSeparated")).count("\n")
-
-    def say(self, name):
-        last = "SELECT max(time), argMax(temp, time), station FROM w GROUP BY station"
-        return {"hour": "toStartOfHour(time)", "last": last, "quote": "toDateTime64('{}', 3)"}[name]
-
-    def close(self):
-        self.db.close()
-
-
-class Lite:
-    name = f"SQLite {sqlite3.sqlite_version}"
-
-    def open(self, folder, table):
-        self.file = os.path.join(folder, "w.sqlite")
-        self.db = sqlite3.connect(self.file)
-        self.db.execute("PRAGMA journal_mode = WAL")
-        self.db.execute("PRAGMA synchronous = FULL")
-        fields = ", ".join(f"{n} REAL" for n in table.column_names[2:])
-        self.db.execute(f"CREATE TABLE w (time TEXT, station TEXT, {fields}, PRIMARY KEY (station, time)) WITHOUT ROWID")
-        self.holes = ", ".join("?" * table.num_columns)
-
-    def insert(self, batch):
-        columns = [batch.column(i).to_pylist() for i in range(batch.num_columns)]
-        columns[0] = [t.isoformat(" ") for t in columns[0]]
-        with self.db:
-            self.db.executemany(f"INSERT INTO w VALUES ({self.holes})", zip(*columns))
-
-    def seal(self):
-        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def merge(self):
-        self.db.execute("VACUUM")
-        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return os.path.getsize(self.file)
-
-    def query(self, text):
-        return len(self.db.execute(text).fetchall())
-
-    def say(self, name):
-        last = "SELECT max(time), temp, station FROM w GROUP BY station"
-        return {"hour": "substr(time, 1, 13)", "last": last, "quote": "'{}'"}[name]
-
-    def close(self):
-        self.db.close()
-
-
-ENGINES = {"duckdb": Duck, "clickhouse": Click, "sqlite": Lite}
-
-
-def measure(engine, table, seconds):
+def measure(engine, table, key, asked, found):
     folder = tempfile.mkdtemp()
+    figures = found.setdefault(engine.name, {})
+    engine.open(folder, table, key)
     try:
-        engine.open(folder, table)
         batches = [table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)]
+        if hasattr(engine, "convert"):
+            batches = [engine.convert(batch) for batch in batches]  # Not counted.
+        cells = table.num_rows * sum(not pa.types.is_string(f.type) for f in table.schema) - table.num_rows
         start = time.perf_counter()
         for batch in batches:
             engine.insert(batch)
         engine.seal()
-        took = time.perf_counter() - start
-        merged = engine.merge()
-        cells = table.num_rows * (table.num_columns - 2)
-        found = {"ingest, rows/s": table.num_rows / took, "bytes a cell, merged": merged / cells}
-        quote = engine.say("quote")
-        at = {"t0": "2024-07-01 11:00:00", "t12": "2024-07-01 23:00:00", "t7": "2024-07-08 11:00:00"}
-        words = {key: quote.format(value) for key, value in at.items()}
-        words |= {"hour": engine.say("hour"), "last": engine.say("last")}
-        for name, text in QUERIES.items():
-            text = text.format(**words)
-            engine.query(text)
+        figures.setdefault(INGEST, []).append(cells / (time.perf_counter() - start))
+        figures.setdefault(SIZE, []).append(engine.merge() / cells)
+        for question in asked:
+            texts = [engine.prepare(draw) for draw in question["draws"]]
+            if texts[0] is None:
+                continue
+            for text, ours in zip(texts, question["answers"]):
+                rows, total = engine.summed(engine.ask(text))
+                if getattr(engine, "compares_sums", True):
+                    same = questions.agree(ours, rows, total)
+                else:
+                    same = abs(rows - ours["rows"]) <= 1 + ours["rows"] // 12  # One bin more at the end.
+                if not same:
+                    print(f"DIFFERS {engine.name}, {question['name']}: {rows} rows, sum {total}, ours {ours}: {text[:400]}")
             took = []
-            for _ in range(5):
+            for text in (texts * 15)[: max(len(texts), 9)]:
                 start = time.perf_counter()
-                rows = engine.query(text)
+                engine.ask(text)
                 took.append((time.perf_counter() - start) * 1e3)
-            found[f"{name}, ms"] = statistics.median(took)
-            found[f"{name}, rows"] = rows
-        for name, value in found.items():
-            seconds.setdefault(engine.name, {}).setdefault(name, []).append(value)
+            figures.setdefault(question["name"], []).append(statistics.median(took))
     finally:
         engine.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def ours(runner, data, seconds):
+def ours(runner, workload, data, found, export=None):
+    """One run of the runner; returns what it asked and got."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.json")
-        subprocess.run([runner, "weather", "--runs", "1", "--data", data, "--json", out], check=True, capture_output=True)
-        for figure in json.loads(Path(out).read_text())["figures"]:
-            seconds.setdefault("Ebbtide", {}).setdefault(f"{figure['name']}, {figure['unit']}", []).append(figure["median"])
+        command = [runner, workload, "--runs", "1", "--data", data, "--json", out]
+        subprocess.run(command + (["--export", export] if export else []), check=True, capture_output=True)
+        report = json.loads(Path(out).read_text())
+    fields = 17 if workload == "weather" else 1
+    for figure in report["figures"]:
+        name, median = figure["name"], figure["median"]
+        engine = "Ebbtide"
+        if name.endswith(", SQL"):
+            engine, name = "Ebbtide, SQL", name.removesuffix(", SQL")
+        name = OURS.get(name, name)
+        factor = fields if name == INGEST else 1  # Rows a second of so many cells, or metrics a second.
+        found.setdefault(engine, {}).setdefault(name, []).append(median * factor)
+    return report["asked"], {k: report[k] for k in ("machine", "versions", "settings", "data")}
+
+
+def compare(workload, asked, medians):
+    """The table: ratios first. Above 1 is better than the best peer."""
+    peers = [engine for engine in medians if not engine.startswith("Ebbtide")]
+    names = [INGEST, SIZE, *(q["name"] for q in asked)]
+    lines, logs = [], {"Ebbtide": [], "Ebbtide, SQL": []}
+    for name in names:
+        best = [medians[p][name] for p in peers if name in medians[p]]
+        if not best:
+            continue
+        best = max(best) if name == INGEST else min(best)
+        ratios = []
+        for engine in logs:
+            value = medians.get(engine, {}).get(name)
+            ratio = None if value is None else value / best if name == INGEST else best / value
+            ratios.append("" if ratio is None else f"{ratio:.2f} x")
+            if ratio is not None and name not in (INGEST, SIZE):
+                logs[engine].append(math.log(ratio))
+        cells = [medians.get(e, {}).get(name) for e in [*logs, *peers]]
+        lines.append([name, *ratios, *("" if c is None else f"{c:,.4g}" if c < 1e4 else f"{c:,.0f}" for c in cells)])
+    print(f"\n{workload}: queries in ms, medians\n")
+    header = ["figure", "direct v best peer", "SQL v best peer", "Ebbtide", "Ebbtide, SQL", *peers]
+    print("| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
+    for line in lines:
+        print("| " + " | ".join(line) + " |")
+    for engine, values in logs.items():
+        if values:
+            print(f"{engine}: {math.exp(sum(values) / len(values)):.2f} x the best peer, geometric mean of the queries")
 
 
 def main():
     args = argparse.ArgumentParser()
+    args.add_argument("workloads", nargs="*", default=["weather", "tsbs"])
     args.add_argument("--runner", required=True)
     args.add_argument("--data", default="../shared/data/weather")
-    args.add_argument("--runs", type=int, default=3)
-    args.add_argument("--engines", default="duckdb,clickhouse,sqlite")
+    args.add_argument("--runs", type=int, default=2)
+    args.add_argument("--engines", help="only these, by comma; all that are there if not given, without SQLite")
     args.add_argument("--json")
     args = args.parse_args()
-    table = load(args.data)
-    print(f"{table.num_rows} rows, {table.num_columns - 2} fields", file=sys.stderr)
-    seconds = {}
-    for run in range(args.runs):
-        ours(args.runner, args.data, seconds)
-        for engine in [ENGINES[name]() for name in args.engines.split(",")]:
-            measure(engine, table, seconds)
-            print(f"run {run + 1}: {engine.name} done", file=sys.stderr)
-    medians = {e: {n: statistics.median(v) for n, v in figures.items()} for e, figures in seconds.items()}
-    for engine, figures in medians.items():
-        print(engine)
-        for name, value in figures.items():
-            print(f"  {name:60} {value:14,.3f}")
+    result = {}
+    for workload in args.workloads:
+        key, engines = WORKLOADS[workload]
+        wanted = args.engines.split(",") if args.engines else [e for e in engines if e != "sqlite"]
+        chosen = [ENGINES[name] for name in engines if name in wanted]
+        chosen = [engine for engine in chosen if getattr(engine, "is_there", lambda: True)()]
+        found, table = {}, None
+        for run in range(args.runs):
+            with tempfile.TemporaryDirectory() as folder:
+                export = os.path.join(folder, "tsbs.arrow") if workload == "tsbs" and table is None else None
+                asked, about = ours(args.runner, workload, args.data, found, export)
+                if table is None:
+                    table = generated(export) if export else weather(args.data)
+            print(f"run {run + 1}: Ebbtide done; {table.num_rows} rows", file=sys.stderr)
+            for engine in chosen:
+                measure(engine(), table, key, asked, found)
+                print(f"run {run + 1}: {engine.name} done", file=sys.stderr)
+        medians = {e: {n: statistics.median(v) for n, v in figures.items()} for e, figures in found.items()}
+        compare(workload, asked, medians)
+        result[workload] = {"about": about, "medians": medians, "runs": args.runs}
     if args.json:
-        Path(args.json).write_text(json.dumps(medians, indent=1) + "\n")
+        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,20 @@ pub fn bytes_of(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
     Ok(sum)
 }
 
+/// Writes a whole file, in place of what was there.
+///
+/// # Errors
+/// What the file system says.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let fs = RealFs::new();
+    if fs.exists(path)? {
+        fs.remove(path)?;
+    }
+    let mut file = fs.create(path)?;
+    file.append(bytes)?;
+    Ok(file.sync()?)
+}
+
 /// The real disk without waiting for syncs: only to prepare a database that is then measured on the real one.
 #[derive(Debug, Default)]
 pub struct UnsyncedFs {

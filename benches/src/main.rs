@@ -20,6 +20,9 @@ struct Args {
     /// Where the report goes as JSON too.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Where the generated data of `tsbs` goes as an Arrow file, for other engines to load the same rows.
+    #[arg(long)]
+    export: Option<PathBuf>,
     /// How often each thing is measured.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
@@ -55,7 +58,13 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Tsbs => Workload::Tsbs,
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let plan = Plan { root, scale: args.scale.into(), data: args.data.clone(), runs: args.runs.into() };
+    let plan = Plan {
+        root,
+        scale: args.scale.into(),
+        data: args.data.clone(),
+        export: args.export.clone(),
+        runs: args.runs.into(),
+    };
     let report = workload.run(&plan)?;
     println!("{}", report.table());
     args.json.as_ref().map_or(Ok(()), |path| report.write_json(path))

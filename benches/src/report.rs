@@ -1,6 +1,7 @@
 //! What a workload reports: figures with their spread, the machine and the versions.
 
 use crate::Result;
+use crate::folder::write_file;
 use crate::measure::median;
 use crate::question::Asked;
 use comfy_table::presets::ASCII_MARKDOWN;
@@ -142,14 +143,8 @@ impl Report {
     /// # Errors
     /// What the file system says.
     pub fn write_json(&self, path: &Path) -> Result<()> {
-        let fs = RealFs::new();
-        if fs.exists(path)? {
-            fs.remove(path)?;
-        }
-        let mut file = fs.create(path)?;
-        file.append(serde_json::to_string_pretty(self)?.as_bytes())?;
-        file.append(b"\n")?;
-        Ok(file.sync()?)
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        write_file(path, text.as_bytes())
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Plan {
     pub scale: usize,
     /// Where the recorded data lies, if not in the usual place.
     pub data: Option<PathBuf>,
+    /// Where generated data goes as an Arrow file, if it is wanted.
+    pub export: Option<PathBuf>,
     /// How often each thing is measured.
     pub runs: usize,
 }

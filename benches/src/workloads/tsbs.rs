@@ -2,13 +2,16 @@
 
 use super::Plan;
 use crate::Result;
-use crate::folder::bytes_of;
+use crate::folder::{bytes_of, write_file};
 use crate::measure::{Stopwatch, progress};
 use crate::question::{Names, Question, What, ask};
 use crate::report::Report;
 use crate::sql::Sql;
 use crate::tsbs::{Cpu, FIELDS, Random, START_MS};
+use arrow::array::RecordBatch;
+use arrow::ipc::writer::FileWriter;
 use ebbtide::{Collection, CollectionOptions, Database, Settings};
+use std::path::Path;
 
 const HOSTS: usize = 100;
 const TICKS: usize = 8_640;
@@ -30,6 +33,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut cpu = Cpu::new(hosts);
     let batches: Vec<_> =
         (0..TICKS.div_ceil(ticks)).map(|at| cpu.ticks(ticks.min(TICKS - at * ticks))).collect::<Result<_>>()?;
+    plan.export.as_deref().map_or(Ok(()), |path| export(path, &batches))?;
     let bar = progress("ingest", (plan.runs * batches.len()) as u64);
     let (mut acknowledged, mut sealed, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut kept = None;
@@ -60,6 +64,14 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
         db.close()?;
     }
     Ok(report)
+}
+
+/// Writes the batches as an Arrow file.
+fn export(path: &Path, batches: &[RecordBatch]) -> Result<()> {
+    let Some(first) = batches.first() else { return Ok(()) };
+    let mut writer = FileWriter::try_new(Vec::new(), first.schema_ref())?;
+    batches.iter().try_for_each(|batch| writer.write(batch))?;
+    write_file(path, &writer.into_inner()?)
 }
 
 struct Draw {
