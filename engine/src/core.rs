@@ -547,7 +547,9 @@ impl Drop for Leading<'_> {
 
 /// Whether an edit names nothing new: on a full disk it may use the reserve, since space comes back by it.
 fn gives_space_back(ops: &[Op]) -> bool {
-    let frees = |op: &Op| matches!(op, Op::RemoveSegment { .. } | Op::DropCollection { .. } | Op::RemoveLog { .. });
+    let frees = |op: &Op| {
+        matches!(op, Op::RemoveSegment { .. } | Op::DropCollection { .. } | Op::RemoveLog { .. } | Op::Sealed { .. })
+    };
     let grows = |op: &Op| matches!(op, Op::AddSegment { .. } | Op::PutCollection(_) | Op::AddLog { .. });
     ops.iter().any(frees) && !ops.iter().any(grows)
 }

@@ -4,6 +4,7 @@
 //! whole goes without a look at its directory. A drop is one manifest edit; files leave when the last snapshot that can
 //! see them is gone.
 
+mod open;
 mod plan;
 
 pub(crate) use plan::{bound_of, due_buckets};
@@ -212,6 +213,7 @@ impl Pass<'_> {
         if self.warn_if_suspended(&collection) {
             return Ok(Visit::default());
         }
+        let mut unsealed = Visit::default();
         let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
         if !fresh {
             if let Some(stale) = self.plans.remove(&collection.id) {
@@ -227,11 +229,12 @@ impl Pass<'_> {
                     // What is sealed and due makes room: on a full disk above all it must go.
                     Err(error) if error.code() == Code::OutOfDiskSpace => {
                         tracing::warn!(%error, "open buckets are due and could not be sealed");
+                        unsealed = open::drop_all(core, collection.id, self.now)?;
                     }
                     flushed => flushed?,
                 }
                 let Some(sealed) = core.state.read().collections.get(&rule.collection).cloned() else {
-                    return Ok(Visit::default());
+                    return Ok(unsealed);
                 };
                 collection = sealed;
                 // Others may have come meanwhile: somebody who inserts what is expired already must not stop the sweep.
@@ -244,18 +247,22 @@ impl Pass<'_> {
             }
             self.plans.insert(collection.id, plan);
         }
-        let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(Visit::default()) };
+        let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(unsealed) };
         // Rules may have changed since the sub-pass began: the plan's own rules are what counts.
-        let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(Visit::default()) };
+        let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(unsealed) };
         let (e, label) = (view.expire_after_seconds, view.label().to_owned());
         let started = core.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| core.clock.monotonic().saturating_sub(started) >= max);
         let taken = plan.take(&collection, view.index, limit.buckets, &out_of_time)?;
-        let mut visit = Visit { buckets: taken.buckets, stopped_at_limit: taken.stopped_at_limit, ..Visit::default() };
-        self.dropped.0 += taken.buckets;
+        let mut visit = unsealed;
+        visit.buckets += taken.buckets;
+        visit.stopped_at_limit = taken.stopped_at_limit;
+        self.dropped.0 += visit.buckets;
         if !taken.items.is_empty() {
             let dropped = self.drop(&collection, &taken.items, (e, &label))?;
-            visit = Visit { buckets: visit.buckets, stopped_at_limit: visit.stopped_at_limit, ..dropped };
+            visit.measurements += dropped.measurements;
+            visit.bytes += dropped.bytes;
+            visit.files += dropped.files;
         }
         if let (Some(plan), Some(now)) = (self.plans.get_mut(&collection.id), core.state.read().by_id(collection.id)) {
             plan.follow(now);
@@ -280,16 +287,7 @@ impl Pass<'_> {
             visit.measurements += item.rows();
             visit.bytes += item.bytes();
         }
-        ops.push(Op::Swept(SweepRecord {
-            at: self.now,
-            collection: collection.name.clone(),
-            rule: label.to_owned(),
-            expire_after_seconds: e,
-            cutoff: self.now.plus_seconds(-e),
-            buckets: visit.buckets,
-            measurements: visit.measurements,
-            bytes: visit.bytes,
-        }));
+        ops.push(record_of(collection, self.now, (e, label), &visit));
         self.core.commit(ops)?;
         Ok(visit)
     }
@@ -353,6 +351,20 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+/// The record of what was dropped through a rule of which the E and the label are given.
+fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str), visit: &Visit) -> Op {
+    Op::Swept(SweepRecord {
+        at,
+        collection: collection.name.clone(),
+        rule: label.to_owned(),
+        expire_after_seconds: e,
+        cutoff: at.plus_seconds(-e),
+        buckets: visit.buckets,
+        measurements: visit.measurements,
+        bytes: visit.bytes,
+    })
 }
 
 /// The edits that drop what `items` name; returns how many files become unneeded by them.

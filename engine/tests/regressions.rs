@@ -184,13 +184,47 @@ fn a_full_disk_is_swept_while_open_buckets_are_due_too() {
     let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
     c.insert_documents(&(0..1000).map(|i| row(i % 60, i)).collect::<Vec<_>>()).unwrap();
     db.flush().unwrap();
-    c.insert_documents(&[row(4000, 1)]).unwrap(); // Another bucket, not sealed.
+    c.insert_documents(&[row(4000, 1), row(20_000, 2)]).unwrap(); // Other buckets, not sealed, one of them live.
     clock.set(at(20_000));
     fs.set_capacity(Some(fs.used()));
     let report = db.sweep().unwrap();
     assert_eq!(report.counts.deleted_documents, 1000);
     fs.set_capacity(None);
     assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1);
+}
+
+#[test]
+fn a_full_disk_is_swept_though_every_bucket_that_is_due_is_open_in_part() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
+    c.insert_documents(&(0..1000).map(|i| row(i % 60, i)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    // The same bucket again, and a field that no segment has.
+    c.insert_documents(&[row(30, 1), document(31, "extra", Value::from("x"))]).unwrap();
+    let live = fs.fork();
+    clock.set(at(20_000));
+    let before = fs.used();
+    fs.set_capacity(Some(before));
+    let report = db.sweep().unwrap();
+    assert_eq!((report.counts.deleted_buckets, report.counts.deleted_documents), (1, 1002));
+    assert!(fs.used() < before, "{} bytes, {before} before", fs.used());
+    assert_eq!(segments_on(&fs), Vec::<PathBuf>::new());
+    db.abandon();
+    // At a time at which none of it would be hidden.
+    clock.set(at(0));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    assert_eq!(count(&db), 0);
+    assert!(db.collection("c").unwrap().snapshot().unwrap().schema().field_type("extra").is_some());
+    // A live measurement in memory has to be sealed first: all waits for room, and nothing is lost.
+    let db = open(&live, &clock, Settings::default()).unwrap();
+    db.collection("c").unwrap().insert_documents(&[row(20_000, 5)]).unwrap();
+    clock.set(at(20_000));
+    live.set_capacity(Some(live.used()));
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 0);
+    live.set_capacity(None);
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1002);
+    assert_eq!(count(&db), 1);
 }
 
 #[test]

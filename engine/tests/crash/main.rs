@@ -149,10 +149,19 @@ fn random_runs_with_crashes_and_faults_agree_with_the_model() {
         replay(&mut campaign);
     } else {
         random_runs(&mut campaign, 1, FIXED_SEEDS, STEPS);
+        assert!(campaign.fired > 0 && campaign.stops > 0 && campaign.nested > 0, "faults, stops and crashes happen");
+    }
+    campaign.finish();
+}
+
+/// A test of its own, so that it runs beside the others.
+#[test]
+fn fresh_random_runs_agree_with_the_model() {
+    let mut campaign = Campaign::new("C fresh random runs", 0);
+    if campaign.replay.is_none() {
         let fresh = fresh_seed();
         println!("fresh seeds from {fresh} on");
         random_runs(&mut campaign, fresh, FRESH_SEEDS, STEPS);
-        assert!(campaign.fired > 0 && campaign.stops > 0 && campaign.nested > 0, "faults, stops and crashes happen");
     }
     campaign.finish();
 }

@@ -1,0 +1,57 @@
+//! Open buckets on a full disk: what is due needs no segment only to be dropped from it.
+
+use super::plan::{Item, due_buckets};
+use super::{drop_items, record_of};
+use crate::core::Core;
+use crate::error::Result;
+use crate::manifest::Op;
+use ebbtide_buckets::BucketId;
+use ebbtide_ttl::{Timestamp, Visit};
+use std::collections::{BTreeMap, HashSet};
+
+/// Drops all open buckets of a collection with what is sealed of them, if all of them are due: one edit says that they are
+/// sealed, and adds no segment. A live one among them has to be sealed before the log can go, and then the others wait for
+/// room with it. The caller holds the maintenance lock.
+pub(super) fn drop_all(core: &Core, id: u64, now: Timestamp) -> Result<Visit> {
+    let (seq, collection) = {
+        let mut state = core.state.write();
+        let seq = state.applied_seq;
+        let Some(collection) = state.by_id_mut(id) else { return Ok(Visit::default()) };
+        collection.memtable.freeze();
+        (seq, collection.clone())
+    };
+    // What is sealed must not be ahead of what the log keeps of other collections.
+    core.sync_log()?;
+    let open: HashSet<&BucketId> = collection.memtable.chunks().flat_map(|c| &c.buckets).map(|b| &b.id).collect();
+    let due = match due_buckets(&collection, &collection.rules, Some(collection.rules_epoch), now) {
+        Err(error) if error.is_of_one_file() => return Ok(Visit::default()), // The plan names it, and goes on around it.
+        due => due?,
+    };
+    let due: Vec<_> = due.into_iter().filter(|(id, _)| open.contains(id)).map(|(_, bucket)| bucket).collect();
+    if open.is_empty() || due.len() < open.len() {
+        return Ok(Visit::default());
+    }
+    let mut visit = Visit::default();
+    let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
+    let mut items = Vec::new();
+    for bucket in due {
+        for counts in [&mut visit, by_rule.entry(bucket.rule).or_default()] {
+            counts.buckets += 1;
+            counts.measurements += bucket.rows;
+            counts.bytes += bucket.bytes;
+        }
+        items.push(Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes });
+    }
+    // The types of the fields stay, although only the log knew them.
+    let mut ops = vec![Op::SetSchema { collection: id, schema: (*collection.schema).clone() }];
+    visit.files = drop_items(&collection, &items, &mut ops)?;
+    ops.push(Op::Sealed { collection: id, seq });
+    for (rule, counts) in by_rule {
+        if let Some(rule) = collection.rules.rule(rule) {
+            ops.push(record_of(&collection, now, (rule.expire_after_seconds, rule.label()), &counts));
+        }
+    }
+    core.commit(ops)?;
+    core.cut_log_if_room()?;
+    Ok(visit)
+}
