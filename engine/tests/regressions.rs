@@ -245,6 +245,27 @@ fn data_that_arrives_expired_does_not_keep_the_sweeper_from_the_rest() {
 }
 
 #[test]
+fn nobody_but_the_next_work_on_segments_waits_for_a_call_of_the_disk_that_hangs() {
+    let (sim, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let fs = Hooked::new(&sim);
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").expire_after_seconds(60));
+    c.insert_documents(&[row(0, 1)]).unwrap();
+    let (other, (hangs, hung)) = (db.clone(), std::sync::mpsc::channel());
+    // The call that makes a segment has not returned when all of this is done.
+    fs.before_segment(move || {
+        c.insert_documents(&[row(1, 2)]).unwrap();
+        assert_eq!(count(&other), 2);
+        assert_eq!((other.metrics().inserted, other.metrics().seals), (2, 0));
+        assert!(other.verify().unwrap().faults.is_empty());
+        hangs.send(()).unwrap();
+    });
+    db.flush().unwrap();
+    hung.try_recv().unwrap();
+    assert_eq!(count(&db), 2);
+}
+
+#[test]
 fn a_flush_that_finds_no_room_leaves_no_files_behind() {
     let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
     let db = open(&fs, &clock, Settings { segment_rows_max: 100, ..Settings::default() }).unwrap();

@@ -55,6 +55,10 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
         "power" => crate::ext4::in_own_mounts(&dir, &mut said),
         "states" => crate::ext4::states_in_own_mounts(&dir, &mut said),
         "calls" => crate::ext4::calls(&dir, &mut said),
+        "read-only" => crate::limits::read_only_in_own_mounts(&dir, &mut said),
+        "may-read" => crate::limits::without_rights(&dir, true, &mut said),
+        "may-nothing" => crate::limits::without_rights(&dir, false, &mut said),
+        "handles" => crate::limits::with_few_handles(&dir, &mut said),
         name => {
             let scenario = workloads::all().into_iter().find(|scenario| scenario.name == name).expect("a workload");
             script(&scenario, &dir, &mut said)

@@ -30,11 +30,19 @@ pub(crate) fn own_mounts(probe: &str) -> Option<&'static [&'static str]> {
 
 /// Plays a part among mounts of its own; what it counted.
 pub(crate) fn play(role: &str, way: &[&str], base: &Path) -> crate::Outcome {
+    play_under(role, "unshare", way, base)
+}
+
+/// Plays a part under another program, which starts what its last argument names; what it counted.
+pub(crate) fn play_under(role: &str, program: &str, arguments: &[&str], base: &Path) -> crate::Outcome {
     let said = base.join("said");
     let child = command(role, base, &said);
-    let mut unshare = Command::new("unshare");
-    unshare.args(way).arg(child.get_program()).envs(child.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    let output = unshare.stdin(Stdio::null()).output().map_err(|error| format!("unshare: {error}"))?;
+    let mut under = Command::new(program);
+    under
+        .args(arguments)
+        .arg(child.get_program())
+        .envs(child.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = under.stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
     match heard(&said)?.pop() {
         Some(Said::Counted(what)) if output.status.success() => Ok(what),
         Some(Said::Wrong(what)) => Err(what),

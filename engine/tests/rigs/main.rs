@@ -19,6 +19,7 @@ mod disks;
 mod expect;
 mod ext4;
 mod full;
+mod limits;
 #[path = "../crash/runner.rs"]
 mod runner;
 #[path = "../crash/script.rs"]
@@ -51,6 +52,9 @@ fn main() -> ExitCode {
         trial("a_failing_system_call_loses_nothing_acknowledged", strace::errors),
         trial("a_lost_write_is_noticed_or_loses_the_tail", strace::lost_writes),
         trial("a_full_disk_refuses_clearly_and_can_be_swept", full::sizes),
+        trial("a_disk_that_may_only_be_read_is_read_and_not_written", limits::read_only),
+        trial("a_folder_without_permission_is_refused_with_the_reason", limits::denied),
+        trial("too_few_file_handles_are_said_and_lose_nothing", limits::handles),
         trial("a_power_cut_of_a_real_file_system_loses_nothing_acknowledged", ext4::power_cuts),
         trial("real_power_cuts_leave_nothing_that_the_simulated_disk_rules_out", ext4::states),
         trial("the_simulated_disk_answers_as_the_real_one_does", disks::differential),
