@@ -1,8 +1,8 @@
 //! The sweeper: drops whole buckets once nothing in them can be seen any more.
 //!
 //! A pass reads the clock once. What is due is found from the bounds of segments in memory; a segment that is due as a
-//! whole goes without a look at its directory. A drop is one manifest edit; files leave when the last snapshot that can
-//! see them is gone.
+//! whole goes without a look at its directory, and all of a collection that visits found in a sub-pass go with one edit.
+//! Files leave when the last snapshot that can see them is gone.
 
 mod open;
 mod plan;
@@ -19,7 +19,7 @@ use ebbtide_ttl::{
     ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant,
     run_pass,
 };
-use plan::{Item, OpenBuckets, Plan, first_of};
+use plan::{Counted, Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -132,6 +132,7 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         plans: HashMap::new(),
         dropped: (0, 0),
         settled: Visit::default(),
+        failed: 0,
         unread: BTreeSet::new(),
         fatal: None,
     };
@@ -142,7 +143,7 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
     let (fatal, unread) = (pass.fatal.take(), std::mem::take(&mut pass.unread));
     *core.sweeper.running.lock() = None;
     let mut counts = counts_of(&report, &settled);
-    counts.failed_rules += unread.len() as u64;
+    counts.failed_rules += pass.failed + unread.len() as u64;
     core.metrics.swept(&counts);
     match fatal {
         Some(error) => Err(error),
@@ -157,7 +158,7 @@ fn counts_of(report: &PassReport, settled: &Visit) -> TtlMetrics {
         deleted_documents: report.measurements.saturating_add(settled.measurements),
         deleted_buckets: report.buckets.saturating_sub(settled.buckets),
         deleted_bytes: report.bytes.saturating_add(settled.bytes),
-        reclaimed_files: report.files,
+        reclaimed_files: report.files.saturating_add(settled.files),
         failed_rules: report.failed.len() as u64,
         duration_micros: u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
     }
@@ -169,9 +170,11 @@ struct Pass<'a> {
     /// What is due, by collection, found at most once per sub-pass unless something else changed the segments.
     plans: HashMap<u64, Plan>,
     dropped: (u64, u64),
-    /// What visits left open: measurements and bytes that went with buckets which visits had counted before, and buckets
-    /// that were counted and then did not go.
+    /// What visits left open: measurements, bytes and files that went with buckets which visits had counted before, and
+    /// buckets that were counted and then did not go.
     settled: Visit,
+    /// Rules of which counted buckets could not be dropped.
+    failed: u64,
     /// About segments that could not be read.
     unread: BTreeSet<String>,
     /// An error after which no rule can go on.
@@ -279,20 +282,31 @@ impl Pass<'_> {
     }
 
     /// Drops items through a rule of which the E and the label are given, in one edit.
-    fn drop(&self, collection: &CollectionState, items: &[Item], (e, label): (i64, &str)) -> Result<Visit> {
+    fn drop(&self, collection: &CollectionState, items: &[Item], rule: (i64, &str)) -> Result<Visit> {
         let mut ops = Vec::new();
-        let mut visit = Visit { files: drop_items(collection, items, &mut ops)?, ..Visit::default() };
+        let visit = self.edits_that_drop(collection, items, rule, &mut ops)?;
+        self.core.commit(ops)?;
+        Ok(visit)
+    }
+
+    fn edits_that_drop(
+        &self,
+        collection: &CollectionState,
+        items: &[Item],
+        (e, label): (i64, &str),
+        ops: &mut Vec<Op>,
+    ) -> Result<Visit> {
+        let mut visit = Visit { files: drop_items(collection, items, ops)?, ..Visit::default() };
         for item in items {
             visit.buckets += item.buckets();
             visit.measurements += item.rows();
             visit.bytes += item.bytes();
         }
         ops.push(record_of(collection, self.now, (e, label), &visit));
-        self.core.commit(ops)?;
         Ok(visit)
     }
 
-    /// Drops what visits have counted of segments that they did not get to the end of. The plans end with it.
+    /// Drops what visits have counted of segments that are due as a whole. The plans end with it.
     fn settle_all(&mut self) {
         let plans = std::mem::take(&mut self.plans);
         for (id, plan) in plans.into_iter().filter(|(_, plan)| !plan.counted().is_empty()) {
@@ -305,29 +319,47 @@ impl Pass<'_> {
         }
     }
 
-    /// The same for one plan, in the present version of its collection. The caller holds the maintenance lock.
+    /// The same for one plan, in the present version of its collection, in one edit. The caller holds the maintenance lock.
     fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
+        let suspended = crate::snapshot::suspension(collection).is_some();
+        let mut by_rule: BTreeMap<usize, Vec<Counted>> = BTreeMap::new();
         for counted in plan.counted() {
-            let view = collection.rules.rule(counted.rule);
-            let suspended = crate::snapshot::suspension(collection).is_some();
-            let view = view.filter(|_| !suspended && plan.still_holds(collection, &counted.segment));
-            let dropped = view.map(|view| {
-                let part = first_of(&counted.segment, counted.buckets)?;
-                self.drop(collection, &[part], (view.expire_after_seconds, view.label()))
-            });
-            match dropped {
-                Some(Ok(dropped)) => {
-                    self.settled.measurements += dropped.measurements;
-                    self.settled.bytes += dropped.bytes;
-                }
+            if suspended || !plan.still_holds(collection, &counted.segment) {
                 // Somebody else changed the segment or the rules: another visit finds what is still due.
-                None => self.settled.buckets += counted.buckets,
-                Some(Err(error)) => {
-                    tracing::error!(collection = %collection.name, %error, "a part of a segment could not be dropped");
-                    self.settled.buckets += counted.buckets;
-                    if self.core.poisoned().is_some() {
-                        self.fatal = Some(error);
-                    }
+                self.settled.buckets += counted.buckets;
+            } else {
+                by_rule.entry(counted.rule).or_default().push(counted);
+            }
+        }
+        if by_rule.is_empty() {
+            return;
+        }
+        let mut ops = Vec::new();
+        let mut edits = || -> Result<Visit> {
+            let mut sum = Visit::default();
+            for (rule, counted) in &by_rule {
+                let Some(view) = collection.rules.rule(*rule) else { continue };
+                let items = counted.iter().map(Counted::item).collect::<Result<Vec<_>>>()?;
+                let rule = (view.expire_after_seconds, view.label());
+                let visit = self.edits_that_drop(collection, &items, rule, &mut ops)?;
+                sum.measurements += visit.measurements;
+                sum.bytes += visit.bytes;
+                sum.files += visit.files;
+            }
+            Ok(sum)
+        };
+        match edits().and_then(|sum| self.core.commit(ops).map(|()| sum)) {
+            Ok(sum) => {
+                self.settled.measurements += sum.measurements;
+                self.settled.bytes += sum.bytes;
+                self.settled.files += sum.files;
+            }
+            Err(error) => {
+                tracing::error!(collection = %collection.name, %error, "segments that are due could not be dropped");
+                self.settled.buckets += by_rule.values().flatten().map(|counted| counted.buckets).sum::<u64>();
+                self.failed += by_rule.len() as u64;
+                if self.core.poisoned().is_some() {
+                    self.fatal = Some(error);
                 }
             }
         }

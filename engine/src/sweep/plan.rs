@@ -69,16 +69,31 @@ pub(crate) struct Taken {
     pub(crate) stopped_at_limit: bool,
 }
 
-/// Buckets of a segment that were counted and are still there.
+/// Buckets of a segment that were counted and are still there: the first ones of it, so many.
 pub(crate) struct Counted {
     pub(crate) rule: usize,
     pub(crate) segment: Arc<Segment>,
     pub(crate) buckets: u64,
 }
 
+impl Counted {
+    /// What is to be dropped for it.
+    pub(crate) fn item(&self) -> Result<Item> {
+        let live = self.segment.live();
+        if self.buckets < u64::from(live.buckets) {
+            return first_of(&self.segment, self.buckets);
+        }
+        let (buckets, counted) = (self.buckets, self.buckets);
+        let bytes = self.segment.live_bytes();
+        Ok(Item::Segment { segment: self.segment.file.id, buckets, counted, rows: live.rows, bytes })
+    }
+}
+
 /// What is due in one collection, by rule.
 pub(crate) struct Plan {
     due: HashMap<usize, VecDeque<Item>>,
+    /// Segments that were counted as a whole, by the rule through which they go: all of them with one edit.
+    used_up: Vec<(usize, u64)>,
     /// Open buckets are due, or stand in the way: they have to be sealed first.
     pub(crate) needs_flush: bool,
     /// About segments that cannot be read: what is due in them stays, and what is elsewhere of the same windows.
@@ -102,6 +117,7 @@ impl Plan {
     pub(crate) fn make(collection: &CollectionState, now: Timestamp, open: OpenBuckets) -> Result<Self> {
         let mut plan = Plan {
             due: HashMap::new(),
+            used_up: Vec::new(),
             needs_flush: false,
             unread: Vec::new(),
             segments: Arc::default(),
@@ -152,8 +168,8 @@ impl Plan {
         self.rules_epoch = collection.rules_epoch;
     }
 
-    /// Takes up to `limit` buckets of a rule. A segment that is due as a whole is only dropped as such: where the limit is
-    /// reached within it, its buckets are counted until it is used up, which spares the reading of its directory.
+    /// Takes up to `limit` buckets of a rule. Those of a segment that is due as a whole are only counted, which spares the
+    /// reading of its directory and an edit for each: [`Plan::counted`] has them.
     pub(crate) fn take(
         &mut self,
         collection: &CollectionState,
@@ -173,7 +189,10 @@ impl Plan {
                 None => return Ok(taken),
                 Some(item) if item.uncounted() <= left => {
                     taken.buckets += item.uncounted();
-                    taken.items.push(item);
+                    match item {
+                        Item::Segment { segment, .. } => self.used_up.push((rule, segment)),
+                        item => taken.items.push(item),
+                    }
                 }
                 Some(Item::Segment { segment, buckets, counted, rows, bytes }) => {
                     taken.buckets += left;
@@ -195,16 +214,20 @@ impl Plan {
         Ok(taken)
     }
 
-    /// Buckets that were counted although their segments are still there: the plan ends before they were used up.
+    /// Buckets of segments that are due as a whole which visits have counted, and which are still there.
     pub(crate) fn counted(&self) -> Vec<Counted> {
+        let of = |rule: usize, segment: u64, buckets: Option<u64>| {
+            let segment = self.segments.get(&segment)?.clone();
+            let buckets = buckets.unwrap_or_else(|| u64::from(segment.live().buckets));
+            Some(Counted { rule, segment, buckets })
+        };
         let of_item = |(rule, item): (&usize, &Item)| match item {
-            Item::Segment { segment, counted, .. } if *counted > 0 => {
-                let segment = self.segments.get(segment)?.clone();
-                Some(Counted { rule: *rule, segment, buckets: *counted })
-            }
+            Item::Segment { segment, counted, .. } if *counted > 0 => of(*rule, *segment, Some(*counted)),
             _ => None,
         };
-        self.due.iter().flat_map(|(rule, items)| items.front().map(|item| (rule, item))).filter_map(of_item).collect()
+        let begun = self.due.iter().flat_map(|(rule, items)| items.front().map(|item| (rule, item)));
+        let used_up = self.used_up.iter().filter_map(|(rule, segment)| of(*rule, *segment, None));
+        used_up.chain(begun.filter_map(of_item)).collect()
     }
 
     /// Whether a collection still has a segment as the plan saw it, under the same rules.
@@ -215,7 +238,7 @@ impl Plan {
 }
 
 /// The first buckets of a segment, so many.
-pub(crate) fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
+fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
     Ok(split(segment, buckets)?.0)
 }
 
