@@ -6,6 +6,7 @@
 pub mod fleet;
 pub mod folder;
 pub mod measure;
+pub mod plot;
 pub mod query;
 pub mod question;
 pub mod report;

@@ -23,6 +23,9 @@ struct Args {
     /// Where the generated data of `tsbs` goes as an Arrow file, for other engines to load the same rows.
     #[arg(long)]
     export: Option<PathBuf>,
+    /// Where the plot of `growth` goes, as SVG.
+    #[arg(long)]
+    svg: Option<PathBuf>,
     /// How often each thing is measured.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
@@ -38,6 +41,12 @@ enum Name {
     Open,
     /// TSBS cpu-only.
     Tsbs,
+    /// Peak memory of 10 million rows inserted, and of an aggregate that reads them.
+    Memory,
+    /// Queries during ingest and sweeps beside quiet ones.
+    Latency,
+    /// How costs grow with what is stored.
+    Growth,
 }
 
 fn main() -> ExitCode {
@@ -56,6 +65,9 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Expiry => Workload::Expiry,
         Name::Open => Workload::Open,
         Name::Tsbs => Workload::Tsbs,
+        Name::Memory => Workload::Memory,
+        Name::Latency => Workload::Latency,
+        Name::Growth => Workload::Growth,
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let plan = Plan {
@@ -63,6 +75,7 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         scale: args.scale.into(),
         data: args.data.clone(),
         export: args.export.clone(),
+        svg: args.svg.clone(),
         runs: args.runs.into(),
     };
     let report = workload.run(&plan)?;

@@ -188,6 +188,17 @@ fn machine() -> Machine {
     }
 }
 
+/// A figure of this process's memory in KiB by its name in the kernel's status: `VmRSS` now, `VmHWM` at its highest.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn kibibytes_of_process(key: &str) -> Result<u64> {
+    let text = read_endless(&RealFs::new(), Path::new("/proc/self/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let number = line.and_then(|rest| rest.split_whitespace().next()).ok_or("the kernel does not tell")?;
+    Ok(number.parse()?)
+}
+
 fn read_endless(fs: &RealFs, path: &Path) -> Result<String> {
     Ok(String::from_utf8(fs.read(path)?)?)
 }

@@ -1,6 +1,9 @@
 //! The workloads of the runner.
 
 mod expiry;
+mod growth;
+mod latency;
+mod memory;
 mod open;
 mod tsbs;
 mod weather;
@@ -20,6 +23,8 @@ pub struct Plan {
     pub data: Option<PathBuf>,
     /// Where generated data goes as an Arrow file, if it is wanted.
     pub export: Option<PathBuf>,
+    /// Where the plot of `growth` goes as SVG, if it is wanted.
+    pub svg: Option<PathBuf>,
     /// How often each thing is measured.
     pub runs: usize,
 }
@@ -35,6 +40,12 @@ pub enum Workload {
     Open,
     /// TSBS cpu-only, from our own generator.
     Tsbs,
+    /// Peak memory of inserting and of reading everything.
+    Memory,
+    /// Queries during ingest and sweeps beside quiet ones.
+    Latency,
+    /// Costs over three decades of size.
+    Growth,
 }
 
 impl Workload {
@@ -48,6 +59,9 @@ impl Workload {
             Workload::Expiry => expiry::run(plan),
             Workload::Open => open::run(plan),
             Workload::Tsbs => tsbs::run(plan),
+            Workload::Memory => memory::run(plan),
+            Workload::Latency => latency::run(plan),
+            Workload::Growth => growth::run(plan),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::folder::{UnsyncedFs, bytes_of};
 use crate::measure::{progress, timed};
 use crate::report::Report;
 use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
-use ebbtide::{Collection, CollectionOptions, Database, Settings, SweepReport};
+use ebbtide::{Collection, CollectionOptions, Database, ScanRequest, Settings, SweepReport};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,6 +59,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     }
     million(plan, &mut report, &bar)?;
     several(plan, &mut report, &bar)?;
+    last_points(plan, &mut report)?;
     bar.finish_and_clear();
     Ok(report)
 }
@@ -132,6 +133,21 @@ fn million(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Re
     let c = &counts.counts;
     let note = format!("{} dropped, {} files", c.deleted_buckets, c.reclaimed_files);
     report.add_millis("sweep of 1,000,000 buckets of 100,000 series", &seconds, note);
+    Ok(())
+}
+
+/// The newest measurement of each of 100,000 series.
+fn last_points(plan: &Plan, report: &mut Report) -> Result<()> {
+    let fleet = Fleet { series: 100_000 * plan.scale, windows: 3 };
+    let folder = tempfile::tempdir()?;
+    let (db, _) = build(folder.path(), fleet, |_| Ok(()))?;
+    let snapshot = db.collection("fleet")?.snapshot()?;
+    let look = || timed(|| Ok(snapshot.last_points(&ScanRequest::default())?));
+    let (cold, points) = look()?;
+    let warm = (0..plan.runs.max(5)).map(|_| Ok(look()?.0)).collect::<Result<Vec<_>>>()?;
+    let note = format!("{} rows", points.num_rows());
+    report.add_millis("last point of every series, directories not read yet", &[cold], note.clone());
+    report.add_millis("last point of every series", &warm, note);
     Ok(())
 }
 

@@ -58,8 +58,9 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     bar.finish_and_clear();
     figures.report(&mut report, &weather);
     documents(&weather, plan, &mut report)?;
-    if let Some((db, collection, _folder)) = kept {
+    if let Some((db, collection, folder)) = kept {
         report.say("queries: on the compacted database of the last run, files and directories warm");
+        cold(folder.path(), &weather, plan, &mut report)?;
         queries(&db, &collection, &weather, plan, &mut report)?;
         db.close()?;
     }
@@ -164,6 +165,23 @@ fn documents(weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> 
 
 fn parse(line: &str) -> Result<ebbtide::ttl::Value> {
     Ok(json::value_of(&serde_json::from_str(line)?)?)
+}
+
+/// The first query through databases that were only just opened: no directory is read yet.
+fn cold(folder: &Path, weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> {
+    let (first, last) = weather.span();
+    let t0 = (first + (last - first) / 2) / HOUR * HOUR;
+    let (series, fields) = (weather.stations[..1].to_vec(), Vec::new());
+    let question =
+        Question { what: What::Rows { above: None }, series, from: Some(t0), to: Some(t0 + 12 * HOUR), fields };
+    let mut seconds = Vec::new();
+    for _ in 0..plan.runs.max(5) {
+        let db = Database::builder(folder).read_only().open()?;
+        let snapshot = db.collection("weather")?.snapshot()?;
+        seconds.push(timed(|| question.direct(&snapshot, NAMES))?.0);
+    }
+    report.add_millis("1 single series, raw rows of 12 h, directories not read yet", &seconds, "");
+    Ok(())
 }
 
 /// The twelve queries.
