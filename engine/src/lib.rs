@@ -30,6 +30,7 @@
 #[doc = include_str!("../../docs/library.md")]
 struct Readme;
 
+mod awaited;
 mod background;
 mod commands;
 mod confirmation;
@@ -58,6 +59,7 @@ mod sync;
 mod verify;
 mod wal;
 
+pub use crate::awaited::ScanStream;
 pub use crate::background::Background;
 pub use crate::db::{Builder, Collection, Database, LenientReply, RuleChange, SweepOptions};
 pub use crate::delete::RowPredicate;

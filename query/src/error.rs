@@ -127,6 +127,20 @@ const KEYWORDS: [&str; 45] = [
     "OVER",
 ];
 
+/// What functions are called in other databases, and here.
+const ELSEWHERE: [(&str, &str); 10] = [
+    ("average", "avg"),
+    ("stdev", "stddev"),
+    ("variance", "var"),
+    ("percentile", "approx_percentile_cont"),
+    ("percentile_cont", "approx_percentile_cont"),
+    ("quantile", "approx_percentile_cont"),
+    ("time_bucket", "date_bin"),
+    ("time_bucket_gapfill", "date_bin_gapfill"),
+    ("argmax", "last"),
+    ("argmin", "first"),
+];
+
 /// Turns DataFusion's errors into ones that point at their place and know what there is.
 #[derive(Default)]
 pub(crate) struct Explainer<'a> {
@@ -188,6 +202,14 @@ impl Explainer<'_> {
         }
     }
 
+    /// The hint at a function that is not there, by its name here or elsewhere.
+    fn function_like(&self, name: &str) -> String {
+        let names = self.functions.iter().map(String::as_str).chain(ELSEWHERE.map(|(there, _)| there));
+        let near = suggest::nearest(name, names);
+        let here = near.map(|near| ELSEWHERE.iter().find(|(there, _)| *there == near).map_or(near, |(_, here)| here));
+        here.map(|here| format!("; did you mean '{here}'?")).unwrap_or_default()
+    }
+
     /// An error at the first place where the statement says `word`.
     fn at_word(&self, code: Code, word: &str, message: String) -> QueryError {
         let place =
@@ -215,12 +237,12 @@ impl Explainer<'_> {
         let near = at.and_then(|at| {
             (at.saturating_sub(2)..=at).rev().find_map(|i| match &self.tokens.get(i)?.token {
                 Token::Word(w) if !KEYWORDS.contains(&w.value.to_uppercase().as_str()) => {
-                    suggest::nearest(&w.value, KEYWORDS).map(|k| (w.value.clone(), k))
+                    suggest::nearest(&w.value, KEYWORDS)
                 }
                 _ => None,
             })
         });
-        let hint = near.map(|(word, keyword)| format!("; did you mean {keyword} by '{word}'?")).unwrap_or_default();
+        let hint = near.map(|keyword| format!("; did you mean {keyword}?")).unwrap_or_default();
         QueryError::new(Code::FailedToParse, self.located(location, format!("{text}{hint}")).to_string())
     }
 
@@ -277,7 +299,7 @@ impl Explainer<'_> {
         if let Some(rest) = message.strip_prefix("Invalid function '")
             && let Some((name, _)) = rest.split_once('\'')
         {
-            let hint = suggest::hint(name, self.functions.iter().map(String::as_str));
+            let hint = self.function_like(name);
             return self.at_word(Code::BadValue, name, format!("there is no function '{name}'{hint}"));
         }
         if let Some(rest) = message.strip_prefix("Field ")

@@ -6,7 +6,7 @@ use crate::error::{Explainer, QueryError, Result};
 use crate::instants::{freeze_now, rewrite_plan};
 use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
-use crate::stoppable::YieldingJoins;
+use crate::stoppable::{Stop, YieldingJoins};
 use crate::{directory_aggregate, functions, suggest, system};
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -25,7 +25,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
-use ebbtide::Database;
+use ebbtide::{Database, Snapshot};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
@@ -102,6 +102,8 @@ pub struct Session {
     context: SessionContext,
     current: Arc<Current>,
     now: Option<Timestamp>,
+    /// Ends joins that give nothing back for long.
+    stop: Stop,
     /// Planning looks at `current`: one statement plans at a time.
     planning: tokio::sync::Mutex<()>,
 }
@@ -136,7 +138,8 @@ impl Session {
         let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
         let mut rules = directory_aggregate::rules();
-        rules.push(Arc::new(YieldingJoins));
+        let stop = Stop::default();
+        rules.push(Arc::new(YieldingJoins(stop.clone())));
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rules(rules);
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
@@ -146,7 +149,7 @@ impl Session {
         catalog.register_schema(COLLECTIONS, Arc::new(Collections::new(Arc::clone(&current))))?;
         catalog.register_schema(SYSTEM, Arc::new(SystemTables::new(Arc::clone(&current))))?;
         context.register_catalog(CATALOG, Arc::new(catalog));
-        Ok(Session { context, current, now: settings.now, planning: tokio::sync::Mutex::new(()) })
+        Ok(Session { context, current, now: settings.now, stop, planning: tokio::sync::Mutex::new(()) })
     }
 
     /// The database.
@@ -196,11 +199,7 @@ impl Session {
         let span = tracing::debug_span!("query", statement = statement.text);
         let work = async move {
             let _planning = self.planning.lock().await;
-            let database = self.current.database();
-            self.current.set(match self.now {
-                Some(now) => database.snapshot_at(now),
-                None => database.snapshot(),
-            });
+            self.current.set(self.look());
             match &statement.kind {
                 StatementKind::Sql => self.sql(statement, text).await,
                 StatementKind::Command { document, done, lenient } => self.command(document, done, *lenient).await,
@@ -229,6 +228,17 @@ impl Session {
             }
         };
         Box::pin(work.instrument(span))
+    }
+
+    /// What there is at the instant that the session looks from.
+    pub(crate) fn look(&self) -> Snapshot {
+        let database = self.current.database();
+        self.now.map_or_else(|| database.snapshot(), |now| database.snapshot_at(now))
+    }
+
+    /// What stops the statement that runs, from another thread.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop.clone()
     }
 
     /// An error of execution, with the place in the statement where that can be told.

@@ -1,24 +1,59 @@
-//! Joins that give the thread back now and then.
+//! Joins that give the thread back now and then, and that stop where they do not.
 //!
 //! A join may make millions of rows of a few that were read. DataFusion lets a statement be cancelled where it reads; with what joins make
 //! counted too, a statement that was stopped ends soon.
+//!
+//! A join by a condition alone gives nothing back before it has found enough rows, and that may take hours: its condition
+//! looks whether the statement was stopped.
 
-use datafusion::common::Result;
+use crate::error::QueryError;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use ebbtide_ttl::Code;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Puts a node above every join that yields after so many batches.
+/// What stops the statements of a session that run now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Before a statement begins.
+    pub(crate) fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Puts a node above every join that yields after so many batches, and makes conditions stop.
 #[derive(Debug)]
-pub(crate) struct YieldingJoins;
+pub(crate) struct YieldingJoins(pub(crate) Stop);
 
 impl PhysicalOptimizerRule for YieldingJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let yielding = plan.transform_up(|node| match node.name().ends_with("JoinExec") {
-            true => Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)),
+            true => {
+                let node = match node.downcast_ref::<NestedLoopJoinExec>() {
+                    Some(join) => Arc::new(self.stopping(join)?),
+                    None => node,
+                };
+                Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>))
+            }
             false => Ok(Transformed::no(node)),
         });
         yielding.map(|plan| plan.data)
@@ -32,3 +67,70 @@ impl PhysicalOptimizerRule for YieldingJoins {
         true
     }
 }
+
+impl YieldingJoins {
+    /// The same join, which fails when the statement is stopped.
+    fn stopping(&self, join: &NestedLoopJoinExec) -> Result<NestedLoopJoinExec> {
+        let filter = join.filter().map(|filter| {
+            let condition = Condition { inner: Arc::clone(filter.expression()), stop: self.0.clone() };
+            JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+        });
+        NestedLoopJoinExecBuilder::from(join).with_filter(filter).build()
+    }
+}
+
+/// A join's condition that fails when the statement is stopped.
+#[derive(Debug)]
+struct Condition {
+    inner: Arc<dyn PhysicalExpr>,
+    stop: Stop,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.eq(&other.inner)
+    }
+}
+
+impl Eq for Condition {}
+
+impl Hash for Condition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Condition {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.inner.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        if self.stop.0.load(Ordering::Relaxed) {
+            return Err(DataFusionError::External(Box::new(QueryError::new(Code::Interrupted, "stopped"))));
+        }
+        self.inner.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
+        Ok(Arc::new(Condition { inner, stop: self.stop.clone() }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(f)
+    }
+}
+
+#[cfg(test)]
+mod tests;

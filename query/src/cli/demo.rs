@@ -44,8 +44,8 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
     say!();
     say!(
         "{} measurements went in {} whole buckets; each sweep unlinked files instead of rewriting them.",
-        grouped(dropped.measurements),
-        grouped(dropped.buckets)
+        upkeep::grouped(dropped.measurements),
+        upkeep::grouped(dropped.buckets)
     );
     questions(&session, runtime)?;
     drop(session);
@@ -192,29 +192,16 @@ fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> R
             say!(
                 "{:>10}  {:>9}  {:>7}  {:>9}  {:>8}  {:>10}  {:>10}",
                 date.get(..10).unwrap_or(&date),
-                grouped(inserted),
-                grouped(now.count()?),
-                grouped(dropped.measurements),
-                grouped(dropped.buckets),
+                upkeep::grouped(inserted),
+                upkeep::grouped(now.count()?),
+                upkeep::grouped(dropped.measurements),
+                upkeep::grouped(dropped.buckets),
                 upkeep::bytes(now.info()?.bytes),
                 upkeep::bytes(all.info()?.bytes)
             );
         }
     }
     Ok(dropped)
-}
-
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 const QUESTIONS: [(&str, &str, bool); 5] = [

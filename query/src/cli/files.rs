@@ -108,6 +108,36 @@ pub(crate) fn colour() -> bool {
     stdout_is_terminal() && !refused && !dumb
 }
 
+/// Tells why something failed, in lines that break between words. What follows the first line shows a place in a statement
+/// and stays as it is.
+pub(crate) fn complain(message: &str) {
+    let width = if stderr_is_terminal() { width().map_or(100, usize::from) } else { usize::MAX };
+    let message = format!("error: {message}");
+    let (first, rest) = message.split_once('\n').unwrap_or((&message, ""));
+    eprintln!("{}", wrapped(first, width));
+    if !rest.is_empty() {
+        eprintln!("{rest}");
+    }
+}
+
+/// A text in lines of at most so many characters, as far as its words allow it.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let (mut lines, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            lines.push('\n');
+            used = 0;
+        } else if used > 0 {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += length;
+    }
+    lines
+}
+
 /// Columns of the terminal; `None` if standard output is none.
 pub(crate) fn width() -> Option<u16> {
     if !stdout_is_terminal() {
@@ -116,3 +146,6 @@ pub(crate) fn width() -> Option<u16> {
     let table = comfy_table::Table::new();
     table.width().or_else(|| std::env::var("COLUMNS").ok()?.parse().ok()).or(Some(100))
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,7 +113,7 @@ pub fn main() -> ExitCode {
         Err(failure) if failure.pipe => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("error: {failure}");
+                files::complain(&failure.to_string());
             }
             ExitCode::from(if failure.usage { 2 } else { 1 })
         }

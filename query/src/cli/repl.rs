@@ -2,6 +2,7 @@
 
 mod assist;
 mod highlight;
+mod listing;
 
 use super::args::Cli;
 use super::open::{LazySession, Need};
@@ -10,6 +11,7 @@ use super::{Failure, files};
 use crate::output::Format;
 use crate::session::SessionSettings;
 use crate::statement;
+use crate::stoppable::Stop;
 use assist::{Assistant, COMMANDS};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
@@ -21,19 +23,27 @@ const PAGED_ROWS_MAX: usize = 10_000;
 
 const HELP: &str = "\
 statements end with a semicolon and may go over several lines
-  \\d             collections                  \\d NAME      columns of a collection
-  \\ttl           rules and what they cover    \\df [WORD]   functions (with WORD in their name)
-  .chart         draw the last query's rows   .chart FILE  the same as a picture, .svg or .png
-  .rows N        rows shown of a table        .format WORD table, csv, json or ndjson
-  .timing        say how long it takes        .pager off   no pager for long and wide tables
-  .help          this text                    .quit        leave (also Ctrl-D)
-Tab completes; Ctrl-C stops a statement or clears the line; Ctrl-R searches what was typed before
-CREATE COLLECTION c WITH (timeField = 't', metaField = 's') EXPIRE AFTER 7 DAYS;
-CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = 'x';
-SHOW COLLECTIONS; SHOW TTL; SHOW BUCKETS FOR c; EXPLAIN EXPIRY FOR c; SWEEP;
+  \\d [NAME]     collections, or one: its columns, its rules, what goes next
+  \\ttl          rules and what they cover
+  \\df [WORD]    functions (with WORD in their name)
+  .chart [FILE] draw the last query's rows here, or into an .svg or .png
+  .format WORD  table, csv, json or ndjson
+  .rows N       rows shown of a table
+  .timing       say how long statements take, or no longer
+  .pager off    show long and wide tables without a pager
+  .help         this text                  .quit   leave (also Ctrl-D)
+Tab completes, Ctrl-R searches what was typed before,
+Ctrl-C stops a statement or clears the line
+  CREATE COLLECTION c WITH (timeField = 't', metaField = 's')
+         EXPIRE AFTER 7 DAYS;
+  CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = 'x';
+  ALTER COLLECTION c EXPIRE AFTER 30 DAYS;   SHOW TTL;   SWEEP;
+  EXPLAIN EXPIRY FOR c WITH (expireAfterSeconds = 2592000);   -- a dry run
 for time series, beside DataFusion's functions (docs/sql.md shows each):
-  date_bin('1 hour', t [, zone or origin])        date_bin_gapfill('1 hour', t), locf(agg), interpolate(agg)
-  first(v, t), last(v, t), latest('c')            time_weighted_avg(v, t), increase(v, t), rate(v, t), delta(v, t)
+  date_bin('1 hour', t [, zone or origin])   first(v, t), last(v, t)
+  date_bin_gapfill('1 hour', t)              locf(agg), interpolate(agg)
+  latest('c')                                time_weighted_avg(v, t)
+  increase(v, t), rate(v, t), delta(v, t)
   l ASOF [LEFT] JOIN r ON l.s = r.s AND l.t >= r.t";
 
 fn history_path() -> Option<PathBuf> {
@@ -85,7 +95,7 @@ pub(crate) fn run(
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(failure) if failure.pipe => return Err(failure),
-                Err(failure) => eprintln!("error: {failure}"),
+                Err(failure) => files::complain(&failure.to_string()),
             },
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
@@ -128,13 +138,9 @@ impl Shell {
         match (word, argument) {
             (".quit" | ".exit" | "\\q", _) => return Ok(false),
             (".help" | "\\?" | "\\h", _) => eprintln!("{HELP}"),
-            ("\\d" | "\\dt" | ".tables", None) => {
-                let sql = "SELECT name, meta_field, granularity, expire_after_seconds, buckets, measurements, bytes, \
-                           first_time, last_time, state FROM ebbtide.collections ORDER BY name";
-                self.run(sql, session, runtime)?;
-            }
-            ("\\d", Some(name)) => self.run(&format!("DESCRIBE \"{name}\""), session, runtime)?,
-            ("\\ttl" | ".ttl", _) => self.run("SHOW TTL", session, runtime)?,
+            ("\\d" | "\\dt" | "\\l" | ".tables", None) => listing::collections(session.get(None)?)?,
+            ("\\d" | "\\dt", Some(name)) => listing::collection(session.get(None)?, name)?,
+            ("\\ttl" | ".ttl", _) => self.rules(session, runtime)?,
             ("\\timing" | ".timing", _) => {
                 self.show.timing = !self.show.timing;
                 eprintln!("timing is {}", if self.show.timing { "on" } else { "off" });
@@ -172,11 +178,23 @@ impl Shell {
         let show = Show { rows_max: Some(rows_max), ..self.show };
         for statement in &statements {
             let sink = || Ok(files::stdout());
-            let gave = stoppable(runtime, one(session.get(Some(statement))?, statement, text, show, &sink))?;
+            let session = session.get(Some(statement))?;
+            let gave = stoppable(runtime, &session.stop(), one(session, statement, text, show, &sink))?;
             if gave && super::open::need(statement) == Need::Read {
                 statement.text.clone_into(&mut self.last);
             }
         }
+        Ok(())
+    }
+
+    fn rules(&mut self, session: &mut LazySession<'_>, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+        if listing::has_rules(session.get(None)?)? {
+            let last = std::mem::take(&mut self.last);
+            let shown = self.run("SHOW TTL", session, runtime);
+            self.last = last;
+            return shown;
+        }
+        super::say!("no rules: nothing expires; ALTER COLLECTION c EXPIRE AFTER 30 DAYS sets one");
         Ok(())
     }
 
@@ -197,7 +215,7 @@ impl Shell {
         let new = file.map(files::NewFile::create).transpose()?;
         let show = Show { chart: Some(drawing), ..self.show };
         let sink = || new.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink);
-        stoppable(runtime, one(session, statement, &self.last, show, &sink))?;
+        stoppable(runtime, &session.stop(), one(session, statement, &self.last, show, &sink))?;
         if let (Some(new), Some(path)) = (new, file) {
             new.keep()?;
             eprintln!("chart written to {}", path.display());
@@ -209,15 +227,26 @@ impl Shell {
 /// Runs a statement until it ends or the user presses Ctrl-C.
 fn stoppable(
     runtime: &tokio::runtime::Runtime,
+    stop: &Stop,
     work: impl Future<Output = Result<bool, Failure>>,
 ) -> Result<bool, Failure> {
-    runtime.block_on(async {
+    stop.reset();
+    let stops = stop.clone();
+    // Besides, since this thread may be the one that works.
+    let watcher = runtime.spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            stops.stop();
+        }
+    });
+    let outcome = runtime.block_on(async {
         tokio::select! {
             biased;
             _ = tokio::signal::ctrl_c() => Err(Failure::new("stopped")),
             outcome = work => outcome,
         }
-    })
+    });
+    watcher.abort();
+    outcome
 }
 
 /// Lists functions in columns.

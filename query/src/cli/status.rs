@@ -1,7 +1,7 @@
 //! `ebbtide status` and `ebbtide metrics`: what there is, how old it is, and what goes next.
 
 use super::args::{Cli, StatusArgs};
-use super::upkeep::{bytes, seconds};
+use super::upkeep::{bytes, grouped, seconds};
 use super::{Failure, files, open, parse_now, say};
 use crate::system;
 use ebbtide::{BucketInfo, CollectionSnapshot, Database, RuleInfo, Snapshot};
@@ -19,6 +19,7 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
         return Ok(());
     }
     for name in snapshot.collections() {
+        say!();
         one_status(&snapshot.collection(&name)?)?;
     }
     let drops = database.sweeps();
@@ -29,8 +30,8 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
             last.at,
             last.collection,
             last.rule,
-            last.buckets,
-            last.measurements,
+            grouped(last.buckets),
+            grouped(last.measurements),
             bytes(last.bytes)
         );
     }
@@ -55,10 +56,11 @@ fn looked_at(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failu
     Ok((database, snapshot))
 }
 
-fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure> {
+/// Says of a collection what is stored by age and rule, and what goes next.
+pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure> {
     let (info, options) = (collection.info()?, collection.options());
-    say!();
-    say!("{}: {} measurements in {} buckets, {}", info.name, info.measurements, info.buckets, bytes(info.bytes));
+    let (measurements, buckets) = (grouped(info.measurements), grouped(info.buckets));
+    say!("{}: {measurements} measurements in {buckets} buckets, {}", info.name, bytes(info.bytes));
     let meta = options.meta_field.as_deref().map(|m| format!(", meta {m}")).unwrap_or_default();
     say!(
         "  time {}{meta}, windows of {}, {} fields",
@@ -80,7 +82,7 @@ fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure> {
         say!("  keeps everything for ever");
     } else if !kept.is_empty() {
         let size = kept.iter().map(|b| b.bytes).sum();
-        say!("  no rule covers {} buckets, {}: kept for ever", kept.len(), bytes(size));
+        say!("  no rule covers {} buckets, {}: kept for ever", grouped(kept.len() as u64), bytes(size));
     }
     if let Some(oldest) = kept.iter().map(|b| b.first_time).min() {
         let life = age(collection.now(), oldest).max(1.0);
@@ -98,25 +100,34 @@ fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapsho
     let filter = rule.filter.as_ref().map(|f| format!(" where {}", system::value_text(f))).unwrap_or_default();
     let what = if rule.rule == "collection" { "keeps".to_owned() } else { format!("{} keeps", rule.rule) };
     let life = rule.expire_after_seconds;
-    say!("  {what} {}{filter}: {} measurements, {}", seconds(life), rule.measurements, bytes(rule.bytes));
+    say!("  {what} {}{filter}: {} measurements, {}", seconds(life), grouped(rule.measurements), bytes(rule.bytes));
     let next = own.iter().filter_map(|b| b.expires_at).filter(|at| *at > now).min();
     let next = next.filter(|_| collection.suspended().is_none());
     if !own.is_empty() && life > 0 {
-        // Half a week is no round number of any unit.
-        let half = if life % 2 == 0 && life != 604_800 { seconds(life / 2) } else { String::new() };
+        let half = if life % 2 == 0 { middle(life) } else { String::new() };
         draw(&Strip::of(own, now, life as f64, next), &half, &seconds(life))?;
     }
     if rule.due_buckets > 0 {
-        say!("    due now: {} buckets with {} measurements", rule.due_buckets, rule.due_measurements);
+        let (buckets, measurements) = (grouped(rule.due_buckets), grouped(rule.due_measurements));
+        say!("    due now: {buckets} buckets with {measurements} measurements");
     }
     if let Some(next) = next {
         let going: Vec<&&BucketInfo> = own.iter().filter(|b| b.expires_at == Some(next)).collect();
         let (measurements, size) = going.iter().fold((0, 0), |(m, s), b| (m + b.measurements, s + b.bytes));
         let plural = if going.len() == 1 { "" } else { "s" };
         say!("    next at {next}, in {}:", about(age(next, now)));
-        say!("      {} bucket{plural} with {measurements} visible measurements, {}", going.len(), bytes(size));
+        let (count, measurements) = (grouped(going.len() as u64), grouped(measurements));
+        say!("      {count} bucket{plural} with {measurements} visible measurements, {}", bytes(size));
     }
     Ok(())
+}
+
+/// Half of a life, if that is a round number: 12 hours of a day, but not 84 hours of a week.
+fn middle(life: i64) -> String {
+    let (whole, half) = (seconds(life), seconds(life / 2));
+    let unit = |text: &str| text.split(' ').next_back().map(|word| word.trim_end_matches('s').to_owned());
+    let count: i64 = half.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(i64::MAX);
+    if unit(&whole) == unit(&half) || count <= 30 { half } else { String::new() }
 }
 
 /// Seconds from one instant to a later one; negative for an earlier one.

@@ -71,8 +71,8 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
     }
     say!(
         "{} buckets with {} measurements dropped, {} freed",
-        counts.deleted_buckets,
-        counts.deleted_documents,
+        grouped(counts.deleted_buckets),
+        grouped(counts.deleted_documents),
         bytes(counts.deleted_bytes)
     );
     if counts.failed_rules > 0 {
@@ -100,7 +100,8 @@ fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
             total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
         }
     }
-    say!("a sweep at {at} would drop {} buckets with {} measurements, {}", total.0, total.1, bytes(total.2));
+    let (buckets, measurements) = (grouped(total.0), grouped(total.1));
+    say!("a sweep at {at} would drop {buckets} buckets with {measurements} measurements, {}", bytes(total.2));
     Ok(())
 }
 
@@ -130,6 +131,19 @@ pub(crate) fn bytes(count: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
         _ => format!("{:.2} GB", count as f64 / 1e9),
     }
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// A number of seconds for people.

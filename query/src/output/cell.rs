@@ -2,7 +2,8 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+    DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
@@ -20,6 +21,28 @@ pub(crate) fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
         TimeUnit::Nanosecond => (column.as_primitive::<TimestampNanosecondType>().value(row), 1),
     };
     Some(Timestamp(i128::from(value) * nanos))
+}
+
+/// A length of time for people: `06:00:00`, or `2 days 03:00:00.5`.
+pub(crate) fn length(column: &dyn Array, row: usize) -> Option<String> {
+    let DataType::Duration(unit) = column.data_type() else { return None };
+    let (value, units) = match unit {
+        TimeUnit::Second => (column.as_primitive::<DurationSecondType>().value(row), 1),
+        TimeUnit::Millisecond => (column.as_primitive::<DurationMillisecondType>().value(row), 1_000),
+        TimeUnit::Microsecond => (column.as_primitive::<DurationMicrosecondType>().value(row), 1_000_000),
+        TimeUnit::Nanosecond => (column.as_primitive::<DurationNanosecondType>().value(row), 1_000_000_000),
+    };
+    let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
+    let (seconds, rest) = (value / units, value % units);
+    let days = match seconds / 86_400 {
+        0 => String::new(),
+        1 => "1 day ".to_owned(),
+        days => format!("{days} days "),
+    };
+    let digits = units.ilog10() as usize;
+    let part = if rest > 0 { format!(".{rest:0digits$}") } else { String::new() };
+    let (hours, minutes, seconds) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    Some(format!("{sign}{days}{hours:02}:{minutes:02}:{seconds:02}{}", part.trim_end_matches('0')))
 }
 
 /// The number in a cell of a numeric column.

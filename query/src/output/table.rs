@@ -99,6 +99,9 @@ fn plans(batches: &[RecordBatch]) -> String {
 
 fn rounded(column: &dyn Array, row: usize) -> Option<String> {
     let text = cell::text(column, row)?;
+    if let Some(length) = cell::length(column, row) {
+        return Some(length);
+    }
     if column.data_type() == &DataType::Float64
         && text.split('.').nth(1).is_some_and(|f| f.len() > 6)
         && !text.contains('e')

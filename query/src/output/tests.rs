@@ -1,5 +1,7 @@
 use super::*;
-use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use datafusion::arrow::array::{
+    ArrayRef, DurationMillisecondArray, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray,
+};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
@@ -60,4 +62,17 @@ fn tables_align_numbers_and_round_fractions() {
 fn parquet_and_arrow_files_carry_their_marks() {
     assert!(written(Format::Parquet).starts_with(b"PAR1"));
     assert!(written(Format::Arrow).starts_with(b"ARROW1"));
+}
+
+#[test]
+fn lengths_of_time_are_clocks_in_tables_and_iso_elsewhere() {
+    let lengths = [0, 21_600_000, 90_061_500, -259_200_000];
+    let column: ArrayRef = Arc::new(DurationMillisecondArray::from(lengths.to_vec()));
+    let batch = RecordBatch::try_from_iter([("gap", Arc::clone(&column))]).unwrap();
+    let table = render(&batch.schema(), &[batch], TableStyle::default());
+    for cell in ["| 00:00:00 ", "| 06:00:00 ", "| 1 day 01:01:01.5 ", "| -3 days 00:00:00 "] {
+        let cell = cell.replace('|', "\u{2502}");
+        assert!(table.contains(&cell), "{cell}\n{table}");
+    }
+    assert_eq!(text(column.as_ref(), 1).unwrap(), "PT21600S");
 }

@@ -65,8 +65,8 @@ impl fmt::Display for SyntaxError {
         write!(f, "{} (line {}, column {})", self.message, self.line, self.column)?;
         // Long lines are cut around the place, so that the caret stays on the screen.
         let column = usize::try_from(self.column.saturating_sub(1)).unwrap_or(0);
-        let from = column.saturating_sub(60);
-        let shown: String = self.source.chars().skip(from).take(100).map(|c| if c == '\t' { ' ' } else { c }).collect();
+        let from = column.saturating_sub(50);
+        let shown: String = self.source.chars().skip(from).take(74).map(|c| if c == '\t' { ' ' } else { c }).collect();
         write!(f, "\n  {}\n  {}^", shown.trim_end(), " ".repeat(column - from))
     }
 }

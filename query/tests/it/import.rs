@@ -380,3 +380,42 @@ fn a_killed_import_goes_on_without_a_row_twice_or_left_out() {
     assert_eq!(rows(path, sql), format!("n,d,v\n{ROWS},{ROWS},{sum}\n"));
     assert_eq!(state(path), None);
 }
+
+#[test]
+fn what_an_export_wrote_comes_back_as_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = inside(folder.path(), args, "");
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        output.stdout
+    };
+    let rows = r#"{"time":{"$date":"2024-01-01T00:00:00.123Z"},"m":{"host":"a","n":1},"i":9007199254740993,"d":1.0,"s":"x,\"y\"","b":true,"when":{"$date":"2023-05-05T00:00:00.5Z"},"bin":{"$binary":{"base64":"AAEC/w==","subType":"00"}},"l":[1,2],"o":{"k":1.5,"t":"q"}}
+{"time":{"$date":"1969-01-01T00:00:01Z"},"m":{"host":"b","n":2},"i":-1,"d":0.1,"s":"line\nbreak","b":false,"l":[]}
+{"time":{"$date":"2024-01-01T00:00:02Z"},"m":{"host":"b","n":2},"s":"007","d":1e300}
+"#;
+    write(folder.path(), "rows.ndjson", rows);
+    run(&["import", "rows.ndjson", "-c", "all", "--meta", "m"]);
+    // Parquet and Arrow keep everything; NDJSON has no times and bytes besides text; CSV has neither objects nor lists.
+    let plain = "SELECT time, m['host'] AS host, i, d, s, b, when FROM all ORDER BY time";
+    let cases = [
+        ("parquet", "SELECT * FROM all ORDER BY time", "m"),
+        ("arrow", "SELECT * FROM all ORDER BY time", "m"),
+        ("ndjson", "SELECT time, m, i, d, s, b, l, o FROM all ORDER BY time", "m"),
+        ("csv", plain, "host"),
+    ];
+    for (form, query, meta) in cases {
+        let query = query.replace("all", "\"all\"");
+        let file = format!("copy.{form}");
+        run(&["export", &query, "--output", &file]);
+        let collection = format!("from_{form}");
+        run(&["import", &file, "-c", &collection, "--meta", meta]);
+        let back = query.replace("\"all\"", &collection).replace("m['host'] AS host", "host");
+        let lines = |sql: &str| run(&["sql", "--format", "ndjson", sql]);
+        assert_eq!(lines(&back), lines(&query), "{form}");
+        let types = |sql: &str| run(&["sql", "--format", "csv", &format!("DESCRIBE {sql}")]);
+        let (before, after) = (types("\"all\""), types(&collection));
+        for line in after.lines().filter(|l| !l.ends_with(",meta")) {
+            assert!(before.lines().any(|known| known == line), "{form}: {line}\n{before}");
+        }
+    }
+}

@@ -60,6 +60,17 @@ fn a_chart_of_names_is_bars_and_png_is_a_picture_of_the_same_size() {
     for part in [">depth</text>", ">-7</text>", ">-8</text>", ">b &amp; &lt;c&gt;</text>"] {
         assert!(svg.contains(part), "{part}\n{svg}");
     }
+    // Several numbers: a bar of each at every name, told apart by colours in a picture and by shades in text.
+    let pairs = "SELECT s, min(v) AS low, max(v) AS high FROM w GROUP BY s ORDER BY s";
+    assert_eq!(sql(folder.path(), &["--chart=pairs.svg", pairs]).code, 0);
+    let svg = String::from_utf8(read(folder.path(), "pairs.svg")).unwrap();
+    for colour in ["#0072b2", "#e69f00"] {
+        // One in the legend, and one for each of the two names.
+        assert_eq!(svg.matches(&format!("fill=\"{colour}\"")).count(), 3, "{svg}");
+    }
+    let text = sql(folder.path(), &["--chart", pairs]).stdout;
+    assert!(text.starts_with("\u{2588}\u{2588} low   \u{2592}\u{2592} high\n"), "{text}");
+    assert_eq!(text.lines().filter(|l| l.contains("\u{2502}\u{2592}")).count(), 2, "{text}");
     assert_eq!(sql(folder.path(), &["--chart=lines.png", LINES]).code, 0);
     let png = read(folder.path(), "lines.png");
     assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");

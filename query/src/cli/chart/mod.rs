@@ -52,8 +52,10 @@ enum Chart {
         y_name: String,
     },
     Bars {
-        name: String,
-        bars: Vec<(String, f64)>,
+        /// The names of the columns: a bar of each stands at every label.
+        columns: Vec<String>,
+        /// Labels, and a value for each column; not finite where there is none.
+        bars: Vec<(String, Vec<f64>)>,
     },
 }
 
@@ -65,7 +67,7 @@ struct Series {
 
 impl Chart {
     /// The first timestamp or number is the x axis, texts and objects name the series, the other numbers are drawn. With names
-    /// and no time: bars of the first number.
+    /// and no time: bars of the numbers.
     fn of(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Chart, String> {
         let fields = schema.fields();
         let having =
@@ -79,13 +81,13 @@ impl Chart {
         let chart = match (time, numeric.as_slice()) {
             (_, []) => return Err("there is nothing to draw: no column holds numbers".to_owned()),
             (Some(x), ys) => lines(schema, batches, x, ys, &names),
-            (None, [y, ..]) if !names.is_empty() => bars(batches, &names, *y, fields[*y].name()),
+            (None, ys) if !names.is_empty() => bars(schema, batches, &names, ys),
             (None, [x, ys @ ..]) if !ys.is_empty() => lines(schema, batches, *x, ys, &names),
             _ => return Err("a chart needs a time, a name or a second number beside the numbers".to_owned()),
         };
         let empty = match &chart {
             Chart::Lines { series, .. } => !series.iter().flat_map(|s| &s.points).any(|p| p.1.is_finite()),
-            Chart::Bars { bars, .. } => bars.is_empty(),
+            Chart::Bars { bars, .. } => !bars.iter().flat_map(|(_, values)| values).any(|v| v.is_finite()),
         };
         if empty { Err("there is nothing to draw: no values".to_owned()) } else { Ok(chart) }
     }
@@ -139,6 +141,10 @@ fn lines(schema: &SchemaRef, batches: &[RecordBatch], x: usize, ys: &[usize], na
         }
     }
     series.retain(|one| one.points.iter().any(|p| p.1.is_finite()));
+    // The order in which groups come is chance.
+    if !names.is_empty() {
+        series.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     for one in &mut series {
         one.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
@@ -150,16 +156,18 @@ fn lines(schema: &SchemaRef, batches: &[RecordBatch], x: usize, ys: &[usize], na
     }
 }
 
-fn bars(batches: &[RecordBatch], names: &[usize], y: usize, name: &str) -> Chart {
+fn bars(schema: &SchemaRef, batches: &[RecordBatch], names: &[usize], ys: &[usize]) -> Chart {
     let mut bars = Vec::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
-            if let Some(value) = output::number(batch.column(y).as_ref(), row).filter(|v| v.is_finite()) {
-                bars.push((label(batch, names, row), value));
+            let value = |y: &usize| output::number(batch.column(*y).as_ref(), row).unwrap_or(f64::NAN);
+            let values: Vec<f64> = ys.iter().map(value).collect();
+            if values.iter().any(|v| v.is_finite()) {
+                bars.push((label(batch, names, row), values));
             }
         }
     }
-    Chart::Bars { name: name.to_owned(), bars }
+    Chart::Bars { columns: ys.iter().map(|y| schema.field(*y).name().clone()).collect(), bars }
 }
 
 /// The least and the greatest of finite values.

@@ -65,7 +65,7 @@ pub(super) fn lay_out(chart: &Chart, title: &str) -> Picture {
     page.title(&title);
     let height = match chart {
         Chart::Lines { series, is_time, x_name, y_name } => page.lines(series, *is_time, x_name, y_name),
-        Chart::Bars { name, bars } => page.bars(name, bars),
+        Chart::Bars { columns, bars } => page.bars(columns, bars),
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred to some thousand")]
     Picture { width: WIDTH as u32, height: height.ceil() as u32, title, shapes: page.shapes }
@@ -203,10 +203,24 @@ impl Page {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "numbers of letters and bars")]
-    fn bars(&mut self, name: &str, all: &[(String, f64)]) -> f64 {
-        const STEP: f64 = 26.0;
-        let bars = &all[..all.len().min(BARS_MAX)];
-        let (low, high) = extent(bars.iter().map(|b| b.1));
+    fn bars(&mut self, columns: &[String], all: &[(String, Vec<f64>)]) -> f64 {
+        let several = columns.len() > 1;
+        let thick = if several { 13.0 } else { 18.0 };
+        let step = 8.0 + thick * columns.len() as f64;
+        let bars = &all[..all.len().min((BARS_MAX / columns.len()).max(1))];
+        if several {
+            self.top += LINE;
+            let mut x = MARGIN;
+            for (number, name) in columns.iter().enumerate() {
+                let (name, y) = (cut(name, NAME_MAX), self.top - 4.0);
+                let colour = look(number).0;
+                self.shapes.push(Shape::Rect { x, y: y - 10.0, width: 12.0, height: 12.0, colour });
+                let wide = 44.0 + name.chars().count() as f64 * LETTER;
+                self.text((x + 18.0, y), Anchor::Start, INK, name);
+                x += wide;
+            }
+        }
+        let (low, high) = extent(bars.iter().flat_map(|(_, values)| values.iter().copied()));
         let (mut low, mut high) = (low.min(0.0), high.max(0.0));
         if low >= high {
             high = 1.0;
@@ -217,7 +231,7 @@ impl Page {
         }
         let letters = bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(1).min(NAME_MAX);
         let (left, right) = (MARGIN + 10.0 + letters as f64 * LETTER, WIDTH - MARGIN - 80.0);
-        let (top, bottom) = (self.top + 6.0, self.top + 6.0 + bars.len() as f64 * STEP + 6.0);
+        let (top, bottom) = (self.top + 6.0, self.top + 6.0 + bars.len() as f64 * step + 6.0);
         let place = |value: f64| left + (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0) * (right - left);
         for mark in &marks {
             let x = place(mark.at);
@@ -225,19 +239,25 @@ impl Page {
             self.text((x, bottom + LINE), Anchor::Middle, SOFT, mark.label.clone());
         }
         let zero = place(0.0);
-        for (number, (label, value)) in bars.iter().enumerate() {
-            let y = top + 6.0 + number as f64 * STEP;
-            let end = place(*value);
-            let (x, width) = (zero.min(end), (end - zero).abs());
-            self.shapes.push(Shape::Rect { x, y, width, height: STEP - 8.0, colour: COLOURS[0] });
-            let middle = y + (STEP - 8.0) / 2.0 + 4.0;
-            self.text((left - 10.0, middle), Anchor::End, INK, cut(label, NAME_MAX));
-            let step = 10f64.powf((high.abs().max(low.abs())).log10().floor() - 2.0).min(1.0);
-            self.text((zero.max(end) + 6.0, middle), Anchor::Start, SOFT, ticks::shortest(*value, step));
+        let digits = 10f64.powf((high.abs().max(low.abs())).log10().floor() - 2.0).min(1.0);
+        for (number, (label, values)) in bars.iter().enumerate() {
+            let y = top + 6.0 + number as f64 * step;
+            self.text((left - 10.0, y + (step - 8.0) / 2.0 + 4.0), Anchor::End, INK, cut(label, NAME_MAX));
+            for (column, value) in values.iter().enumerate().filter(|(_, v)| v.is_finite()) {
+                let (y, end) = (y + column as f64 * thick, place(*value));
+                let (x, width) = (zero.min(end), (end - zero).abs());
+                let (colour, height) = (look(column).0, thick - if several { 1.0 } else { 0.0 });
+                self.shapes.push(Shape::Rect { x, y, width, height, colour });
+                let middle = y + thick / 2.0 + 4.0;
+                self.text((zero.max(end) + 6.0, middle), Anchor::Start, SOFT, ticks::shortest(*value, digits));
+            }
         }
         self.line(vec![(zero, top), (zero, bottom)], SOFT, 1.0);
-        let more =
-            if all.len() > bars.len() { format!("{name} ({} more)", all.len() - bars.len()) } else { name.to_owned() };
+        let name = if several { "" } else { &columns[0] };
+        let more = match all.len() - bars.len() {
+            0 => name.to_owned(),
+            more => format!("{name} ({more} more)"),
+        };
         self.text((right, bottom + 2.0 * LINE + 2.0), Anchor::End, SOFT, cut(&more, 60));
         bottom + 2.0 * LINE + 18.0
     }

@@ -21,7 +21,7 @@ const MARKS: [char; 6] = ['*', 'o', '+', 'x', '#', '@'];
 pub(crate) fn draw(schema: &SchemaRef, batches: &[RecordBatch], style: Style) -> Result<String, String> {
     Ok(match Chart::of(schema, batches)? {
         Chart::Lines { series, is_time, .. } => plot(&series, is_time, style),
-        Chart::Bars { name, bars } => in_blocks(&bars, &name, style),
+        Chart::Bars { columns, bars } => in_blocks(&bars, &columns, style),
     })
 }
 
@@ -166,28 +166,60 @@ impl Canvas {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "widths")]
-fn in_blocks(all: &[(String, f64)], title: &str, style: Style) -> String {
-    const ROWS_MAX: usize = 60;
-    let rows = &all[..all.len().min(ROWS_MAX)];
-    let margin = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(1).min(30);
-    let most = rows.iter().map(|(_, v)| v.abs()).fold(0.0, f64::max);
-    let room = style.width.saturating_sub(margin + 14).max(10) as f64;
-    let mut text = format!("{title}\n");
-    for (name, value) in rows {
-        let name: String = name.chars().take(30).collect();
-        let eighths = if most > 0.0 { (value.abs() / most * room * 8.0).round() as usize } else { 0 };
-        let part =
-            ['\0', '\u{258f}', '\u{258e}', '\u{258d}', '\u{258c}', '\u{258b}', '\u{258a}', '\u{2589}'][eighths % 8];
-        let mut bar = "\u{2588}".repeat(eighths / 8);
-        if part != '\0' {
-            bar.push(part);
+/// Bars lying below each other: of one column under its name, of several each in its own colour or shade.
+fn in_blocks(all: &[(String, Vec<f64>)], columns: &[String], style: Style) -> String {
+    const LINES_MAX: usize = 60;
+    let labels = &all[..all.len().min((LINES_MAX / columns.len().max(1)).max(1))];
+    let margin = labels.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(1).min(30);
+    let values = || labels.iter().flat_map(|(_, values)| values).filter(|v| v.is_finite());
+    let most = values().map(|v| v.abs()).fold(0.0, f64::max);
+    let widest = values().map(|v| short(*v).len()).max().unwrap_or(1);
+    let room = style.width.saturating_sub(margin + widest + 4).max(10);
+    let mut text = match columns {
+        [one] => format!("{one}\n"),
+        several => {
+            let key = |(i, name): (usize, &String)| format!("{} {name}", painted("\u{2588}\u{2588}", i, style, true));
+            format!("{}\n", several.iter().enumerate().map(key).collect::<Vec<_>>().join("   "))
         }
-        let bar = if style.colour { format!("\x1b[{}m{bar}\x1b[0m", COLOURS[0]) } else { bar };
-        let _ = writeln!(text, "{name:>margin$} \u{2502}{bar} {}", short(*value));
+    };
+    for (name, values) in labels {
+        let mut name: String = name.chars().take(30).collect();
+        for (column, value) in values.iter().enumerate() {
+            let (bar, number) = match value.is_finite() {
+                true => (bar(value.abs() / most, room, columns.len() == 1 || style.colour), short(*value)),
+                false => (String::new(), "NULL".to_owned()),
+            };
+            let bar = painted(&bar, column, style, columns.len() > 1);
+            let _ = writeln!(text, "{name:>margin$} \u{2502}{bar} {number}");
+            name.clear();
+        }
     }
-    if all.len() > ROWS_MAX {
-        let _ = writeln!(text, "{:>margin$}  ({} more)", "", all.len() - ROWS_MAX);
+    if all.len() > labels.len() {
+        let _ = writeln!(text, "{:>margin$}  ({} more)", "", all.len() - labels.len());
     }
     text
+}
+
+/// A bar of a part of the room; in eighths of a cell, or in whole cells where shades are to tell bars apart.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "widths")]
+fn bar(part: f64, room: usize, fine: bool) -> String {
+    if !part.is_finite() {
+        return String::new(); // Of nothing but zeros.
+    }
+    if !fine {
+        return "\u{2588}".repeat((part * room as f64).round() as usize);
+    }
+    let eighths = (part * room as f64 * 8.0).round() as usize;
+    let rest = ["", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}"][eighths % 8];
+    format!("{}{rest}", "\u{2588}".repeat(eighths / 8))
+}
+
+/// A bar in the colour of its column; in a shade where there are no colours and there are several columns.
+fn painted(bar: &str, column: usize, style: Style, several: bool) -> String {
+    const SHADES: [char; 4] = ['\u{2588}', '\u{2592}', '\u{2593}', '\u{2591}'];
+    match (style.colour, several) {
+        (true, _) => format!("\x1b[{}m{bar}\x1b[0m", COLOURS[column % COLOURS.len()]),
+        (false, true) => bar.chars().map(|_| SHADES[column % SHADES.len()]).collect(),
+        (false, false) => bar.to_owned(),
+    }
 }

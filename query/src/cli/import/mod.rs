@@ -22,7 +22,7 @@ mod text;
 mod times;
 
 use super::args::{Cli, ImportArgs, InputFormat};
-use super::{Failure, files};
+use super::{Failure, files, upkeep};
 use bad::BadLines;
 use ebbtide::{Collection, Database};
 use ebbtide_buckets::Schema;
@@ -168,7 +168,8 @@ fn one(
     bar.clear();
     report::columns(&plan, &checked.schema);
     if args.dry_run {
-        eprintln!("{} measurements would be imported into {collection}; the database was not changed", checked.rows);
+        let rows = upkeep::grouped(checked.rows);
+        eprintln!("{rows} measurements would be imported into {collection}; the database was not changed");
         report::left_out(job.empty.get());
         return Ok(None);
     }

@@ -3,6 +3,7 @@
 use super::Plan;
 use super::source::Source;
 use crate::cli::files;
+use crate::cli::upkeep::grouped;
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -54,7 +55,7 @@ impl<'a> Bar<'a> {
             return;
         }
         let took = self.clock.monotonic().saturating_sub(self.began.get());
-        self.bar.set_message(format!("{} {rows} rows, {:.0}/s", self.what.get(), rate(rows, took)));
+        self.bar.set_message(format!("{} {} rows, {:.0}/s", self.what.get(), grouped(rows), rate(rows, took)));
         self.bar.set_position(self.read.load(Ordering::Relaxed).min(self.bar.length().unwrap_or(0)));
     }
 
@@ -89,7 +90,7 @@ pub(super) fn columns(plan: &Plan<'_>, schema: &Schema) {
     let width = schema.fields.iter().map(|(n, _)| n.chars().count()).max().unwrap_or(0).min(32);
     for (name, ty) in schema.fields.iter().take(COLUMNS_MAX) {
         match plan.seen.iter().find(|s| s.name == *name) {
-            Some(seen) => eprintln!("  {name:width$}  {:9} {:>11} values", ty.name(), seen.values()),
+            Some(seen) => eprintln!("  {name:width$}  {:9} {:>11} values", ty.name(), grouped(seen.values())),
             None => eprintln!("  {name:width$}  {}", ty.name()),
         }
     }
@@ -105,12 +106,14 @@ pub(super) fn columns(plan: &Plan<'_>, schema: &Schema) {
 /// Tells what was stored.
 pub(super) fn imported(collection: &str, rows: u64, took: Duration) {
     let (seconds, rate) = (took.as_secs_f64(), rate(rows, took));
-    eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate:.0} a second)");
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
+    let (rows, rate) = (grouped(rows), grouped(rate as u64));
+    eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate} a second)");
 }
 
 /// Tells how many rows held nothing.
 pub(super) fn left_out(rows: u64) {
     if rows > 0 {
-        eprintln!("{rows} rows without a value were left out");
+        eprintln!("{} rows without a value were left out", grouped(rows));
     }
 }

@@ -13,9 +13,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// The shell's own commands.
-pub(super) const COMMANDS: [&str; 14] = [
+pub(super) const COMMANDS: [&str; 15] = [
     ".chart", ".exit", ".format", ".help", ".pager", ".quit", ".rows", ".tables", ".timing", ".ttl", "\\d", "\\df",
-    "\\timing", "\\ttl",
+    "\\dt", "\\timing", "\\ttl",
 ];
 
 const WORDS: [&str; 70] = [
@@ -95,6 +95,8 @@ const WORDS: [&str; 70] = [
 #[derive(Default)]
 pub(super) struct Assistant {
     names: Vec<String>,
+    /// Of these, what stands behind FROM.
+    collections: Vec<String>,
     functions: HashSet<String>,
     keywords: HashSet<&'static str>,
     colour: bool,
@@ -110,8 +112,10 @@ impl Assistant {
     pub(super) fn refresh(&mut self, session: Option<&Session>) {
         self.names = WORDS.iter().chain(&COMMANDS).map(|w| (*w).to_owned()).collect();
         let Some(session) = session else { return };
-        self.names.extend(session.table_names());
-        self.names.extend(crate::system::TABLES.iter().map(|t| format!("ebbtide.{t}")));
+        self.collections = session.table_names();
+        self.collections.extend(crate::system::TABLES.iter().map(|t| format!("ebbtide.{t}")));
+        self.collections.extend(crate::functions::TABLE_FUNCTIONS.map(str::to_owned));
+        self.names.extend(self.collections.iter().cloned());
         let snapshot = session.database().snapshot();
         for name in snapshot.collections() {
             if let Ok(collection) = snapshot.collection(&name) {
@@ -139,6 +143,25 @@ fn members(names: &mut Vec<String>, before: &str, field: &Field) {
     names.push(path);
 }
 
+/// Whether a collection's name comes next.
+fn names_collection(before: &str) -> bool {
+    let last = before.split_whitespace().next_back().unwrap_or_default().to_uppercase();
+    ["FROM", "JOIN", "INTO", "FOR", "COLLECTION", "COMPACT", "DESCRIBE", "\\D", "\\DT"].contains(&last.as_str())
+}
+
+impl Assistant {
+    /// A name as it goes into the line: words as the user writes them, and what follows if nothing else is meant.
+    fn written(&self, name: &str, typed: &str, only: bool) -> String {
+        let word = WORDS.contains(&name) && name.chars().all(|c| c.is_uppercase() || c == ' ');
+        let text = if word && !typed.chars().any(char::is_uppercase) { name.to_lowercase() } else { name.to_owned() };
+        match only {
+            true if self.functions.contains(name) => format!("{text}("),
+            true if word => format!("{text} "),
+            _ => text,
+        }
+    }
+}
+
 impl Completer for Assistant {
     type Candidate = Pair;
 
@@ -152,8 +175,12 @@ impl Completer for Assistant {
         }
         // Commands stand at the beginning only.
         let fits = |n: &&String| n.to_lowercase().starts_with(&word) && (start == 0 || !n.starts_with(['.', '\\']));
-        let candidates = self.names.iter().filter(fits);
-        Ok((start, candidates.map(|n| Pair { display: n.clone(), replacement: n.clone() }).collect()))
+        let names = if names_collection(&before[..start]) { &self.collections } else { &self.names };
+        let candidates: Vec<&String> = names.iter().filter(fits).collect();
+        let only = candidates.len() == 1;
+        let typed = before.get(start..).unwrap_or_default();
+        let pair = |name: &String| Pair { display: name.clone(), replacement: self.written(name, typed, only) };
+        Ok((start, candidates.into_iter().map(pair).collect()))
     }
 }
 
@@ -190,3 +217,6 @@ impl Highlighter for Assistant {
 }
 
 impl Helper for Assistant {}
+
+#[cfg(test)]
+mod tests;
