@@ -167,7 +167,7 @@ impl Question {
                 let skip = groups.num_rows().saturating_sub(newest);
                 return Ok(vec![groups.slice(skip, groups.num_rows() - skip)]);
             }
-            bins = bins.saturating_mul(4);
+            bins = bins.saturating_mul(64);
         }
     }
 
