@@ -45,10 +45,8 @@ WORKLOADS = {
 }
 INGEST, SIZE = "ingest, cells/s", "bytes a cell"
 OURS = {
-    "ingest, batches of 10,000, acknowledged and sealed": INGEST,
-    "bytes a cell, compacted": SIZE,
-    "ingest, acknowledged and sealed": INGEST,
-    "bytes a value, compacted": SIZE,
+    "weather": {"ingest, batches of 10,000, acknowledged and sealed": INGEST, "bytes a cell, compacted": SIZE},
+    "tsbs": {"ingest, acknowledged and sealed": INGEST, "bytes a value, compacted": SIZE},
 }
 
 
@@ -134,7 +132,7 @@ def ours(runner, workload, data, found, export=None):
         engine = "Ebbtide"
         if name.endswith(", SQL"):
             engine, name = "Ebbtide, SQL", name.removesuffix(", SQL")
-        name = OURS.get(name, name)
+        name = OURS[workload].get(name, name)
         factor = fields if name == INGEST else 1  # Rows a second of so many cells, or metrics a second.
         found.setdefault(engine, {}).setdefault(name, []).append(median * factor)
     return report["asked"], {k: report[k] for k in ("machine", "versions", "settings", "data")}

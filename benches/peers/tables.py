@@ -38,7 +38,7 @@ class Duck:
         self.db.execute("DROP TABLE w")
         self.db.execute("ALTER TABLE s RENAME TO w")
         self.db.execute("CHECKPOINT")
-        return self.db.execute("SELECT used_blocks * block_size FROM pragma_database_size()").fetchone()[0]
+        return self.db.execute("SELECT used_blocks * block_size FROM pragma_database_size()").fetchall()[0][0]
 
     def prepare(self, question):
         return questions.sql(question, "w", self.key, self)
@@ -56,8 +56,7 @@ class Duck:
         return f"date_trunc('{ {60_000: 'minute', 3_600_000: 'hour'}[width] }', time)"
 
     def last(self, table, key, fields):
-        each = ", ".join(f"arg_max_null({f}, time) AS {f}" for f in fields)
-        return f"SELECT max(time), {key}, {each} FROM {table} GROUP BY {key}"
+        return f"SELECT * FROM {table} WHERE ({key}, time) IN (SELECT ({key}, max(time)) FROM {table} GROUP BY {key})"
 
     def close(self):
         self.db.close()
@@ -115,8 +114,7 @@ class Click:
         return {60_000: "toStartOfMinute(time)", 3_600_000: "toStartOfHour(time)"}[width]
 
     def last(self, table, key, fields):
-        each = ", ".join(f"tupleElement(argMax(tuple({f}), time), 1) AS {f}" for f in fields)
-        return f"SELECT max(time), {key}, {each} FROM {table} GROUP BY {key}"
+        return f"SELECT * FROM {table} WHERE ({key}, time) IN (SELECT {key}, max(time) FROM {table} GROUP BY {key})"
 
     def close(self):
         self.db.close()
