@@ -22,7 +22,7 @@ use ebbtide_ttl::{
 use plan::{Counted, Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What a pass did.
@@ -129,7 +129,7 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
     let mut pass = Pass {
         core,
         now,
-        plans: HashMap::new(),
+        plans: BTreeMap::new(),
         dropped: (0, 0),
         settled: Visit::default(),
         failed: 0,
@@ -168,7 +168,7 @@ struct Pass<'a> {
     core: &'a Core,
     now: Timestamp,
     /// What is due, by collection, found at most once per sub-pass unless something else changed the segments.
-    plans: HashMap<u64, Plan>,
+    plans: BTreeMap<u64, Plan>,
     dropped: (u64, u64),
     /// What visits left open: measurements, bytes and files that went with buckets which visits had counted before, and
     /// buckets that were counted and then did not go.

@@ -43,17 +43,23 @@ type Held = BTreeMap<String, BTreeMap<i64, (i64, String, u64)>>;
 struct Places {
     start: usize,
     stride: usize,
+    /// Which part of them, of how many: parts are damaged at once.
+    part: (usize, usize),
 }
 
 impl Places {
     fn usual() -> Places {
-        Places { start: 0, stride: number("EBBTIDE_CORRUPTION_STRIDE").map_or(1, |stride| stride as usize) }
+        Places::every(0, number("EBBTIDE_CORRUPTION_STRIDE").map_or(1, |stride| stride as usize))
+    }
+
+    fn every(start: usize, stride: usize) -> Places {
+        Places { start, stride, part: (0, 1) }
     }
 
     fn of(self, path: &Path, end: usize, every: usize) -> impl Iterator<Item = usize> {
         let idle = ["RESERVE", "LOCK"].iter().any(|name| path.ends_with(name));
         let stride = self.stride * every * if idle { IDLE_STRIDE } else { 1 };
-        (self.start % stride..end).step_by(stride)
+        (self.start % stride..end).step_by(stride).skip(self.part.0).step_by(self.part.1)
     }
 }
 
@@ -297,6 +303,17 @@ impl Counts {
         }
     }
 
+    fn add(&mut self, other: Counts) {
+        self.mutations += other.mutations;
+        self.refused += other.refused;
+        self.named += other.named;
+        self.identical += other.identical;
+        self.earlier += other.earlier;
+        self.repaired += other.repaired;
+        self.hopeless += other.hopeless;
+        self.failures.extend(other.failures);
+    }
+
     fn report(&self, what: &str) -> String {
         let shown: Vec<&String> = self.failures.iter().take(20).collect();
         format!(
@@ -341,7 +358,17 @@ fn files(subject: &Subject) -> Vec<(PathBuf, Vec<u8>, Allowed)> {
     paths.iter().map(read).collect()
 }
 
+/// On two threads: no other test takes as long.
 fn flip_bits(places: Places) -> Counts {
+    std::thread::scope(|scope| {
+        let parts = [0, 1].map(|part| scope.spawn(move || flip_bits_of(Places { part: (part, 2), ..places })));
+        let mut counts = Counts::default();
+        parts.into_iter().for_each(|part| counts.add(part.join().expect("a check catches panics")));
+        counts
+    })
+}
+
+fn flip_bits_of(places: Places) -> Counts {
     let mut counts = Counts::default();
     for subject in subjects() {
         for (path, bytes, allowed) in files(&subject) {
@@ -426,7 +453,7 @@ fn campaign() {
     let mut soak = Soak::new();
     while let Some(seed) = soak.next_seed() {
         // A prime, so that bits of all places in a byte take their turn.
-        let places = Places { start: seed as usize, stride: 61 };
+        let places = Places::every(seed as usize, 61);
         let parts = [flip_bits(places), cut_files(places), spoil(seed, 200)];
         let (mut count, mut failures) = (0, 0);
         for part in parts {

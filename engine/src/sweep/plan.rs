@@ -91,7 +91,7 @@ impl Counted {
 
 /// What is due in one collection, by rule.
 pub(crate) struct Plan {
-    due: HashMap<usize, VecDeque<Item>>,
+    due: BTreeMap<usize, VecDeque<Item>>,
     /// Segments that were counted as a whole, by the rule through which they go: all of them with one edit.
     used_up: Vec<(usize, u64)>,
     /// Open buckets are due, or stand in the way: they have to be sealed first.
@@ -116,7 +116,7 @@ impl Plan {
     /// Looks at a collection at `now`.
     pub(crate) fn make(collection: &CollectionState, now: Timestamp, open: OpenBuckets) -> Result<Self> {
         let mut plan = Plan {
-            due: HashMap::new(),
+            due: BTreeMap::new(),
             used_up: Vec::new(),
             needs_flush: false,
             unread: Vec::new(),

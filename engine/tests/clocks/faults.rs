@@ -28,7 +28,7 @@ const fn fault(number: u32, kind: Kind, what: &'static str, beyond: Option<&'sta
 }
 
 /// All of them.
-pub(crate) const FAULTS: [Fault; 10] = [
+pub(crate) static FAULTS: [Fault; 10] = [
     fault(
         46,
         Kind::StepBack,

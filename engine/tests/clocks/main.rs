@@ -47,33 +47,49 @@ fn one(fault: &Fault, scenario: &Scenario, seed: u64, blind: bool, tally: &mut T
     }
 }
 
+/// All runs with one fault, and what went wrong in them.
+fn with_fault(fault: &Fault, replay: Option<&str>, seeds: u64) -> (Tally, Vec<String>) {
+    let (mut tally, mut failures) = (Tally::default(), Vec::new());
+    for scenario in scenarios() {
+        for seed in 0..seeds {
+            let label = format!("{}:{}:{seed}", fault.number, scenario.name);
+            if replay.is_some_and(|replay| replay != label) || failures.len() >= FAILURES_MAX {
+                continue;
+            }
+            tally.runs += 1;
+            if let Err(what) = one(fault, &scenario, seed, false, &mut tally) {
+                failures.push(format!("EBBTIDE_CLOCK_REPLAY='{label}': {what}"));
+            }
+        }
+    }
+    if replay.is_none() && tally.fired == 0 {
+        failures.push(format!("fault {} never fired", fault.number));
+    }
+    (tally, failures)
+}
+
+/// Half of the faults on one thread, half on another: nothing else here takes as long.
 #[test]
 fn wrong_clocks_drop_nothing_early_and_keep_nothing_longer() {
     let replay = std::env::var("EBBTIDE_CLOCK_REPLAY").ok();
-    let seeds = std::env::var("EBBTIDE_CLOCK_SEEDS").ok().map(|text| text.parse().expect("a whole number"));
+    let seeds =
+        std::env::var("EBBTIDE_CLOCK_SEEDS").map_or(SEEDS_DEFAULT, |text| text.parse().expect("a whole number"));
+    let (first, second) = FAULTS.split_at(FAULTS.len() / 2);
+    let outcomes: Vec<(Tally, Vec<String>)> = std::thread::scope(|scope| {
+        let all = |faults: &'static [Fault]| faults.iter().map(|f| with_fault(f, replay.as_deref(), seeds)).collect();
+        let beside = scope.spawn(move || -> Vec<_> { all(second) });
+        let mut outcomes: Vec<_> = all(first);
+        outcomes.extend(beside.join().expect("a run catches panics"));
+        outcomes
+    });
     let (mut runs, mut failures) = (0, Vec::new());
-    for fault in &FAULTS {
-        let mut tally = Tally::default();
-        for scenario in scenarios() {
-            for seed in 0..seeds.unwrap_or(SEEDS_DEFAULT) {
-                let label = format!("{}:{}:{seed}", fault.number, scenario.name);
-                if replay.as_ref().is_some_and(|replay| *replay != label) || failures.len() >= FAILURES_MAX {
-                    continue;
-                }
-                runs += 1;
-                tally.runs += 1;
-                if let Err(what) = one(fault, &scenario, seed, false, &mut tally) {
-                    failures.push(format!("EBBTIDE_CLOCK_REPLAY='{label}': {what}"));
-                }
-            }
-        }
+    for (fault, (tally, failed)) in FAULTS.iter().zip(outcomes) {
         println!("fault {}: {tally}; {}", fault.number, fault.what);
         if let Some(beyond) = fault.beyond {
             println!("    the catalogue asks for more than the contract has: {beyond}");
         }
-        if replay.is_none() && tally.fired == 0 {
-            failures.push(format!("fault {} never fired", fault.number));
-        }
+        runs += tally.runs;
+        failures.extend(failed);
     }
     println!("tier J: {runs} runs, {} failures", failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
