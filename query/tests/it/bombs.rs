@@ -73,6 +73,16 @@ fn a_line_without_an_end_is_refused_with_its_place_and_not_read_to_the_end() {
 }
 
 #[test]
+fn a_line_of_nothing_but_delimiters_is_refused_before_its_cells_take_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    repeated(folder.path(), "commas.csv.zst", "time,s\n2024-01-01,a\n", &vec![b','; 1 << 20], 1024);
+    let output = import(folder.path(), &["commas.csv.zst"]);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    let expected = "commas.csv.zst:3: the line has more than 4194304 delimiters";
+    assert!(output.stderr.contains(expected), "{}", output.stderr);
+}
+
+#[test]
 fn lines_that_are_wide_or_deep_beyond_measure_are_bad_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -1,6 +1,7 @@
 //! Parquet and Arrow IPC files.
 
 use super::infer::{Nulls, finer, finest};
+use super::ipc;
 use super::layout::Layout;
 use super::source::Source;
 use super::{Job, Rows};
@@ -44,8 +45,11 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
     let fail =
         |e: &dyn std::fmt::Display| Failure::new(format!("{} is not an Arrow file that can be read: {e}", source.name));
     let mut magic = [0; 6];
-    file.read_exact(&mut magic).and_then(|()| file.rewind()).map_err(|e| fail(&e))?;
-    if magic == *b"ARROW1" {
+    file.read_exact(&mut magic).map_err(|e| fail(&e))?;
+    let form = if magic == *b"ARROW1" { ipc::Form::File } else { ipc::Form::Stream };
+    ipc::check(&mut file, form).map_err(|e| fail(&e))?;
+    file.rewind().map_err(|e| fail(&e))?;
+    if form == ipc::Form::File {
         let reader = FileReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
         return Ok((reader.schema(), None, Box::new(reader)));
     }

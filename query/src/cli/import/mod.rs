@@ -8,6 +8,7 @@ mod columnar;
 mod csv_file;
 mod documents;
 mod infer;
+mod ipc;
 mod job;
 mod layout;
 mod line_protocol;

@@ -15,6 +15,10 @@ const BLOCK_RECORDS: usize = 4096;
 const BLOCK_BYTES: usize = 4 << 20;
 /// A longer record is taken for an open quote, or for no text.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// A record that is longer than this has its delimiters counted: each cell takes far more memory than a byte.
+const RECORD_BYTES_PLAIN: u64 = 1 << 20;
+/// It may have so many of them, those within quotes included.
+const RECORD_DELIMITERS_MAX: u64 = 4 << 20;
 
 /// How text is split.
 #[derive(Debug, Clone)]
@@ -123,6 +127,10 @@ struct Pending<'a> {
     eager: bool,
     /// Bytes since the last record.
     since: u64,
+    /// The delimiter, where a record has cells.
+    delimiter: Option<u8>,
+    /// Delimiters since the last record, as far as they are counted.
+    delimiters: u64,
     /// Whether a record is too long to be read.
     too_long: bool,
     /// The last byte that is no line end.
@@ -139,7 +147,7 @@ impl Pending<'_> {
 
     fn push<'a>(&mut self, line: u64, cells: impl Iterator<Item = &'a [u8]>) {
         self.block.push(line, cells);
-        self.since = 0;
+        (self.since, self.delimiters) = (0, 0);
         if self.block.len() >= BLOCK_RECORDS || self.block.bytes.len() >= BLOCK_BYTES {
             self.hand_on();
         }
@@ -158,7 +166,7 @@ impl Read for Watched<'_> {
         if pending.eager {
             pending.hand_on();
         }
-        if pending.since > RECORD_BYTES_MAX {
+        if pending.since > RECORD_BYTES_MAX || pending.delimiters > RECORD_DELIMITERS_MAX {
             pending.too_long = true;
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -166,6 +174,9 @@ impl Read for Watched<'_> {
         let count = self.inner.read(buffer)?;
         let mut pending = self.pending.borrow_mut();
         pending.since += count as u64;
+        if let Some(delimiter) = pending.delimiter.filter(|_| pending.since > RECORD_BYTES_PLAIN) {
+            pending.delimiters += buffer[..count].iter().filter(|b| **b == delimiter).count() as u64;
+        }
         if let Some(last) = buffer[..count].iter().rev().find(|b| !b.is_ascii_whitespace()) {
             pending.last = *last;
         }
@@ -183,7 +194,20 @@ pub(super) fn split(
     give: &mut dyn FnMut(Block) -> bool,
     unreadable: &dyn Fn(&io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let pending = Pending { block: Block::default(), give, eager, since: 0, too_long: false, last: 0, gone: false };
+    let pending = Pending {
+        block: Block::default(),
+        give,
+        eager,
+        since: 0,
+        delimiter: match how {
+            Split::Csv { delimiter, .. } => Some(*delimiter),
+            Split::Lines => None,
+        },
+        delimiters: 0,
+        too_long: false,
+        last: 0,
+        gone: false,
+    };
     let pending = Rc::new(RefCell::new(pending));
     let watched = Watched { inner: input, pending: Rc::clone(&pending) };
     let input = BufReader::with_capacity(1 << 16, watched);
@@ -204,9 +228,12 @@ fn split_csv(
     pending: &Rc<RefCell<Pending<'_>>>,
     unreadable: &dyn Fn(&io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let fail = |e: &io::Error, line: u64| match pending.borrow().too_long {
-        true => too_long(name, line),
-        false => unreadable(e),
+    let fail = |e: &io::Error, line: u64| match (pending.borrow().too_long, pending.borrow().delimiters) {
+        (true, RECORD_DELIMITERS_MAX..) => Failure::new(format!(
+            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is it no table, or is --delimiter another?"
+        )),
+        (true, _) => too_long(name, line),
+        (false, _) => unreadable(e),
     };
     for line in 1..=skip {
         input.skip_until(b'\n').map_err(|e| fail(&e, line))?;
