@@ -482,6 +482,11 @@ impl Session {
         Ok(())
     }
 
+    /// The instant that [`SessionSettings::now`] named.
+    pub(crate) fn looks_at(&self) -> Option<Timestamp> {
+        self.now
+    }
+
     /// A state whose `now()` is the snapshot's.
     fn state(&self, now: Option<DateTime<Utc>>) -> SessionState {
         stamped(self.context.state(), now)

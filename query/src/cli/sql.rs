@@ -6,7 +6,7 @@ use super::{Failure, chart, files, parse_now};
 use crate::output::{Format, ResultWriter, TableStyle};
 use crate::session::{Session, SessionSettings};
 use crate::statement::{self, Statement};
-use ebbtide_ttl::{Clock, SystemClock};
+use ebbtide_ttl::{Clock, Code, SystemClock};
 use futures::StreamExt;
 use std::path::Path;
 
@@ -131,7 +131,12 @@ pub(crate) async fn one(
 ) -> Result<bool, Failure> {
     let clock = SystemClock::new();
     let before = clock.monotonic();
-    let started = session.start(statement, text).await?;
+    let started = session.start(statement, text).await.map_err(|error| match session.looks_at() {
+        Some(_) if error.code() == Code::IllegalOperation => {
+            Failure::usage("--now looks at another instant and changes nothing: leave it out to run this statement")
+        }
+        _ => error.into(),
+    })?;
     let mut rows = 0;
     let gives = started.stream.is_some();
     if let Some(mut stream) = started.stream {
