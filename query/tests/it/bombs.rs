@@ -59,8 +59,8 @@ fn a_line_without_an_end_is_refused_with_its_place_and_not_read_to_the_end() {
         path,
         "quote.csv.zst",
         "time,s\n2024-01-01,a\n2024-01-02,\"open\n",
-        &b"2024-01-03,c\n".repeat(1 << 16),
-        200,
+        &format!("2024-01-03,{}\n", "c".repeat(100)).into_bytes().repeat(1 << 14),
+        100,
     );
     repeated(path, "line.ndjson.zst", "{\"time\":\"2024-01-01\",\"s\":\"a\"}\n{\"s\":\"", &mib, 4096);
     for (file, line) in [("quote.csv.zst", 3), ("line.ndjson.zst", 2)] {
@@ -126,7 +126,7 @@ fn a_small_parquet_file_of_long_texts_is_read_in_pieces() {
     assert!(path.metadata().unwrap().len() < 1_000_000);
     let output = import(folder.path(), &["a.parquet", "--dry-run"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(output.stderr.contains("6000 measurements would be imported"), "{}", output.stderr);
+    assert!(output.stderr.contains("6,000 measurements would be imported"), "{}", output.stderr);
 }
 
 #[test]

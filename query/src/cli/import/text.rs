@@ -230,7 +230,7 @@ fn split_csv(
 ) -> Result<(), Failure> {
     let fail = |e: &io::Error, line: u64| match (pending.borrow().too_long, pending.borrow().delimiters) {
         (true, RECORD_DELIMITERS_MAX..) => Failure::new(format!(
-            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is it no table, or is --delimiter another?"
+            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is a quote not closed, is it no table, or is --delimiter another?"
         )),
         (true, _) => too_long(name, line),
         (false, _) => unreadable(e),
