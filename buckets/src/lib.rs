@@ -57,9 +57,9 @@ pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use packed::{pack, unpack};
 pub use schema::{FieldType, Schema};
 pub use segment::{
-    BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, IntTally, Numbers, ReadAt, Run, SealRun,
-    SegmentBatches, SegmentError, SegmentInput, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at, encode,
-    tally_doubles, tally_ints,
+    BlockCache, BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, IntTally, Numbers, ReadAt, Run,
+    SealRun, SegmentBatches, SegmentError, SegmentInput, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at,
+    encode, tally_doubles, tally_ints,
 };
 pub use window::{BucketId, Window};
 

@@ -9,6 +9,7 @@
 //! before anything is decoded, and no decoder ever sees bytes that were not written by [`encode`].
 
 mod bounds;
+mod cache;
 mod directory;
 mod encode;
 pub(crate) mod physical;
@@ -19,6 +20,7 @@ mod tally;
 pub(crate) mod varint;
 
 pub use bounds::BoundsCheck;
+pub use cache::BlockCache;
 pub use directory::Directory;
 pub use encode::encode;
 pub use read::{SegmentBatches, SegmentReader, StoredBatches};

@@ -1,7 +1,9 @@
-//! Open segments, under one budget: file handles and directories of those that were opened last are kept.
+//! Open segments, under budgets: file handles and directories of those that were opened last are kept, and the columns that
+//! queries decoded of them.
 
 use crate::segment::SegmentFile;
 use crate::sync::Mutex;
+use ebbtide_buckets::BlockCache;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -9,11 +11,20 @@ use std::sync::{Arc, Weak};
 const OPEN_SEGMENTS_MAX: usize = 512;
 /// Bytes of directories and footers that are kept in memory.
 const DIRECTORY_BYTES_MAX: usize = 128 << 20;
+/// Bytes of decoded columns that are kept in memory.
+const COLUMN_BYTES_MAX: usize = 128 << 20;
 
 /// The segments that are open, in the order in which they were opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Readers {
     open: Mutex<Open>,
+    columns: Arc<BlockCache>,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        Readers { open: Mutex::default(), columns: Arc::new(BlockCache::new(COLUMN_BYTES_MAX)) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +37,11 @@ impl Readers {
     /// Segments that are held open.
     pub(crate) fn open_files(&self) -> u64 {
         self.open.lock().files.iter().filter(|(file, _)| file.strong_count() > 0).count() as u64
+    }
+
+    /// Where what queries decode is kept.
+    pub(crate) fn columns(&self) -> &Arc<BlockCache> {
+        &self.columns
     }
 
     /// Notes that `file` was opened, and closes the oldest ones beyond the budget. Who reads from one goes on reading.

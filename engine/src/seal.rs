@@ -62,7 +62,7 @@ impl Harvest {
 
     fn add_segment(&mut self, segment: &Segment, schema: &Schema) -> Result<()> {
         let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-        let reader = segment.file.reader()?;
+        let reader = segment.file.reader()?.without_cache();
         let (ranges, buckets) = live_rows(segment, &reader);
         // Batches stay apart: as one they would be there twice, and could outgrow the offsets of texts and lists.
         let mut rows: Rows = Vec::new();

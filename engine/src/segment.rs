@@ -49,7 +49,7 @@ impl SegmentFile {
         if let Some(reader) = reader.as_ref() {
             return Ok(reader.clone());
         }
-        let opened = self.open_anew()?;
+        let opened = self.open_anew()?.with_cache(self.readers.columns());
         *reader = Some(opened.clone());
         drop(reader);
         self.readers.opened(self, opened.memory_bytes());

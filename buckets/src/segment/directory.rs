@@ -165,6 +165,12 @@ impl Directory {
         self.row_starts[bucket]..self.row_starts[bucket + 1]
     }
 
+    /// The bucket that a row of the file is in.
+    #[must_use]
+    pub fn bucket_of_row(&self, row: u64) -> usize {
+        self.row_starts.partition_point(|start| *start <= row).saturating_sub(1)
+    }
+
     /// How many of a bucket's rows lie outside of the times in which rules act.
     #[must_use]
     pub fn out_of_range(&self, bucket: usize) -> u32 {

@@ -1,5 +1,8 @@
 //! Reading a segment: footer and directory once, then exactly the rows asked for. No byte is used before its checksum.
 
+mod stretches;
+
+use super::cache::BlockCache;
 use super::directory::{self, Directory};
 use super::physical::{hinted, restore};
 use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
@@ -23,13 +26,14 @@ use parquet::file::reader::{ChunkReader, Length};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use stretches::Stretches;
 
 /// Bytes read from the end of a file at first: mostly directory and footer are in there.
 const TAIL_GUESS_BYTES: u64 = 64 << 10;
 
 /// An open segment. Clones share footer and directory.
 #[derive(Debug, Clone)]
-pub struct SegmentReader(Arc<Inner>);
+pub struct SegmentReader(Arc<Inner>, Option<(Arc<BlockCache>, u64)>);
 
 #[derive(Debug)]
 struct Inner {
@@ -91,15 +95,20 @@ impl SegmentReader {
             ));
         }
         let metadata = arrow_metadata(metadata).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
-        Ok(SegmentReader(Arc::new(Inner {
-            name: name.to_owned(),
-            file,
-            metadata,
-            directory,
-            schema,
-            data_end,
-            checksum,
-        })))
+        let inner = Inner { name: name.to_owned(), file, metadata, directory, schema, data_end, checksum };
+        Ok(SegmentReader(Arc::new(inner), None))
+    }
+
+    /// The same segment, which from now on keeps what it decodes in a cache.
+    #[must_use]
+    pub fn with_cache(self, cache: &Arc<BlockCache>) -> SegmentReader {
+        SegmentReader(self.0, Some((cache.clone(), cache.number())))
+    }
+
+    /// The same segment, read past the cache: for whoever reads everything once.
+    #[must_use]
+    pub fn without_cache(self) -> SegmentReader {
+        SegmentReader(self.0, None)
     }
 
     /// The name that it was opened by.
@@ -195,7 +204,7 @@ impl SegmentReader {
         let source = if present.is_empty() || rows == 0 {
             None
         } else {
-            Some(self.reader(&present, ranges, batch_rows, &failed)?)
+            Some(self.source(&present, ranges, batch_rows, &failed)?)
         };
         Ok(SegmentBatches {
             name: inner.name.clone(),
@@ -226,9 +235,9 @@ impl SegmentReader {
             .map(|name| Ok((name.clone(), self.0.schema.field_type(name).ok_or_else(|| unknown(name))?.clone())))
             .collect::<Result<Vec<_>, SegmentError>>()?;
         let failed = Arc::new(OnceLock::new());
-        let source = self.reader(&present, ranges, batch_rows, &failed)?;
+        let source = self.source(&present, ranges, batch_rows, &failed)?;
         let rows_left = ranges.iter().map(|r| r.end - r.start).sum();
-        Ok(StoredBatches { name: self.0.name.clone(), source, failed, rows_left })
+        Ok(StoredBatches { name: self.0.name.clone(), source, rows_left })
     }
 
     fn check_ranges(&self, ranges: &[Range<u64>]) -> Result<(), SegmentError> {
@@ -242,6 +251,22 @@ impl SegmentReader {
             end = range.end;
         }
         Ok(())
+    }
+
+    fn source(
+        &self,
+        present: &[(String, FieldType)],
+        ranges: &[Range<u64>],
+        batch_rows: usize,
+        failed: &Arc<OnceLock<SegmentError>>,
+    ) -> Result<Source, SegmentError> {
+        if self.1.is_some() {
+            return Ok(Box::new(Stretches::new(self.clone(), present.to_vec(), ranges, batch_rows, failed.clone())));
+        }
+        let (mut pages, failed, name) =
+            (self.reader(present, ranges, batch_rows, failed)?, failed.clone(), self.0.name.clone());
+        let next = move || Some(read_next(&mut pages)?.map_err(|error| failure(&failed, &name, &error)));
+        Ok(Box::new(std::iter::from_fn(next)))
     }
 
     fn reader(
@@ -395,11 +420,22 @@ fn select(metadata: &ParquetMetaData, ranges: &[Range<u64>]) -> (Vec<usize>, Row
     (groups, RowSelection::from(selectors))
 }
 
+/// Batches of columns as they are stored.
+type Source = Box<dyn Iterator<Item = Result<RecordBatch, SegmentError>> + Send>;
+
+/// The error of a batch: the first that was met below the Parquet reader, if it was one of those.
+fn failure(failed: &OnceLock<SegmentError>, name: &str, error: &ArrowError) -> SegmentError {
+    failed.get().cloned().unwrap_or_else(|| SegmentError::new(name, 0, error.to_string()))
+}
+
+fn missing(name: &str, rows: u64) -> SegmentError {
+    SegmentError::new(name, 0, format!("{rows} rows are missing at the end"))
+}
+
 /// The batches of [`SegmentReader::read`].
-#[derive(Debug)]
 pub struct SegmentBatches {
     name: String,
-    source: Option<ParquetRecordBatchReader>,
+    source: Option<Source>,
     failed: Arc<OnceLock<SegmentError>>,
     present: Vec<(String, FieldType)>,
     target: SchemaRef,
@@ -439,32 +475,29 @@ impl Iterator for SegmentBatches {
             return None;
         }
         let batch = match &mut self.source {
-            Some(source) => read_next(source).unwrap_or_else(|| {
-                Err(ArrowError::ParquetError(format!("{} rows are missing at the end", self.rows_left)))
-            }),
+            Some(source) => source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left))),
             None => {
                 let rows = usize::try_from(self.rows_left).unwrap_or(usize::MAX).min(self.batch_rows);
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
                 RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options)
+                    .map_err(|error| failure(&self.failed, &self.name, &error))
             }
         };
         let batch = batch.and_then(|batch| {
             self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
-            self.convert(&batch)
+            self.convert(&batch).map_err(|error| failure(&self.failed, &self.name, &error))
         });
-        Some(batch.map_err(|error| {
+        if batch.is_err() {
             self.rows_left = 0;
-            self.failed.get().cloned().unwrap_or_else(|| SegmentError::new(&self.name, 0, error.to_string()))
-        }))
+        }
+        Some(batch)
     }
 }
 
 /// The batches of [`SegmentReader::read_stored`].
-#[derive(Debug)]
 pub struct StoredBatches {
     name: String,
-    source: ParquetRecordBatchReader,
-    failed: Arc<OnceLock<SegmentError>>,
+    source: Source,
     rows_left: u64,
 }
 
@@ -475,12 +508,9 @@ impl Iterator for StoredBatches {
         if self.rows_left == 0 {
             return None;
         }
-        let missing = || Err(ArrowError::ParquetError(format!("{} rows are missing at the end", self.rows_left)));
-        let batch = read_next(&mut self.source).unwrap_or_else(missing);
+        let batch = self.source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left)));
         self.rows_left = batch.as_ref().map_or(0, |batch| self.rows_left.saturating_sub(batch.num_rows() as u64));
-        Some(batch.map_err(|error| {
-            self.failed.get().cloned().unwrap_or_else(|| SegmentError::new(&self.name, 0, error.to_string()))
-        }))
+        Some(batch)
     }
 }
 

@@ -1,0 +1,40 @@
+use super::*;
+use arrow::array::Int64Array;
+use std::sync::Arc;
+
+fn block(first: i64) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(first..first + 1_000))
+}
+
+fn held(cache: &BlockCache, block: u64) -> bool {
+    cache.get(std::iter::once((0, 0, block)))[0].is_some()
+}
+
+#[test]
+fn what_is_used_outlives_what_is_not_and_the_budget_is_kept() {
+    let budget = 10 * block(0).get_array_memory_size();
+    let cache = BlockCache::new(budget);
+    for number in 0..100_u64 {
+        cache.put((0, 0, number), block(0));
+        assert!(held(&cache, 0), "block 0 is used all the time, and gone after {number}");
+        let inside = cache.lock();
+        let bytes: usize = inside.recent.values().chain(inside.older.values()).map(|b| b.get_array_memory_size()).sum();
+        assert!(bytes <= budget + block(0).get_array_memory_size(), "{bytes} bytes are held of {budget}");
+    }
+    assert!(held(&cache, 99) && !held(&cache, 1));
+}
+
+#[test]
+fn a_block_that_is_put_twice_counts_once() {
+    let cache = BlockCache::new(usize::MAX);
+    (0..3).for_each(|_| cache.put((0, 0, 7), block(0)));
+    assert_eq!(cache.lock().recent_bytes, block(0).get_array_memory_size());
+}
+
+#[test]
+fn segments_get_numbers_of_their_own() {
+    let cache = BlockCache::new(1 << 20);
+    let (a, b) = (cache.number(), cache.number());
+    cache.put((a, 0, 0), block(1));
+    assert!(a != b && cache.get(std::iter::once((b, 0, 0)))[0].is_none());
+}

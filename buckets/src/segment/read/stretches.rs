@@ -1,0 +1,291 @@
+//! Rows of an open segment through the cache of decoded columns, a stretch of some blocks at a time.
+
+use super::{ArrowError, SegmentReader, failure, read_next};
+use crate::meta::column_of_keys;
+use crate::schema::FieldType;
+use crate::segment::SegmentError;
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{Field, Schema as ArrowSchema};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Rows of a block: those of a page, the least that can be decoded.
+const BLOCK_ROWS: u64 = 8192;
+/// Blocks of a stretch, at most: what is held of each column at a time.
+const STRETCH_BLOCKS: u64 = 16;
+/// With fewer rows than these for each of their metas, the column of metas is read instead of made from the directory.
+const ROWS_A_META_MIN: u64 = 16;
+
+type Columns = Vec<(String, FieldType)>;
+
+/// Batches of the wanted rows, in order, with columns as they are stored (metas in their canonical form).
+pub(super) struct Stretches {
+    reader: SegmentReader,
+    present: Columns,
+    ranges: VecDeque<Range<u64>>,
+    batch_rows: usize,
+    failed: Arc<OnceLock<SegmentError>>,
+    current: Option<Stretch>,
+}
+
+/// Some of the rows, with all that is needed of their columns.
+struct Stretch {
+    /// Rows that are left, each piece by its block among those of the stretch and its place there.
+    pieces: VecDeque<(usize, Range<usize>)>,
+    /// Rows that were given.
+    given: usize,
+    columns: Vec<Source>,
+    paged: Option<ParquetRecordBatchReader>,
+}
+
+/// Where a column comes from.
+enum Source {
+    Blocks(Vec<ArrayRef>),
+    /// Metas from the directory, and for each row which one it has.
+    Metas(ArrayRef, UInt32Array),
+    /// From its pages, with the others of which that is said.
+    Pages,
+}
+
+impl Stretches {
+    pub(super) fn new(
+        reader: SegmentReader,
+        present: Columns,
+        ranges: &[Range<u64>],
+        batch_rows: usize,
+        failed: Arc<OnceLock<SegmentError>>,
+    ) -> Self {
+        let ranges = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
+        Stretches { reader, present, ranges, batch_rows: batch_rows.max(1), failed, current: None }
+    }
+
+    /// Takes the ranges of the next stretch off.
+    fn next_ranges(&mut self) -> Vec<Range<u64>> {
+        let mut taken = Vec::new();
+        let (mut blocks, mut next_block) = (0, 0);
+        while let Some(range) = self.ranges.front_mut() {
+            next_block = next_block.max(range.start / BLOCK_ROWS);
+            let end = range.end.min((next_block + STRETCH_BLOCKS - blocks) * BLOCK_ROWS);
+            if end <= range.start {
+                break;
+            }
+            taken.push(range.start..end);
+            let behind = end.div_ceil(BLOCK_ROWS);
+            blocks += behind - next_block;
+            next_block = behind;
+            range.start = end;
+            if range.start == range.end {
+                self.ranges.pop_front();
+            }
+        }
+        taken
+    }
+
+    fn next_stretch(&mut self) -> Result<Stretch, SegmentError> {
+        let ranges = self.next_ranges();
+        let (blocks, pieces) = cut(&ranges);
+        let metas = self.metas(&ranges);
+        let mut of_blocks = self.blocks(&blocks)?.into_iter();
+        let mut paged = Vec::new();
+        let mut columns = Vec::with_capacity(self.present.len());
+        for (name, ty) in &self.present {
+            columns.push(match (self.is_fixed(name), &metas) {
+                (true, _) => Source::Blocks(of_blocks.next().unwrap_or_default()),
+                (false, Some((keys, rows))) if self.is_meta(name) => Source::Metas(keys.clone(), rows.clone()),
+                (false, _) => {
+                    paged.push((name.clone(), ty.clone()));
+                    Source::Pages
+                }
+            });
+        }
+        let paged = match paged.is_empty() {
+            true => None,
+            false => Some(self.reader.reader(&paged, &ranges, self.batch_rows, &self.failed)?),
+        };
+        Ok(Stretch { pieces, given: 0, columns, paged })
+    }
+
+    fn is_meta(&self, name: &str) -> bool {
+        self.reader.schema().meta.as_deref() == Some(name)
+    }
+
+    /// Whether a column is kept in blocks: its values all have one width, so that a block has its bounds.
+    fn is_fixed(&self, name: &str) -> bool {
+        let schema = self.reader.0.metadata.schema();
+        schema.field_with_name(name).is_ok_and(|field| field.data_type().is_primitive())
+    }
+
+    /// The metas of rows, and for each row which one it has; `None` if there are so many that it pays to read them.
+    fn metas(&self, ranges: &[Range<u64>]) -> Option<(ArrayRef, UInt32Array)> {
+        let (_, ty) = self.present.iter().find(|(name, _)| self.is_meta(name) && !self.is_fixed(name))?;
+        let directory = self.reader.directory();
+        let rows_max: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let mut metas: Vec<usize> = Vec::new();
+        let mut rows = Vec::with_capacity(usize::try_from(rows_max).ok()?);
+        for range in ranges {
+            let mut at = range.start;
+            let mut bucket = directory.bucket_of_row(at);
+            while at < range.end {
+                let meta = directory.meta_ordinal(bucket);
+                if metas.last() != Some(&meta) {
+                    metas.push(meta);
+                }
+                let end = directory.rows(bucket).end.min(range.end);
+                rows.resize(rows.len() + usize::try_from(end - at).ok()?, u32::try_from(metas.len() - 1).ok()?);
+                (at, bucket) = (end, bucket + 1);
+            }
+            if metas.len() as u64 * ROWS_A_META_MIN > rows_max {
+                return None;
+            }
+        }
+        let keys: Vec<_> = metas.into_iter().map(|meta| directory.meta(meta)).collect();
+        Some((column_of_keys(&keys, ty, self.reader.schema().precision), rows.into()))
+    }
+
+    /// For each column that is kept in blocks these blocks of it, from the cache or decoded now.
+    fn blocks(&self, blocks: &[u64]) -> Result<Vec<Vec<ArrayRef>>, SegmentError> {
+        let Some((cache, segment)) = &self.reader.1 else { return Ok(Vec::new()) };
+        let fixed: Vec<_> = self.present.iter().filter(|(name, _)| self.is_fixed(name)).cloned().collect();
+        let number = |name: &str| self.reader.0.metadata.schema().index_of(name).unwrap_or(usize::MAX);
+        let numbers: Vec<usize> = fixed.iter().map(|(name, _)| number(name)).collect();
+        let keys = numbers.iter().flat_map(|column| blocks.iter().map(|block| (*segment, *column, *block)));
+        let mut found = cache.get(keys);
+        let lacks_column =
+            |column: usize| found.iter().skip(column * blocks.len()).take(blocks.len()).any(Option::is_none);
+        let columns: Vec<usize> = (0..fixed.len()).filter(|column| lacks_column(*column)).collect();
+        let lacks_block = |block: usize| found.iter().skip(block).step_by(blocks.len()).any(Option::is_none);
+        let missing: Vec<usize> = (0..blocks.len()).filter(|block| lacks_block(*block)).collect();
+        if !missing.is_empty() {
+            let wanted: Columns = columns.iter().map(|column| fixed[*column].clone()).collect();
+            let ranges: Vec<Range<u64>> = missing.iter().map(|at| self.rows_of(blocks[*at])).collect();
+            let rows = usize::try_from(BLOCK_ROWS).unwrap_or(usize::MAX);
+            let mut pages = self.reader.reader(&wanted, &ranges, rows, &self.failed)?;
+            for (block, range) in missing.into_iter().zip(ranges) {
+                let batch = self.next_of(&mut pages, range.end - range.start)?;
+                for (column, (name, _)) in columns.iter().zip(&wanted) {
+                    let decoded = named(&batch, name).map_err(|e| self.failure(&e))?;
+                    cache.put((*segment, numbers[*column], blocks[block]), decoded.clone());
+                    found[column * blocks.len() + block] = Some(decoded);
+                }
+            }
+        }
+        let mut found = found.into_iter().flatten();
+        Ok((0..fixed.len()).map(|_| found.by_ref().take(blocks.len()).collect()).collect())
+    }
+
+    fn rows_of(&self, block: u64) -> Range<u64> {
+        block * BLOCK_ROWS..((block + 1) * BLOCK_ROWS).min(self.reader.directory().row_count())
+    }
+
+    /// The next batch, which has to have so many rows.
+    fn next_of(&self, pages: &mut ParquetRecordBatchReader, rows: u64) -> Result<RecordBatch, SegmentError> {
+        let batch = read_next(pages).transpose().map_err(|e| self.failure(&e))?;
+        let missing = || ArrowError::ParquetError(format!("a block of {rows} rows is not whole"));
+        batch.filter(|batch| batch.num_rows() as u64 == rows).ok_or_else(|| self.failure(&missing()))
+    }
+
+    fn failure(&self, error: &ArrowError) -> SegmentError {
+        failure(&self.failed, self.reader.name(), error)
+    }
+
+    fn batch(&mut self) -> Result<RecordBatch, SegmentError> {
+        let mut stretch = match self.current.take() {
+            Some(stretch) => stretch,
+            None => self.next_stretch()?,
+        };
+        let pieces = stretch.next_pieces(self.batch_rows);
+        let rows: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+        let paged = match &mut stretch.paged {
+            Some(pages) => Some(self.next_of(pages, rows as u64)?),
+            None => None,
+        };
+        let mut fields = Vec::with_capacity(self.present.len());
+        let mut columns = Vec::with_capacity(self.present.len());
+        for ((name, _), source) in self.present.iter().zip(&stretch.columns) {
+            let column = match (source, &paged) {
+                (Source::Blocks(blocks), _) => join(blocks, &pieces),
+                (Source::Metas(keys, of_rows), _) => take(keys, &of_rows.slice(stretch.given, rows), None),
+                (Source::Pages, Some(batch)) => named(batch, name),
+                (Source::Pages, None) => Err(ArrowError::SchemaError(format!("column '{name}' was not read"))),
+            };
+            let column = column.map_err(|e| self.failure(&e))?;
+            fields.push(Field::new(name, column.data_type().clone(), true));
+            columns.push(column);
+        }
+        stretch.given += rows;
+        self.current = Some(stretch).filter(|stretch| !stretch.pieces.is_empty());
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::new(ArrowSchema::new(fields));
+        RecordBatch::try_new_with_options(schema, columns, &options).map_err(|e| self.failure(&e))
+    }
+}
+
+impl Iterator for Stretches {
+    type Item = Result<RecordBatch, SegmentError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.current.is_none() && self.ranges.is_empty() {
+            return None;
+        }
+        let batch = self.batch();
+        if batch.is_err() {
+            self.ranges.clear();
+        }
+        Some(batch)
+    }
+}
+
+impl Stretch {
+    /// Takes so many rows off.
+    fn next_pieces(&mut self, mut rows: usize) -> Vec<(usize, Range<usize>)> {
+        let mut taken = Vec::new();
+        while let Some((block, piece)) = self.pieces.front_mut().filter(|_| rows > 0) {
+            let end = piece.end.min(piece.start + rows);
+            taken.push((*block, piece.start..end));
+            rows -= end - piece.start;
+            piece.start = end;
+            if piece.start == piece.end {
+                self.pieces.pop_front();
+            }
+        }
+        taken
+    }
+}
+
+/// The blocks that ranges touch, and the ranges cut by them.
+fn cut(ranges: &[Range<u64>]) -> (Vec<u64>, VecDeque<(usize, Range<usize>)>) {
+    let mut blocks: Vec<u64> = Vec::new();
+    let mut pieces = VecDeque::with_capacity(ranges.len());
+    for range in ranges {
+        for block in range.start / BLOCK_ROWS..range.end.div_ceil(BLOCK_ROWS) {
+            if blocks.last() != Some(&block) {
+                blocks.push(block);
+            }
+            let start = block * BLOCK_ROWS;
+            let place = |row: u64| usize::try_from(row.clamp(start, start + BLOCK_ROWS) - start).unwrap_or(0);
+            pieces.push_back((blocks.len() - 1, place(range.start)..place(range.end)));
+        }
+    }
+    (blocks, pieces)
+}
+
+fn join(blocks: &[ArrayRef], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
+    let slice = |(block, piece): &(usize, Range<usize>)| {
+        let block = blocks.get(*block).filter(|block| piece.end <= block.len());
+        block.map(|block| block.slice(piece.start, piece.len()))
+    };
+    let slices: Option<Vec<ArrayRef>> = pieces.iter().map(slice).collect();
+    let slices = slices.ok_or_else(|| ArrowError::ParquetError("a block was not read".to_owned()))?;
+    match slices.as_slice() {
+        [one] => Ok(one.clone()),
+        several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>()),
+    }
+}
+
+fn named(batch: &RecordBatch, name: &str) -> Result<ArrayRef, ArrowError> {
+    let lacking = || ArrowError::SchemaError(format!("column '{name}' was not read"));
+    batch.column_by_name(name).cloned().ok_or_else(lacking)
+}
