@@ -29,6 +29,12 @@ struct Args {
     /// How often each thing is measured.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
+    /// How often each query is asked, if not 15 times or as often as there are runs: many times under a profiler.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    asks: Option<u32>,
+    /// Of the queries of `weather` and `tsbs` only those whose names begin so.
+    #[arg(long)]
+    only: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -77,6 +83,8 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         export: args.export.clone(),
         svg: args.svg.clone(),
         runs: args.runs.into(),
+        asks: args.asks.and_then(|asks| usize::try_from(asks).ok()),
+        only: args.only.clone(),
     };
     let report = workload.run(&plan)?;
     println!("{}", report.table());

@@ -27,6 +27,20 @@ pub struct Plan {
     pub svg: Option<PathBuf>,
     /// How often each thing is measured.
     pub runs: usize,
+    /// How often each query is asked, if not 15 times or as often as there are runs.
+    pub asks: Option<usize>,
+    /// The only query of `weather` or `tsbs` that is asked, by how its name begins.
+    pub only: Option<String>,
+}
+
+impl Plan {
+    fn asks(&self) -> usize {
+        self.asks.unwrap_or(self.runs.max(15))
+    }
+
+    fn wants(&self, query: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| query.starts_with(only))
+    }
 }
 
 /// A workload.

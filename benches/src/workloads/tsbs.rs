@@ -60,7 +60,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     report.add("bytes a value, compacted", "bytes", &bytes, "times and tags included");
     if let Some((db, cpu, _folder)) = kept {
         report.say("queries by direct scan on the compacted database, warm; hosts and windows drawn anew for each run");
-        queries(&db, &cpu, hosts, plan.runs.max(15), &mut report)?;
+        queries(&db, &cpu, hosts, plan, &mut report)?;
         db.close()?;
     }
     Ok(report)
@@ -104,13 +104,17 @@ impl Draw {
     }
 }
 
-fn queries(db: &Database, cpu: &Collection, hosts: usize, runs: usize, report: &mut Report) -> Result<()> {
+fn queries(db: &Database, cpu: &Collection, hosts: usize, plan: &Plan, report: &mut Report) -> Result<()> {
     let fields = |count: usize| FIELDS.iter().take(count).map(|f| (*f).to_owned()).collect::<Vec<_>>();
     let (snapshot, sql) = (cpu.snapshot()?, Sql::over(db)?);
     let mut ask_drawn = |name: &str, what: What, count: usize, of: usize, hours: i64| -> Result<()> {
+        if !plan.wants(name) {
+            return Ok(());
+        }
         let mut draw = Draw { random: Random::new(QUERY_SEED), hosts };
-        let draws: Vec<Question> = (0..runs).map(|_| draw.question(what.clone(), fields(count), of, hours)).collect();
-        ask(report, &snapshot, sql.as_ref(), NAMES, (name, &draws), runs)
+        let draws: Vec<Question> =
+            (0..plan.runs.max(15)).map(|_| draw.question(what.clone(), fields(count), of, hours)).collect();
+        ask(report, &snapshot, sql.as_ref(), NAMES, (name, &draws), plan.asks())
     };
     let max = |width| What::Max { width, newest: None };
     for (metrics, of, hours) in [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)] {

@@ -7,8 +7,9 @@ use super::directory::{self, Directory};
 use super::physical::{hinted, restore};
 use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
 use crate::adapt::adapt_to;
+use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
@@ -28,6 +29,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use stretches::Stretches;
 
+/// Where the cache has the column of all metas, beside the columns of the file.
+const METAS: usize = usize::MAX;
 /// Bytes read from the end of a file at first: mostly directory and footer are in there.
 const TAIL_GUESS_BYTES: u64 = 64 << 10;
 
@@ -127,6 +130,25 @@ impl SegmentReader {
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.0.schema
+    }
+
+    /// The column of all metas in order of their ordinals, as `schema` has it; `None` if it has no metas.
+    #[must_use]
+    pub fn metas(&self, schema: &Schema) -> Option<ArrayRef> {
+        let ty = schema.meta_type.as_ref()?;
+        let make = || {
+            let keys: Vec<_> = (0..self.directory().meta_count()).map(|meta| self.directory().meta(meta)).collect();
+            column_of_keys(&keys, ty, schema.precision)
+        };
+        let Some((cache, segment)) = self.1.as_ref().filter(|_| self.schema().meta_type.as_ref() == Some(ty)) else {
+            return Some(make());
+        };
+        let key = (*segment, METAS, 0);
+        cache.get(std::iter::once(key)).pop().flatten().or_else(|| {
+            let metas = make();
+            cache.put(key, metas.clone());
+            Some(metas)
+        })
     }
 
     /// Parquet's own description of the file.

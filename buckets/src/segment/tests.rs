@@ -233,15 +233,27 @@ fn rows_are_taken_exactly_across_row_groups_and_pages() {
     assert_eq!(reader.parquet_metadata().num_row_groups(), 2);
     let ranges = [0..1, 8_191..8_193, 262_140..262_150, 262_200..262_200, 299_999..300_000];
     let expected: Vec<i64> = ranges.iter().flat_map(|r| r.clone().map(|i| i64::try_from(i).unwrap())).collect();
-    let got: Vec<i64> = reader
-        .read(&["i".to_owned()], &schema, &ranges, 4)
-        .unwrap()
-        .flat_map(|batch| crate::ints_at(batch.unwrap().column(0), "i"))
-        .collect();
-    assert_eq!(got, expected);
+    for reader in three_ways(&reader) {
+        let batches = reader.read(&["i".to_owned()], &schema, &ranges, 4).unwrap();
+        let got: Vec<i64> = batches.flat_map(|batch| crate::ints_at(batch.unwrap().column(0), "i")).collect();
+        assert_eq!(got, expected);
+    }
+    // More blocks than one stretch has, in batches that do not end where blocks do.
+    let thirds: Vec<_> = (0..100_000_u64).map(|i| i * 3..i * 3 + 2).collect();
+    for reader in three_ways(&reader) {
+        let batches = reader.read(&["i".to_owned(), "r".to_owned()], &schema, &thirds, 1_000).unwrap();
+        let got: Vec<i64> = batches.flat_map(|batch| crate::ints_at(batch.unwrap().column(0), "i")).collect();
+        assert!(got.into_iter().eq((0..300_000).filter(|i| i % 3 < 2)));
+    }
     let last = reader.read(&["r".to_owned()], &schema, &[299_998..300_000], 4).unwrap().next().unwrap().unwrap();
     let noise = |i: u32| i64::from(i.wrapping_mul(2_654_435_761) >> 12);
     assert_eq!(crate::ints_at(last.column(0), "r"), [noise(299_998), noise(299_999)]);
+}
+
+/// Without a cache, with an empty one, and with one in which all is that was read before.
+fn three_ways(reader: &SegmentReader) -> [SegmentReader; 3] {
+    let cached = reader.clone().with_cache(&Arc::new(BlockCache::new(64 << 20)));
+    [reader.clone(), cached.clone(), cached]
 }
 
 fn any_doc() -> impl Strategy<Value = Value> {
@@ -290,11 +302,13 @@ proptest! {
         let cuts: Vec<u64> = cuts.into_iter().map(|c| (c as u64).min(total)).collect();
         let ranges: Vec<_> = cuts.chunks_exact(2).map(|c| c[0]..c[1]).filter(|r| !r.is_empty()).collect();
         let names = all_columns(&schema);
-        let some = reader.read(&names, &schema, &ranges, 7).unwrap();
-        let got: Vec<String> = some.flat_map(|batch| rows(&batch.unwrap())).collect();
         let all = rows(&back);
         let wanted: Vec<String> = ranges.iter().flat_map(|r| all[r.start as usize..r.end as usize].to_vec()).collect();
-        prop_assert_eq!(got, wanted);
+        for reader in three_ways(&reader) {
+            let some = reader.read(&names, &schema, &ranges, 7).unwrap();
+            let got: Vec<String> = some.flat_map(|batch| rows(&batch.unwrap())).collect();
+            prop_assert_eq!(&got, &wanted);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, Directory, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
+use ebbtide_buckets::{Chunk, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
 use ebbtide_ttl::{Value, is_expired};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
@@ -319,7 +319,7 @@ impl<'a> Scan<'a> {
             return Ok(None);
         }
         let reader = segment.file.reader()?;
-        let metas = self.wanted_metas(reader.directory())?;
+        let metas = self.wanted_metas(&reader)?;
         let bounds = ebbtide_buckets::BoundsCheck::new(
             reader.directory(),
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
@@ -362,7 +362,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Ordinals of the metas of a segment that are wanted.
-    fn wanted_metas(&self, directory: &Directory) -> Result<Vec<usize>> {
+    fn wanted_metas(&self, reader: &SegmentReader) -> Result<Vec<usize>> {
+        let directory = reader.directory();
         let all = 0..directory.meta_count();
         let Some(filter) = &self.request.meta else { return Ok(all.collect()) };
         let mut found: Option<RoaringBitmap> = None;
@@ -380,23 +381,29 @@ impl<'a> Scan<'a> {
                 (found, having) => found.or(having),
             };
         }
-        let candidates: Vec<usize> = match found {
-            Some(found) => found.iter().map(|meta| meta as usize).collect(),
-            None => all.collect(),
+        let (candidates, selected): (Vec<usize>, _) = match found {
+            Some(found) => {
+                let keys: Vec<MetaKey> = found.iter().map(|meta| directory.meta(meta as usize)).collect();
+                (found.iter().map(|meta| meta as usize).collect(), self.metas(&keys)?)
+            }
+            None => (all.collect(), self.select(|| reader.metas(&self.snapshot.state.schema))?),
         };
-        let keys: Vec<MetaKey> = candidates.iter().map(|meta| directory.meta(*meta)).collect();
-        let Some(selected) = self.metas(&keys)? else { return Ok(candidates) };
+        let Some(selected) = selected else { return Ok(candidates) };
         Ok(candidates.into_iter().zip(selected.values()).filter(|(_, wanted)| *wanted).map(|(meta, _)| meta).collect())
     }
 
     /// Which of the metas are wanted; `None` if all are.
     fn metas(&self, metas: &[MetaKey]) -> Result<Option<BooleanArray>> {
-        let state = &self.snapshot.state;
-        let (Some(filter), Some(_)) = (&self.request.meta, &state.schema.meta) else { return Ok(None) };
-        let Some(ty) = &state.schema.meta_type else { return Ok(None) };
-        let column = column_of_keys(metas, ty, state.options.precision);
+        let schema = &self.snapshot.state.schema;
+        self.select(|| Some(column_of_keys(metas, schema.meta_type.as_ref()?, schema.precision)))
+    }
+
+    /// Which of a column of metas are wanted; `None` if all are.
+    fn select(&self, metas: impl FnOnce() -> Option<ArrayRef>) -> Result<Option<BooleanArray>> {
+        let (Some(filter), Some(_)) = (&self.request.meta, &self.snapshot.state.schema.meta) else { return Ok(None) };
+        let Some(column) = metas() else { return Ok(None) };
         let selected = filter.select(&column)?;
-        let wanted = (0..metas.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
+        let wanted = (0..column.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
         Ok(Some(wanted))
     }
 
