@@ -2,6 +2,7 @@
 
 use crate::watched::Watched;
 use crate::{DAY, Sim, at, numbers, reading, weather};
+use ebbtide::ttl::Value;
 use ebbtide::{Database, SweepReport};
 use std::sync::Arc;
 
@@ -55,6 +56,26 @@ fn a_sweep_costs_nothing_for_data_that_is_not_due() {
     assert_eq!(report_many.counts.deleted_documents, 500);
     assert_eq!(ops_few, ops_many);
     assert!(ops_few <= 4, "an append, a sync, an unlink; found {ops_few}");
+}
+
+#[test]
+fn segments_that_are_due_as_a_whole_go_with_one_synced_edit_a_sub_pass() {
+    // Visits of one bucket each, in as many rounds as it takes; then one visit, of all buckets of a segment, a sub-pass: the
+    // last one finds nothing and edits nothing.
+    for (sub_pass_seconds, buckets_a_visit, sub_passes, edits) in [(60, 1, 1, 1), (0, 5, 13, 12)] {
+        let sim = Sim::new();
+        let db = days(&sim, 0..13);
+        db.set_parameter("ttlMonitorSubPassTargetSecs", &Value::Int(sub_pass_seconds)).unwrap();
+        db.set_parameter("ttlIndexDeleteTargetDocs", &Value::Int(buckets_a_visit)).unwrap();
+        sim.clock.set(at(12 * DAY + DAY / 2));
+        sim.fs.record();
+        let before = sim.fs.steps().len();
+        let report = db.sweep().unwrap();
+        assert_eq!((report.counts.deleted_buckets, report.counts.reclaimed_files), (60, 12));
+        let steps = &sim.fs.steps()[before..];
+        let syncs = steps.iter().filter(|step| step.contains(" sync ")).count() as u64;
+        assert_eq!((report.counts.sub_passes, syncs), (sub_passes, edits), "{steps:#?}");
+    }
 }
 
 #[test]
