@@ -105,7 +105,9 @@ fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<C
     Ok(Chunk::build(batch, schema, span_seconds))
 }
 
-/// Bytes that a row of a chunk takes in memory, on average.
+/// Bytes that a row of a chunk takes in memory, on average; the sum over rows is what [`Memtable::bytes`] counts, but for what a
+/// merge saves.
 pub(crate) fn row_bytes(chunk: &Chunk) -> u64 {
-    (chunk.batch.get_array_memory_size() / chunk.batch.num_rows().max(1)) as u64
+    let bytes = batch_bytes(&chunk.batch) + index_bytes(chunk);
+    (bytes / chunk.batch.num_rows().max(1)) as u64
 }

@@ -128,14 +128,13 @@ const KEYWORDS: [&str; 45] = [
 ];
 
 /// What functions are called in other databases, and here.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     ("average", "avg"),
     ("stdev", "stddev"),
     ("variance", "var"),
     ("percentile", "approx_percentile_cont"),
     ("percentile_cont", "approx_percentile_cont"),
     ("quantile", "approx_percentile_cont"),
-    ("time_bucket", "date_bin"),
     ("time_bucket_gapfill", "date_bin_gapfill"),
     ("argmax", "last"),
     ("argmin", "first"),
@@ -308,6 +307,13 @@ impl Explainer<'_> {
             let hint = suggest::hint(name, self.members.iter().map(String::as_str));
             return self.at_word(Code::BadValue, name, format!("there is no member '{name}'{hint}"));
         }
+        if let Some((name, _)) = message.strip_prefix('\'').and_then(|m| m.split_once("' is not a variable")) {
+            let known = "SHOW lists COLLECTIONS, TTL, BUCKETS FOR c, OPERATIONS, SWEEPS, PARAMETERS, TABLES";
+            return QueryError::new(
+                Code::BadValue,
+                format!("SHOW knows no '{name}': {known}, or a setting by its name"),
+            );
+        }
         let text = plain(coercion(message).unwrap_or(message));
         // What our functions say begins with their name.
         let name = text.split([':', '(', ' ']).next().unwrap_or_default().to_owned();
@@ -354,6 +360,13 @@ fn plain(message: &str) -> String {
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
     // What DataFusion says before this line is about its own workings.
     let text = text.find("No function matches").map_or(text, |at| &text[at..]);
+    if let Some(kind) = text.strip_prefix("cannot access field at argument 1: type ") {
+        let kind = match kind.split_once(" is not Struct").map_or(kind, |(kind, _)| kind) {
+            "Utf8" | "Utf8View" | "LargeUtf8" => "a string",
+            other => other,
+        };
+        return format!("only objects have members; what is before the point is {kind} (DESCRIBE shows types)");
+    }
     let mut text = text.to_owned();
     let far_timestamp = text.to_lowercase().starts_with("timestamp ") && text.ends_with(" out of range");
     if far_timestamp || text.contains("representable i64 range") || text.contains("represented as nanoseconds") {

@@ -356,6 +356,9 @@ impl Session {
             Listing::Operations => "SELECT * FROM ebbtide.operations".to_owned(),
             Listing::Sweeps => "SELECT * FROM ebbtide.sweeps".to_owned(),
             Listing::Parameters => "SELECT * FROM ebbtide.parameters".to_owned(),
+            Listing::Tables => "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables \
+                                WHERE table_schema <> 'information_schema' ORDER BY table_schema = 'ebbtide', schema, name"
+                .to_owned(),
         };
         let held = matches!(listing, Listing::Ttl(_)).then(|| self.current.database().clock_held()).flatten();
         let mut statements = statement::parse(&sql)?;
@@ -578,6 +581,11 @@ fn refuse_without_effect(statement: &ast::Statement) -> Result<()> {
         }
         ast::Statement::CreateSchema { .. } | ast::Statement::CreateDatabase { .. } => {
             "collections have no schemas: a database is a folder, and --db names another one".to_owned()
+        }
+        ast::Statement::StartTransaction { .. } | ast::Statement::Commit { .. } | ast::Statement::Rollback { .. } => {
+            "there are no transactions: an INSERT or a DELETE is stored as a whole by itself, and a query sees one \
+             instant"
+                .to_owned()
         }
         _ => return Ok(()),
     };

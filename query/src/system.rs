@@ -1,13 +1,16 @@
 //! System tables: what SHOW statements list, as plain tables in the schema `ebbtide`.
 
+mod columns;
+
 use crate::catalog::Current;
 use crate::error::external;
 use async_trait::async_trait;
+use columns::{Kind, columns, schema};
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, TimestampMillisecondArray,
     TimestampNanosecondArray, UInt64Array,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, TableType};
@@ -127,126 +130,6 @@ impl TableProvider for SystemTable {
 
 fn each(snapshot: &Snapshot, mut row: impl FnMut(&CollectionSnapshot) -> ebbtide::Result<()>) -> ebbtide::Result<()> {
     snapshot.collections().iter().try_for_each(|name| row(&snapshot.collection(name)?))
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Time,
-    Count,
-    Int,
-    Flag,
-}
-
-impl Kind {
-    fn arrow(self, unit: Precision) -> DataType {
-        let unit = match unit {
-            Precision::Ms => TimeUnit::Millisecond,
-            Precision::Us => TimeUnit::Microsecond,
-            Precision::Ns => TimeUnit::Nanosecond,
-        };
-        match self {
-            Kind::Text => DataType::Utf8,
-            Kind::Time => DataType::Timestamp(unit, Some("UTC".into())),
-            Kind::Count => DataType::UInt64,
-            Kind::Int => DataType::Int64,
-            Kind::Flag => DataType::Boolean,
-        }
-    }
-}
-
-fn columns(table: &str) -> &'static [(&'static str, Kind)] {
-    use Kind::{Count, Flag, Int, Text, Time};
-    match table {
-        "collections" => &[
-            ("name", Text),
-            ("time_field", Text),
-            ("meta_field", Text),
-            ("granularity", Text),
-            ("span_seconds", Int),
-            ("precision", Text),
-            ("expiry", Text),
-            ("out_of_range", Text),
-            ("expire_after_seconds", Int),
-            ("buckets", Count),
-            ("measurements", Count),
-            ("bytes", Count),
-            ("first_time", Time),
-            ("last_time", Time),
-            ("state", Text),
-        ],
-        "ttl_rules" => &[
-            ("collection", Text),
-            ("rule", Text),
-            ("filter", Text),
-            ("expire_after_seconds", Int),
-            ("buckets", Count),
-            ("measurements", Count),
-            ("bytes", Count),
-            ("due_buckets", Count),
-            ("due_measurements", Count),
-            ("next_expiry", Time),
-            ("state", Text),
-        ],
-        "buckets" => &[
-            ("collection", Text),
-            ("meta", Text),
-            ("window_start", Time),
-            ("window_end", Time),
-            ("first_time", Time),
-            ("last_time", Time),
-            ("measurements", Count),
-            ("bytes", Count),
-            ("sealed", Flag),
-            ("rule", Text),
-            ("expires_at", Time),
-        ],
-        "segments" => &[
-            ("collection", Text),
-            ("file", Text),
-            ("rows", Count),
-            ("rows_written", Count),
-            ("buckets", Count),
-            ("bytes", Count),
-            ("first_time", Time),
-            ("last_time", Time),
-        ],
-        "operations" => &[
-            ("operation", Text),
-            ("started", Time),
-            ("collection", Text),
-            ("rule", Text),
-            ("buckets", Count),
-            ("measurements", Count),
-        ],
-        "sweeps" => &[
-            ("at", Time),
-            ("collection", Text),
-            ("rule", Text),
-            ("expire_after_seconds", Int),
-            ("cutoff", Time),
-            ("buckets", Count),
-            ("measurements", Count),
-            ("bytes", Count),
-        ],
-        "expiry" => &[("day", Time), ("rule", Text), ("buckets", Count), ("measurements", Count), ("bytes", Count)],
-        "sweep" => &[
-            ("passes", Count),
-            ("sub_passes", Count),
-            ("deleted_documents", Count),
-            ("deleted_buckets", Count),
-            ("deleted_bytes", Count),
-            ("reclaimed_files", Count),
-            ("failed_rules", Count),
-        ],
-        "columns" => &[("column", Text), ("type", Text), ("role", Text)],
-        _ => &[("parameter", Text), ("value", Text)],
-    }
-}
-
-fn schema(table: &str, unit: Precision) -> SchemaRef {
-    let fields = columns(table).iter().map(|(name, kind)| Field::new(*name, kind.arrow(unit), true));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 enum Column {

@@ -251,7 +251,11 @@ impl RuleSet {
                 Code::AmbiguousIndexKeyPattern,
                 format!("{selector} is that of '{}' and of '{}', perhaps of more; give a name", a.name, b.name),
             )),
-            (None, _) => Err(RuleError::new(Code::IndexNotFound, format!("there is no index with {selector}"))),
+            (None, _) => {
+                let names: Vec<String> = self.partial.iter().take(12).map(|rule| format!("'{}'", rule.name)).collect();
+                let there = if names.is_empty() { "none at all".to_owned() } else { names.join(", ") };
+                Err(RuleError::new(Code::IndexNotFound, format!("there is no index with {selector}; there is {there}")))
+            }
         }
     }
 }

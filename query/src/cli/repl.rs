@@ -41,6 +41,7 @@ Ctrl-C stops a statement or clears the line
   EXPLAIN EXPIRY FOR c WITH (expireAfterSeconds = 2592000);   -- a dry run
 for time series, beside DataFusion's functions (docs/sql.md shows each):
   date_bin('1 hour', t [, zone or origin])   first(v, t), last(v, t)
+  date_trunc('day', t [, zone])              approx_percentile_cont(...)
   date_bin_gapfill('1 hour', t)              locf(agg), interpolate(agg)
   latest('c')                                time_weighted_avg(v, t)
   increase(v, t), rate(v, t), delta(v, t)
@@ -124,7 +125,12 @@ impl Shell {
         session: &mut LazySession<'_>,
         runtime: &tokio::runtime::Runtime,
     ) -> Result<bool, Failure> {
-        let typed = line.trim();
+        let typed = match line.trim() {
+            // psql and DuckDB know these without a point, too.
+            "help" | "help;" => ".help",
+            "exit" | "exit;" | "quit" | "quit;" => ".quit",
+            typed => typed,
+        };
         if !typed.starts_with(['.', '\\']) {
             if !typed.is_empty() {
                 self.run(typed, session, runtime)?;
@@ -139,13 +145,13 @@ impl Shell {
             (".quit" | ".exit" | "\\q", _) => return Ok(false),
             (".help" | "\\?" | "\\h", _) => eprintln!("{HELP}"),
             ("\\d" | "\\dt" | "\\l" | ".tables", None) => listing::collections(session.get(None)?)?,
-            ("\\d" | "\\dt", Some(name)) => listing::collection(session.get(None)?, name)?,
+            ("\\d" | "\\dt" | ".schema", Some(name)) => listing::collection(session.get(None)?, name)?,
             ("\\ttl" | ".ttl", _) => self.rules(session, runtime)?,
             ("\\timing" | ".timing", _) => {
                 self.show.timing = !self.show.timing;
                 eprintln!("timing is {}", if self.show.timing { "on" } else { "off" });
             }
-            (".format", Some(word)) => match <Format as clap::ValueEnum>::from_str(word, true) {
+            (".format" | ".mode", Some(word)) => match <Format as clap::ValueEnum>::from_str(word, true) {
                 Ok(format @ (Format::Table | Format::Csv | Format::Json | Format::Ndjson)) => self.show.format = format,
                 _ => return Err(Failure::new("the shell shows table, csv, json or ndjson; .format table")),
             },

@@ -66,11 +66,28 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Join(join) => match &join.filter {
             Some(filter) if filter.exists(|e| Ok(is_mark(e)))? => Ok(Transformed::yes(asof(join)?)),
-            _ => Ok(Transformed::no(LogicalPlan::Join(join))),
+            _ => using(join),
         },
         other => Ok(Transformed::no(other)),
     })?;
     Ok(plan.data)
+}
+
+/// A join by `USING` whose right side has the mark: its last column is the time.
+fn using(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::SubqueryAlias(alias) = &*join.right else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let LogicalPlan::Projection(chosen) = &*alias.input else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let input = match &*chosen.input {
+        LogicalPlan::Filter(filter) if is_mark(&filter.predicate) => Arc::clone(&filter.input),
+        _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
+    };
+    let chosen = LogicalPlanBuilder::from(Arc::unwrap_or_clone(input)).project(chosen.expr.clone())?;
+    join.right = Arc::new(chosen.alias(alias.alias.clone())?.build()?);
+    if let Some((left, right)) = join.on.pop() {
+        let order = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::GtEq, Box::new(right)));
+        join.filter = Some(join.filter.map_or(order.clone(), |filter| filter.and(order)));
+    }
+    Ok(Transformed::yes(asof(join)?))
 }
 
 /// What one condition of a join is.
@@ -160,7 +177,12 @@ fn asof(join: Join) -> Result<LogicalPlan> {
     let (a, b) = coerced((a, b))?;
     let kind = a.get_type(left)?;
     if !is_time(&kind) && !kind.is_integer() {
-        return wrong("ASOF JOIN", 1, "comparison of times", &format!("is of {kind}, timestamps are wanted"));
+        return wrong(
+            "ASOF JOIN",
+            1,
+            "comparison of times",
+            &format!("is of {kind}, timestamps are wanted; in USING the time comes last"),
+        );
     }
     let mut right = LogicalPlanBuilder::from(Arc::unwrap_or_clone(join.right));
     if let Some(filter) = conjunction(right_only) {

@@ -12,7 +12,7 @@ use datafusion::common::{Result, exec_err};
 use ebbtide_ttl::Timestamp;
 
 const SECOND: i128 = 1_000_000_000;
-const DAY: i128 = 86_400 * SECOND;
+pub(super) const DAY: i128 = 86_400 * SECOND;
 
 /// Nanoseconds of one unit.
 pub(super) fn nanos(unit: TimeUnit) -> i128 {

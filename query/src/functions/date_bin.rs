@@ -1,7 +1,7 @@
 //! `date_bin` with time zones, in every unit that a collection stores; `date_bin_gapfill` is the same function, and the
 //! plan around it fills the gaps.
 
-use super::bins::{Bins, wall_time};
+use super::bins::{Bins, DAY, wall_time};
 use super::wrong;
 use crate::instants::scalar_instant;
 use crate::suggest;
@@ -14,16 +14,24 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::functions::datetime;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use ebbtide_ttl::Timestamp;
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// Name of the function whose gaps are filled.
 pub(super) const GAPFILL: &str = "date_bin_gapfill";
+/// Name that DuckDB and TimescaleDB give it. Bins are counted from another origin there.
+pub(super) const TIME_BUCKET: &str = "time_bucket";
+/// The Monday from which `time_bucket` counts fixed widths, and the day from which it counts months.
+const MONDAY: Timestamp = Timestamp(946_857_600 * 1_000_000_000);
+const MILLENNIUM: Timestamp = Timestamp(946_684_800 * 1_000_000_000);
 
-/// `date_bin` or `date_bin_gapfill`.
+/// `date_bin`, `time_bucket` or `date_bin_gapfill`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct DateBin {
     name: &'static str,
@@ -102,7 +110,8 @@ pub(super) fn bins(
             _ => return wrong(name, 3, "zone or origin", "is null, a time zone or a time is wanted"),
         },
     };
-    match Bins::new(interval, unit, origin, zone) {
+    let usual = (name == TIME_BUCKET).then_some(if interval.months == 0 { MONDAY } else { MILLENNIUM });
+    match Bins::new(interval, unit, origin.or(usual), zone) {
         Ok(bins) => Ok(bins),
         Err(why) => wrong(name, 1, "interval", &why),
     }
@@ -233,6 +242,24 @@ impl ScalarUDFImpl for DateBin {
         }
     }
 
+    /// Bins that whole days are made of are the same from both origins: the plan knows more about `date_bin`.
+    fn simplify(&self, args: Vec<Expr>, _info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let same = match args.as_slice() {
+            [Expr::Literal(width, _), _] => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
+                Ok(ScalarValue::IntervalMonthDayNano(Some(width))) => {
+                    let nanos = i128::from(width.days) * DAY + i128::from(width.nanoseconds);
+                    width.months == 0 && nanos > 0 && DAY % nanos == 0
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        if self.name == TIME_BUCKET && same {
+            return Ok(ExprSimplifyResult::Simplified(DateBin::udf("date_bin").call(args)));
+        }
+        Ok(ExprSimplifyResult::Original(args))
+    }
+
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
         // Days of a zone may come back for an hour when clocks change at midnight: only two arguments keep order.
         match inputs {
@@ -242,7 +269,7 @@ impl ScalarUDFImpl for DateBin {
     }
 }
 
-fn binned(times: &ArrayRef, unit: TimeUnit, bins: &Bins) -> Result<ArrayRef> {
+pub(super) fn binned(times: &ArrayRef, unit: TimeUnit, bins: &Bins) -> Result<ArrayRef> {
     fn of<T: ArrowTimestampType>(times: &ArrayRef, bins: &Bins) -> Result<ArrayRef> {
         let times: &PrimitiveArray<T> = times.as_primitive();
         let binned: PrimitiveArray<T> = times.try_unary(|time| bins.start(time))?;

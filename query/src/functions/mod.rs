@@ -6,6 +6,7 @@
 mod asof;
 mod bins;
 mod date_bin;
+mod date_trunc;
 mod edges;
 mod gapfill;
 mod latest;
@@ -61,6 +62,8 @@ pub(crate) fn register(context: &SessionContext, current: &Arc<Current>) {
     let scalars = [
         date_bin::DateBin::udf("date_bin"),
         date_bin::DateBin::udf(date_bin::GAPFILL),
+        date_bin::DateBin::udf(date_bin::TIME_BUCKET),
+        date_trunc::DateTrunc::udf(),
         date_bin::Fill::udf(date_bin::LOCF),
         date_bin::Fill::udf(date_bin::INTERPOLATE),
         asof::Mark::udf(),

@@ -1,7 +1,8 @@
-//! Members of an object are shown by the name that they are asked for by: `sensor.region`, where DataFusion says
-//! `weather.sensor[region]`.
+//! Results are headed as they were asked for: `sensor.region` and `avg(temp)`, where DataFusion says `weather.sensor[region]` and
+//! `avg(weather.temp)`.
 
 use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
 use std::collections::HashSet;
 
@@ -19,9 +20,23 @@ pub(crate) fn readable(plan: LogicalPlan) -> Result<LogicalPlan> {
         };
     };
     let columns = plan.schema().columns();
+    let mut tables = HashSet::new();
+    below.apply(|node| {
+        let name = match node {
+            LogicalPlan::TableScan(scan) => &scan.table_name,
+            LogicalPlan::SubqueryAlias(alias) => &alias.alias,
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        tables.extend([Some(name.table()), name.schema(), name.catalog()].into_iter().flatten().map(str::to_owned));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
     let shown = |(column, expr): (&datafusion::common::Column, &Expr)| {
         let member = if matches!(expr, Expr::Alias(_)) { None } else { member(&column.name) };
-        member.unwrap_or_else(|| column.name.clone())
+        let spoken = || match expr {
+            Expr::Alias(_) => column.name.clone(),
+            _ => spoken(&column.name, &tables),
+        };
+        member.unwrap_or_else(spoken)
     };
     let names: Vec<String> = columns.iter().zip(selected).map(shown).collect();
     let distinct: HashSet<&String> = names.iter().collect();
@@ -43,4 +58,40 @@ fn member(name: &str) -> Option<String> {
     let column = column.rsplit('.').next()?;
     let path: Vec<&str> = std::iter::once(column).chain(members.split("][")).collect();
     path.iter().all(|word| plain(word)).then(|| path.join("."))
+}
+
+/// `avg(temp)` for `avg(weather.temp)`, and `round(temp, 1)` for `round(weather.temp,Int64(1))`: calls are named without the tables that
+/// their columns are of, and with literals as they are written.
+fn spoken(name: &str, tables: &HashSet<String>) -> String {
+    const LITERALS: [&str; 6] = ["Utf8(\"", "Utf8View(\"", "Int64(", "UInt64(", "Float64(", "Boolean("];
+    let mut told = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(next) = rest.chars().next() {
+        if let Some(word) = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|w| !w.is_empty()) {
+            let behind = &rest[word.len()..];
+            let literal = LITERALS.iter().find_map(|start| {
+                let inside = rest.strip_prefix(start)?;
+                let (quote, end) = if start.ends_with('"') { ("'", "\")") } else { ("", ")") };
+                inside.split_once(end).map(|(value, rest)| (format!("{quote}{value}{quote}"), rest))
+            });
+            match (literal, behind.strip_prefix('.').filter(|_| tables.contains(word))) {
+                (Some((value, behind)), _) => {
+                    told.push_str(&value);
+                    rest = behind;
+                }
+                (None, Some(column)) => rest = column,
+                (None, None) => {
+                    told.push_str(word);
+                    rest = behind;
+                }
+            }
+            continue;
+        }
+        rest = &rest[next.len_utf8()..];
+        told.push(next);
+        if next == ',' && !rest.starts_with(' ') {
+            told.push(' ');
+        }
+    }
+    told
 }

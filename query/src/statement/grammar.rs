@@ -51,7 +51,7 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
         }
         [a, b] if a == "SHOW" && near_listing(b) => {
             p.next = 1;
-            return Err(p.expected(&["COLLECTIONS", "TTL", "BUCKETS", "OPERATIONS", "SWEEPS", "PARAMETERS"]));
+            return Err(p.expected(&["COLLECTIONS", "TTL", "BUCKETS", "OPERATIONS", "SWEEPS", "PARAMETERS", "TABLES"]));
         }
         [a, ..] if a == "SWEEP" => {
             p.next = 1;
@@ -76,14 +76,14 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
 }
 
 fn is_listing(word: &str) -> bool {
-    matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS")
+    matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES")
 }
 
 /// A slip of the fingers in one of our words, which is no word of SQL.
 fn near_listing(word: &str) -> bool {
     let sql = ["TABLES", "COLUMNS", "ALL", "FUNCTIONS", "CREATE", "TIME", "VARIABLES", "TIMEZONE"];
     !sql.contains(&word)
-        && suggest::nearest(word, ["COLLECTIONS", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS"]).is_some()
+        && suggest::nearest(word, ["COLLECTIONS", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS", "TABLES"]).is_some()
 }
 
 fn near_own(word: &str) -> bool {
@@ -485,6 +485,8 @@ impl Parser<'_> {
             Listing::Operations
         } else if self.take_word("SWEEPS") {
             Listing::Sweeps
+        } else if self.take_word("TABLES") {
+            Listing::Tables
         } else {
             self.need_word("PARAMETERS")?;
             Listing::Parameters

@@ -133,6 +133,8 @@ pub enum Listing {
     Sweeps,
     /// The sweeper's parameters.
     Parameters,
+    /// Everything that can be selected from: collections and views, and the tables of the system.
+    Tables,
 }
 
 /// Cuts a text into statements and parses those that are Ebbtide's own.

@@ -1,5 +1,6 @@
 //! `ASOF JOIN` as it is written: `ASOF [LEFT] JOIN t ON ... AND l.t >= r.t`, and `ASOF JOIN t MATCH_CONDITION (l.t >= r.t)
-//! ON ...`, which keeps all rows of the left side.
+//! ON ...`, which keeps all rows of the left side; or `ASOF JOIN t USING (s, time)`, whose last column is the time, not earlier on
+//! the left.
 
 use super::MARK;
 use crate::statement::SyntaxError;
@@ -64,6 +65,23 @@ pub(crate) fn desugar(text: &str) -> Result<Option<String>, SyntaxError> {
         }
         let plain = join == at + 1;
         match condition(&tokens, join + 1) {
+            Some((using, None)) if is(tokens.get(using), "USING") => {
+                let Some(name) = name_of(&tokens[join + 1..using]) else {
+                    let message = "ASOF JOIN with USING needs a name for its right side: ASOF JOIN (...) AS r USING (sensor, time)";
+                    return Err(SyntaxError::at(text, token.span.start, message.to_owned()));
+                };
+                if let Some(star) = star(&tokens, at) {
+                    let Some(columns) = columns_of(&tokens, at, (using, &name)) else {
+                        let message = "SELECT * over several joins with an ASOF JOIN by USING: name the columns, or write l.*, r.price";
+                        return Err(SyntaxError::at(text, tokens[star].span.start, message.to_owned()));
+                    };
+                    edits.push((place(&tokens[star]), columns));
+                }
+                let (first, last) = (place(&tokens[join + 1]).start, place(&tokens[using - 1]).end);
+                edits.push((place(token), "    ".to_owned()));
+                edits.push((first..first, "(SELECT * FROM ".to_owned()));
+                edits.push((last..last, format!(" WHERE {MARK}()) AS {name}")));
+            }
             Some((on, None)) => {
                 edits.push((place(token), "    ".to_owned()));
                 edits.push((place(&tokens[on]), format!("ON {MARK}() AND")));
@@ -95,7 +113,59 @@ pub(crate) fn desugar(text: &str) -> Result<Option<String>, SyntaxError> {
     Ok(Some(text))
 }
 
-/// The ON of a join whose table begins at `from`; or its MATCH_CONDITION and the bracket that closes it.
+/// What a table of a join is called: its alias, or else its name.
+fn name_of(table: &[TokenWithSpan]) -> Option<String> {
+    match &table.last()?.token {
+        Token::Word(name) => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+/// Where the query that the token at `at` is in the FROM of has begun, and that FROM.
+fn query_of(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, usize)> {
+    let mut depth = 0_usize;
+    let mut from = None;
+    for (i, token) in tokens[..at].iter().enumerate().rev() {
+        match &token.token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return None,
+            Token::LParen => depth -= 1,
+            _ if depth > 0 => {}
+            _ if is(Some(token), "FROM") && from.is_none() => from = Some(i),
+            _ if is(Some(token), "SELECT") => return from.map(|from| (i, from)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The `*` of the query that the token at `at` is in the FROM of.
+fn star(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let (select, from) = query_of(tokens, at)?;
+    let begins = |token: &Token| matches!(token, Token::Comma | Token::Word(_));
+    (select + 1..from).find(|i| {
+        tokens[*i].token == Token::Mul
+            && begins(&tokens[i - 1].token)
+            && (*i + 1 == from || tokens[i + 1].token == Token::Comma)
+    })
+}
+
+/// What `*` means between two tables: all columns of the left one, and those of the right one that are not joined by.
+/// DataFusion would take either side's.
+fn columns_of(tokens: &[TokenWithSpan], at: usize, (using, right): (usize, &str)) -> Option<String> {
+    let (_, from) = query_of(tokens, at)?;
+    let left = &tokens[from + 1..at];
+    if left.iter().any(|t| t.token == Token::Comma || is(Some(t), "JOIN"))
+        || tokens[using..].iter().any(|t| is(Some(t), "JOIN"))
+    {
+        return None;
+    }
+    let close = using + tokens[using..].iter().position(|t| t.token == Token::RParen)?;
+    let keys: String = tokens[using + 1..=close].iter().map(|t| t.token.to_string()).collect();
+    Some(format!("{}.*, {right}.* EXCLUDE {keys}", name_of(left)?))
+}
+
+/// The ON or USING of a join whose table begins at `from`; or its MATCH_CONDITION and the bracket that closes it.
 fn condition(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, Option<usize>)> {
     let mut depth = 0_usize;
     let mut matching = None;
@@ -110,7 +180,7 @@ fn condition(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, Option<usi
                 }
             }
             _ if depth > 0 => {}
-            _ if is(Some(token), "ON") => return Some((at, None)),
+            _ if is(Some(token), "ON") || is(Some(token), "USING") => return Some((at, None)),
             _ if is(Some(token), "MATCH_CONDITION") => matching = Some(at),
             Token::Comma | Token::SemiColon => return None,
             _ if ENDS.iter().any(|w| is(Some(token), w)) => return None,
