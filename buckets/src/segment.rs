@@ -10,6 +10,7 @@
 
 mod bounds;
 mod cache;
+mod claims;
 mod directory;
 mod encode;
 pub(crate) mod physical;

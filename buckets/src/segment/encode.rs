@@ -18,6 +18,7 @@ use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use ebbtide_ttl::in_range;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowWriterOptions, compute_leaves};
+use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
@@ -50,8 +51,8 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     }
     let columns = Columns::new(&input)?;
     let indices: Vec<(u32, u32)> = input.runs.iter().flat_map(|run| run.rows.iter().copied()).collect();
-    let choices = choose::choose(&columns, &indices)?;
-    let properties = choose::properties(schema, &choices);
+    let plan = choose::choose(&columns, &indices)?;
+    let properties = choose::properties(schema, &plan);
     let per_bucket = directory::stats_per_bucket(rows, entries.len() as u64);
 
     let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
@@ -61,7 +62,7 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     let descriptor = writer.schema_descr();
     let wide: Vec<Option<ColumnDescPtr>> = (0..columns.stored.len())
         .map(|root| {
-            let leaf = choices.iter().enumerate().find(|(leaf, _)| descriptor.get_column_root_idx(*leaf) == root);
+            let leaf = plan.choices.iter().enumerate().find(|(leaf, _)| descriptor.get_column_root_idx(*leaf) == root);
             leaf.filter(|(_, choice)| choice.wide).map(|(leaf, _)| descriptor.column(leaf))
         })
         .collect();
@@ -85,7 +86,7 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
     let wide_properties = choose::wide_properties(EnabledStatistics::Page);
     let encoded = parallel(rows, jobs, |at, leaves| {
         let job = match &wide[at] {
-            Some(descriptor) => Job::Wide(descriptor.clone(), wide_properties.clone()),
+            Some(descriptor) => Job::Wide(descriptor.clone(), wide_properties.clone(), plan.compression),
             None => Job::Arrow(leaves),
         };
         column(&columns, at, job, &gathered, buckets)
@@ -122,7 +123,7 @@ enum Job {
     /// By these writers: for each row group one a leaf.
     Arrow(Vec<Vec<ArrowColumnWriter>>),
     /// With its differences in whole bytes.
-    Wide(ColumnDescPtr, WriterPropertiesPtr),
+    Wide(ColumnDescPtr, WriterPropertiesPtr, Compression),
 }
 
 /// A leaf of a row group, written.
@@ -174,11 +175,11 @@ fn column(
     let mut watch = Watch::new(field, buckets);
     let mut chunks = Vec::with_capacity(groups.len());
     match job {
-        Job::Wide(descriptor, properties) => {
+        Job::Wide(descriptor, properties, compression) => {
             for slices in groups {
                 let slices = slices.iter().map(|slice| columns.gather_column(at, slice));
                 let seen = |array: &ArrayRef| watch.see(array);
-                let chunk = wide::write(&descriptor, &properties, choose::compression(), slices, seen)?;
+                let chunk = wide::write(&descriptor, &properties, compression, slices, seen)?;
                 chunks.push(vec![Chunk::Wide(Box::new(chunk))]);
             }
         }

@@ -3,6 +3,7 @@
 mod stretches;
 
 use super::cache::BlockCache;
+use super::claims;
 use super::directory::{self, Directory};
 use super::physical::{hinted, restore};
 use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
@@ -69,11 +70,13 @@ impl SegmentReader {
         let (data_end, tail, checksum) = read_tail(&*file, name)?;
         let bad = |offset: u64, message: String| SegmentError::new(name, offset, message);
         let footer_at = file.len().saturating_sub(8);
-        let metadata = ParquetMetaDataReader::new()
-            .with_offset_index_policy(PageIndexPolicy::Required)
-            .with_column_index_policy(PageIndexPolicy::Skip)
-            .parse_and_finish(&Tail { start: data_end, bytes: tail.clone() })
-            .map_err(|e| bad(footer_at, format!("footer: {e}")))?;
+        let parse = || {
+            ParquetMetaDataReader::new()
+                .with_offset_index_policy(PageIndexPolicy::Required)
+                .with_column_index_policy(PageIndexPolicy::Skip)
+                .parse_and_finish(&Tail { start: data_end, bytes: tail.clone() })
+        };
+        let metadata = asserted(parse).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
         let value = |key: &str| {
             let pairs = metadata.file_metadata().key_value_metadata()?;
             pairs.iter().find(|pair| pair.key == key)?.value.clone()
@@ -97,7 +100,8 @@ impl SegmentReader {
                 format!("directory: {} checksums for {blocks} blocks", directory.checksums.len()),
             ));
         }
-        let metadata = arrow_metadata(metadata).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
+        claims::check(&metadata, rows, data_end).map_err(|message| bad(footer_at, format!("footer: {message}")))?;
+        let metadata = asserted(|| arrow_metadata(metadata)).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
         let inner = Inner { name: name.to_owned(), file, metadata, directory, schema, data_end, checksum };
         Ok(SegmentReader(Arc::new(inner), None))
     }
@@ -185,13 +189,13 @@ impl SegmentReader {
                 // A dictionary holds each text once; in memory each view of one has its length all the same.
                 Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => {
                     positive(column.unencoded_byte_array_data_bytes().unwrap_or(column.uncompressed_size()))
-                        + positive(column.num_values()) * 8
+                        .saturating_add(positive(column.num_values()).saturating_mul(8))
                 }
                 _ => 0,
             };
-            texts + positive(column.num_values()) * 8
+            texts.saturating_add(positive(column.num_values()).saturating_mul(8))
         };
-        groups.flat_map(RowGroupMetaData::columns).map(of).sum()
+        groups.flat_map(RowGroupMetaData::columns).map(of).fold(0, u64::saturating_add)
     }
 
     /// Reads rows: the named top-level columns, in this order, as `schema` has them (null where the segment lacks one), for
@@ -308,12 +312,8 @@ impl SegmentReader {
         let file = Checked { inner: inner.clone(), failed: failed.clone() };
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, inner.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-        builder
-            .with_projection(mask)
-            .with_row_groups(groups)
-            .with_row_selection(selection)
-            .with_batch_size(batch_rows.max(1))
-            .build()
+        let builder = builder.with_projection(mask).with_row_groups(groups).with_row_selection(selection);
+        asserted(|| builder.with_batch_size(batch_rows.max(1)).build())
             .map_err(|e| failed.get().cloned().unwrap_or_else(|| SegmentError::new(&inner.name, 0, e.to_string())))
     }
 
@@ -542,6 +542,12 @@ fn read_next(source: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch
     catch_unwind(AssertUnwindSafe(|| source.next())).unwrap_or_else(|_| {
         Some(Err(ArrowError::ParquetError("the pages do not hold what their headers say".to_owned())))
     })
+}
+
+/// What the Parquet reader makes of a footer, which it asserts things of as well.
+fn asserted<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    let forged = |_| Err(ParquetError::General("its numbers contradict each other".to_owned()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(forged)
 }
 
 /// The end of a file, already checked, under the offsets that it has in the file.

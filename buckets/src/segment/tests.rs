@@ -2,6 +2,7 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "lists of row ranges, some of one range")]
 
+mod claims;
 mod damage;
 mod directory;
 mod weather;

@@ -3,7 +3,7 @@
 use super::{Columns, failed, parallel, wide};
 use crate::schema::{FieldType, Schema};
 use crate::segment::SegmentError;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding, Type, ZstdLevel};
@@ -28,37 +28,52 @@ pub(super) struct Choice {
     pub(super) wide: bool,
 }
 
-/// How the bytes of pages are compressed.
-pub(super) fn compression() -> Compression {
-    Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default())
+/// Rows of less are not compressed: the file takes a block of the disk anyway, and each column would set up a compressor,
+/// and one again whenever it is read.
+const COMPRESSED_BYTES_MIN: usize = 4096;
+
+/// How a segment is written.
+pub(super) struct Plan {
+    /// How the bytes of pages are compressed.
+    pub(super) compression: Compression,
+    /// For every leaf column.
+    pub(super) choices: Vec<Choice>,
 }
 
-fn base() -> WriterPropertiesBuilder {
+fn compression(sample: &RecordBatch) -> Compression {
+    let bytes_of = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(COMPRESSED_BYTES_MIN);
+    match sample.columns().iter().map(bytes_of).sum::<usize>() {
+        ..COMPRESSED_BYTES_MIN => Compression::UNCOMPRESSED,
+        _ => Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()),
+    }
+}
+
+fn base(compression: Compression) -> WriterPropertiesBuilder {
     WriterProperties::builder()
-        .set_compression(compression())
+        .set_compression(compression)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(1024)
 }
 
 /// The properties of the file.
-pub(super) fn properties(schema: &Schema, choices: &[Choice]) -> WriterProperties {
+pub(super) fn properties(schema: &Schema, plan: &Plan) -> WriterProperties {
     let sorted_by = |column_idx| SortingColumn { column_idx, descending: false, nulls_first: true };
     let sorting = match (&schema.meta, &schema.meta_type) {
         (Some(_), Some(FieldType::Object(_) | FieldType::List(_))) => None,
         (Some(_), Some(_)) => Some(vec![sorted_by(1), sorted_by(0)]),
         _ => Some(vec![sorted_by(0)]),
     };
-    let builder = base()
+    let builder = base(plan.compression)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_sorting_columns(sorting)
         .set_created_by(concat!("ebbtide ", env!("CARGO_PKG_VERSION")).to_owned());
-    choices.iter().fold(builder, with_choice).build()
+    plan.choices.iter().fold(builder, with_choice).build()
 }
 
 /// The properties under which [`wide`] gets its pages.
 pub(super) fn wide_properties(statistics: EnabledStatistics) -> WriterPropertiesPtr {
-    let builder = base().set_compression(Compression::UNCOMPRESSED).set_dictionary_enabled(false);
+    let builder = base(Compression::UNCOMPRESSED).set_dictionary_enabled(false);
     Arc::new(builder.set_encoding(Encoding::PLAIN).set_statistics_enabled(statistics).build())
 }
 
@@ -73,8 +88,10 @@ fn with_choice(builder: WriterPropertiesBuilder, choice: &Choice) -> WriterPrope
 
 /// Chooses for every leaf column. Texts and bytes keep the dictionary, which falls back by itself where it does not pay.
 #[expect(clippy::cast_precision_loss, reason = "estimates")]
-pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Vec<Choice>, SegmentError> {
+pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Plan, SegmentError> {
     let sample = columns.gather(&sample_rows(rows))?;
+    let compression = compression(&sample);
+    let trial = |batch: &RecordBatch, choices: &[Choice]| trial(batch, compression, choices);
     let with_dictionary = trial(&sample, &[])?;
     let leaves: Vec<Choice> = with_dictionary
         .file_metadata()
@@ -102,11 +119,14 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Vec<Choic
     let properties = wide_properties(EnabledStatistics::None);
     let wide = (0..leaves.len()).map(|at| {
         let column = sample.column(descriptor.get_column_root_idx(at));
-        if at == 0 || descriptor.column(at).path().parts().len() > 1 || !wide::can_write(column.data_type()) {
+        let nested = descriptor.column(at).path().parts().len() > 1;
+        // Whole bytes are for the compressor's sake.
+        let packed = compression == Compression::UNCOMPRESSED;
+        if at == 0 || nested || packed || !wide::can_write(column.data_type()) {
             return Ok(None);
         }
         let slice = std::iter::once(Ok(column.clone()));
-        let chunk = wide::write(&descriptor.column(at), &properties, compression(), slice, |_| {})?;
+        let chunk = wide::write(&descriptor.column(at), &properties, compression, slice, |_| {})?;
         Ok(Some(chunk.bytes.len() as f64))
     });
     let wide = wide.collect::<Result<Vec<_>, SegmentError>>()?;
@@ -121,7 +141,7 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Vec<Choic
         let keep = at == 0 || plain * scale <= with_dictionary;
         Choice { encoding: choice.encoding.filter(|_| keep || wide), wide, ..choice }
     });
-    Ok(choices.collect())
+    Ok(Plan { compression, choices: choices.collect() })
 }
 
 fn sample_rows(rows: &[(u32, u32)]) -> Vec<(u32, u32)> {
@@ -134,8 +154,9 @@ fn sample_rows(rows: &[(u32, u32)]) -> Vec<(u32, u32)> {
 }
 
 /// Writes a batch for its sizes only.
-fn trial(batch: &RecordBatch, choices: &[Choice]) -> Result<ParquetMetaData, SegmentError> {
-    let properties = choices.iter().fold(base().set_statistics_enabled(EnabledStatistics::None), with_choice).build();
+fn trial(batch: &RecordBatch, compression: Compression, choices: &[Choice]) -> Result<ParquetMetaData, SegmentError> {
+    let properties =
+        choices.iter().fold(base(compression).set_statistics_enabled(EnabledStatistics::None), with_choice).build();
     let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
     let mut writer = ArrowWriter::try_new_with_options(Vec::new(), batch.schema(), options).map_err(failed)?;
     writer.write(batch).map_err(failed)?;

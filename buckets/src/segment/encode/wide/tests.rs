@@ -12,7 +12,7 @@ fn back(column: &ArrayRef, slice_rows: usize) -> ArrayRef {
     let (mut file, _) = writer.into_serialized_writer().unwrap();
     let descriptor = file.schema_descr().column(0);
     let properties = crate::segment::encode::choose::wide_properties(EnabledStatistics::Page);
-    let compression = crate::segment::encode::choose::compression();
+    let compression = Compression::ZSTD(Default::default());
     let starts = (0..column.len()).step_by(slice_rows);
     let slices = starts.map(|from| Ok(column.slice(from, slice_rows.min(column.len() - from))));
     let chunk = write(&descriptor, &properties, compression, slices, |_| {}).unwrap();
