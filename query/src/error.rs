@@ -360,7 +360,7 @@ fn plain(message: &str) -> String {
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
     // What DataFusion says before this line is about its own workings.
     let text = text.find("No function matches").map_or(text, |at| &text[at..]);
-    if let Some(kind) = text.strip_prefix("cannot access field at argument 1: type ") {
+    if let Some(kind) = text.strip_prefix("Cannot access field at argument 1: type ") {
         let kind = match kind.split_once(" is not Struct").map_or(kind, |(kind, _)| kind) {
             "Utf8" | "Utf8View" | "LargeUtf8" => "a string",
             other => other,

@@ -187,7 +187,7 @@ impl Completer for Assistant {
 impl Validator for Assistant {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
-        let own = text.trim_start().starts_with(['.', '\\']) || text.trim().is_empty();
+        let own = text.trim_start().starts_with(['.', '\\']) || matches!(text.trim(), "" | "help" | "exit" | "quit");
         if own || !statement::is_incomplete(text) {
             return Ok(ValidationResult::Valid(None));
         }
