@@ -69,8 +69,8 @@ pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
 pub use crate::options::{CollectionChange, CollectionOptions};
 pub use crate::repair::{Loss, LostMeta, RepairMode, RepairReport};
 pub use crate::settings::{
-    DEFAULT_MEMTABLE_AGE_MAX, DEFAULT_MEMTABLE_BYTES_MAX, DEFAULT_SEGMENT_ROWS_MAX, DEFAULT_WAL_FILE_BYTES_MAX,
-    Durability, Settings,
+    DEFAULT_CACHE_BYTES_MAX, DEFAULT_MEMTABLE_AGE_MAX, DEFAULT_MEMTABLE_BYTES_MAX, DEFAULT_SEGMENT_ROWS_MAX,
+    DEFAULT_WAL_FILE_BYTES_MAX, Durability, Settings,
 };
 pub use crate::snapshot::{
     Aggregate, AggregateRequest, Batches, BucketInfo, CollectionInfo, CollectionSnapshot, ExpiryRow, FieldBound,

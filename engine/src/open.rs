@@ -38,7 +38,7 @@ pub(crate) fn open(
         let mut tries = 0;
         loop {
             tries += 1;
-            match read_beside(&fs, &dir).and_then(held) {
+            match read_beside(&fs, &dir, &settings).and_then(held) {
                 Ok(read) => {
                     let opened = read.opened(None, None, None);
                     return Ok(Core::new(fs, clock, dir, settings, read_only, opened));
@@ -48,11 +48,10 @@ pub(crate) fn open(
             }
         }
     }
-    let memory_max = settings.memtable_bytes_max;
-    let (opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, memory_max) {
+    let (opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, &settings) {
         // Only an open database can be swept.
         Err(error) if error.code() == Code::OutOfDiskSpace && crate::reserve::spend(fs.as_ref(), &dir) => {
-            open_for_writing(&fs, clock.as_ref(), &dir, memory_max)?
+            open_for_writing(&fs, clock.as_ref(), &dir, &settings)?
         }
         opened => opened?,
     };
@@ -70,7 +69,12 @@ fn held(read: ReadState) -> Result<ReadState> {
     Ok(read)
 }
 
-fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, memory_max: usize) -> Result<(Opened, Replayed)> {
+fn open_for_writing(
+    fs: &Arc<dyn Fs>,
+    clock: &dyn Clock,
+    dir: &Path,
+    settings: &Settings,
+) -> Result<(Opened, Replayed)> {
     // Before the lock: nothing is left in a folder of somebody else, not even that.
     if fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         refuse_foreign(dir, &fs.list(dir).map_err(|e| Error::io("list", dir, &e))?)?;
@@ -85,7 +89,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, memory_max:
         let log = LogWriter::create(fs.as_ref(), dir, identity, 1)?;
         let checkpoint = [Op::NextIds { collection: 1, segment: 1, seq: 1 }, Op::AddLog { first_seq: 1 }];
         let manifest = ManifestWriter::create(fs.as_ref(), dir, identity, 1, &checkpoint)?;
-        let mut state = State::new(fs.clone(), dir.to_owned());
+        let mut state = State::new(fs.clone(), dir.to_owned(), settings.cache_bytes_max);
         for op in checkpoint {
             state.apply(op)?;
         }
@@ -94,7 +98,7 @@ fn open_for_writing(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, memory_max:
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
         return Ok((Opened { identity, state, next_seq: 1, log, manifest, lock }, Replayed::Whole));
     }
-    let mut read = read_state(fs, dir, names, memory_max)?;
+    let mut read = read_state(fs, dir, names, settings)?;
     let next_seq = read.state.applied_seq + 1;
     settle_log(fs.as_ref(), dir, &read)?;
     // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
@@ -214,16 +218,18 @@ impl ReadState {
 }
 
 /// Reads the state beside a writer that may be there.
-fn read_beside(fs: &Arc<dyn Fs>, dir: &Path) -> Result<ReadState> {
+fn read_beside(fs: &Arc<dyn Fs>, dir: &Path, settings: &Settings) -> Result<ReadState> {
     if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
     // A reader cannot seal, so it holds whatever the log does.
-    read_state(fs, dir, fs.list(dir).map_err(|e| Error::io("list", dir, &e))?, usize::MAX)
+    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    // It cannot seal, so it holds all that is in the log.
+    read_state(fs, dir, names, &Settings { memtable_bytes_max: usize::MAX, ..settings.clone() })
 }
 
-/// Reads the state of a folder with these names in it. Rows of the log that take more than `memory_max` are left out.
-fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, memory_max: usize) -> Result<ReadState> {
+/// Reads the state of a folder with these names in it. Rows of the log that take more than the memtable may are left out.
+fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, settings: &Settings) -> Result<ReadState> {
     let Some(number) = names.iter().filter_map(|name| manifest::parse_name(name)).max() else {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     };
@@ -231,13 +237,13 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, memory_max: usiz
     if contents.torn_bytes > 0 {
         tracing::info!(number, bytes = contents.torn_bytes, "the last edit of the manifest was half-written");
     }
-    let mut state = State::new(fs.clone(), dir.to_owned());
+    let mut state = State::new(fs.clone(), dir.to_owned(), settings.cache_bytes_max);
     for op in contents.edits.into_iter().flatten() {
         state.apply(op)?;
     }
     check_segments(&names, &state)?;
     let sealed = state.clone();
-    let (newest_log, replayed) = replay(fs.as_ref(), dir, contents.identity, &mut state, memory_max)?;
+    let (newest_log, replayed) = replay(fs.as_ref(), dir, contents.identity, &mut state, settings.memtable_bytes_max)?;
     if replayed == Replayed::Not {
         let applied_seq = std::mem::replace(&mut state, sealed.clone()).applied_seq;
         state.applied_seq = applied_seq;

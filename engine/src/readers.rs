@@ -1,5 +1,5 @@
-//! Open segments, under budgets: file handles and directories of those that were opened last are kept, and the columns that
-//! queries decoded of them.
+//! Open segments, under one budget: file handles and directories of those that were opened last are kept, and the columns
+//! that queries decoded of them.
 
 use crate::segment::SegmentFile;
 use crate::sync::Mutex;
@@ -9,22 +9,14 @@ use std::sync::{Arc, Weak};
 
 /// Segments that are kept open: far below the 1024 file handles that a process has by default.
 const OPEN_SEGMENTS_MAX: usize = 512;
-/// Bytes of directories and footers that are kept in memory.
-const DIRECTORY_BYTES_MAX: usize = 128 << 20;
-/// Bytes of decoded columns that are kept in memory.
-const COLUMN_BYTES_MAX: usize = 128 << 20;
 
 /// The segments that are open, in the order in which they were opened.
 #[derive(Debug)]
 pub(crate) struct Readers {
     open: Mutex<Open>,
+    /// Bytes of directories and footers that are kept in memory.
+    directory_bytes_max: usize,
     columns: Arc<BlockCache>,
-}
-
-impl Default for Readers {
-    fn default() -> Self {
-        Readers { open: Mutex::default(), columns: Arc::new(BlockCache::new(COLUMN_BYTES_MAX)) }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +26,12 @@ struct Open {
 }
 
 impl Readers {
+    /// Half of the budget is for directories, half for columns.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let half = bytes_max / 2;
+        Readers { open: Mutex::default(), directory_bytes_max: half, columns: Arc::new(BlockCache::new(half)) }
+    }
+
     /// Segments that are held open.
     pub(crate) fn open_files(&self) -> u64 {
         self.open.lock().files.iter().filter(|(file, _)| file.strong_count() > 0).count() as u64
@@ -51,7 +49,9 @@ impl Readers {
             let mut open = self.open.lock();
             open.files.push_back((Arc::downgrade(file), bytes));
             open.bytes += bytes;
-            while open.files.len() > 1 && (open.files.len() > OPEN_SEGMENTS_MAX || open.bytes > DIRECTORY_BYTES_MAX) {
+            while open.files.len() > 1
+                && (open.files.len() > OPEN_SEGMENTS_MAX || open.bytes > self.directory_bytes_max)
+            {
                 if let Some((oldest, bytes)) = open.files.pop_front() {
                     open.bytes -= bytes;
                     closing.extend(oldest.upgrade());

@@ -217,7 +217,7 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
         );
         return Err(Error::new(Code::DataCorruptionDetected, what));
     };
-    let mut state = State::new(fs.clone(), dir.to_owned());
+    let mut state = State::new(fs.clone(), dir.to_owned(), 0);
     for op in contents.edits.into_iter().flatten() {
         state.apply(op)?;
     }

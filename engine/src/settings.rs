@@ -13,6 +13,8 @@ pub const DEFAULT_MEMTABLE_AGE_MAX: Duration = Duration::from_secs(300);
 pub const DEFAULT_WAL_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Default of [`Settings::segment_rows_max`]: a million rows, some 4 MB of ten slowly changing fields.
 pub const DEFAULT_SEGMENT_ROWS_MAX: usize = 1 << 20;
+/// Default of [`Settings::cache_bytes_max`]: 256 MiB.
+pub const DEFAULT_CACHE_BYTES_MAX: usize = 256 << 20;
 
 /// When an insert is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,6 +41,9 @@ pub struct Settings {
     pub wal_file_bytes_max: u64,
     /// Rows that one segment holds at most. Default: [`DEFAULT_SEGMENT_ROWS_MAX`].
     pub segment_rows_max: usize,
+    /// Bytes that are kept in memory for the queries that come next: half of them for directories of segments, half for
+    /// decoded columns. Default: [`DEFAULT_CACHE_BYTES_MAX`].
+    pub cache_bytes_max: usize,
 }
 
 impl Default for Settings {
@@ -49,6 +54,7 @@ impl Default for Settings {
             memtable_age_max: DEFAULT_MEMTABLE_AGE_MAX,
             wal_file_bytes_max: DEFAULT_WAL_FILE_BYTES_MAX,
             segment_rows_max: DEFAULT_SEGMENT_ROWS_MAX,
+            cache_bytes_max: DEFAULT_CACHE_BYTES_MAX,
         }
     }
 }

@@ -71,10 +71,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf) -> Self {
+    pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf, cache_bytes_max: usize) -> Self {
         State {
             fs,
-            readers: Arc::default(),
+            readers: Arc::new(Readers::new(cache_bytes_max)),
             dir,
             collections: BTreeMap::new(),
             names: HashMap::new(),
