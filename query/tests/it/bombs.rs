@@ -130,6 +130,32 @@ fn a_small_parquet_file_of_long_texts_is_read_in_pieces() {
 }
 
 #[test]
+fn parquet_files_that_lie_about_themselves_are_refused_or_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("good.parquet");
+    same_text(&path, 60, "0123456789");
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    let good = std::fs::read(&path).unwrap();
+    let mut refused = 0;
+    for (place, byte) in (0..good.len()).step_by(good.len() / 60).zip([0x00, 0x7f, 0xff].into_iter().cycle()) {
+        let mut bad = good.clone();
+        bad[place] = byte;
+        #[expect(clippy::disallowed_methods, reason = "test input")]
+        std::fs::write(folder.path().join("bad.parquet"), bad).unwrap();
+        let output = import(folder.path(), &["bad.parquet", "--dry-run"]);
+        match output.code {
+            0 => assert!(output.stderr.contains("measurements would be imported"), "{place}: {}", output.stderr),
+            1 => {
+                refused += 1;
+                assert!(output.stderr.contains("bad.parquet"), "{place}: {}", output.stderr);
+            }
+            code => panic!("byte {byte} at {place} ends the program with {code}: {}", output.stderr),
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+#[test]
 fn an_insert_of_more_than_is_stored_at_once_is_refused_and_stores_nothing() {
     let world = World::at("2024-01-01T00:00:00Z");
     world.rows("CREATE COLLECTION w WITH (timeField = 't')");

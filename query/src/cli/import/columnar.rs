@@ -14,11 +14,14 @@ use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, Sche
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::{FileReader, StreamReader};
 use datafusion::parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,15 +34,7 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new(format!("{} is not a Parquet file that can be read: {e}", source.name))
         };
-        let mut found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| fail(&e))?;
-        if let Some(shared) = with_views(found.schema()) {
-            let options = ArrowReaderOptions::new().with_schema(shared);
-            found = ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options).map_err(|e| fail(&e))?;
-        }
-        let rows = u64::try_from(found.metadata().file_metadata().num_rows()).ok();
-        let batch_rows = batch_rows.min(rows_at_once(found.metadata()));
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, found);
-        let reader = builder.with_batch_size(batch_rows).build().map_err(|e| fail(&e))?;
+        let (reader, rows) = guarded(|| parquet(file, batch_rows)).and_then(|opened| opened).map_err(|e| fail(&e))?;
         return Ok((RecordBatchReader::schema(&reader), rows, Box::new(reader)));
     }
     let fail =
@@ -55,6 +50,24 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
     }
     let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
     Ok((reader.schema(), None, Box::new(reader)))
+}
+
+fn parquet(file: File, batch_rows: usize) -> Result<(ParquetRecordBatchReader, Option<u64>), ParquetError> {
+    let mut found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+    if let Some(shared) = with_views(found.schema()) {
+        let options = ArrowReaderOptions::new().with_schema(shared);
+        found = ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)?;
+    }
+    let rows = u64::try_from(found.metadata().file_metadata().num_rows()).ok();
+    let batch_rows = batch_rows.min(rows_at_once(found.metadata()));
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, found);
+    Ok((builder.with_batch_size(batch_rows).build()?, rows))
+}
+
+/// The readers of these files assert some of what they find in them: a forged file is no reason for the process to fall.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, ParquetError> {
+    let forged = |_| ParquetError::General("what it says of itself is contradictory: it is damaged".to_owned());
+    catch_unwind(AssertUnwindSafe(work)).map_err(forged)
 }
 
 /// The columns with texts and bytes as views: many rows then share a value that the file holds once.
@@ -105,10 +118,10 @@ pub(super) fn read(
     give: &mut dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", source.name));
-    let (_, total, batches) = open(source, job.batch_rows)?;
+    let (_, total, mut batches) = open(source, job.batch_rows)?;
     let mut row: u64 = 0;
     let before = source.read.load(Ordering::Relaxed);
-    for batch in batches {
+    while let Some(batch) = guarded(|| batches.next()).map_err(|e| fail(&e))? {
         let whole = batch.map_err(|e| fail(&e))?;
         let end = row + whole.num_rows() as u64;
         let mut from = row.max(start);
