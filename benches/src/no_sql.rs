@@ -1,8 +1,12 @@
 //! In place of SQL where the runner was built without it.
 
 use crate::Result;
+use crate::question::Value;
 use arrow::array::RecordBatch;
 use ebbtide::Database;
+
+/// What would run a prepared query.
+pub type Run = fn(&[Value]) -> Result<Vec<RecordBatch>>;
 
 /// There is none.
 #[derive(Debug)]
@@ -15,6 +19,14 @@ impl Sql {
     /// None.
     pub fn over(_: &Database) -> Result<Option<Self>> {
         Ok(None)
+    }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn prepare(&self, _: &str) -> Result<Run> {
+        match *self {}
     }
 
     /// Cannot be called.

@@ -57,6 +57,15 @@ pub struct Question {
     pub fields: Vec<String>,
 }
 
+/// What goes into a place of a prepared query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A name.
+    Text(String),
+    /// Milliseconds since 1970.
+    Instant(i64),
+}
+
 /// What an answer comes down to when answers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summed {
@@ -174,16 +183,36 @@ impl Question {
     /// The same as SQL of Ebbtide.
     #[must_use]
     pub fn sql(&self, names: Names) -> String {
+        let (text, values) = self.sql_with_places(names);
+        // From the last on: `$1` is the beginning of `$10`.
+        let put = |text: String, (at, value): (usize, &Value)| {
+            let literal = match value {
+                Value::Text(text) => format!("'{text}'"),
+                Value::Instant(t) => format!("TIMESTAMP '{}'", Timestamp::from_units(*t, Precision::Ms)),
+            };
+            text.replace(&format!("${}", at + 1), &literal)
+        };
+        values.iter().enumerate().rev().fold(text, put)
+    }
+
+    /// The same as SQL with places for names of series and instants, and what goes into them.
+    #[must_use]
+    pub fn sql_with_places(&self, names: Names) -> (String, Vec<Value>) {
         let series = names.member.map_or_else(|| names.meta.to_owned(), |member| format!("{}.{member}", names.meta));
-        let instant = |t: i64| format!("TIMESTAMP '{}'", Timestamp::from_units(t, Precision::Ms));
+        let mut values = Vec::new();
+        let mut place = |value: Value| {
+            values.push(value);
+            format!("${}", values.len())
+        };
         let mut conditions = Vec::new();
-        match self.series.as_slice() {
+        let wanted: Vec<String> = self.series.iter().map(|name| place(Value::Text(name.clone()))).collect();
+        match wanted.as_slice() {
             [] => {}
-            [one] => conditions.push(format!("{series} = '{one}'")),
-            more => conditions.push(format!("{series} IN ('{}')", more.join("', '"))),
+            [one] => conditions.push(format!("{series} = {one}")),
+            more => conditions.push(format!("{series} IN ({})", more.join(", "))),
         }
-        conditions.extend(self.from.map(|t| format!("time >= {}", instant(t))));
-        conditions.extend(self.to.map(|t| format!("time < {}", instant(t))));
+        conditions.extend(self.from.map(|t| format!("time >= {}", place(Value::Instant(t)))));
+        conditions.extend(self.to.map(|t| format!("time < {}", place(Value::Instant(t)))));
         let each =
             |function: &str| self.fields.iter().map(|f| format!("{function}({f})")).collect::<Vec<_>>().join(", ");
         let bin = |width: i64| format!("date_bin('{} seconds', time) AS bin", width / 1000);
@@ -217,7 +246,7 @@ impl Question {
         };
         let conditions =
             if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-        format!("SELECT {columns} FROM {from}{conditions}{end}")
+        (format!("SELECT {columns} FROM {from}{conditions}{end}"), values)
     }
 }
 
@@ -267,6 +296,22 @@ pub fn ask(
             seconds.push(timed(|| sql.run(text))?.0);
         }
         report.add_millis(format!("{name}, SQL"), &seconds, "the same answers");
+        // All draws are one query with other values.
+        let asked: Vec<_> = draws.iter().map(|q| q.sql_with_places(names)).collect();
+        if let Some((text, _)) = asked.first() {
+            let prepared = sql.prepare(text)?;
+            for ((text, values), direct) in asked.iter().zip(&answers) {
+                let answer = Summed::of(&prepared(values)?);
+                if !answer.agrees(direct) {
+                    return Err(format!("{name}: prepared gives {answer:?}, the direct way {direct:?}: {text}").into());
+                }
+            }
+            let mut seconds = Vec::with_capacity(runs);
+            for (_, values) in asked.iter().cycle().take(runs.max(asked.len())) {
+                seconds.push(timed(|| prepared(values))?.0);
+            }
+            report.add_millis(format!("{name}, prepared"), &seconds, "prepared once; series and times are put in");
+        }
     }
     report.asked.push(Asked { name: name.to_owned(), draws: draws.to_vec(), answers });
     Ok(())

@@ -1,9 +1,10 @@
 //! SQL through `ebbtide-query`.
 
 use crate::Result;
+use crate::question::Value;
 use arrow::array::RecordBatch;
 use ebbtide::Database;
-use ebbtide_query::Session;
+use ebbtide_query::{ScalarValue, Session};
 
 /// A session over a database.
 #[derive(Debug)]
@@ -20,6 +21,22 @@ impl Sql {
     pub fn over(db: &Database) -> Result<Option<Self>> {
         let runtime = tokio::runtime::Runtime::new()?;
         Ok(Some(Sql { runtime, session: Session::new(db.clone()).map_err(|e| e.to_string())? }))
+    }
+
+    /// Prepares a query; what it gives runs it with such values in its places.
+    ///
+    /// # Errors
+    /// What the query engine says.
+    pub fn prepare(&self, text: &str) -> Result<impl Fn(&[Value]) -> Result<Vec<RecordBatch>>> {
+        let prepared = self.runtime.block_on(self.session.prepare(text)).map_err(|e| format!("{text}: {e}"))?;
+        Ok(move |values: &[Value]| {
+            let scalar = |value: &Value| match value {
+                Value::Text(text) => ScalarValue::from(text.as_str()),
+                Value::Instant(at) => ScalarValue::TimestampMillisecond(Some(*at), Some("UTC".into())),
+            };
+            let values: Vec<ScalarValue> = values.iter().map(scalar).collect();
+            Ok(self.runtime.block_on(prepared.execute(&values)).map_err(|e| e.to_string())?.batches)
+        })
     }
 
     /// Runs a statement from its text on: parsing and planning are in its time.

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
 use ebbtide::{Database, ScanReport, ScanUnit, Snapshot};
+use ebbtide_buckets::Schema;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Name of the catalogue.
@@ -22,6 +24,15 @@ pub(crate) struct Current {
     snapshot: Mutex<Arc<Snapshot>>,
     /// Scans of a plan that is to be explained.
     watched: Mutex<Option<Vec<Watched>>>,
+    /// How often the session has made or removed a view or a table.
+    made: AtomicU64,
+}
+
+/// What a query was read against: as long as it is the same, the query reads the same.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Stamp {
+    made: u64,
+    schemas: Vec<(String, Arc<Schema>)>,
 }
 
 /// A scan of a collection, and what expiry hid from it.
@@ -54,7 +65,7 @@ impl std::fmt::Debug for Current {
 impl Current {
     pub(crate) fn new(database: Database) -> Self {
         let snapshot = Mutex::new(Arc::new(database.snapshot()));
-        Current { database, snapshot, watched: Mutex::default() }
+        Current { database, snapshot, watched: Mutex::default(), made: AtomicU64::default() }
     }
 
     pub(crate) fn database(&self) -> &Database {
@@ -63,6 +74,13 @@ impl Current {
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        let snapshot = self.snapshot();
+        let schema = |name: String| Some((Arc::clone(snapshot.collection(&name).ok()?.schema()), name));
+        let schemas = snapshot.collections().into_iter().filter_map(schema).map(|(schema, name)| (name, schema));
+        Stamp { made: self.made.load(Ordering::Relaxed), schemas: schemas.collect() }
     }
 
     /// From now on scans are gathered, for [`Current::watched`].
@@ -123,6 +141,7 @@ impl SchemaProvider for Collections {
         if self.exists(&name) {
             return exec_err!("'{name}' is a collection already");
         }
+        self.current.made.fetch_add(1, Ordering::Relaxed);
         Ok(self.made.write().unwrap_or_else(PoisonError::into_inner).insert(name, table))
     }
 
@@ -130,6 +149,7 @@ impl SchemaProvider for Collections {
         if self.exists(name) {
             return exec_err!("'{name}' is a collection: DROP COLLECTION removes it with all it holds");
         }
+        self.current.made.fetch_add(1, Ordering::Relaxed);
         Ok(self.made.write().unwrap_or_else(PoisonError::into_inner).remove(name))
     }
 

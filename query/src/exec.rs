@@ -83,6 +83,12 @@ impl BucketScanExec {
         Some(&self.asked).filter(|asked| self.limit.is_none() && asked.request.bounds.is_empty())
     }
 
+    /// About how many rows are read.
+    pub(crate) fn rows_estimate(&self) -> usize {
+        let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+
     fn record_report(&self) {
         let count = |name: &'static str, value: u64| {
             MetricBuilder::new(&self.metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));

@@ -26,6 +26,8 @@ mod exec;
 mod functions;
 mod instants;
 pub mod output;
+mod planning;
+mod prepared;
 mod provider;
 mod pushdown;
 mod session;
@@ -34,5 +36,7 @@ mod stoppable;
 pub mod suggest;
 mod system;
 
+pub use datafusion::common::ScalarValue;
 pub use error::{QueryError, Result};
+pub use prepared::Prepared;
 pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};

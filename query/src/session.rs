@@ -1,9 +1,11 @@
 //! A session: one user's statements, one after the other, each over one snapshot.
 
-use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, SystemTables, Watched};
+use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, Stamp, SystemTables, Watched};
 use crate::dml::{self, Condition};
 use crate::error::{Explainer, QueryError, Result};
 use crate::instants::{freeze_now, rewrite_plan};
+use crate::planning::Planning;
+use crate::prepared::{Template, check_query};
 use crate::provider::count_batch;
 use crate::statement::{self, Listing, Statement, StatementKind};
 use crate::stoppable::{Stop, YieldingJoins};
@@ -106,6 +108,7 @@ pub struct Session {
     stop: Stop,
     /// Planning looks at `current`: one statement plans at a time.
     planning: tokio::sync::Mutex<()>,
+    planner: Planning,
 }
 
 impl fmt::Debug for Session {
@@ -149,7 +152,8 @@ impl Session {
         catalog.register_schema(COLLECTIONS, Arc::new(Collections::new(Arc::clone(&current))))?;
         catalog.register_schema(SYSTEM, Arc::new(SystemTables::new(Arc::clone(&current))))?;
         context.register_catalog(CATALOG, Arc::new(catalog));
-        Ok(Session { context, current, now: settings.now, stop, planning: tokio::sync::Mutex::new(()) })
+        let planning = tokio::sync::Mutex::new(());
+        Ok(Session { context, current, now: settings.now, stop, planning, planner: Planning::new() })
     }
 
     /// The database.
@@ -198,8 +202,7 @@ impl Session {
     pub fn start<'a>(&'a self, statement: &'a Statement, text: &'a str) -> BoxFuture<'a, Result<StatementStream>> {
         let span = tracing::debug_span!("query", statement = statement.text);
         let work = async move {
-            let _planning = self.planning.lock().await;
-            self.current.set(self.look());
+            let _planning = self.begin().await;
             match &statement.kind {
                 StatementKind::Sql => self.sql(statement, text).await,
                 StatementKind::Command { document, done, lenient } => self.command(document, done, *lenient).await,
@@ -228,6 +231,13 @@ impl Session {
             }
         };
         Box::pin(work.instrument(span))
+    }
+
+    /// Waits until no other statement is planned, and looks at what there is.
+    pub(crate) async fn begin(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let planning = self.planning.lock().await;
+        self.current.set(self.look());
+        planning
     }
 
     /// What there is at the instant that the session looks from.
@@ -392,23 +402,43 @@ impl Session {
     }
 
     async fn sql(&self, statement: &Statement, text: &str) -> Result<StatementStream> {
-        self.sql_inner(statement).await.map_err(|error| match error {
-            Failure::Plan(error) => self.explain(&error, statement, text),
-            Failure::Query(error) => error,
-        })
+        self.sql_inner(statement).await.map_err(|error| self.failed(error, statement, text))
     }
 
-    async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
-        let now = chrono_time(self.current.snapshot().now());
+    pub(crate) fn failed(&self, error: Failure, statement: &Statement, text: &str) -> QueryError {
+        match error {
+            Failure::Plan(error) => self.explain(&error, statement, text),
+            Failure::Query(error) => error,
+        }
+    }
+
+    /// What a query that is read now is read against.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.current.stamp()
+    }
+
+    /// Reads a query that is to be run with values in its places.
+    pub(crate) async fn template(&self, statement: &Statement) -> Result<Template, Failure> {
+        let parsed = self.parse(statement)?;
+        check_query(&parsed)?;
+        let plan = self.state(chrono_time(self.current.snapshot().now())).statement_to_plan(parsed).await?;
+        Template::new(plan, self.stamp())
+    }
+
+    /// A statement as DataFusion reads it.
+    fn parse(&self, statement: &Statement) -> Result<DfStatement, Failure> {
         let parse = |sql: &str| -> Result<DfStatement, Failure> {
             let desugared = functions::desugar(sql).map_err(|e| Failure::Query(e.into()))?;
             Ok(parse_one(desugared.as_deref().unwrap_or(sql))?)
         };
-        let mut parsed = parse(&statement.text)?;
+        let parsed = parse(&statement.text)?;
         let quoted = self.quote_mixed_case(statement);
-        if quoted != statement.text {
-            parsed = parse(&quoted)?;
-        }
+        if quoted == statement.text { Ok(parsed) } else { parse(&quoted) }
+    }
+
+    async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
+        let now = chrono_time(self.current.snapshot().now());
+        let parsed = self.parse(statement)?;
         let schema_of = |name: &str| self.current.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()));
         if let DfStatement::Statement(inner) = &parsed
             && let Some(insert) = dml::take_insert(inner, schema_of)
@@ -454,14 +484,32 @@ impl Session {
             }
             plan => (plan, state),
         };
+        self.run_with(plan, state, now).await
+    }
+
+    /// Runs a plan that has not been analysed, over the snapshot that was looked at last.
+    pub(crate) async fn run_plan(&self, plan: LogicalPlan) -> Result<StatementStream, Failure> {
+        let now = chrono_time(self.current.snapshot().now());
+        self.run_with(plan, self.state(now), now).await
+    }
+
+    async fn run_with(
+        &self,
+        plan: LogicalPlan,
+        state: SessionState,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<StatementStream, Failure> {
         let plan = functions::rewrite(rewrite_plan(plan, now, state.config_options())?, now, state.config_options())?;
         let plan = functions::readable(plan)?;
         let schema = Arc::clone(plan.schema().inner());
         let analysed = matches!(plan, LogicalPlan::Analyze(_));
-        if analysed {
-            self.current.watch();
-        }
-        let physical = state.create_physical_plan(&plan).await?;
+        let watch = || {
+            if analysed {
+                self.current.watch();
+            }
+        };
+        watch();
+        let (physical, state) = self.planner.plan(plan, state, watch).await?;
         let mut stream = execute_stream(physical, state.task_ctx())?;
         let watched = self.current.watched();
         if !watched.is_empty() {
@@ -607,7 +655,8 @@ fn with_hidden(stream: SendableRecordBatchStream, scans: Vec<Watched>) -> Sendab
 }
 
 /// Why planning or starting failed: by DataFusion, whose errors are still to be explained, or by us.
-enum Failure {
+#[derive(Debug)]
+pub(crate) enum Failure {
     Plan(DataFusionError),
     Query(QueryError),
 }

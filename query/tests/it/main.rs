@@ -11,6 +11,7 @@ mod dump;
 mod guide;
 mod import;
 mod pictures;
+mod prepared;
 mod sql;
 mod support;
 mod upkeep;

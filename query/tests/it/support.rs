@@ -32,6 +32,14 @@ impl World {
         World { runtime, clock, database, session, _folder: folder }
     }
 
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
     pub(crate) fn set(&self, now: &str) {
         self.clock.set(time(now));
     }
