@@ -232,23 +232,25 @@ impl Segment {
     /// The bucket `ordinal`, if it is still there.
     pub(crate) fn brief(&self, reader: &SegmentReader, ordinal: usize) -> Option<Brief> {
         let number = u32::try_from(ordinal).ok()?;
-        if self.state.dropped.contains(number) {
-            return None;
-        }
-        let directory = reader.directory();
+        (!self.state.dropped.contains(number)).then(|| self.brief_as_left(reader, number))
+    }
+
+    /// The bucket `number`, which was not dropped.
+    fn brief_as_left(&self, reader: &SegmentReader, number: u32) -> Brief {
+        let (directory, ordinal) = (reader.directory(), number as usize);
         let window = directory.window(ordinal);
         if let Some(changed) = self.changed(number) {
             let ChangedBucket { rows, first, last, out_of_range, .. } = *changed;
-            return Some(Brief { window, first, last, rows, out_of_range });
+            return Brief { window, first, last, rows, out_of_range };
         }
         let rows = directory.rows(ordinal);
-        Some(Brief {
+        Brief {
             window,
             first: directory.first(ordinal),
             last: directory.last(ordinal),
             rows: rows.end - rows.start,
             out_of_range: u64::from(directory.out_of_range(ordinal)),
-        })
+        }
     }
 
     /// Whether a bucket still has all the rows that it was written with.
@@ -307,8 +309,11 @@ impl Segment {
         let next = Segment::new(self.file.clone(), self.class, state);
         let reader = self.file.reader()?;
         let mut live = Live::EMPTY;
-        for (_, _, brief) in next.briefs(&reader) {
-            live.add(&brief);
+        let mut left = RoaringBitmap::new();
+        left.insert_range(..u32::try_from(reader.directory().bucket_count()).unwrap_or(u32::MAX));
+        left -= &next.state.dropped;
+        for number in &left {
+            live.add(&next.brief_as_left(&reader, number));
         }
         let mut state = next.state;
         state.live = live;

@@ -9,6 +9,7 @@ use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff, is_expired};
 use roaring::RoaringBitmap;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement.
@@ -198,9 +199,9 @@ impl Plan {
                     taken.buckets += left;
                     due.push_front(Item::Segment { segment, buckets, counted: counted + left, rows, bytes });
                 }
-                Some(Item::Part { segment, ordinals, .. }) => {
+                Some(Item::Part { segment, ordinals, rows, .. }) => {
                     if let Some(segment) = collection.segments.get(&segment) {
-                        let (part, rest) = split_ordinals(segment, &ordinals, left)?;
+                        let (part, rest) = split(segment, ordinals, rows, left)?;
                         due.push_front(rest);
                         taken.buckets += part.buckets();
                         taken.items.push(part);
@@ -237,27 +238,58 @@ impl Plan {
     }
 }
 
+/// Buckets of a segment, gathered in ascending order: the neighbours among them go into the bitmap as one range.
+#[derive(Default)]
+struct Gathered {
+    ordinals: RoaringBitmap,
+    run: Range<u32>,
+    rows: u64,
+}
+
+impl Gathered {
+    fn add(&mut self, ordinal: usize, rows: u64) {
+        let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
+        if ordinal != self.run.end || self.run.is_empty() {
+            self.ordinals.insert_range(self.run.clone());
+            self.run.start = ordinal;
+        }
+        self.run.end = ordinal.saturating_add(1);
+        self.rows += rows;
+    }
+
+    fn item(mut self, segment: &Segment) -> Item {
+        self.ordinals.insert_range(self.run);
+        part_of(segment, self.ordinals, self.rows)
+    }
+}
+
+fn part_of(segment: &Segment, ordinals: RoaringBitmap, rows: u64) -> Item {
+    Item::Part { segment: segment.file.id, ordinals, rows, bytes: segment.share(rows) }
+}
+
 /// The first buckets of a segment, so many.
 fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
-    Ok(split(segment, buckets)?.0)
+    let reader = segment.file.reader()?;
+    let mut first = Gathered::default();
+    for (ordinal, _, brief) in segment.briefs(&reader).take(usize::try_from(buckets).unwrap_or(usize::MAX)) {
+        first.add(ordinal, brief.rows);
+    }
+    Ok(first.item(segment))
 }
 
-fn split(segment: &Segment, limit: u64) -> Result<(Item, Item)> {
+/// The first `limit` of these buckets of a segment, which have so many rows, and the others.
+fn split(segment: &Segment, mut all: RoaringBitmap, rows: u64, limit: u64) -> Result<(Item, Item)> {
+    let end = u32::try_from(limit).ok().and_then(|limit| all.select(limit));
+    let mut rest = RoaringBitmap::new();
+    if let Some(end) = end {
+        rest = all.clone();
+        rest.remove_range(..end);
+        all.remove_range(end..);
+    }
     let reader = segment.file.reader()?;
-    let all = segment.briefs(&reader).filter_map(|(ordinal, _, _)| u32::try_from(ordinal).ok()).collect();
-    split_ordinals(segment, &all, limit)
-}
-
-fn split_ordinals(segment: &Segment, all: &RoaringBitmap, limit: u64) -> Result<(Item, Item)> {
-    let reader = segment.file.reader()?;
-    let part = |ordinals: RoaringBitmap| {
-        let briefs = ordinals.iter().filter_map(|ordinal| segment.brief(&reader, ordinal as usize));
-        let rows = briefs.map(|b| b.rows).sum();
-        Item::Part { segment: segment.file.id, ordinals, rows, bytes: segment.share(rows) }
-    };
-    let first: RoaringBitmap = all.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
-    let rest = all - &first;
-    Ok((part(first), part(rest)))
+    let briefs = all.iter().filter_map(|ordinal| segment.brief(&reader, ordinal as usize));
+    let first_rows = briefs.map(|b| b.rows).sum();
+    Ok((part_of(segment, all, first_rows), part_of(segment, rest, rows.saturating_sub(first_rows))))
 }
 
 /// A bucket that is due, with all its pieces.
@@ -410,18 +442,14 @@ impl<'a> Look<'a> {
     fn part(&self, segment: &Arc<Segment>) -> Result<Vec<(usize, Item)>> {
         let Some(reader) = self.reader(segment)? else { return Ok(Vec::new()) };
         let Some(classes) = self.classes(segment)? else { return Ok(Vec::new()) };
-        let mut parts: BTreeMap<usize, (RoaringBitmap, u64)> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Gathered> = BTreeMap::new();
         for (ordinal, meta, brief) in segment.briefs(&reader) {
             let Some((rule, e)) = classes.of(meta) else { continue };
             if self.is_due(bound_of(self.mode, &brief), e) {
-                let (ordinals, rows) = parts.entry(rule).or_default();
-                ordinals.insert(u32::try_from(ordinal).unwrap_or(u32::MAX));
-                *rows += brief.rows;
+                parts.entry(rule).or_default().add(ordinal, brief.rows);
             }
         }
-        let item =
-            |(ordinals, rows)| Item::Part { segment: segment.file.id, ordinals, rows, bytes: segment.share(rows) };
-        Ok(parts.into_iter().map(|(rule, part)| (rule, item(part))).collect())
+        Ok(parts.into_iter().map(|(rule, part)| (rule, part.item(segment))).collect())
     }
 
     /// Buckets of these segments (and of memory) all of whose pieces, wherever they are, are due.
