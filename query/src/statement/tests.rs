@@ -96,7 +96,7 @@ fn alterations_become_coll_mod() {
 fn listings_and_upkeep() {
     assert_eq!(one("show collections"), StatementKind::Show(Listing::Collections));
     assert_eq!(one("SHOW TTL FOR c"), StatementKind::Show(Listing::Ttl(Some("c".into()))));
-    assert_eq!(one("SHOW TABLES"), StatementKind::Sql);
+    assert_eq!(one("SHOW TABLES"), StatementKind::Show(Listing::Tables));
     assert_eq!(one("COMPACT c"), StatementKind::Compact(Some("c".into())));
     assert_eq!(
         one("EXPLAIN EXPIRY FOR c AT '2026-12-31' WITH (expireAfterSeconds = 3600)"),
