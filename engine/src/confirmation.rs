@@ -2,7 +2,7 @@
 //! alone knows that its clock jumped, and it takes words from nobody else.
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, replace};
 use ebbtide_ttl::Timestamp;
 use std::path::Path;
 
@@ -12,17 +12,8 @@ pub(crate) const TMP: &str = "CLOCK.tmp";
 /// Leaves word that it is `now`.
 pub(crate) fn leave(fs: &dyn Fs, dir: &Path, now: Timestamp) -> Result<()> {
     let (tmp, path) = (dir.join(TMP), dir.join(NAME));
-    let write = || {
-        if fs.exists(&tmp)? {
-            fs.remove(&tmp)?; // Of one who was stopped half-way.
-        }
-        let mut file = fs.create(&tmp)?;
-        file.append(now.to_string().as_bytes())?;
-        file.sync()?;
-        drop(file);
-        fs.publish(&tmp, &path)
-    };
-    write().map_err(|e| Error::io("write the confirmation", &path, &e))
+    let written = replace(fs, &tmp, &path, now.to_string().as_bytes());
+    written.map_err(|e| Error::io("write the confirmation", &path, &e))
 }
 
 /// Takes the word that was left, if it holds for `now`: a clock that has jumped on since is as wrong as before.

@@ -3,6 +3,7 @@
 //! Order of locks: `maintenance`, `queue`, `log`, `manifest`, `state`. A later one is never held while an earlier one
 //! is taken. Readers take `state` for the moment of copying a few pointers, never across I/O.
 
+use crate::closed::Mark;
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs};
 use crate::manifest::{ManifestWriter, Op};
@@ -155,9 +156,19 @@ impl Core {
     /// Ends all writing in good order: whoever waits is answered, what was acknowledged is synced, and the folder is free.
     pub(crate) fn close(&self) -> Result<()> {
         self.drain();
-        let synced = if self.bar() { self.sync_log() } else { Ok(()) };
+        let synced = if self.bar() { self.sync_log().map(|()| self.mark_closed()) } else { Ok(()) };
         self.shut();
         synced
+    }
+
+    /// Leaves word how long the log and the manifest are, now that nothing more can be written to them.
+    fn mark_closed(&self) {
+        let (log, manifest) = (self.log.lock(), self.manifest.lock());
+        let (Some(log), Some(manifest)) = (&log.writer, &*manifest) else { return };
+        let mark = Mark { identity: self.identity, manifest: manifest.ended(), log: log.ended() };
+        if let Err(error) = mark.leave(self.fs.as_ref(), &self.dir) {
+            tracing::warn!(%error, "the close could not be marked: damage at the end of the log may look like a crash");
+        }
     }
 
     /// Closes the door to writers; says whether it was open.
@@ -179,8 +190,8 @@ impl Core {
 
     /// Makes an edit durable, then visible.
     pub(crate) fn commit(&self, ops: Vec<Op>) -> Result<()> {
-        self.check_writable()?;
         let mut manifest = self.manifest.lock();
+        self.check_writable()?; // Not before: a close that marks where the manifest ends comes before or after.
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         let mut appended = writer.append(&ops);
         let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;

@@ -86,6 +86,19 @@ pub trait Fs: Debug + Send + Sync {
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError>;
 }
 
+/// Puts a file with these bytes in the place of `path`, which it takes whole and durable or not at all. What somebody who was
+/// stopped half-way left as `tmp` goes.
+pub(crate) fn replace(fs: &dyn Fs, tmp: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs.exists(tmp)? {
+        fs.remove(tmp)?;
+    }
+    let mut file = fs.create(tmp)?;
+    file.append(bytes)?;
+    file.sync()?;
+    drop(file);
+    fs.publish(tmp, path)
+}
+
 /// A file open for appending. There is one handle per file at a time.
 #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
 pub trait WriteFile: Debug + Send {

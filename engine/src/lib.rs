@@ -32,6 +32,7 @@ struct Readme;
 
 mod awaited;
 mod background;
+mod closed;
 mod commands;
 mod confirmation;
 pub mod conformance;

@@ -5,6 +5,7 @@
 //! further one an edit. An edit is atomic: its frame is whole or it did not happen. A new file replaces the old one by
 //! sync, rename and folder sync, so that the newest file always starts with a whole checkpoint. FORMAT.md has the bytes.
 
+use crate::closed::Ended;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 use crate::options::{CollectionOptions, check_collection_name};
@@ -296,6 +297,9 @@ pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
 pub(crate) struct ManifestContents {
     pub(crate) identity: [u8; 16],
     pub(crate) edits: Vec<Vec<Op>>,
+    /// Where the last whole edit ends.
+    pub(crate) end: u64,
+    /// Bytes behind it, which a crash left half-written.
     pub(crate) torn_bytes: u64,
 }
 
@@ -312,7 +316,7 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
     let path = dir.join(file_name(number));
     let bytes = fs.read(&path).map_err(|e| Error::io("read the manifest", &path, &e))?;
     let identity = check_header(&bytes, &path, number)?;
-    let mut contents = ManifestContents { identity, edits: Vec::new(), torn_bytes: 0 };
+    let mut contents = ManifestContents { identity, edits: Vec::new(), end: 0, torn_bytes: 0 };
     let mut at = HEADER_BYTES;
     let mut damage = None;
     while let Some(payload) = whole_frame(&bytes, at) {
@@ -331,7 +335,7 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
             damage.unwrap_or_else(|| Error::corrupt(&path, HEADER_BYTES as u64, "manifest checkpoint is damaged"));
         return Err(damage);
     }
-    contents.torn_bytes = (bytes.len() - at) as u64;
+    (contents.end, contents.torn_bytes) = (at as u64, (bytes.len() - at) as u64);
     if damage.is_none() && contents.torn_bytes > 0 && damage_in_the_middle(&bytes, at) {
         damage = Some(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
     }
@@ -467,6 +471,11 @@ impl ManifestWriter {
         self.file
             .sync()
             .map_err(|e| Error::new(Code::NotWritable, Error::io("sync the manifest", &self.path, &e).to_string()))
+    }
+
+    /// Its number and length.
+    pub(crate) fn ended(&self) -> Ended {
+        Ended { number: self.number, bytes: self.file.len() }
     }
 
     /// Whether the edits have outgrown the checkpoint.

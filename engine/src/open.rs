@@ -7,9 +7,10 @@
 //!
 //! Each step can be interrupted and done again.
 
+use crate::closed::{self, Mark};
 use crate::core::{Core, Opened};
 use crate::error::{Error, Result};
-use crate::fs::{FileLock, Fs, LockError};
+use crate::fs::{FileLock, Fs, LockError, replace};
 use crate::manifest::{self, ManifestWriter, Op};
 use crate::segment;
 use crate::settings::Settings;
@@ -100,7 +101,9 @@ fn open_for_writing(
     }
     let mut read = read_state(fs, dir, names, settings)?;
     let next_seq = read.state.applied_seq + 1;
-    settle_log(fs.as_ref(), dir, &read)?;
+    if !read.closed {
+        settle_log(fs.as_ref(), dir, &read)?;
+    }
     // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
     // But for a log without any record: the manifest names it, so it must not go, not even for a moment.
     let log = match read.state.logs.contains(&next_seq) {
@@ -156,14 +159,7 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
             return Ok(()); // No record: its header was synced before the manifest named it.
         }
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        if fs.exists(&tmp)? {
-            fs.remove(&tmp)?;
-        }
-        let mut file = fs.create(&tmp)?;
-        file.append(&bytes)?;
-        file.sync()?;
-        drop(file);
-        fs.publish(&tmp, &path)
+        replace(fs, &tmp, &path, &bytes)
     };
     // A full disk must not keep a database from being opened, and swept.
     let in_place = || fs.open_append(&path, end)?.sync();
@@ -191,6 +187,8 @@ struct ReadState {
     /// What the folder held before anything was changed.
     names: Vec<String>,
     state: State,
+    /// Whether the last writer closed it in good order: then the end of the log is as it was written and synced.
+    closed: bool,
     /// The newest log and where its whole records end.
     newest_log: Option<(u64, u64)>,
     replayed: Replayed,
@@ -233,7 +231,16 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, settings: &Setti
     let Some(number) = names.iter().filter_map(|name| manifest::parse_name(name)).max() else {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     };
+    // First: a writer beside a reader closes after all else that it does.
+    let mark = Mark::read(fs.as_ref(), dir, &names)?;
     let contents = manifest::read(fs.as_ref(), dir, number)?;
+    let mark = match mark {
+        Some(mark) => {
+            mark.check_identity(dir, contents.identity)?;
+            mark.counts(dir, number, &contents)?.then_some(mark)
+        }
+        None => None,
+    };
     if contents.torn_bytes > 0 {
         tracing::info!(number, bytes = contents.torn_bytes, "the last edit of the manifest was half-written");
     }
@@ -243,12 +250,14 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, settings: &Setti
     }
     check_segments(&names, &state)?;
     let sealed = state.clone();
-    let (newest_log, replayed) = replay(fs.as_ref(), dir, contents.identity, &mut state, settings.memtable_bytes_max)?;
+    let (newest_log, replayed) =
+        replay(fs.as_ref(), dir, contents.identity, mark.as_ref(), &mut state, settings.memtable_bytes_max)?;
     if replayed == Replayed::Not {
         let applied_seq = std::mem::replace(&mut state, sealed.clone()).applied_seq;
         state.applied_seq = applied_seq;
     }
-    Ok(ReadState { identity: contents.identity, number, names, state, newest_log, replayed, sealed })
+    let (identity, closed) = (contents.identity, mark.is_some());
+    Ok(ReadState { identity, number, names, state, closed, newest_log, replayed, sealed })
 }
 
 /// Every segment that the manifest names has to be there, whole.
@@ -277,6 +286,7 @@ fn replay(
     fs: &dyn Fs,
     dir: &Path,
     identity: [u8; 16],
+    mark: Option<&Mark>,
     state: &mut State,
     memory_max: usize,
 ) -> Result<(Option<(u64, u64)>, Replayed)> {
@@ -318,6 +328,9 @@ fn replay(
         let (end, damage) = wal::read_each(fs, &path, identity, &wanted, &mut visit)?;
         if let Some(damage) = damage {
             return Err(damage);
+        }
+        if let Some(mark) = mark.filter(|_| last) {
+            mark.check_log(&path, *first_seq, end)?;
         }
         if end.torn_bytes > 0 {
             if !last {
@@ -397,8 +410,8 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
             number < manifest
         } else {
             // An open takes the clock as it is: what was confirmed before is settled.
-            name == crate::confirmation::NAME
-                || name == crate::confirmation::TMP
+            // And a later manifest than the one that was closed has begun.
+            [crate::confirmation::NAME, crate::confirmation::TMP, closed::NAME, closed::TMP].contains(&name.as_str())
                 || (name.ends_with(".tmp") && (name.starts_with("MANIFEST-") || name.starts_with("wal-")))
         };
         if leftover {
@@ -418,6 +431,7 @@ fn refuse_foreign(dir: &Path, names: &[String]) -> Result<()> {
     let ours = |n: &String| {
         n == LOCK
             || n == crate::reserve::NAME
+            || n == closed::NAME
             || wal::parse_name(n).is_some()
             || segment::parse_name(n).is_some()
             || n.ends_with(".tmp")
@@ -439,6 +453,13 @@ fn refuse_remains(fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
     let segment = names.iter().find(|n| segment::parse_name(n).is_some());
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
+    }
+    if names.iter().any(|n| n == closed::NAME) {
+        return Err(Error::corrupt(
+            &dir.join(closed::NAME),
+            0,
+            "a database was closed in this folder, but there is no manifest",
+        ));
     }
     // A first open that was interrupted leaves a log without records.
     for (name, first_seq) in names.iter().filter_map(|n| Some((n, wal::parse_name(n)?))) {

@@ -7,6 +7,7 @@
 //!
 //! Without a manifest nobody knows which collection a segment belongs to, nor what was deleted: then it refuses.
 
+use crate::closed::{self, Mark};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Fs;
 use crate::manifest::{self, ManifestWriter, Op};
@@ -161,6 +162,10 @@ impl Loss {
 struct Plan {
     identity: [u8; 16],
     newest_manifest: u64,
+    /// What the last close left, if it counts.
+    mark: Option<Mark>,
+    /// Whether that mark is damaged, and to be set aside.
+    mark_is_damaged: bool,
     /// What the manifest that counts says, without the segments that are lost.
     state: State,
     /// Manifests to set aside.
@@ -217,6 +222,23 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
         );
         return Err(Error::new(Code::DataCorruptionDetected, what));
     };
+    let read = Mark::read(fs.as_ref(), dir, &names).and_then(|mark| match mark {
+        Some(mark) => mark.check_identity(dir, contents.identity).map(|()| Some(mark)),
+        None => Ok(None),
+    });
+    let (mut mark, mark_fault) = match read {
+        Err(error) if error.code() == Code::DataCorruptionDetected => (None, Some(error.to_string())),
+        mark => (mark?, None),
+    };
+    let newest = mark.map_or(newest, |mark| newest.max(mark.manifest.number));
+    if report.faults.is_empty()
+        && let Some(closed) = mark
+    {
+        match closed.counts(dir, number, &contents) {
+            Ok(counts) => mark = mark.filter(|_| counts),
+            Err(error) => report.faults.push(error.to_string()),
+        }
+    }
     let mut state = State::new(fs.clone(), dir.to_owned(), 0);
     for op in contents.edits.into_iter().flatten() {
         state.apply(op)?;
@@ -225,6 +247,10 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
         report.faults.extend(lost_end(fs.as_ref(), dir, contents.identity, &state).map(|fault| fault.to_string()));
     }
     report.changes_lost = !report.faults.is_empty();
+    // A manifest that lost its end does not know the last log.
+    let mark = mark.filter(|_| !report.changes_lost);
+    let mark_is_damaged = mark_fault.is_some();
+    report.faults.extend(mark_fault);
     let manifests = match report.changes_lost {
         true => numbers.into_iter().filter(|n| *n >= number).collect(),
         false => Vec::new(),
@@ -232,6 +258,8 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
     let mut plan = Plan {
         identity: contents.identity,
         newest_manifest: newest,
+        mark,
+        mark_is_damaged,
         state,
         manifests,
         segments: Vec::new(),
@@ -245,6 +273,7 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
     let files = plan.manifests.iter().map(|n| manifest::file_name(*n));
     let files = files.chain(plan.segments.iter().map(|id| segment::file_name(*id)));
     let files = files.chain(plan.logs.iter().map(|first| wal::file_name(*first)));
+    let files = files.chain(plan.mark_is_damaged.then(|| closed::NAME.to_owned()));
     plan.report.set_aside = files.filter(|name| names.contains(name)).collect();
     Ok(plan)
 }
@@ -348,9 +377,12 @@ impl Plan {
             } else {
                 match wal::read_prefix(fs, &path, self.identity, &wanted) {
                     Ok((mut contents, mut damage)) => {
-                        if damage.is_none() && contents.torn_bytes > 0 && Some(first_seq) != newest {
+                        if damage.is_none() && contents.end.torn_bytes > 0 && Some(first_seq) != newest {
                             let what = "log record is damaged and newer logs follow";
-                            damage = Some(Error::corrupt(&path, contents.end, what));
+                            damage = Some(Error::corrupt(&path, contents.end.whole, what));
+                        }
+                        if damage.is_none() && Some(first_seq) == newest {
+                            damage = self.mark.and_then(|mark| mark.check_log(&path, first_seq, contents.end).err());
                         }
                         broken = damage.is_some();
                         self.report.faults.extend(damage.map(|d| d.to_string()));
@@ -361,7 +393,7 @@ impl Plan {
                         orphans |= !orphaned.is_empty();
                         self.lose_batches(&name, orphaned, &wanted);
                         self.kept.append(&mut contents.records);
-                        contents.end
+                        contents.end.whole
                     }
                     Err(error) if error.code() == Code::DataCorruptionDetected => {
                         self.report.faults.push(error.to_string());
@@ -531,7 +563,8 @@ fn apply(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
 
     // Copies first, so that whatever comes can be done again.
     let copied = plan.manifests.iter().map(|n| manifest::file_name(*n));
-    let copied: Vec<String> = copied.chain(plan.logs.iter().map(|first| wal::file_name(*first))).collect();
+    let copied = copied.chain(plan.logs.iter().map(|first| wal::file_name(*first)));
+    let copied: Vec<String> = copied.chain(plan.mark_is_damaged.then(|| closed::NAME.to_owned())).collect();
     let copied: Vec<String> = copied.into_iter().filter(|name| names.contains(name)).collect();
     for name in &copied {
         let (from, to) = (dir.join(name), folder.join(name));

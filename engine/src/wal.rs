@@ -4,6 +4,7 @@
 //! first frame of the newest file that is torn, and refuses damage anywhere else: skipping over it would leave a hole.
 //! FORMAT.md has the bytes.
 
+use crate::closed::Ended;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 use crate::manifest::NUMBER_END;
@@ -191,6 +192,11 @@ impl LogWriter {
         self.file.len()
     }
 
+    /// The number in its name and its length.
+    pub(crate) fn ended(&self) -> Ended {
+        Ended { number: self.first_seq, bytes: self.len() }
+    }
+
     /// Cuts what a failed append may have left, so that the log ends with a whole frame again.
     pub(crate) fn cut_back(&mut self, len: u64) -> Result<()> {
         self.file
@@ -204,10 +210,7 @@ impl LogWriter {
 #[derive(Debug)]
 pub(crate) struct LogContents {
     pub(crate) records: Vec<LogRecord>,
-    /// Where the last whole frame ends.
-    pub(crate) end: u64,
-    /// Bytes behind it, which a crash left half-written.
-    pub(crate) torn_bytes: u64,
+    pub(crate) end: LogEnd,
 }
 
 /// Reads a log file; `wanted` says whether a record's batch is needed. Decodes nothing that its CRC does not vouch for. Damage
@@ -223,7 +226,7 @@ pub(crate) fn read_prefix(
         records.push(record);
         Ok(())
     })?;
-    Ok((LogContents { records, end: end.whole, torn_bytes: end.torn_bytes }, damage))
+    Ok((LogContents { records, end }, damage))
 }
 
 /// Where a log file ends.

@@ -94,6 +94,101 @@ fn a_flipped_bit_in_the_middle_of_the_log_is_found() {
     }
 }
 
+/// A database that was closed with three inserts in its log, for the last handle seals nothing.
+fn closed() -> Sim {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    for part in [0..10, 10..20, 20..30] {
+        collection.insert_documents(&readings(part)).unwrap();
+    }
+    drop((db, collection));
+    sim
+}
+
+#[test]
+fn damage_at_the_end_of_log_or_manifest_after_a_close_is_refused_named_and_repaired() {
+    let sim = closed();
+    assert_eq!(numbers(&sim.on(sim.fs.fork()).open()), numbered(0..30));
+    let (log, manifest) = (sim.file("wal-"), sim.file("MANIFEST-"));
+    let records = records(&sim.fs.read(&log).unwrap());
+    let length = |path: &Path| sim.fs.read(path).unwrap().len();
+    for (path, end) in [
+        (&log, records[2].end - 1),
+        (&log, records[2].start),
+        (&log, records[0].start),
+        (&manifest, length(&manifest) - 1),
+    ] {
+        let damaged = sim.on(sim.fs.fork());
+        damaged.fs.tamper(path, |bytes| bytes.truncate(end)).unwrap();
+        assert_names(&refused(&damaged).to_string(), path);
+        let beside = damaged.builder().read_only().open().unwrap_err();
+        assert_names(&beside.to_string(), path);
+        let whole = sim.on(sim.fs.fork());
+        let reader = whole.builder().read_only().open().unwrap();
+        assert_eq!(reader.verify().unwrap().faults, Vec::<String>::new());
+        whole.fs.tamper(path, |bytes| bytes.truncate(end)).unwrap();
+        let faults = reader.verify().unwrap().faults;
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_names(&faults[0], path);
+        let report = damaged.builder().repair(RepairMode::Apply).unwrap();
+        assert_eq!(report.changes_lost, *path == manifest, "{report}");
+        assert!(*path == manifest || !report.losses.is_empty(), "{report}");
+        assert!(report.set_aside.contains(&path.file_name().unwrap().display().to_string()), "{report}");
+        let db = damaged.open();
+        if *path == log {
+            assert_eq!(numbers(&db), numbered(0..10 * records.iter().filter(|r| r.end <= end).count() as i64));
+        }
+    }
+    // It is the mark alone that tells it from a power cut.
+    let unmarked = sim.on(sim.fs.fork());
+    unmarked.fs.remove(&sim.file("CLOSED")).unwrap();
+    unmarked.fs.tamper(&log, |bytes| bytes.truncate(records[2].end - 1)).unwrap();
+    assert_eq!(numbers(&unmarked.open()), numbered(0..20));
+}
+
+#[test]
+fn a_mark_of_a_close_that_is_damaged_or_of_another_database_is_refused_and_set_aside_without_a_loss() {
+    let (sim, other) = (closed(), closed());
+    let mark = sim.file("CLOSED");
+    let foreign = other.fs.read(&mark).unwrap();
+    for change in [|bytes: &mut Vec<u8>| bytes[30] ^= 1, |bytes: &mut Vec<u8>| bytes.truncate(59), Vec::clear] {
+        let damaged = sim.on(sim.fs.fork());
+        damaged.fs.tamper(&mark, change).unwrap();
+        assert_names(&refused(&damaged).to_string(), &mark);
+    }
+    let damaged = sim.on(sim.fs.fork());
+    damaged.fs.tamper(&mark, |bytes| *bytes = foreign).unwrap();
+    assert_names(&refused(&damaged).to_string(), &mark);
+    let report = damaged.builder().repair(RepairMode::Apply).unwrap();
+    assert_eq!(
+        (report.set_aside.as_slice(), report.losses.len(), report.changes_lost),
+        (&["CLOSED".to_owned()][..], 0, false)
+    );
+    assert_eq!(numbers(&damaged.open()), numbered(0..30));
+}
+
+#[test]
+fn an_older_manifest_in_the_place_of_the_one_that_was_closed_is_refused() {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    collection.insert_documents(&readings(0..10)).unwrap();
+    let (old, content) = (sim.file("MANIFEST-"), sim.fs.read(&sim.file("MANIFEST-")).unwrap());
+    drop((db, collection));
+    drop(sim.open());
+    let new = sim.file("MANIFEST-");
+    assert_ne!(old, new);
+    sim.fs.remove(&new).unwrap();
+    let mut file = sim.fs.create(&old).unwrap();
+    file.append(&content).unwrap();
+    drop(file);
+    let error = refused(&sim);
+    assert!(error.to_string().contains("is missing"), "{error}");
+    assert_names(&error.to_string(), &new);
+    let report = sim.builder().repair(RepairMode::Apply).unwrap();
+    assert!(report.changes_lost, "{report}");
+    assert_eq!(numbers(&sim.open()), numbered(0..10));
+}
+
 #[test]
 fn a_flipped_bit_in_the_manifest_is_found() {
     let sim = sealed();

@@ -51,7 +51,7 @@ fn complete() -> bool {
 }
 
 /// Failing calls that every run has to meet: what fails, at which call, on which file.
-const FAULTS: [&str; 22] = [
+const FAULTS: [&str; 25] = [
     "Eio append wal",
     "Eio append MANIFEST",
     "Eio append seg",
@@ -65,6 +65,9 @@ const FAULTS: [&str; 22] = [
     "Enospc append seg",
     "Enospc create seg",
     "Enospc sync wal",
+    "Enospc append CLOSED",
+    "Eio rename CLOSED",
+    "SyncEioDropped sync CLOSED",
     "ShortWrite append wal",
     "ShortWrite append MANIFEST",
     "Emfile create seg",
@@ -77,12 +80,13 @@ const FAULTS: [&str; 22] = [
 ];
 
 /// What the engine has to go through in every run.
-const EVENTS: [&str; 5] = [
+const EVENTS: [&str; 6] = [
     "a rule could not be swept",
     "open buckets are due and could not be sealed",
     "took back a segment that was not committed",
     "took back a segment that could not be written",
     "the log could not be cut",
+    "the close could not be marked: damage at the end of the log may look like a crash",
 ];
 
 #[test]
@@ -132,6 +136,7 @@ fn every_forgotten_sync_is_noticed() {
         ("the log", Lie::FileSync("wal-")),
         ("the manifest", Lie::FileSync("MANIFEST-")),
         ("segments", Lie::FileSync("seg-")),
+        ("the mark of a close", Lie::FileSync("CLOSED")),
         ("the folder", Lie::DirSync),
     ];
     for (what, lie) in lies {
