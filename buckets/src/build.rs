@@ -12,7 +12,7 @@ use arrow::datatypes::{
 use ebbtide_ttl::{Precision, Value, exact_int};
 use std::sync::Arc;
 
-static NULL: Value = Value::Null;
+pub(crate) static NULL: Value = Value::Null;
 
 /// One column of the given type with one row per value.
 pub(crate) fn build_array(ty: &FieldType, values: &[&Value], precision: Precision) -> ArrayRef {
@@ -126,7 +126,7 @@ fn build_object(members: &[(String, FieldType)], values: &[&Value], precision: P
 }
 
 /// Takes objects apart: for each name one column of references, null where an object lacks it.
-pub(crate) fn member_columns<'a, 'n>(
+fn member_columns<'a, 'n>(
     names: impl ExactSizeIterator<Item = &'n str> + Clone,
     values: &[&'a Value],
 ) -> Vec<Vec<&'a Value>> {

@@ -2,9 +2,9 @@
 
 mod infer;
 
-use crate::build::{build_array, member_columns, timestamps};
+use crate::build::{NULL, build_array, timestamps};
 use crate::limits::check_document;
-use crate::schema::{FieldType, Schema};
+use crate::schema::Schema;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 use ebbtide_ttl::{Code, RuleError, Value};
@@ -58,78 +58,100 @@ impl std::error::Error for BatchError {}
 /// # Errors
 /// Names the first measurement that breaks a rule: no time, a value of another type, a name that is not allowed.
 pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted, BatchError> {
-    let mut meta = schema.meta_type.as_ref().map_or(Infer::Unknown, Infer::of);
-    let mut fields = Members::of(&schema.fields);
-    let mut limits = Limits::new(schema);
+    let mut reading = Reading {
+        schema,
+        meta: schema.meta_type.as_ref().map_or(Infer::Unknown, Infer::of),
+        fields: Members::of(&schema.fields),
+        limits: Limits::new(schema),
+        metas: vec![&NULL; docs.len()],
+        columns: schema.fields.iter().map(|_| vec![&NULL; docs.len()]).collect(),
+    };
     let mut times = Vec::with_capacity(docs.len());
-    for (index, doc) in docs.iter().enumerate() {
-        let time = take_document(doc, schema, &mut meta, &mut fields, &mut limits);
-        times.push(Some(time.map_err(|error| BatchError::new(index, error))?));
+    for (row, doc) in docs.iter().enumerate() {
+        let time = reading.take(row, doc).map_err(|error| BatchError::new(row, error))?;
+        times.push(Some(time));
     }
 
+    let Reading { meta, fields, metas, columns, .. } = reading;
+    let precision = schema.precision;
+    let meta_type = meta.field_type();
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len() + 2);
+    arrays.push(timestamps(times.into_iter(), precision));
+    if let (Some(_), Some(ty)) = (&schema.meta, &meta_type) {
+        arrays.push(build_array(ty, &metas, precision));
+    }
+    let mut types = Vec::with_capacity(columns.len());
+    for ((name, ty), values) in fields.into_types().zip(&columns) {
+        let Some(ty) = ty else { continue };
+        arrays.push(build_array(&ty, values, precision));
+        types.push((name, ty));
+    }
     let schema = Schema {
-        meta_type: meta.field_type(),
-        fields: fields.field_types(),
+        meta_type,
+        fields: types,
         time: schema.time.clone(),
         meta: schema.meta.clone(),
         precision: schema.precision,
     };
-    let precision = schema.precision;
-    let mut columns: Vec<(&str, &FieldType)> = Vec::with_capacity(schema.fields.len() + 1);
-    if let (Some(name), Some(ty)) = (&schema.meta, &schema.meta_type) {
-        columns.push((name, ty));
-    }
-    columns.extend(schema.fields.iter().map(|(name, ty)| (name.as_str(), ty)));
-    let values = member_columns(columns.iter().map(|(name, _)| *name), &docs.iter().collect::<Vec<_>>());
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len() + 1);
-    arrays.push(timestamps(times.into_iter(), precision));
-    arrays.extend(columns.iter().zip(&values).map(|((_, ty), values)| build_array(ty, values, precision)));
     let batch = RecordBatch::try_new(schema.arrow(), arrays).map_err(|e| BatchError::from_arrow(&e))?;
     Ok(Accepted { batch, schema })
 }
 
-/// Checks one document, lets the types grow by it, and returns its time.
-fn take_document(
-    doc: &Value,
-    schema: &Schema,
-    meta: &mut Infer,
-    fields: &mut Members,
-    limits: &mut Limits,
-) -> Result<i64, RuleError> {
-    let bad = |message: String| Err(RuleError::new(Code::BadValue, message));
-    let Value::Object(members) = doc else {
-        return bad(format!("a measurement is an object, this is {}", infer::a_value(doc)));
-    };
-    check_document(doc)?;
-    let mut time = None;
-    let mut has_meta = false;
-    fields.begin();
-    for (name, value) in members {
-        if *name == schema.time {
-            if time.is_some() {
-                return bad(format!("field '{name}' is there twice"));
-            }
-            time = Some(match value {
-                Value::Date(t) => limits.units(*t, name)?,
-                Value::Null => return bad(format!("the time field '{name}' is null")),
-                other => {
-                    return bad(format!("the time field '{name}' must be a date, it is {}", infer::a_value(other)));
+/// Documents on their way to columns.
+struct Reading<'a> {
+    schema: &'a Schema,
+    meta: Infer,
+    fields: Members,
+    limits: Limits,
+    /// The meta of each document.
+    metas: Vec<&'a Value>,
+    /// For each field the value of each document.
+    columns: Vec<Vec<&'a Value>>,
+}
+
+impl<'a> Reading<'a> {
+    /// Checks one document, lets the types grow by it, and returns its time.
+    fn take(&mut self, row: usize, doc: &'a Value) -> Result<i64, RuleError> {
+        let bad = |message: String| Err(RuleError::new(Code::BadValue, message));
+        let Value::Object(members) = doc else {
+            return bad(format!("a measurement is an object, this is {}", infer::a_value(doc)));
+        };
+        check_document(doc)?;
+        let mut time = None;
+        let mut has_meta = false;
+        self.fields.begin();
+        for (name, value) in members {
+            if *name == self.schema.time {
+                if time.is_some() {
+                    return bad(format!("field '{name}' is there twice"));
                 }
-            });
-        } else if schema.meta.as_ref() == Some(name) {
-            if std::mem::replace(&mut has_meta, true) {
-                return bad(format!("field '{name}' is there twice"));
+                time = Some(match value {
+                    Value::Date(t) => self.limits.units(*t, name)?,
+                    Value::Null => return bad(format!("the time field '{name}' is null")),
+                    other => {
+                        return bad(format!("the time field '{name}' must be a date, it is {}", infer::a_value(other)));
+                    }
+                });
+            } else if self.schema.meta.as_ref() == Some(name) {
+                if std::mem::replace(&mut has_meta, true) {
+                    return bad(format!("field '{name}' is there twice"));
+                }
+                self.limits.depth(value, name)?;
+                self.meta.take(value, name, &mut self.limits)?;
+                self.metas[row] = value;
+            } else {
+                self.limits.depth(value, name)?;
+                let at = self.fields.take(name, value, None, &mut self.limits)?;
+                if at == self.columns.len() {
+                    self.columns.push(vec![&NULL; self.metas.len()]);
+                }
+                self.columns[at][row] = value;
             }
-            limits.depth(value, name)?;
-            meta.take(value, name, limits)?;
-        } else {
-            limits.depth(value, name)?;
-            fields.take(name, value, None, limits)?;
         }
-    }
-    match time {
-        Some(time) => Ok(time),
-        None => bad(format!("the time field '{}' is missing", schema.time)),
+        match time {
+            Some(time) => Ok(time),
+            None => bad(format!("the time field '{}' is missing", self.schema.time)),
+        }
     }
 }
 

@@ -164,7 +164,7 @@ fn documents(weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> 
 }
 
 fn parse(line: &str) -> Result<ebbtide::ttl::Value> {
-    Ok(json::value_of(&serde_json::from_str(line)?)?)
+    Ok(json::from_slice(line.as_bytes())?)
 }
 
 /// The first query through databases that were only just opened: no directory is read yet.

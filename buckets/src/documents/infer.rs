@@ -165,7 +165,7 @@ impl Infer {
             }
             (Infer::Object(members), Value::Object(values)) => {
                 members.begin();
-                values.iter().try_for_each(|(name, value)| members.take(name, value, Some(path), limits))
+                values.iter().try_for_each(|(name, value)| members.take(name, value, Some(path), limits).map(drop))
             }
             (_, value) => {
                 let ty = self.field_type().unwrap_or(FieldType::Unknown);
@@ -207,20 +207,25 @@ impl Members {
         self.list.iter().filter_map(|m| Some((m.name.clone(), m.ty.field_type()?))).collect()
     }
 
+    /// All names, with the types of those that had a value.
+    pub(super) fn into_types(self) -> impl Iterator<Item = (String, Option<FieldType>)> {
+        self.list.into_iter().map(|m| (m.name, m.ty.field_type()))
+    }
+
     /// A new object begins.
     pub(super) fn begin(&mut self) {
         self.object += 1;
         self.next = 0;
     }
 
-    /// Takes one member of the present object; `parent` is the object's own path.
+    /// Takes one member of the present object, and gives its place among all; `parent` is the object's own path.
     pub(super) fn take(
         &mut self,
         name: &str,
         value: &Value,
         parent: Option<&str>,
         limits: &mut Limits,
-    ) -> Result<(), RuleError> {
+    ) -> Result<usize, RuleError> {
         let expected = self.list.get(self.next).is_some_and(|m| m.name == name);
         let at = if expected { Some(self.next) } else { self.index.get(name).copied() };
         let at = match at {
@@ -238,9 +243,10 @@ impl Members {
             return Err(RuleError::new(Code::BadValue, format!("field '{}' is there twice", path_of(parent, name))));
         }
         match parent {
-            Some(parent) => member.ty.take(value, &path_of(Some(parent), name), limits),
-            None => member.ty.take(value, name, limits),
+            Some(parent) => member.ty.take(value, &path_of(Some(parent), name), limits)?,
+            None => member.ty.take(value, name, limits)?,
         }
+        Ok(at)
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::limits::{FIELDS_MAX, NESTING_MAX};
+use crate::schema::FieldType;
 use crate::testing::{accept, date, object, rows, schema};
 use arrow::datatypes::DataType;
 use ebbtide_ttl::{Precision, Timestamp};

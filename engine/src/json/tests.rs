@@ -6,13 +6,22 @@ fn date(text: &str) -> Value {
     Value::Date(Timestamp::parse(text).unwrap())
 }
 
+/// Why it is refused, whichever way it is read.
 fn code(json: &Json) -> Code {
-    value_of(json).unwrap_err().code()
+    let error = value_of(json).unwrap_err();
+    let from_text = from_slice(json.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(from_text.starts_with(&error.to_string()), "{from_text} / {error}");
+    assert!(from_text.contains(" at line 1 column "), "{from_text}");
+    error.code()
 }
 
 #[test]
 fn numbers_are_ints_without_a_fraction_and_doubles_with_one() {
-    let read = |text: &str| value_of(&serde_json::from_str(text).unwrap()).unwrap();
+    let read = |text: &str| {
+        let value = value_of(&serde_json::from_str(text).unwrap()).unwrap();
+        assert_eq!(from_slice(text.as_bytes()).unwrap(), value, "{text}");
+        value
+    };
     assert!(matches!(read("1"), Value::Int(1)));
     assert!(matches!(read("1.0"), Value::Double(d) if d == 1.0));
     assert!(matches!(read("1e3"), Value::Double(d) if d == 1000.0));
@@ -97,6 +106,7 @@ fn values_come_back_as_they_were() {
     ]);
     let json = json_of(&value);
     assert_eq!(value_of(&json).unwrap(), value);
+    assert_eq!(from_slice(json.to_string().as_bytes()).unwrap(), value);
     assert_eq!(json.to_string(), json_of(&value_of(&json).unwrap()).to_string());
     assert!(json.to_string().contains(r#""d":2.0,"i":2,"#), "{json}");
 }
@@ -110,6 +120,33 @@ fn binaries_of_every_length_come_back() {
     assert_eq!(code(&json!({"$binary": {"base64": "????", "subType": "00"}})), Code::BadValue);
     assert_eq!(code(&json!({"$binary": {"base64": "A", "subType": "00"}})), Code::BadValue);
     assert_eq!(code(&json!({"$binary": "AAAA"})), Code::BadValue);
+}
+
+#[test]
+fn special_values_are_alone_and_plain_inside() {
+    for wrong in [
+        json!({"$date": 0, "more": 1}),
+        json!({"more": 1, "$date": 0}),
+        json!({"$regularExpression": {"pattern": "a", "options": ""}}),
+        json!({"a": 1, "$minKey": 1}),
+        json!({"$numberLong": {"$oid": "5"}}),
+        json!({"$oid": 5}),
+        json!({"$binary": {"base64": "AAAA", "subType": "00", "more": 1}}),
+    ] {
+        assert_eq!(code(&wrong), Code::BadValue, "{wrong}");
+    }
+}
+
+#[test]
+fn text_that_is_not_json_is_refused_with_its_place() {
+    for wrong in ["", "{", "{\"a\" 1}", "[1,]", "1 2", "nul", "{\"a\": \u{1}}", &"[".repeat(100_000)] {
+        let error = from_slice(wrong.as_bytes()).unwrap_err();
+        assert_eq!(error.code(), Code::BadValue);
+        assert!(error.to_string().contains(" at line 1 column "), "{error}");
+    }
+    assert_eq!(from_slice(b"\"\xff\"").unwrap_err().code(), Code::BadValue);
+    let twice = from_slice(br#"{"a": 1, "a": 2}"#).unwrap();
+    assert_eq!(twice, Value::Object(vec![("a".into(), Value::Int(1)), ("a".into(), Value::Int(2))]));
 }
 
 #[test]

@@ -171,12 +171,15 @@ fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {
 
 type TimedDocument = (Option<Timestamp>, Value);
 
-/// Parses a line. One with more values than a measurement may have would take many times its length in memory.
-fn json_of(line: &[u8]) -> Result<serde_json::Value, String> {
+/// Reads a line. One with more values than a measurement may have would take many times its length in memory.
+fn members_of(line: &[u8]) -> Result<Vec<(String, Value)>, String> {
     if line.len() > DOCUMENT_BYTES_MAX / size_of::<i64>() && marks_in(line) > DOCUMENT_BYTES_MAX / size_of::<i64>() {
         return Err(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"));
     }
-    serde_json::from_slice(line).map_err(|e| format!("not a JSON document: {e}"))
+    match ebbtide::json::from_slice(line).map_err(|e| e.to_string())? {
+        Value::Object(members) => Ok(members),
+        _ => Err("a JSON object is expected on each line".to_owned()),
+    }
 }
 
 /// Commas and opening brackets outside of texts: no fewer than there are values, but for one.
@@ -202,12 +205,7 @@ fn marks_in(json: &[u8]) -> usize {
 }
 
 fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument, String> {
-    let json = json_of(line)?;
-    if !json.is_object() {
-        return Err("a JSON object is expected on each line".to_owned());
-    }
-    let value = ebbtide::json::value_of(&json).map_err(|e| e.to_string())?;
-    let Value::Object(members) = value else { return Err("a JSON object is expected on each line".to_owned()) };
+    let members = members_of(line)?;
     let mut object = Vec::with_capacity(members.len());
     let mut meta: Vec<(String, Value)> = Vec::new();
     let mut time = Value::Null;
@@ -337,16 +335,12 @@ pub(super) fn first_names(source: &Source, job: &Job<'_>) -> Result<Vec<String>,
 
 /// The names of the fields of a document, as the user wants them.
 pub(super) fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
-    match json_of(record.cell(0))? {
-        serde_json::Value::Object(members) => {
-            let mut names: Vec<String> = members.into_iter().map(|(n, _)| job.shape.rename(&n).to_owned()).collect();
-            if job.shape.time.len() > 1 {
-                names.push(job.shape.time_field());
-            }
-            Ok(names)
-        }
-        _ => Err("a JSON object is expected on each line".to_owned()),
+    let members = members_of(record.cell(0))?;
+    let mut names: Vec<String> = members.into_iter().map(|(name, _)| job.shape.rename(&name).to_owned()).collect();
+    if job.shape.time.len() > 1 {
+        names.push(job.shape.time_field());
     }
+    Ok(names)
 }
 
 /// The measurements that a file of line protocol has points of, in order of appearance.
