@@ -14,7 +14,6 @@ const OPEN_SEGMENTS_MAX: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Readers {
     open: Mutex<Open>,
-    /// Bytes of directories and footers that are kept in memory.
     directory_bytes_max: usize,
     columns: Arc<BlockCache>,
 }
@@ -35,6 +34,11 @@ impl Readers {
     /// Segments that are held open.
     pub(crate) fn open_files(&self) -> u64 {
         self.open.lock().files.iter().filter(|(file, _)| file.strong_count() > 0).count() as u64
+    }
+
+    /// Bytes of directories and footers that are kept in memory.
+    pub(crate) fn directory_bytes_max(&self) -> usize {
+        self.directory_bytes_max
     }
 
     /// Where what queries decode is kept.

@@ -56,6 +56,17 @@ impl SegmentFile {
         Ok(opened)
     }
 
+    /// Whether the cache of columns has room for so many rows of so many columns. Reading more than that through it would
+    /// only drive out what other queries need.
+    pub(crate) fn cache_holds(&self, rows: u64, columns: usize) -> bool {
+        rows.saturating_mul(columns as u64).saturating_mul(8) <= self.readers.columns().bytes_max() as u64
+    }
+
+    /// The budget for directories, of which a walk through all segments leaves most to others.
+    pub(crate) fn directory_bytes_max(&self) -> usize {
+        self.readers.directory_bytes_max()
+    }
+
     /// The file as it is on the disk now, nothing of it from memory.
     pub(crate) fn open_anew(&self) -> Result<SegmentReader> {
         let file = match self.held.get() {

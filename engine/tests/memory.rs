@@ -1,10 +1,13 @@
-//! Memory is bounded by settings, however much is stored: inserting with sealing, merging, replay, a scan, a delete, a sweep.
+//! Memory is bounded by settings, however much is stored: inserting with sealing, merging, replay, a scan, an
+//! aggregate, a delete, a sweep.
 //!
 //! One test, so that nothing else allocates while it measures.
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
-use ebbtide::{Collection, CollectionOptions, Database, Durability, ScanRequest, ScanUnit, Settings};
+use ebbtide::{
+    Aggregate, AggregateRequest, Collection, CollectionOptions, Database, Durability, ScanRequest, ScanUnit, Settings,
+};
 use peak_alloc::PeakAlloc;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,6 +92,9 @@ fn memory_does_not_grow_with_what_is_stored() {
     let (bytes, rows) = peak("scan", || rows_of(&c));
     assert_eq!(rows as i64, 2 * BATCHES * BATCH_ROWS);
     peaks.push(("scan", bytes));
+    let (bytes, groups) = peak("aggregate", || groups_of(&c));
+    assert!(groups > 100, "{groups}");
+    peaks.push(("aggregate", bytes));
     let odd = Filter::compare("f0", ebbtide::ttl::Comparison::Lt, Value::Double(50.0));
     let (bytes, gone) = peak("delete half of the rows", || c.delete(&odd).expect("deletes"));
     assert!(gone as i64 > BATCHES * BATCH_ROWS / 2, "{gone}");
@@ -122,6 +128,13 @@ fn memory_does_not_grow_with_what_is_stored() {
     drop((c, db));
     let c = open(&path).collection("c").expect("is there");
     assert_eq!(rows_of(&c) as i64, 2 * BATCHES * BATCH_ROWS, "nothing is there twice");
+}
+
+/// Groups of seven seconds are not those of buckets: every row is read.
+fn groups_of(c: &Collection) -> usize {
+    let aggregates = ["f0", "f1", "f2", "f3"].map(|f| Aggregate::Avg(f.to_owned())).to_vec();
+    let request = AggregateRequest { aggregates, width: Some(7_000), ..AggregateRequest::default() };
+    c.snapshot().expect("a view").aggregate(&request).expect("aggregates").num_rows()
 }
 
 fn rows_of(c: &Collection) -> usize {

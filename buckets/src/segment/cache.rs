@@ -34,6 +34,12 @@ impl BlockCache {
         BlockCache { bytes_max, segments: AtomicU64::new(0), held: Mutex::default() }
     }
 
+    /// The budget.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// A number for a segment that is opened.
     pub(super) fn number(&self) -> u64 {
         self.segments.fetch_add(1, Ordering::Relaxed)

@@ -9,7 +9,9 @@ mod fold;
 mod groups;
 
 use super::CollectionSnapshot;
-use super::scan::{Found, MetaFilter, Scan, ScanReport, ScanRequest, ScanUnit, open_unit, units_of};
+use super::scan::{
+    Found, MetaFilter, Scan, ScanReport, ScanRequest, ScanUnit, open_unit, past_cache_if_too_many, units_of,
+};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use arrow::array::RecordBatch;
@@ -18,7 +20,7 @@ use ebbtide_ttl::Code;
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
 use groups::{FieldShape, Shape, Table};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, btree_map};
 use std::sync::Arc;
 
 /// Rows of a piece of work that a thread takes.
@@ -108,10 +110,11 @@ impl CollectionSnapshot {
     /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, or a sum of whole numbers
     /// that an int64 does not hold; damage in a segment.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<RecordBatch> {
-        let mut gathered = Gathered::walk(self, request)?;
-        let units = gathered.units()?;
-        fold::fold_all(&gathered.shape, &units, &mut gathered.table)?;
-        gathered.table.finish(self, request, &gathered.shape, &gathered.metas)
+        let all = Gathered::in_rounds(self, request, |shape, metas, round| {
+            let units = round.units(shape, metas)?;
+            fold::fold_all(shape, &units, &mut round.table)
+        })?;
+        all.table.finish(self, request, &all.shape, &all.metas)
     }
 
     /// The part of [`CollectionSnapshot::aggregate`] that is known without reading measurements, and a scan of the rest:
@@ -121,23 +124,28 @@ impl CollectionSnapshot {
     /// As for [`CollectionSnapshot::aggregate`] and [`CollectionSnapshot::scan`].
     pub fn aggregate_known(&self, request: &AggregateRequest, projection: &[String]) -> Result<KnownAggregate> {
         self.check_columns(projection)?;
-        let gathered = Gathered::walk(self, request)?;
         let columns = Arc::new(projection.to_vec());
         let mut units = Vec::new();
-        for rest in &gathered.rest {
-            units.extend(units_of(rest.segment, &rest.reader, rest.found.iter(), &columns, &self.state.schema));
-        }
-        for (chunk, found) in &gathered.open {
-            let rows = found.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
-            units.push(open_unit(chunk, rows, &columns, &self.state.schema));
-        }
-        let left = gathered.rest.iter().map(|rest| rest.found.len()).sum::<usize>()
-            + gathered.open.iter().map(|(_, found)| found.len()).sum::<usize>();
-        let mut report = gathered.report;
+        let (mut left, mut segments) = (0, 0);
+        let all = Gathered::in_rounds(self, request, |_, _, round| {
+            for rest in &round.rest {
+                units.extend(units_of(rest.segment, &rest.reader, rest.found.iter(), &columns, &self.state.schema));
+                left += rest.found.len();
+            }
+            for (chunk, found) in &round.open {
+                let rows = found.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
+                units.push(open_unit(chunk, rows, &columns, &self.state.schema));
+                left += found.len();
+            }
+            segments += round.rest.len() as u64;
+            Ok(())
+        })?;
+        past_cache_if_too_many(&mut units);
+        let mut report = all.report;
         let buckets = report.buckets.saturating_sub(left as u64);
         report.buckets = left as u64;
-        report.segments = gathered.rest.len() as u64;
-        let groups = gathered.table.finish(self, request, &gathered.shape, &gathered.metas)?;
+        report.segments = segments;
+        let groups = all.table.finish(self, request, &all.shape, &all.metas)?;
         Ok(KnownAggregate { groups, buckets, rest: units, report })
     }
 
@@ -179,16 +187,33 @@ struct Rest<'a> {
 /// The wanted buckets of a chunk, each with its rows.
 type OpenRest<'a> = (&'a Arc<Chunk>, Vec<(usize, Cow<'a, [u32]>)>);
 
-/// What the directories answer, and what is left to read.
-struct Gathered<'a> {
+/// What came of all rounds.
+struct Gathered {
     shape: Shape,
-    by_meta: bool,
     table: Table,
     metas: Metas,
-    rest: Vec<Rest<'a>>,
-    open: Vec<OpenRest<'a>>,
     /// Of all that is wanted.
     report: ScanReport,
+}
+
+/// The way through the segments.
+struct Walk<'a, 's> {
+    snapshot: &'a CollectionSnapshot,
+    segments: btree_map::Values<'a, u64, Arc<Segment>>,
+    scan: Scan<'s>,
+    shape: Shape,
+    by_meta: bool,
+    metas: Metas,
+}
+
+/// Some of the segments, so that not all of their directories are in memory at a time: what these answer, and what is
+/// left to read of them.
+struct Round<'a> {
+    table: Table,
+    rest: Vec<Rest<'a>>,
+    open: Vec<OpenRest<'a>>,
+    /// Whether nothing comes behind it.
+    last: bool,
 }
 
 /// The metas of the answer in order of appearance.
@@ -199,6 +224,11 @@ struct Metas {
 }
 
 impl Metas {
+    /// The number of a meta; 0 if metas are not told apart.
+    fn of(&self, key: &MetaKey) -> u32 {
+        self.numbers.get(key).copied().unwrap_or(0)
+    }
+
     fn number(&mut self, key: MetaKey) -> u32 {
         let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
         match self.numbers.entry(key) {
@@ -211,58 +241,114 @@ impl Metas {
     }
 }
 
-impl<'a> Gathered<'a> {
-    fn walk(snapshot: &'a CollectionSnapshot, request: &AggregateRequest) -> Result<Self> {
-        let shape = snapshot.shape(request)?;
+impl Gathered {
+    /// Walks through all there is; `each` makes use of what a round leaves to read, and may add to its table.
+    fn in_rounds<'a>(
+        snapshot: &'a CollectionSnapshot,
+        request: &AggregateRequest,
+        mut each: impl FnMut(&Shape, &Metas, &mut Round<'a>) -> Result<()>,
+    ) -> Result<Self> {
         let scan_request = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
-        let mut scan = Scan::new(snapshot, &scan_request);
-        let mut metas = Metas::default();
+        let mut walk = Walk {
+            snapshot,
+            segments: snapshot.state.segments.values(),
+            scan: Scan::new(snapshot, &scan_request),
+            shape: snapshot.shape(request)?,
+            by_meta: request.by_meta,
+            metas: Metas::default(),
+        };
+        let mut before: Option<Table> = None;
+        loop {
+            let mut round = walk.round()?;
+            each(&walk.shape, &walk.metas, &mut round)?;
+            let table = match before {
+                None if round.last => round.table,
+                before => {
+                    let mut table = before.unwrap_or_else(|| Table::sparse(&walk.shape));
+                    table.merge(&round.table, None);
+                    table
+                }
+            };
+            if round.last {
+                let report = walk.scan.report();
+                return Ok(Gathered { shape: walk.shape, table, metas: walk.metas, report });
+            }
+            before = Some(table);
+        }
+    }
+}
+
+impl<'a> Walk<'a, '_> {
+    fn round(&mut self) -> Result<Round<'a>> {
         let mut sealed: Vec<Rest<'a>> = Vec::new();
-        for segment in snapshot.state.segments.values() {
-            let Some((reader, found)) = scan.found(segment)?.filter(|(_, found)| !found.is_empty()) else { continue };
-            let numbers = match request.by_meta {
-                true => numbers_of(&reader, &found, sealed.last(), &mut metas),
+        let mut open = Vec::new();
+        let mut bytes = 0;
+        let mut last = true;
+        for segment in self.segments.by_ref() {
+            let Some((reader, found)) = self.scan.found(segment)?.filter(|(_, found)| !found.is_empty()) else {
+                continue;
+            };
+            let numbers = match self.by_meta {
+                true => numbers_of(&reader, &found, sealed.last(), &mut self.metas),
                 false => vec![0; found.len()],
             };
+            bytes += reader.directory().memory_bytes() + found.len() * size_of::<Found>();
             sealed.push(Rest { segment, reader, found, metas: numbers });
+            if bytes > segment.file.directory_bytes_max() / 4 {
+                last = false;
+                break;
+            }
         }
+        if last {
+            open = self.open()?;
+        }
+        let times = sealed.iter().flat_map(|rest| rest.found.iter().map(times_of));
+        let open_times = open.iter().flat_map(|(chunk, found): &OpenRest<'_>| {
+            found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
+        });
+        let bounds = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let mut table = Table::new(&self.shape, self.metas.keys.len().max(1), bounds.unwrap_or((0, 0)));
+        for rest in &mut sealed {
+            answer(&self.shape, rest, self.by_meta, &mut table);
+        }
+        sealed.retain(|rest| !rest.found.is_empty());
+        Ok(Round { table, rest: sealed, open, last })
+    }
+
+    fn open(&mut self) -> Result<Vec<OpenRest<'a>>> {
         let mut open = Vec::new();
-        for chunk in snapshot.state.memtable.chunks() {
-            let found = scan.found_open(chunk)?;
-            if request.by_meta {
+        for chunk in self.snapshot.state.memtable.chunks() {
+            let found = self.scan.found_open(chunk)?;
+            if self.by_meta {
                 for (bucket, _) in &found {
-                    metas.number(chunk.buckets[*bucket].id.meta.clone());
+                    self.metas.number(chunk.buckets[*bucket].id.meta.clone());
                 }
             }
             if !found.is_empty() {
                 open.push((chunk, found));
             }
         }
-        let report = scan.report();
-        let times = sealed.iter().flat_map(|rest| rest.found.iter().map(times_of));
-        let open_times = open.iter().flat_map(|(chunk, found): &OpenRest<'_>| {
-            found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
-        });
-        let bounds = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let mut table = Table::new(&shape, metas.keys.len().max(1), bounds.unwrap_or((0, 0)));
-        for rest in &mut sealed {
-            answer(&shape, rest, request.by_meta, &mut table);
-        }
-        sealed.retain(|rest| !rest.found.is_empty());
-        Ok(Gathered { shape, by_meta: request.by_meta, table, metas, rest: sealed, open, report })
+        Ok(open)
     }
+}
 
-    /// The work that is left.
-    fn units(&mut self) -> Result<Vec<Unit>> {
+impl Round<'_> {
+    /// The work that it leaves.
+    fn units(&self, shape: &Shape, metas: &Metas) -> Result<Vec<Unit>> {
         let mut units = Vec::new();
+        let rows: u64 = self.rest.iter().flat_map(|rest| &rest.found).map(|found| found.brief.rows).sum();
         for rest in &self.rest {
-            let mut unit = SealedUnit::new(rest.reader.clone());
+            let reader = match rest.segment.file.cache_holds(rows, shape.fields.len() + 1) {
+                true => rest.reader.clone(),
+                false => rest.reader.clone().without_cache(),
+            };
+            let mut unit = SealedUnit::new(reader.clone());
             for (found, meta) in rest.found.iter().zip(&rest.metas) {
                 let mut rows = Vec::new();
-                let of_bucket = rest.reader.directory().rows(found.ordinal);
+                let of_bucket = reader.directory().rows(found.ordinal);
                 crate::seal::push_without(&mut rows, of_bucket, &rest.segment.state.deleted);
                 let group = match found.check {
-                    None => self.shape.group_of(found.brief.first, found.brief.last),
+                    None => shape.group_of(found.brief.first, found.brief.last),
                     Some(_) => None,
                 };
                 let piece = Piece { meta: *meta, kept: found.check.map(|c| c.0), group, times: times_of(found) };
@@ -272,7 +358,7 @@ impl<'a> Gathered<'a> {
                     while start < range.end {
                         let end = range.end.min(start + UNIT_ROWS);
                         if unit.rows > 0 && unit.rows + (end - start) > UNIT_ROWS {
-                            let full = std::mem::replace(&mut unit, SealedUnit::new(rest.reader.clone()));
+                            let full = std::mem::replace(&mut unit, SealedUnit::new(reader.clone()));
                             units.push(Unit::Sealed(full));
                         }
                         unit.push(piece, start..end);
@@ -288,9 +374,9 @@ impl<'a> Gathered<'a> {
             let mut unit = OpenUnit::new((*chunk).clone());
             for (bucket, rows) in found {
                 let bucket = &chunk.buckets[*bucket];
-                let meta = if self.by_meta { self.metas.number(bucket.id.meta.clone()) } else { 0 };
+                let meta = metas.of(&bucket.id.meta);
                 let times = (bucket.first, bucket.last);
-                let group = self.shape.group_of(bucket.first, bucket.last);
+                let group = shape.group_of(bucket.first, bucket.last);
                 unit.push(Piece { meta, kept: None, group, times }, rows);
             }
             units.push(Unit::Open(unit));

@@ -92,6 +92,8 @@ pub struct ScanUnit {
     schema: Arc<Schema>,
     rows: u64,
     exact: bool,
+    /// Whether what is decoded is kept for other queries.
+    cached: bool,
     /// Up to here measurements are hidden because they are expired.
     hidden_until: Option<i64>,
     hidden: Arc<AtomicU64>,
@@ -141,7 +143,10 @@ impl ScanUnit {
                 Ok(Box::new(std::iter::once(Ok(batch))))
             }
             Source::Sealed { segment, ranges, kept } => {
-                let reader = segment.file.reader()?;
+                let reader = match (segment.file.reader()?, self.cached) {
+                    (reader, true) => reader,
+                    (reader, false) => reader.without_cache(),
+                };
                 let Some(kept) = *kept else {
                     let batches = reader.read(&self.columns, &self.schema, ranges, BATCH_ROWS)?;
                     return Ok(Box::new(batches.map(|b| b.map_err(Error::from))));
@@ -245,6 +250,7 @@ impl CollectionSnapshot {
         for chunk in self.state.memtable.chunks() {
             scan.chunk(chunk)?;
         }
+        past_cache_if_too_many(&mut scan.units);
         Ok((scan.units, scan.report))
     }
 }
@@ -478,6 +484,7 @@ pub(super) fn open_unit(
         schema: schema.clone(),
         rows: count,
         exact: true,
+        cached: true,
         hidden_until: None,
         hidden: Arc::default(),
     }
@@ -505,6 +512,7 @@ pub(super) fn units_of<'f>(
             units.push(ScanUnit {
                 rows: ranges.iter().map(|r| r.end - r.start).sum(),
                 exact: check.is_none(),
+                cached: true,
                 source: Source::Sealed { segment: segment.clone(), ranges, kept: check.map(|c| c.0) },
                 hidden_until: check.and_then(|c| c.1),
                 hidden: Arc::default(),
@@ -514,6 +522,16 @@ pub(super) fn units_of<'f>(
         }
     }
     units
+}
+
+/// Has units read past the cache of columns if it cannot hold all that they read.
+pub(super) fn past_cache_if_too_many(units: &mut [ScanUnit]) {
+    let rows = units.iter().map(|unit| unit.rows).sum();
+    for unit in units {
+        if let Source::Sealed { segment, .. } = &unit.source {
+            unit.cached = segment.file.cache_holds(rows, unit.columns.len());
+        }
+    }
 }
 
 /// Cuts ranges into lists of about [`UNIT_ROWS`] rows.

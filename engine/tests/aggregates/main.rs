@@ -5,7 +5,7 @@ mod scanned;
 
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Code, Comparison, Filter, RuleSpec, Timestamp, Value, VirtualClock};
-use ebbtide::{Aggregate, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest};
+use ebbtide::{Aggregate, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest, Settings};
 use proptest::prelude::*;
 use scanned::{Names, aggregated, assert_same, last_points};
 use std::sync::Arc;
@@ -73,8 +73,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn opened(expire_after: Option<i64>) -> (Database, Collection, VirtualClock) {
+    opened_with(expire_after, Settings::default())
+}
+
+fn opened_with(expire_after: Option<i64>, settings: Settings) -> (Database, Collection, VirtualClock) {
     let clock = VirtualClock::new(Timestamp::from_millis(1_704_067_200_000));
-    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).clock(Arc::new(clock.clone())).open().unwrap();
+    let builder = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).clock(Arc::new(clock.clone()));
+    let db = builder.settings(settings).open().unwrap();
     let mut options = CollectionOptions::new("t").meta_field("sensor");
     options.expire_after_seconds = expire_after;
     let all = db.create_collection("all", options).unwrap();
@@ -94,8 +99,11 @@ proptest! {
         only in prop::option::of(prop::collection::vec(0..6_u8, 0..4)),
         width in prop_oneof![Just(None), Just(Some(HOUR)), Just(Some(60_000)), Just(Some(3 * HOUR)), (1..HOUR).prop_map(Some)],
         by_meta in any::<bool>(),
+        // With no cache each segment is a round of its own, and rows are read past it.
+        cache_bytes_max in prop_oneof![Just(0), Just(Settings::default().cache_bytes_max)],
     ) {
-        let (db, all, clock) = opened(life.map(|h| h * 3600));
+        let settings = Settings { cache_bytes_max, ..Settings::default() };
+        let (db, all, clock) = opened_with(life.map(|h| h * 3600), settings);
         if let Some((sensor, hours)) = rule {
             let of = Filter::eq("sensor", Value::from(format!("s{sensor}").as_str()));
             db.create_rules("all", vec![RuleSpec::new("one", hours * 3600, of)]).unwrap();

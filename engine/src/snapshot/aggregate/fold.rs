@@ -106,7 +106,7 @@ pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table) -> Resu
         let take = || usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| units.get(at));
         while let Some(unit) = take() {
             let (part, metas) = fold(shape, unit)?;
-            table.lock().merge(&part, &metas);
+            table.lock().merge(&part, Some(&metas));
         }
         Ok(())
     };

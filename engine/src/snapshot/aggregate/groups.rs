@@ -92,11 +92,18 @@ impl Table {
         let (base, end) = (shape.group(times.0), shape.group(times.1));
         let span = usize::try_from(end.saturating_sub(base)).unwrap_or(usize::MAX).saturating_add(1);
         let states = span.saturating_mul(metas).saturating_mul(shape.fields.len() + 1);
-        let slots = match states <= DENSE_STATES_MAX {
-            true => Slots::Dense { base, span },
-            false => Slots::Sparse { numbers: HashMap::default(), keys: Vec::new() },
-        };
-        let count = if matches!(slots, Slots::Dense { .. }) { span * metas } else { 0 };
+        match states <= DENSE_STATES_MAX {
+            true => Self::with(shape, Slots::Dense { base, span }, span * metas),
+            false => Self::sparse(shape),
+        }
+    }
+
+    /// For any metas and times.
+    pub(super) fn sparse(shape: &Shape) -> Self {
+        Self::with(shape, Slots::Sparse { numbers: HashMap::default(), keys: Vec::new() }, 0)
+    }
+
+    fn with(shape: &Shape, slots: Slots, count: usize) -> Self {
         let state = |field: &FieldShape| match field.int {
             true => State::Int(vec![IntTally::default(); count]),
             false => State::Double(vec![DoubleTally::default(); count]),
@@ -177,11 +184,12 @@ impl Table {
         }
     }
 
-    /// Adds the groups of a part, whose metas have other numbers.
-    pub(super) fn merge(&mut self, part: &Table, metas: &[u32]) {
+    /// Adds the groups of a part, whose metas may have other numbers: by theirs, the numbers here.
+    pub(super) fn merge(&mut self, part: &Table, metas: Option<&[u32]>) {
         for from in (0..part.rows.len()).filter(|slot| part.rows[*slot] > 0) {
             let (meta, group) = part.key(from);
-            let into = self.slot(metas.get(meta as usize).copied().unwrap_or(0), group) as usize;
+            let meta = metas.map_or(meta, |metas| metas.get(meta as usize).copied().unwrap_or(0));
+            let into = self.slot(meta, group) as usize;
             self.rows[into] += part.rows[from];
             for (state, other) in self.states.iter_mut().zip(&part.states) {
                 match (state, other) {
