@@ -37,6 +37,10 @@ struct Args {
     only: Option<String>,
 }
 
+/// That of the command line: what is measured here is what its users have.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Name {
     /// Recorded weather: ingest, size, queries.
