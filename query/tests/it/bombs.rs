@@ -94,7 +94,11 @@ fn lines_that_are_wide_or_deep_beyond_measure_are_bad_lines() {
     let many = format!("{{\"time\":\"2024-01-03\",\"s\":[{}0]}}\n", "0,".repeat(3 << 20));
     write(path, "bad.ndjson", &format!("{good}{deep}{many}{}", good.replace("-01\"", "-05\"")));
     let strict = import(path, &["bad.ndjson"]);
-    assert!(strict.stderr.contains("bad.ndjson:2: a value nests deeper than 100 levels at line 1"), "{}", strict.stderr);
+    assert!(
+        strict.stderr.contains("bad.ndjson:2: a value nests deeper than 100 levels at line 1"),
+        "{}",
+        strict.stderr
+    );
     let lenient = import(path, &["bad.ndjson", "--bad-lines", "bad.csv"]);
     assert_eq!(lenient.code, 0, "{}", lenient.stderr);
     assert!(lenient.stderr.contains("2 bad lines"), "{}", lenient.stderr);
