@@ -227,7 +227,12 @@ impl Counts {
         let file = path.file_name().unwrap_or_default().display().to_string();
         let untouched = disk.fork();
         let last = subject.states.last();
-        let found = match open(&disk).and_then(|db| read(&db)) {
+        let found = open(&disk).and_then(|db| {
+            let found = read(&db);
+            db.abandon();
+            found
+        });
+        let found = match found {
             Ok(_) if allowed == Allowed::Nothing => return Err("it was closed, and opens all the same".to_owned()),
             Ok(found) => found,
             Err(error) => {

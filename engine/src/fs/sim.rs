@@ -324,7 +324,7 @@ impl SimFs {
     /// The paths of all files, from the top, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         fn walk(disk: &Disk, dir: NodeId, path: &Path, into: &mut Vec<PathBuf>) {
-            for (name, node) in disk.dirs.get(&dir).into_iter().flat_map(|dir| &dir.current) {
+            for (name, node) in disk.dirs.get(&dir).into_iter().flat_map(|dir| dir.current.iter()) {
                 let path = path.join(name);
                 if disk.files.contains_key(node) {
                     into.push(path);

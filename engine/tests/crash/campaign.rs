@@ -29,8 +29,8 @@ pub(crate) struct Campaign {
     pub(crate) survived: usize,
     /// How often writing stopped for good.
     pub(crate) stops: usize,
-    /// By kind of fault, step and file, how often a call failed.
-    struck: BTreeMap<String, u64>,
+    /// By kind of fault, step and file, how often a call failed; and by kind, how often a run was cut off.
+    struck: BTreeMap<String, usize>,
     failures: Vec<String>,
 }
 
@@ -97,16 +97,26 @@ impl Campaign {
             let mut words = step.split(' ').skip(1);
             let (call, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             let file = path.rsplit('/').next().and_then(|name| name.split(['-', '.']).next()).unwrap_or_default();
-            *self.struck.entry(format!("{fault} {call} {file}")).or_default() += 1;
+            self.struck(format!("{fault} {call} {file}"), 1);
         }
     }
 
-    /// Prints how often each fault struck, and fails if one of these never did.
-    pub(crate) fn expect_faults(&self, wanted: &[&str]) {
+    /// Counts what struck.
+    pub(crate) fn struck(&mut self, what: String, times: usize) {
+        *self.struck.entry(what).or_default() += times;
+    }
+
+    /// Prints how often each fault struck, with its rows in the catalogue, and fails if one of these never did.
+    pub(crate) fn expect_struck(&self, wanted: &[(u8, &str)]) {
         for (fault, times) in &self.struck {
-            println!("fault: {fault}: {times} times");
+            let rows: Vec<String> = wanted.iter().filter(|(_, w)| w == fault).map(|(row, _)| row.to_string()).collect();
+            println!(
+                "fault {}: {fault}: {times} times",
+                if rows.is_empty() { "-".to_owned() } else { rows.join(", ") }
+            );
         }
-        let never: Vec<&&str> = wanted.iter().filter(|wanted| !self.struck.contains_key(**wanted)).collect();
+        let never: Vec<_> =
+            wanted.iter().filter(|(_, w)| self.struck.get(*w).is_none_or(|times| *times == 0)).collect();
         assert!(never.is_empty(), "these faults never struck: {never:?}");
     }
 

@@ -148,6 +148,7 @@ fn one_image(campaign: &mut Campaign, image: &Image) {
     let label = format!("{}:{}:{cut:?}:{seed}", scenario.name, point.ops);
     let before = disk.before_step(point.ops);
     campaign.images += 1;
+    campaign.struck(format!("cut {cut:?}"), 1);
     let (context, outcome) = match cut {
         Cut::Power(Variant::V8) => {
             let image = before.crash(Variant::V8, seed);
@@ -161,6 +162,9 @@ fn one_image(campaign: &mut Campaign, image: &Image) {
         }
         Cut::Power(variant) => {
             let image = before.crash(*variant, seed);
+            if cuts_recovery(seed) || campaign.replay.is_some() {
+                image.record();
+            }
             let outcome = guarded(|| power_cut(&image, &point.expected, settings, seed));
             if campaign.replay.is_some() {
                 println!("recovery: {:#?}", image.steps());
@@ -175,21 +179,26 @@ fn one_image(campaign: &mut Campaign, image: &Image) {
     match outcome {
         Ok((nested, worked_on)) => {
             campaign.nested += nested;
+            campaign.struck("cut again in recovery".to_owned(), nested);
             campaign.worked_on += worked_on;
         }
         Err(what) => campaign.fail(&label, &context, &what),
     }
 }
 
+/// Whether the recovery from this image is cut too; then its steps are recorded.
+fn cuts_recovery(seed: u64) -> bool {
+    seed % 6 < 2
+}
+
 /// After a power cut. Returns how often the recovery was cut as well, and how often work went on afterwards.
 fn power_cut(image: &SimFs, expected: &Expected, settings: &Settings, seed: u64) -> Result<(usize, usize), String> {
-    image.record();
     let (db, found) = recover(image, expected, settings)?;
     let ops = image.steps().len();
     let mut random = Random::new(seed);
     match seed % 6 {
         // The recovery is cut too: at some step, and the recovery of that once more.
-        0 | 1 => {
+        _ if cuts_recovery(seed) => {
             let variant = random.pick(&Variant::WITHIN_CONTRACT).copied().unwrap_or(Variant::V0);
             let second = image.before_step(random.index(ops + 1)).crash(variant, random.next_u64());
             second.record();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ebbtide::ttl::{Code, VirtualClock};
-use ebbtide::{CollectionOptions, Database, Error, ScanRequest};
+use ebbtide::{CollectionOptions, Database, Error, ScanRequest, Settings};
 use ebbtide_ttl::{Timestamp, Value};
 use std::sync::Arc;
 
@@ -161,6 +161,44 @@ fn scanned(db: &Database) -> Result<u64, Error> {
     Ok(rows)
 }
 
+/// No file can be opened when the log is full, and when a sweep has to seal what is due: both are refused or counted, nothing is
+/// lost, and both go on when handles are free again.
+fn without_a_handle(dir: &Path) -> Result<(), String> {
+    let said = |error: Error| format!("without a handle: {error}");
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(NOON)));
+    let settings = Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() };
+    let db = Database::builder(dir).clock(clock.clone()).settings(settings).open().map_err(said)?;
+    let c = db.create_collection("c", CollectionOptions::new("t").expire_after_seconds(86_400)).map_err(said)?;
+    let mut rows = 0;
+    let logs = || std::fs::read_dir(dir).map_err(|e| e.to_string()).map(Iterator::count);
+    let files = logs()?;
+    // Until the log is full: the next insert begins a new one.
+    while logs()? == files {
+        c.insert_documents(&[row(0)]).map_err(said)?;
+        rows += 1;
+    }
+    for _ in 1..rows - 1 {
+        c.insert_documents(&[row(0)]).map_err(said)?;
+        rows += 1;
+    }
+    let mut taken = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    refused("an insert that begins a new log", c.insert_documents(&[row(0)]), dir, "Too many open files")?;
+    same("rows after it", count(&db)?, rows)?;
+    clock.set(Timestamp::from_millis(NOON + 2 * 86_400_000));
+    db.confirm_clock();
+    let swept = db.sweep().map_err(said)?;
+    same("rules that could not be swept", swept.counts.failed_rules, 1)?;
+    drop(taken);
+    let swept = db.sweep().map_err(said)?;
+    same("rows swept with handles", swept.counts.deleted_documents, rows)?;
+    c.insert_documents(&[row(3)]).map_err(said)?;
+    drop((c, db));
+    same("rows in the end", count(&open(dir).map_err(said)?)?, 1)
+}
+
 pub(crate) fn with_few_handles(base: &Path, said: &mut File) -> Result<(), String> {
     let dir = base.join("db");
     let db = made(&dir)?;
@@ -181,6 +219,7 @@ pub(crate) fn with_few_handles(base: &Path, said: &mut File) -> Result<(), Strin
         refused("a compaction", Err::<(), _>(error), &dir, "Too many open files")?;
     }
     drop(db);
+    without_a_handle(&base.join("none"))?;
     let what = if outcome.is_ok() { "and all of them are read" } else { "and the error says so" };
     say(said, &Said::Counted(format!("{SEGMENTS} segments and {HANDLES} file handles: nothing is lost, {what}")));
     Ok(())

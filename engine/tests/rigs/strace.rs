@@ -40,6 +40,8 @@ const LOOKING: [&str; 3] = ["getdents64", "statx", "flock"];
 /// Failing calls of a run by default.
 const ERRORS_DEFAULT: usize = 320;
 const LOST_WRITES: usize = 120;
+/// Kills that a run has at least, or the scripts have become too short.
+const KILLS_MIN: usize = 600;
 /// A process that takes longer hangs.
 const SECONDS_MAX: &str = "120";
 const FAILURES_MAX: usize = 20;
@@ -259,6 +261,9 @@ pub(crate) fn kills() -> Outcome {
         .map(|(scenario, call)| Strike { scenario, how: format!("signal=SIGKILL:when={}", call.nth), call: call.name })
         .collect();
     let planned = strikes.len();
+    if planned < KILLS_MIN {
+        return Err(format!("only {planned} kills, {KILLS_MIN} are wanted"));
+    }
     let struck = all(base.path(), strikes, |strike, at, _, number| ended(at, &strike.scenario, number))?;
     Ok(format!("tier G: {struck} kills of {planned} planned, nothing lost"))
 }

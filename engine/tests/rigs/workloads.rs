@@ -19,7 +19,7 @@ fn together(first: i64) -> Step {
 /// Group commit, rotation of the log, flushes.
 pub(crate) fn inserting() -> Scenario {
     let mut steps = vec![Step::Create("c", None)];
-    for round in 0..5 {
+    for round in 0..6 {
         let first = 1 + round * 1000;
         steps.extend([
             insert(first, 5, NOON - HOUR),

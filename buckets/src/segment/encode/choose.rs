@@ -111,10 +111,13 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Plan, Seg
             wide: false,
         })
         .collect();
-    let half = sample.slice(0, sample.num_rows().div_ceil(2));
-    let trials = parallel(columns.rows, vec![(&sample, leaves.as_slice()), (&half, &[])], |_, (b, c)| trial(b, c))?;
-    let [without, half] = trials.as_slice() else { return Err(failed("a trial is missing")) };
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
+    let half = sample.slice(0, sample.num_rows().div_ceil(2));
+    let mut wanted = vec![(&sample, leaves.as_slice())];
+    // How a dictionary grows from the half to the whole matters only where there is more than the sample.
+    wanted.extend((scale > 1.0).then_some((&half, [].as_slice())));
+    let trials = parallel(columns.rows, wanted, |_, (batch, choices)| trial(batch, choices))?;
+    let (without, half) = (trials.first().ok_or_else(|| failed("a trial is missing"))?, trials.get(1));
     let descriptor = with_dictionary.file_metadata().schema_descr();
     let properties = wide_properties(EnabledStatistics::None);
     let wide = (0..leaves.len()).map(|at| {
@@ -132,7 +135,7 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Plan, Seg
     let wide = wide.collect::<Result<Vec<_>, SegmentError>>()?;
     let choices = leaves.into_iter().zip(wide).enumerate().map(|(at, (choice, wide))| {
         let (data, dictionary) = sizes(&with_dictionary, at);
-        let (_, half_dictionary) = sizes(half, at);
+        let half_dictionary = half.map_or(dictionary, |half| sizes(half, at).1);
         // A dictionary that has doubled from half the sample to all of it goes on growing with the rows.
         let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
         let with_dictionary = data * scale + dictionary * scale.powf(growth);

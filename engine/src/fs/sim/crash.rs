@@ -276,7 +276,7 @@ fn flip(after: &mut Disk, before: &Disk, random: &mut Random) -> Option<Damage> 
 
 /// The durable paths of all files below a folder.
 fn named(disk: &Disk, dir: NodeId, path: &str, into: &mut Vec<(String, NodeId)>) {
-    for (name, node) in disk.dirs.get(&dir).into_iter().flat_map(|dir| &dir.durable) {
+    for (name, node) in disk.dirs.get(&dir).into_iter().flat_map(|dir| dir.durable.iter()) {
         let path = format!("{path}/{name}");
         if disk.files.contains_key(node) {
             into.push((path, *node));

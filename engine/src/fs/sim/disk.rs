@@ -19,10 +19,12 @@ pub(super) struct File {
     pub(super) sync_failed: bool,
 }
 
+type Names = BTreeMap<String, NodeId>;
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dir {
-    pub(super) durable: BTreeMap<String, NodeId>,
-    pub(super) current: BTreeMap<String, NodeId>,
+    pub(super) durable: Arc<Names>,
+    pub(super) current: Arc<Names>,
 }
 
 /// A change that is seen, but not durable yet. In the order in which they were issued.
@@ -51,7 +53,7 @@ pub(super) struct NameChange {
 }
 
 impl NameChange {
-    fn apply(&self, names: &mut BTreeMap<String, NodeId>) {
+    fn apply(&self, names: &mut Names) {
         if let Some(name) = &self.removed {
             names.remove(name);
         }
@@ -81,11 +83,12 @@ impl Change {
 
 /// Writes `bytes` at `offset`; bytes skipped over read as zeros.
 pub(super) fn overlay(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
-    let end = offset + bytes.len();
-    if content.len() < end {
-        content.resize(end, 0);
+    if content.len() < offset {
+        content.resize(offset, 0);
     }
-    content[offset..end].copy_from_slice(bytes);
+    let (over, behind) = bytes.split_at(bytes.len().min(content.len() - offset));
+    content[offset..offset + over.len()].copy_from_slice(over);
+    content.extend_from_slice(behind);
 }
 
 /// The disk. Cloning it costs as much as it has files, not bytes.
@@ -133,7 +136,7 @@ impl Disk {
     pub(super) fn rename(&mut self, dir: NodeId, removed: Option<String>, added: Option<(String, NodeId)>) {
         let change = NameChange { dir, removed, added };
         if let Some(dir) = self.dirs.get_mut(&dir) {
-            change.apply(&mut dir.current);
+            change.apply(Arc::make_mut(&mut dir.current));
         }
         self.pending.push(Change::Name(change));
     }
@@ -192,7 +195,7 @@ impl Disk {
                 return true;
             }
             if let Some(dir) = dirs.get_mut(&change.dir) {
-                change.apply(&mut dir.durable);
+                change.apply(Arc::make_mut(&mut dir.durable));
             }
             false
         });
@@ -212,7 +215,7 @@ impl Disk {
     }
 
     /// Adds every node that can be reached from `dir` by the names that `names` picks.
-    fn reach(&self, dir: NodeId, names: fn(&Dir) -> &BTreeMap<String, NodeId>, into: &mut BTreeSet<NodeId>) {
+    fn reach(&self, dir: NodeId, names: fn(&Dir) -> &Names, into: &mut BTreeSet<NodeId>) {
         if !into.insert(dir) {
             return;
         }
@@ -249,7 +252,7 @@ impl Disk {
             file.sync_failed = false;
         }
         for dir in self.dirs.values_mut() {
-            dir.current = dir.durable.clone();
+            dir.current = Arc::clone(&dir.durable);
         }
         let mut live = BTreeSet::new();
         self.reach(TOP, |dir| &dir.durable, &mut live);

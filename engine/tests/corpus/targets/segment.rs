@@ -1,10 +1,13 @@
 //! Any bytes as a segment, and good ones with forged checksums, so that what lies behind these is reached.
 
-use super::{HOUR, NOON, measurements, object, patch, texts};
+use super::{HOUR, NOON, int, measurements, object, patch, texts};
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use ebbtide::ttl::{Precision, Timestamp, Value};
 use ebbtide_buckets::{Chunk, Schema, SealRun, SegmentInput, SegmentReader, batch_from_documents, encode};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
+};
 use std::sync::{Arc, OnceLock};
 
 const BLOCK: usize = 4096;
@@ -16,6 +19,7 @@ struct Sample {
     data_end: usize,
     directory_len: usize,
     directory: Vec<u8>,
+    metadata: ParquetMetaData,
 }
 
 fn sample() -> &'static Sample {
@@ -62,7 +66,9 @@ fn sample() -> &'static Sample {
         let framed = &bytes[data_end..data_end + directory_len];
         let raw = u32::from_le_bytes(framed[..4].try_into().expect("4 bytes"));
         let directory = zstd::bulk::decompress(&framed[4..], raw as usize).expect("decompress");
-        Sample { bytes, data_end, directory_len, directory }
+        let metadata = reader.parquet_metadata();
+        let metadata = ParquetMetaData::new(metadata.file_metadata().clone(), metadata.row_groups().to_vec());
+        Sample { bytes, data_end, directory_len, directory, metadata }
     })
 }
 
@@ -115,6 +121,75 @@ fn with_data(sample: &Sample, u: &mut Unstructured<'_>) -> Result<Option<Vec<u8>
         bytes[..sample.data_end].copy_from_slice(&data);
         bytes
     }))
+}
+
+/// A number for a footer: any, one of those that are in it, or one near.
+fn claimed(sample: &Sample, u: &mut Unstructured<'_>) -> Result<i64> {
+    let columns = sample.metadata.row_groups()[0].columns();
+    let column = u.choose(columns)?;
+    let known = *u.choose(&[column.data_page_offset(), column.compressed_size(), column.num_values()])?;
+    Ok(match u.int_in_range(0..=2)? {
+        0 => int(u)?,
+        1 => known,
+        _ => known.wrapping_add(i64::from(u.arbitrary::<i8>()?)),
+    })
+}
+
+/// Another number in what the footer says of a column.
+fn with_claim(column: ColumnChunkMetaData, number: i64, u: &mut Unstructured<'_>) -> Result<ColumnChunkMetaData> {
+    let column = column.into_builder();
+    let short = i32::try_from(number.clamp(i32::MIN.into(), i32::MAX.into())).expect("clamped");
+    let column = match u.int_in_range(0..=7)? {
+        0 => column.set_num_values(number),
+        1 => column.set_total_compressed_size(number),
+        2 => column.set_total_uncompressed_size(number),
+        3 => column.set_unencoded_byte_array_data_bytes(Some(number)),
+        4 => column.set_data_page_offset(number),
+        5 => column.set_dictionary_page_offset(u.arbitrary::<bool>()?.then_some(number)),
+        6 => column.set_offset_index_offset(u.arbitrary::<bool>()?.then_some(number)),
+        _ => column.set_offset_index_length(u.arbitrary::<bool>()?.then_some(short)),
+    };
+    column.build().map_err(|_| arbitrary::Error::IncorrectFormat)
+}
+
+/// The file with a footer that says something else of its row groups and columns.
+fn with_footer(sample: &Sample, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let mut groups = sample.metadata.row_groups().to_vec();
+    for _ in 0..u.int_in_range(1..=4)? {
+        let group = u.choose(&groups)?.clone();
+        let number = claimed(sample, u)?;
+        let made = match u.int_in_range(0..=5)? {
+            0 => group.into_builder().set_num_rows(number),
+            1 => group.into_builder().set_total_byte_size(number),
+            _ => {
+                let mut columns = group.columns().to_vec();
+                let at = u.int_in_range(0..=columns.len() - 1)?;
+                columns[at] = with_claim(columns[at].clone(), number, u)?;
+                group.into_builder().set_column_metadata(columns)
+            }
+        };
+        let made = made.build().map_err(|_| arbitrary::Error::IncorrectFormat)?;
+        let at = u.int_in_range(0..=groups.len() - 1)?;
+        match u.int_in_range(0..=5)? {
+            0 => groups.push(made),
+            1 if groups.len() > 1 => drop(groups.remove(at)),
+            _ => groups[at] = made,
+        }
+    }
+    let file = sample.metadata.file_metadata();
+    let (maker, pairs) = (file.created_by().map(str::to_owned), file.key_value_metadata().cloned());
+    let file = FileMetaData::new(file.version(), 0, maker, pairs, file.schema_descr_ptr(), None);
+    let (rest, trailer) = sample.bytes.split_at(sample.bytes.len() - 8);
+    let footer = u32::from_le_bytes(trailer[..4].try_into().expect("4 bytes")) as usize;
+    let mut bytes = rest[..rest.len() - footer].to_vec();
+    // Rows of the file and bytes of a group are written as sums, which may be more than there are numbers.
+    let fits = |numbers: Vec<i64>| numbers.into_iter().try_fold(0_i64, i64::checked_add).is_some();
+    let bytes_of = |group: &RowGroupMetaData| group.columns().iter().map(|c| c.compressed_size()).collect();
+    if !fits(groups.iter().map(|group| group.num_rows()).collect()) || !groups.iter().all(|g| fits(bytes_of(g))) {
+        return Err(arbitrary::Error::IncorrectFormat);
+    }
+    let written = ParquetMetaDataWriter::new(&mut bytes, &ParquetMetaData::new(file, groups)).finish();
+    written.map(|()| bytes).map_err(|_| arbitrary::Error::IncorrectFormat)
 }
 
 /// A fuzzer aborts at any panic, also at those that the engine catches: the Parquet reader's assertions about forged pages.
@@ -171,17 +246,19 @@ pub(super) fn run(data: &[u8]) {
     let sample = sample();
     let Some((mode, rest)) = data.split_first() else { return };
     let mut u = Unstructured::new(rest);
-    let forged = match mode % 4 {
+    let mode = mode % 8;
+    let forged = match mode {
         0 => Some(rest.to_vec()),
-        1 => {
+        1 | 4 => {
             let mut directory = sample.directory.clone();
             patch(&mut directory, &mut u).ok().and_then(|()| with_directory(sample, &directory))
         }
         2 => with_directory(sample, rest),
-        _ => with_data(sample, &mut u).unwrap_or(None),
+        3 | 5 => with_data(sample, &mut u).unwrap_or(None),
+        _ => with_footer(sample, &mut u).ok(),
     };
     let Some(mut bytes) = forged else { return };
-    if mode % 4 != 0 {
+    if mode != 0 {
         seal_tail(&mut bytes, sample.data_end);
     }
     read_all(bytes);
