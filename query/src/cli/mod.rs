@@ -19,7 +19,8 @@ mod upkeep;
 
 use crate::error::QueryError;
 use args::{Cli, Command};
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 use ebbtide_ttl::{Code, Timestamp};
 use std::fmt;
 use std::process::ExitCode;
@@ -81,8 +82,12 @@ pub(crate) use say;
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|given| {
+        let names_db = given.value_source("db") == Some(ValueSource::CommandLine);
+        Ok((Cli::from_arg_matches(&given)?, names_db))
+    });
+    let (cli, names_db) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() { 2 } else { 0 };
             // A closed pipe is no reason to complain about usage.
@@ -106,7 +111,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    let outcome = run(&cli, &runtime);
+    let outcome = refuse_a_database(&cli, names_db).and_then(|()| run(&cli, &runtime));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,6 +128,18 @@ pub fn main() -> ExitCode {
 /// What is logged without `EBBTIDE_LOG`. Conformance cases provoke every warning there is.
 fn quiet(command: &Command) -> &'static str {
     if matches!(command, Command::Conformance(_)) { "error" } else { "warn" }
+}
+
+/// Some commands make databases of their own, and have no use for another.
+fn refuse_a_database(cli: &Cli, names_db: bool) -> Result<(), Failure> {
+    let instead = match &cli.command {
+        Command::Demo(_) => {
+            "the demo makes a database of its own: leave --db and --read-only away, and say --into DIR to keep it"
+        }
+        Command::Conformance(_) => "cases run in databases of their own: leave --db and --read-only away",
+        _ => return Ok(()),
+    };
+    if names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }
 }
 
 fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {

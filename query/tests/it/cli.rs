@@ -64,6 +64,9 @@ fn results_and_messages_go_their_own_ways() {
     assert!(wrong.stderr.starts_with("error: collection 'x' does not exist"), "{}", wrong.stderr);
     assert_eq!(run(&["sql", "--format", "xml", "SELECT 1"]).code, 2);
     assert_eq!(run(&["no-such-command"]).code, 2);
+    let elsewhere = run(&["demo", "--db", "w.db"]);
+    assert_eq!((elsewhere.code, elsewhere.stderr.contains("--into DIR")), (2, true), "{}", elsewhere.stderr);
+    assert_eq!(run(&["conformance", "--read-only", "cases"]).code, 2);
     assert_eq!(run(&["--help"]).code, 0);
     assert_eq!(run(&["sql", "SELECT * FROM w", "--output", "w.unknown"]).code, 2);
     assert_eq!(run(&["--read-only", "sql", "DELETE FROM w"]).code, 1);
