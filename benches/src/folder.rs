@@ -42,6 +42,22 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(file.sync()?)
 }
 
+/// Syncs every file of a folder that was written without: what is left of it would otherwise be written by the first sync
+/// that is measured.
+///
+/// # Errors
+/// What the file system says.
+pub fn sync_files(folder: &Path) -> Result<()> {
+    let fs = RealFs::new();
+    for name in fs.list(folder)? {
+        let path = folder.join(name);
+        if path.is_file() {
+            fs.open_append(&path, path.metadata()?.len())?.sync()?;
+        }
+    }
+    Ok(fs.sync_dir(folder)?)
+}
+
 /// The real disk without waiting for syncs: only to prepare a database that is then measured on the real one.
 #[derive(Debug, Default)]
 pub struct UnsyncedFs {

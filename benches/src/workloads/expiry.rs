@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::Result;
 use crate::fleet::{Fleet, START_MS, WINDOW_MS};
-use crate::folder::{UnsyncedFs, bytes_of};
+use crate::folder::{UnsyncedFs, bytes_of, sync_files};
 use crate::measure::{progress, timed};
 use crate::report::Report;
 use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
@@ -29,6 +29,7 @@ fn build(dir: &Path, fleet: Fleet, rules: impl Fn(&Database) -> Result<()>) -> R
     fleet.fill(&db, &fleet_collection)?;
     drop(fleet_collection);
     db.close()?;
+    sync_files(dir)?;
     Ok((open(None)?, clock))
 }
 
@@ -51,7 +52,7 @@ fn at(windows: i64, seconds: i64) -> Timestamp {
 
 pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("expiry", &Settings::default());
-    report.say("one measurement a bucket, windows of 1 h; filled without waiting for syncs, swept on the real disk");
+    report.say("one measurement a bucket, windows of 1 h; filled without waiting for syncs, synced as a whole, swept on the real disk");
     let bar = progress("expiry", (plan.runs * 6) as u64);
     half(plan, &mut report, &bar)?;
     for buckets in [1_000, 100_000, 1_000_000] {

@@ -18,11 +18,17 @@ use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 use std::sync::{Arc, Mutex, PoisonError};
+use zstd::zstd_safe::CParameter;
 
-/// Differences of a block, and of each of its four parts, which have a width each: the least that the format allows.
-const BLOCK: usize = 128;
+/// The format has blocks of so many differences or a multiple: here a page is one, so that what is said of a block stands
+/// between the differences only once.
+const BLOCK_MIN: usize = 128;
+/// Differences of a part of a block, each with a width of its own: the least that the format allows.
 const PART: usize = 32;
 const ZSTD_LEVEL: i32 = 1;
+/// Differences that are noise repeat by chance, and to name such a repetition takes more than to encode its bytes. With few
+/// places remembered, and only long repetitions taken, runs are found all the same.
+const ZSTD_PARAMETERS: [CParameter; 2] = [CParameter::MinMatch(7), CParameter::HashLog(6)];
 
 /// Whether columns of this type can be written so.
 pub(super) fn can_write(ty: &DataType) -> bool {
@@ -45,7 +51,8 @@ pub(super) fn write(
     mut seen: impl FnMut(&ArrayRef),
 ) -> Result<WideChunk, SegmentError> {
     let file = Arc::new(Mutex::new(Vec::new()));
-    let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?;
+    let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?;
+    ZSTD_PARAMETERS.iter().try_for_each(|p| compressor.set_parameter(*p)).map_err(failed)?;
     let nullable = descriptor.max_def_level() > 0;
     let bits = if descriptor.physical_type() == Type::INT32 { 32 } else { 64 };
     let pages = Repack { sink: file.clone(), at: 0, compressor, nullable, bits };
@@ -165,31 +172,32 @@ fn numbers<const N: usize>(plain: &[u8], number: impl Fn([u8; N]) -> i64) -> Vec
 /// Appends values of so many bits delta-packed.
 #[expect(clippy::cast_possible_truncation, reason = "differences wrap in the bits of a value; parts have 32 values")]
 fn pack(values: &[i64], bits: u32, out: &mut Vec<u8>) {
-    varint::put_u64(out, BLOCK as u64);
-    varint::put_u64(out, (BLOCK / PART) as u64);
+    let block = values.len().saturating_sub(1).max(1).next_multiple_of(BLOCK_MIN);
+    varint::put_u64(out, block as u64);
+    varint::put_u64(out, (block / PART) as u64);
     varint::put_u64(out, values.len() as u64);
     varint::put_i64(out, values.first().copied().unwrap_or(0));
+    if values.len() < 2 {
+        return;
+    }
     let wrapped = |d: i64| if bits == 32 { i64::from(d as i32) } else { d };
     let differences: Vec<i64> = values.windows(2).map(|pair| wrapped(pair[1].wrapping_sub(pair[0]))).collect();
     let base = base_of(&differences, bits);
     let mask = u64::MAX >> (64 - bits);
-    let mut above = [0; BLOCK];
-    for block in differences.chunks(BLOCK) {
-        varint::put_i64(out, base);
-        // Places behind the last difference hold nothing, and take the width of their part all the same.
-        above.fill(0);
-        above.iter_mut().zip(block).for_each(|(a, d)| *a = d.wrapping_sub(base).cast_unsigned() & mask);
-        let parts = above.as_chunks::<PART>().0;
-        let width = |part: &[u64; PART]| (64 - part.iter().fold(0, |all, a| all | a).leading_zeros()).div_ceil(8);
-        let widths: [u8; BLOCK / PART] = std::array::from_fn(|at| width(&parts[at]) as u8);
-        out.extend(widths.map(|bytes| bytes * 8));
-        for (part, width) in parts.iter().zip(widths).take(block.len().div_ceil(PART)) {
-            match width {
-                0 => {}
-                1 => out.extend(part.map(|a| a as u8)),
-                2 => out.extend(part.map(|a| (a as u16).to_le_bytes()).as_flattened()),
-                width => part.iter().for_each(|a| out.extend(&a.to_le_bytes()[..usize::from(width)])),
-            }
+    // Places behind the last difference hold nothing, and take the width of their part all the same.
+    let mut above = vec![0; block];
+    above.iter_mut().zip(&differences).for_each(|(a, d)| *a = d.wrapping_sub(base).cast_unsigned() & mask);
+    let parts = above.as_chunks::<PART>().0;
+    let width = |part: &[u64; PART]| (64 - part.iter().fold(0, |all, a| all | a).leading_zeros()).div_ceil(8) as u8;
+    let widths: Vec<u8> = parts.iter().map(width).collect();
+    varint::put_i64(out, base);
+    out.extend(widths.iter().map(|bytes| bytes * 8));
+    for (part, width) in parts.iter().zip(widths).take(differences.len().div_ceil(PART)) {
+        match width {
+            0 => {}
+            1 => out.extend(part.map(|a| a as u8)),
+            2 => out.extend(part.map(|a| (a as u16).to_le_bytes()).as_flattened()),
+            width => part.iter().for_each(|a| out.extend(&a.to_le_bytes()[..usize::from(width)])),
         }
     }
 }
