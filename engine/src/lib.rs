@@ -74,8 +74,9 @@ pub use crate::settings::{
     DEFAULT_WAL_FILE_BYTES_MAX, Durability, Settings,
 };
 pub use crate::snapshot::{
-    Aggregate, AggregateRequest, Batches, BucketInfo, CollectionInfo, CollectionSnapshot, ExpiryRow, FieldBound,
-    KnownAggregate, MetaFilter, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentInfo, Snapshot,
+    Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
+    ExpiryRow, FieldBound, KnownAggregate, MetaFilter, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentInfo,
+    Snapshot,
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;

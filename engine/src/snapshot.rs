@@ -8,7 +8,7 @@ mod last;
 mod listing;
 mod scan;
 
-pub use aggregate::{Aggregate, AggregateRequest, KnownAggregate};
+pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, KnownAggregate};
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 

@@ -35,23 +35,62 @@ pub(crate) struct Stamp {
     schemas: Vec<(String, Arc<Schema>)>,
 }
 
-/// A scan of a collection, and what expiry hid from it.
+/// What is read of a collection, and what expiry hid from it.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     /// The collection, the instant and the cut-offs.
-    pub(crate) label: String,
-    pub(crate) report: ScanReport,
-    pub(crate) units: Vec<ScanUnit>,
-    /// Read in place of `units` if the directory answers a part.
-    pub(crate) rest: Arc<OnceLock<Vec<ScanUnit>>>,
+    label: String,
+    read: Read,
+}
+
+#[derive(Debug, Clone)]
+enum Read {
+    Scan {
+        report: ScanReport,
+        units: Vec<ScanUnit>,
+        /// Read in place of `units` if the directory answers a part.
+        rest: Arc<OnceLock<Vec<ScanUnit>>>,
+    },
+    Aggregate(Arc<Hidden>),
+}
+
+/// What expiry hid from an aggregate: as the engine says it, or the scan that was read in its place.
+#[derive(Debug, Default)]
+pub(crate) struct Hidden {
+    pub(crate) report: OnceLock<ScanReport>,
+    pub(crate) scan: OnceLock<Watched>,
 }
 
 impl Watched {
-    /// What was hidden; complete once the plan has run.
+    pub(crate) fn scan(
+        label: &str,
+        report: ScanReport,
+        units: Vec<ScanUnit>,
+        rest: Arc<OnceLock<Vec<ScanUnit>>>,
+    ) -> Self {
+        Watched { label: label.to_owned(), read: Read::Scan { report, units, rest } }
+    }
+
+    pub(crate) fn aggregate(label: &str, hidden: Arc<Hidden>) -> Self {
+        Watched { label: label.to_owned(), read: Read::Aggregate(hidden) }
+    }
+
+    /// Buckets and rows that were hidden; complete once the plan has run.
+    fn hidden(&self) -> (u64, u64) {
+        match &self.read {
+            Read::Scan { report, units, rest } => {
+                let read = rest.get().unwrap_or(units).iter().map(ScanUnit::rows_hidden).sum::<u64>();
+                (report.buckets_hidden, report.rows_hidden + read)
+            }
+            Read::Aggregate(hidden) => match (hidden.scan.get(), hidden.report.get()) {
+                (Some(scan), _) => scan.hidden(),
+                (None, report) => report.map_or((0, 0), |r| (r.buckets_hidden, r.rows_hidden)),
+            },
+        }
+    }
+
     pub(crate) fn describe(&self) -> String {
-        let read = self.rest.get().unwrap_or(&self.units);
-        let rows = self.report.rows_hidden + read.iter().map(ScanUnit::rows_hidden).sum::<u64>();
-        let buckets = self.report.buckets_hidden;
+        let (buckets, rows) = self.hidden();
         format!("{}, buckets_hidden_by_ttl={buckets}, rows_hidden_by_ttl={rows}", self.label)
     }
 }
@@ -66,6 +105,12 @@ impl Current {
     pub(crate) fn new(database: Database) -> Self {
         let snapshot = Mutex::new(Arc::new(database.snapshot()));
         Current { database, snapshot, watched: Mutex::default(), made: AtomicU64::default() }
+    }
+
+    /// The same with the present snapshot for good.
+    pub(crate) fn pinned(&self) -> Self {
+        let snapshot = Mutex::new(self.snapshot());
+        Current { database: self.database.clone(), snapshot, watched: Mutex::default(), made: AtomicU64::default() }
     }
 
     pub(crate) fn database(&self) -> &Database {

@@ -3,14 +3,15 @@
 //! A partial aggregate over a scan becomes two: the states of the buckets that lie in one group as a whole, known without
 //! reading a measurement, and the partial aggregate over a scan of the rest. Whatever merges partial states merges both.
 
+use crate::bucket_aggregate::fixed_width;
 use crate::exec::BucketScanExec;
 use crate::provider::Asked;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, IntervalUnit, Schema as ArrowSchema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, Schema as ArrowSchema, SchemaRef};
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
@@ -158,24 +159,7 @@ fn key_of(key: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Key> {
         return None;
     }
     let width = width.downcast_ref::<Literal>()?.value();
-    let nanos = match call.name() {
-        "date_bin" => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
-            Ok(ScalarValue::IntervalMonthDayNano(Some(width))) if width.months == 0 => {
-                i128::from(width.days) * 86_400_000_000_000 + i128::from(width.nanoseconds)
-            }
-            _ => return None,
-        },
-        "date_trunc" => match width.try_as_str()?? {
-            "second" => 1_000_000_000,
-            "minute" => 60_000_000_000,
-            "hour" => 3_600_000_000_000,
-            "day" => 86_400_000_000_000,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let unit = i128::from(1_000_000_000 / schema.precision.per_second());
-    if nanos <= 0 || nanos % unit != 0 { None } else { i64::try_from(nanos / unit).ok().map(Key::Time) }
+    fixed_width(call.name(), width, schema).map(Key::Time)
 }
 
 /// The columns that make up the partial state of a function. `checks` are to be without NaN.

@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bucket_aggregate;
 mod catalog;
 pub mod cli;
 mod directory_aggregate;
@@ -25,6 +26,7 @@ mod error;
 mod exec;
 mod functions;
 mod instants;
+mod lean;
 pub mod output;
 mod planning;
 mod prepared;

@@ -4,9 +4,13 @@
 //! table goes once through those of DataFusion's rules that can matter to it, and if few rows are to be read it is made for
 //! one thread: dealing them out to others would take longer than reading them.
 
+use crate::bucket_aggregate;
 use crate::exec::BucketScanExec;
+use crate::lean::Lean;
+use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerContext};
@@ -39,8 +43,8 @@ pub(crate) struct Planning {
     plain: Optimizer,
 }
 
-/// A physical plan, and the state that it is run with.
-pub(crate) type Planned = (Arc<dyn ExecutionPlan>, SessionState);
+/// A physical plan, and what it is run with.
+pub(crate) type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
 impl Planning {
     pub(crate) fn new() -> Self {
@@ -57,22 +61,35 @@ impl Planning {
             plan => (plan, false),
         };
         if !is_plain(described)? {
-            return Ok((state.create_physical_plan(&plan).await?, state));
+            let context = state.task_ctx();
+            return Ok((state.create_physical_plan(&plan).await?, context));
         }
-        let optimized = self.optimize(described.clone(), &state)?;
+        let optimized = bucket_aggregate::answer(self.optimize(described.clone(), &state)?)?;
+        let (answered, optimized) = (optimized.transformed, optimized.data);
+        let planner = Arc::clone(state.query_planner());
+        if answered {
+            // A plain plan has one leaf: there is no scan left.
+            let mut optimized = bucket_aggregate::order(optimized)?;
+            if explained && let LogicalPlan::Explain(mut explain) = state.optimize(&plan)? {
+                explain.plan = Arc::new(optimized);
+                optimized = LogicalPlan::Explain(explain);
+            }
+            let lean = Lean::new(Arc::new(state));
+            return Ok((planner.create_physical_plan(&optimized, &lean).await?, lean.task_ctx()));
+        }
         let mut one_thread = state.clone();
         one_thread.config_mut().options_mut().execution.target_partitions = 1;
-        let planner = Arc::clone(state.query_planner());
         let serial = planner.create_physical_plan(&optimized, &one_thread).await?;
         let chosen = if reads_little(&serial) { one_thread } else { state };
+        let context = chosen.task_ctx();
         if explained {
-            return Ok((chosen.create_physical_plan(&plan).await?, chosen));
+            return Ok((chosen.create_physical_plan(&plan).await?, context));
         }
         if chosen.config().target_partitions() == 1 {
-            return Ok((serial, chosen));
+            return Ok((serial, context));
         }
         again();
-        Ok((planner.create_physical_plan(&optimized, &chosen).await?, chosen))
+        Ok((planner.create_physical_plan(&optimized, &chosen).await?, context))
     }
 
     fn optimize(&self, plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {

@@ -41,6 +41,24 @@ impl CollectionTable {
         let meta = self.schema.meta_type.as_ref().and(self.schema.meta.as_deref());
         Roles { time: &self.schema.time, meta }
     }
+
+    /// What the statement that is planned looks at.
+    pub(crate) fn current(&self) -> &Current {
+        &self.current
+    }
+
+    /// The schema, unless the collection has got another one since the table was made.
+    pub(crate) fn schema_now(&self) -> Option<&Schema> {
+        let snapshot = self.current.snapshot().collection(&self.name).ok()?;
+        (*snapshot.schema() == self.schema).then_some(self.schema.as_ref())
+    }
+
+    /// The same table over the present snapshot for good.
+    pub(crate) fn pinned(&self) -> Self {
+        let (name, schema, arrow) = (self.name.clone(), Arc::clone(&self.schema), Arc::clone(&self.arrow));
+        CollectionTable { name, schema, arrow, current: Arc::new(self.current.pinned()) }
+    }
+
     /// What the engine is asked for by a scan of these columns under these filters.
     pub(crate) fn ask(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<Asked> {
         let snapshot = self.current.snapshot().collection(&self.name).map_err(external)?;
@@ -95,6 +113,13 @@ pub(crate) struct Asked {
     pub(crate) rest: Arc<OnceLock<Vec<ScanUnit>>>,
 }
 
+impl Asked {
+    /// The cut-offs, for people.
+    pub(crate) fn cuts(&self) -> &str {
+        &self.cuts
+    }
+}
+
 /// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
 pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
     let arrow = schema.arrow();
@@ -144,12 +169,7 @@ impl TableProvider for CollectionTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let asked = self.ask(state, projection, filters)?;
         let (units, report) = asked.snapshot.scan_reported(&asked.request).map_err(external)?;
-        self.current.note(|| Watched {
-            label: asked.cuts.clone(),
-            report,
-            units: units.clone(),
-            rest: Arc::clone(&asked.rest),
-        });
+        self.current.note(|| Watched::scan(&asked.cuts, report, units.clone(), Arc::clone(&asked.rest)));
         let partitions = state.config().target_partitions();
         Ok(Arc::new(BucketScanExec::new(Arc::new(asked), units, report, limit, partitions)))
     }

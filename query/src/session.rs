@@ -509,8 +509,8 @@ impl Session {
             }
         };
         watch();
-        let (physical, state) = self.planner.plan(plan, state, watch).await?;
-        let mut stream = execute_stream(physical, state.task_ctx())?;
+        let (physical, context) = self.planner.plan(plan, state, watch).await?;
+        let mut stream = execute_stream(physical, context)?;
         let watched = self.current.watched();
         if !watched.is_empty() {
             stream = with_hidden(stream, watched);

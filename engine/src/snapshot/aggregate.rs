@@ -7,6 +7,9 @@
 
 mod fold;
 mod groups;
+mod guarded;
+
+pub use guarded::{AggregateGuard, Aggregated};
 
 use super::CollectionSnapshot;
 use super::scan::{
@@ -110,11 +113,7 @@ impl CollectionSnapshot {
     /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, or a sum of whole numbers
     /// that an int64 does not hold; damage in a segment.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<RecordBatch> {
-        let all = Gathered::in_rounds(self, request, |shape, metas, round| {
-            let units = round.units(shape, metas)?;
-            fold::fold_all(shape, &units, &mut round.table)
-        })?;
-        all.table.finish(self, request, &all.shape, &all.metas)
+        Ok(self.aggregate_guarded(request, &())?.groups)
     }
 
     /// The part of [`CollectionSnapshot::aggregate`] that is known without reading measurements, and a scan of the rest:
@@ -127,7 +126,7 @@ impl CollectionSnapshot {
         let columns = Arc::new(projection.to_vec());
         let mut units = Vec::new();
         let (mut left, mut segments) = (0, 0);
-        let all = Gathered::in_rounds(self, request, |_, _, round| {
+        let all = Gathered::in_rounds(self, request, &(), |_, _, round| {
             for rest in &round.rest {
                 units.extend(units_of(rest.segment, &rest.reader, rest.found.iter(), &columns, &self.state.schema));
                 left += rest.found.len();
@@ -246,6 +245,7 @@ impl Gathered {
     fn in_rounds<'a>(
         snapshot: &'a CollectionSnapshot,
         request: &AggregateRequest,
+        guard: &dyn AggregateGuard,
         mut each: impl FnMut(&Shape, &Metas, &mut Round<'a>) -> Result<()>,
     ) -> Result<Self> {
         let scan_request = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
@@ -259,7 +259,8 @@ impl Gathered {
         };
         let mut before: Option<Table> = None;
         loop {
-            let mut round = walk.round()?;
+            let held = before.as_ref().map_or(0, |table: &Table| table.bytes(&walk.shape));
+            let mut round = walk.round(held, guard)?;
             each(&walk.shape, &walk.metas, &mut round)?;
             let table = match before {
                 None if round.last => round.table,
@@ -279,7 +280,7 @@ impl Gathered {
 }
 
 impl<'a> Walk<'a, '_> {
-    fn round(&mut self) -> Result<Round<'a>> {
+    fn round(&mut self, held: usize, guard: &dyn AggregateGuard) -> Result<Round<'a>> {
         let mut sealed: Vec<Rest<'a>> = Vec::new();
         let mut open = Vec::new();
         let mut bytes = 0;
@@ -307,7 +308,15 @@ impl<'a> Walk<'a, '_> {
             found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
         });
         let bounds = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let mut table = Table::new(&self.shape, self.metas.keys.len().max(1), bounds.unwrap_or((0, 0)));
+        let (metas, times) = (self.metas.keys.len().max(1), bounds.unwrap_or((0, 0)));
+        let sealed_rows = sealed.iter().flat_map(|rest| &rest.found).map(|found| found.brief.rows).sum::<u64>();
+        let open_rows = open.iter().flat_map(|(_, found): &OpenRest<'_>| found).map(|(_, rows)| rows.len() as u64);
+        let whole = groups::states_bytes(&self.shape, metas, times, sealed_rows + open_rows.sum::<u64>());
+        // Each thread has a table of its own, and the answer is made of the states.
+        if !guard.may_take(whole.saturating_mul(2 + fold::cores()).saturating_add(held)) {
+            return Err(guarded::refused());
+        }
+        let mut table = Table::new(&self.shape, metas, times);
         for rest in &mut sealed {
             answer(&self.shape, rest, self.by_meta, &mut table);
         }
@@ -351,7 +360,9 @@ impl Round<'_> {
                     None => shape.group_of(found.brief.first, found.brief.last),
                     Some(_) => None,
                 };
-                let piece = Piece { meta: *meta, kept: found.check.map(|c| c.0), group, times: times_of(found) };
+                let (kept, hidden_until) = found.check.unzip();
+                let hidden_until = hidden_until.flatten();
+                let piece = Piece { meta: *meta, kept, hidden_until, group, times: times_of(found) };
                 for range in rows {
                     // A long bucket is cut too, so that threads share it.
                     let mut start = range.start;
@@ -377,7 +388,7 @@ impl Round<'_> {
                 let meta = metas.of(&bucket.id.meta);
                 let times = (bucket.first, bucket.last);
                 let group = shape.group_of(bucket.first, bucket.last);
-                unit.push(Piece { meta, kept: None, group, times }, rows);
+                unit.push(Piece { meta, kept: None, hidden_until: None, group, times }, rows);
             }
             units.push(Unit::Open(unit));
         }

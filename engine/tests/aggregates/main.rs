@@ -5,10 +5,13 @@ mod scanned;
 
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Code, Comparison, Filter, RuleSpec, Timestamp, Value, VirtualClock};
-use ebbtide::{Aggregate, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest, Settings};
+use ebbtide::{
+    Aggregate, AggregateGuard, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest, Settings,
+};
 use proptest::prelude::*;
 use scanned::{Names, aggregated, assert_same, last_points};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const HOUR: i64 = 3_600_000;
 const FIELDS: [&str; 3] = ["d", "i", "x"];
@@ -132,19 +135,81 @@ proptest! {
         let meta = only.map(|only| Arc::new(Names(only)) as Arc<dyn ebbtide::MetaFilter>);
         let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, width };
         let expected = aggregated(&snapshot, &request, None);
-        assert_same(&snapshot.aggregate(&request).unwrap(), &expected, &request);
+        let given = snapshot.aggregate_guarded(&request, &()).unwrap();
+        assert_same(&given.groups, &expected, &request);
 
         // In two parts: what is known, and a scan of the rest.
         let columns: Vec<String> = ["t", "sensor", "d", "i", "x"].map(str::to_owned).to_vec();
         let whole = AggregateRequest { aggregates: vec![Aggregate::Rows, Aggregate::Sum("x".into())], ..request.clone() };
         let known = snapshot.aggregate_known(&whole, &columns).unwrap();
-        let all = snapshot.scan_reported(&ScanRequest { time, meta: meta.clone(), ..ScanRequest::default() }).unwrap().1;
-        assert_eq!(known.buckets + known.report.buckets, all.buckets);
+
+        // What was left out, as a scan that has read everything says it.
+        let (units, scanned) = snapshot.scan_reported(&ScanRequest { time, meta: meta.clone(), ..ScanRequest::default() }).unwrap();
+        units.iter().flat_map(|u| u.read().unwrap()).for_each(|b| drop(b.unwrap()));
+        let hidden = scanned.rows_hidden + units.iter().map(|u| u.rows_hidden()).sum::<u64>();
+        let report = given.report;
+        assert_eq!((report.rows_hidden, report.buckets_hidden, report.buckets_pruned), (hidden, scanned.buckets_hidden, scanned.buckets_pruned));
+        assert_eq!([given.known + report.buckets, known.buckets + known.report.buckets], [scanned.buckets; 2]);
         let rest: Vec<_> = known.rest.iter().flat_map(|u| u.read().unwrap()).map(Result::unwrap).collect();
         scanned::assert_parts(&known.groups, &aggregated(&snapshot, &whole, Some(rest)), &aggregated(&snapshot, &whole, None));
 
         let points = ScanRequest { time, meta, ..ScanRequest::default() };
         last_points(&snapshot, &points);
+    }
+}
+
+#[test]
+fn an_aggregation_stops_when_it_is_not_to_go_on_and_knows_what_it_takes() {
+    let (db, all, _clock) = opened(None);
+    assert_eq!(all.snapshot().unwrap().stored_times(), None);
+    for minute in 0..500 {
+        all.insert_documents(&[document((minute, (minute % 5) as u8, 40, 1))]).unwrap();
+    }
+    let start = 1_704_067_200_000;
+    for sealed in [false, true] {
+        if sealed {
+            db.flush().unwrap();
+        }
+        let snapshot = all.snapshot().unwrap();
+        assert_eq!(snapshot.stored_times(), Some((start + 1, start + 499 * 60_000 + 1)));
+        let ask = |width, guard: &Asked| {
+            let request = AggregateRequest { aggregates: every_aggregate(), width, ..AggregateRequest::default() };
+            snapshot.aggregate_guarded(&request, guard).map(|given| given.groups.num_rows())
+        };
+        let taken = |width| {
+            let guard = Asked::default();
+            ask(width, &guard).unwrap();
+            guard.bytes.load(Relaxed)
+        };
+        // Bins of a millisecond: there are no more groups than rows.
+        let (one, fine, hours) = (taken(None), taken(Some(1)), taken(Some(HOUR)));
+        assert!(one < hours && hours < fine && fine <= 32 * 1024 * 500, "{one} {hours} {fine}");
+        for refuse in ["memory", "rows", "on"] {
+            let guard = Asked { refuse, ..Asked::default() };
+            assert_eq!(ask(Some(7_001), &guard).unwrap_err().code(), Code::Interrupted, "{refuse}");
+        }
+    }
+}
+
+/// Notes what it is asked, and says no to one thing.
+#[derive(Default)]
+struct Asked {
+    refuse: &'static str,
+    bytes: AtomicUsize,
+}
+
+impl AggregateGuard for Asked {
+    fn may_take(&self, bytes: usize) -> bool {
+        self.bytes.store(bytes, Relaxed);
+        self.refuse != "memory"
+    }
+
+    fn may_read(&self, rows: u64) -> bool {
+        self.refuse != "rows" || rows == 0
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.refuse != "on"
     }
 }
 

@@ -13,6 +13,7 @@ mod latest;
 mod names;
 mod series;
 
+use crate::bucket_aggregate::BucketAggregateExec;
 use crate::catalog::Current;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -115,6 +116,9 @@ impl ExtensionPlanner for Planner {
         session: &dyn Session,
         context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(exec) = BucketAggregateExec::of(node, session)? {
+            return Ok(Some(Arc::new(exec)));
+        }
         let schema = Arc::clone(node.schema().inner());
         if let (Some(fill), [input]) = (node.as_any().downcast_ref::<gapfill::GapFill>(), physical_inputs) {
             let index = |column| node.schema().index_of_column(column);

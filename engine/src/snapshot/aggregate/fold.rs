@@ -1,6 +1,7 @@
 //! Reading what the directory does not answer: columns as they are stored, straight into the states of groups.
 
 use super::groups::{Shape, State, Table};
+use super::guarded::{AggregateGuard, refused};
 use crate::error::{Error, Result};
 use crate::snapshot::scan::Kept;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -8,6 +9,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values};
+use ebbtide_ttl::is_expired;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ pub(super) struct Piece {
     pub(super) meta: u32,
     /// Times of the wanted rows, if not all are.
     pub(super) kept: Option<Kept>,
+    /// Up to here rows that are not wanted are hidden because they are expired.
+    pub(super) hidden_until: Option<i64>,
     /// The group that all of them are in.
     pub(super) group: Option<i64>,
     /// Bounds of the times of the wanted rows.
@@ -96,15 +100,21 @@ impl Unit {
 }
 
 /// Folds all units into the table, on all cores if there are rows enough to be worth the threads.
-pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table) -> Result<()> {
+pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table, guard: &dyn AggregateGuard) -> Result<()> {
     let rows: u64 = units.iter().map(Unit::rows).sum();
-    let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    if !guard.may_read(rows) {
+        return Err(refused());
+    }
+    let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { cores() };
     let helpers = cores.min(units.len()).saturating_sub(1);
     let table = Mutex::new(table);
     let next = AtomicU64::new(0);
     let run = || -> Result<()> {
         let take = || usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| units.get(at));
         while let Some(unit) = take() {
+            if !guard.may_go_on() {
+                return Err(refused());
+            }
             let (part, metas) = fold(shape, unit)?;
             table.lock().merge(&part, Some(&metas));
         }
@@ -119,6 +129,10 @@ pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table) -> Resu
         }
         outcome
     })
+}
+
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The groups of one unit, and the numbers of its metas in the answer.
@@ -237,6 +251,7 @@ impl Folding<'_> {
         if let Some((from, to)) = piece.kept {
             let inside = &times[rows.clone()];
             start = rows.start + inside.partition_point(|t| *t < from);
+            self.table.hidden += inside.partition_point(|t| is_expired(*t, piece.hidden_until)) as u64;
             end = rows.start + inside.partition_point(|t| *t <= to);
         }
         while start < end {

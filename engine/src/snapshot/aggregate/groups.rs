@@ -84,6 +84,32 @@ pub(super) struct Table {
     /// By field; empty unless they are wanted.
     pub(super) edges: Vec<Vec<Edge>>,
     wants_edges: bool,
+    /// Rows that were met and left out because they are expired.
+    pub(super) hidden: u64,
+}
+
+/// The most memory that the states of so many groups take, about.
+pub(super) fn states_bytes(shape: &Shape, metas: usize, times: (i64, i64), rows: u64) -> usize {
+    let (base, end) = (shape.group(times.0), shape.group(times.1));
+    let span = usize::try_from(end.saturating_sub(base)).unwrap_or(usize::MAX).saturating_add(1);
+    let all = span.saturating_mul(metas);
+    let dense = all.saturating_mul(shape.fields.len() + 1) <= DENSE_STATES_MAX;
+    match dense {
+        true => all.saturating_mul(group_bytes(shape)),
+        false => all.min(usize::try_from(rows).unwrap_or(usize::MAX)).saturating_mul(sparse_bytes(shape)),
+    }
+}
+
+/// What a group takes where only those that occur have a state: its key is there twice, and what grows holds room for as
+/// many again.
+fn sparse_bytes(shape: &Shape) -> usize {
+    2 * (group_bytes(shape) + 2 * size_of::<((u32, i64), u32)>())
+}
+
+fn group_bytes(shape: &Shape) -> usize {
+    let edges = if shape.edges { size_of::<Edge>() } else { 0 };
+    let state = size_of::<DoubleTally>().max(size_of::<IntTally>());
+    size_of::<u64>() + shape.fields.len() * (state + edges)
 }
 
 impl Table {
@@ -114,6 +140,7 @@ impl Table {
             states: shape.fields.iter().map(state).collect(),
             edges: shape.fields.iter().map(|_| vec![Edge::default(); if shape.edges { count } else { 0 }]).collect(),
             wants_edges: shape.edges,
+            hidden: 0,
         }
     }
 
@@ -184,8 +211,14 @@ impl Table {
         }
     }
 
+    /// The memory that its states take, about.
+    pub(super) fn bytes(&self, shape: &Shape) -> usize {
+        self.rows.len() * sparse_bytes(shape)
+    }
+
     /// Adds the groups of a part, whose metas may have other numbers: by theirs, the numbers here.
     pub(super) fn merge(&mut self, part: &Table, metas: Option<&[u32]>) {
+        self.hidden += part.hidden;
         for from in (0..part.rows.len()).filter(|slot| part.rows[*slot] > 0) {
             let (meta, group) = part.key(from);
             let meta = metas.map_or(meta, |metas| metas.get(meta as usize).copied().unwrap_or(0));
