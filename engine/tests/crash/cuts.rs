@@ -62,7 +62,7 @@ pub(crate) fn crash_images(campaign: &mut Campaign, scenarios: &[Scenario]) {
         }
     }
     let all: usize = recorded.iter().map(|(_, _, points)| points.len()).sum();
-    let rounds = (campaign.budget / all.max(1)).max(FIRST);
+    let rounds = campaign.budget.div_ceil(all.max(1)).max(FIRST);
     for (scenario, runner, points) in &recorded {
         campaign.points += points.len();
         let cuts = EVERY.iter().chain(SEEDED.iter().cycle()).take(rounds);

@@ -13,7 +13,7 @@ use crate::script::{Scenario, Step};
 /// Which faults of a scenario are run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Faults {
-    /// All single ones, and a third more of pairs.
+    /// All single ones, and a fifth more of pairs.
     Every,
     /// So many, half of them single ones.
     Some(usize),
@@ -44,7 +44,7 @@ pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario, budget: F
     }
     let singles = runs.len();
     let pairs = match budget {
-        Faults::Every => runs.len() / 3,
+        Faults::Every => runs.len() / 5,
         Faults::Some(share) => share - runs.len(),
     };
     for _ in 0..pairs {
