@@ -31,7 +31,7 @@ pub(crate) fn answer(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Aggregate(aggregate) => match Question::of(&aggregate) {
             Some(question) => {
                 let question = Arc::new(question);
-                let node = BucketAggregate { aggregate, question, order: None };
+                let node = BucketAggregate { aggregate: Arc::new(aggregate), question, order: None };
                 Ok(Transformed::yes(LogicalPlan::Extension(Extension { node: Arc::new(node) })))
             }
             None => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
@@ -100,7 +100,7 @@ struct Order {
 /// An aggregate that the engine answers, in a logical plan.
 #[derive(Debug, Clone)]
 struct BucketAggregate {
-    aggregate: Aggregate,
+    aggregate: Arc<Aggregate>,
     question: Arc<Question>,
     order: Option<Order>,
 }
@@ -268,7 +268,7 @@ impl UserDefinedLogicalNodeCore for BucketAggregate {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let aggregate = LogicalPlan::Aggregate(self.aggregate.clone());
+        let aggregate = LogicalPlan::Aggregate(self.aggregate.as_ref().clone());
         write!(f, "Bucket{}, {}", aggregate.display(), self.aggregate.input.display())
     }
 

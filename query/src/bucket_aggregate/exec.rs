@@ -1,6 +1,6 @@
 //! The leaf that asks the engine for an aggregate.
 
-use super::{BucketAggregate, Key, Order, Question, scan_of};
+use super::{BucketAggregate, Key, Order, scan_of};
 use crate::catalog::{Hidden, Watched};
 use crate::lean::Lean;
 use crate::provider::{Asked, CollectionTable};
@@ -26,6 +26,7 @@ use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::runtime::Handle;
 
 /// So many rows are read where the statement is polled: giving them to another thread would take as long.
 const ROWS_IN_PLACE: u64 = 1 << 15;
@@ -43,11 +44,9 @@ pub(crate) struct BucketAggregateExec {
 /// All that it takes.
 struct Work {
     asked: Asked,
-    question: Arc<Question>,
-    order: Option<Order>,
+    node: BucketAggregate,
     schema: SchemaRef,
-    /// What it stands for, its table over the same snapshot, and the session to plan it with.
-    instead: LogicalPlan,
+    /// The table over the same snapshot, and the session to plan with what the node stands for.
     pinned: Arc<CollectionTable>,
     state: Arc<SessionState>,
     hidden: Arc<Hidden>,
@@ -55,7 +54,7 @@ struct Work {
 
 impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work").field("question", &self.question).field("order", &self.order).finish_non_exhaustive()
+        f.debug_struct("Work").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
@@ -81,11 +80,9 @@ impl BucketAggregateExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        let (question, order, pinned) = (Arc::clone(&node.question), node.order, Arc::new(table.pinned()));
-        let instead = instead(node, &pinned)?;
-        let work = Arc::new(Work { asked, question, order, schema, instead, pinned, state, hidden });
+        let work = Work { asked, node: node.clone(), schema, pinned: Arc::new(table.pinned()), state, hidden };
         Ok(Some(BucketAggregateExec {
-            work,
+            work: Arc::new(work),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }))
@@ -95,7 +92,7 @@ impl BucketAggregateExec {
 /// What a node stands for, of such a table.
 fn instead(node: &BucketAggregate, table: &Arc<CollectionTable>) -> Result<LogicalPlan> {
     let pinned = provider_as_source(Arc::clone(table) as _);
-    let plan = LogicalPlan::Aggregate(node.aggregate.clone()).transform_up(|plan| match plan {
+    let plan = LogicalPlan::Aggregate(node.aggregate.as_ref().clone()).transform_up(|plan| match plan {
         LogicalPlan::TableScan(mut scan) => {
             scan.source = Arc::clone(&pinned);
             Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
@@ -121,7 +118,7 @@ impl Work {
             let (request, is_last) = windows.next();
             // What is damaged DataFusion reads too, and says so; where there is no memory it spills.
             let Ok(given) = run(&self.asked.snapshot, request, &guard).await else { return Ok(None) };
-            let enough = self.order.and_then(|order| order.fetch).is_none_or(|n| given.groups.num_rows() >= n);
+            let enough = self.node.order.and_then(|order| order.fetch).is_none_or(|n| given.groups.num_rows() >= n);
             if enough || is_last {
                 let batch = self.batch(&given.groups);
                 if batch.is_some() {
@@ -135,15 +132,15 @@ impl Work {
 
     /// The columns of the plan; `None` if they are not what DataFusion would give.
     fn batch(&self, groups: &RecordBatch) -> Option<RecordBatch> {
-        let request = &self.question.request;
+        let request = &self.node.question.request;
         let keys = usize::from(request.by_meta) + usize::from(request.width.is_some());
-        let wanted = self.schema.fields().len() - self.question.keys.len();
+        let wanted = self.schema.fields().len() - self.node.question.keys.len();
         let (of_keys, values) = groups.columns().split_at_checked(keys)?;
         let (values, checks) = values.split_at_checked(wanted)?;
         if checks.iter().any(has_nan) || request.width.is_some_and(|width| !are_bins(of_keys.last(), width)) {
             return None;
         }
-        let keys = self.question.keys.iter().map(|key| match key {
+        let keys = self.node.question.keys.iter().map(|key| match key {
             Key::Meta => of_keys.first(),
             Key::Time => of_keys.last(),
         });
@@ -153,7 +150,7 @@ impl Work {
             columns.map(|(column, field)| cast_with_options(column?, field.data_type(), &strict).ok()).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(groups.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns?, &options).ok()?;
-        match self.order {
+        match self.node.order {
             None => Some(batch),
             Some(Order { descending: false, fetch }) => {
                 Some(batch.slice(0, fetch.unwrap_or(usize::MAX).min(batch.num_rows())))
@@ -168,7 +165,8 @@ impl Work {
     /// The answer of DataFusion.
     async fn stand_in(&self) -> Result<SendableRecordBatchStream> {
         self.pinned.current().watch();
-        let plan = self.state.query_planner().create_physical_plan(&self.instead, self.state.as_ref()).await?;
+        let instead = instead(&self.node, &self.pinned)?;
+        let plan = self.state.query_planner().create_physical_plan(&instead, self.state.as_ref()).await?;
         if let Some(scan) = self.pinned.current().watched().pop() {
             drop(self.hidden.scan.set(scan));
         }
@@ -208,13 +206,13 @@ struct Windows<'a> {
 
 impl<'a> Windows<'a> {
     fn new(work: &'a Work) -> Self {
-        let fetch = work.order.and_then(|order| order.fetch).and_then(|n| i64::try_from(n).ok());
+        let fetch = work.node.order.and_then(|order| order.fetch).and_then(|n| i64::try_from(n).ok());
         Windows { work, bins: fetch.map(|n| n.max(1)) }
     }
 
     /// The next request, and whether there is none after it.
     fn next(&mut self) -> (AggregateRequest, bool) {
-        let Work { asked, question, order, .. } = self.work;
+        let Work { asked, node: BucketAggregate { question, order, .. }, .. } = self.work;
         let (time, meta) = (asked.request.time, asked.request.meta.clone());
         let request = AggregateRequest { time, meta, ..question.request.clone() };
         let stored = asked.snapshot.stored_times();
@@ -279,8 +277,9 @@ async fn run(
             return outcome;
         }
     }
+    let Ok(runtime) = Handle::try_current() else { return snapshot.aggregate_guarded(&request, guard.as_ref()) };
     let (snapshot, guarded) = (snapshot.clone(), Arc::clone(guard));
-    let work = tokio::task::spawn_blocking(move || snapshot.aggregate_guarded(&request, guarded.as_ref()));
+    let work = runtime.spawn_blocking(move || snapshot.aggregate_guarded(&request, guarded.as_ref()));
     work.await.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         Err(_) => Err(ebbtide::Error::new(Code::Interrupted, "the tokio runtime was shut down")),
@@ -289,7 +288,7 @@ async fn run(
 
 impl DisplayAs for BucketAggregateExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Work { asked, question, order, .. } = self.work.as_ref();
+        let Work { asked, node: BucketAggregate { question, order, .. }, .. } = self.work.as_ref();
         match kind {
             DisplayFormatType::TreeRender => return f.write_str(&asked.label.replace(", ", "\n")),
             _ => write!(f, "BucketAggregateExec: {}", asked.label)?,
