@@ -68,18 +68,26 @@ impl Planning {
             return Ok((state.create_physical_plan(&plan).await?, context));
         }
         let optimized = bucket_aggregate::answer(self.optimize(described.clone(), &state)?)?;
-        let (answered, optimized) = (optimized.transformed, optimized.data);
+        // A plain plan has one leaf: what is answered has no scan left.
+        let (answered, optimized) = (optimized.transformed, bucket_aggregate::order(optimized.data)?);
         let planner = Arc::clone(state.query_planner());
-        if answered {
-            // A plain plan has one leaf: there is no scan left.
-            let mut optimized = bucket_aggregate::order(optimized)?;
-            if explained && let LogicalPlan::Explain(mut explain) = state.optimize(&plan)? {
-                explain.plan = Arc::new(optimized);
-                optimized = LogicalPlan::Explain(explain);
+        let state = Arc::new(state);
+        if answered || !aggregates(&optimized)? {
+            let lean = Lean::new(Arc::clone(&state));
+            let serial = planner.create_physical_plan(&optimized, &lean).await?;
+            if answered || reads_little(&serial) {
+                if explained && let LogicalPlan::Explain(mut explain) = state.optimize(&plan)? {
+                    explain.plan = Arc::new(optimized);
+                    let explained = planner.create_physical_plan(&LogicalPlan::Explain(explain), &lean).await?;
+                    return Ok((explained, lean.task_ctx()));
+                }
+                return Ok((serial, lean.task_ctx()));
             }
-            let lean = Lean::new(Arc::new(state));
-            return Ok((planner.create_physical_plan(&optimized, &lean).await?, lean.task_ctx()));
+            again();
+            let plan = if explained { &state.optimize(&plan)? } else { &optimized };
+            return Ok((planner.create_physical_plan(plan, state.as_ref()).await?, state.task_ctx()));
         }
+        let state = Arc::unwrap_or_clone(state);
         let mut one_thread = state.clone();
         one_thread.config_mut().options_mut().execution.target_partitions = 1;
         let serial = planner.create_physical_plan(&optimized, &one_thread).await?;
@@ -103,6 +111,11 @@ impl Planning {
         }
         self.plain.optimize(plan, &context.with_max_passes(1), |_, _| {})
     }
+}
+
+/// Whether rows are grouped: DataFusion's rules see to the order of rows that an aggregate may want.
+fn aggregates(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
 }
 
 /// Whether a plan is about one table, without subqueries and windows.
