@@ -14,7 +14,13 @@ use std::sync::Arc;
 const HOUR_S: i64 = 3_600;
 
 /// A database of a fleet, opened on the real disk under a clock that is moved by hand.
-fn build(dir: &Path, fleet: Fleet, rules: impl Fn(&Database) -> Result<()>) -> Result<(Database, VirtualClock)> {
+/// Merged are the files that background work would have merged by and by.
+fn build(
+    dir: &Path,
+    fleet: Fleet,
+    merged: bool,
+    rules: impl Fn(&Database) -> Result<()>,
+) -> Result<(Database, VirtualClock)> {
     let clock = VirtualClock::new(Timestamp::from_millis(START_MS));
     let open = |fs: Option<Arc<UnsyncedFs>>| {
         let builder = Database::builder(dir).clock(Arc::new(clock.clone()));
@@ -28,6 +34,9 @@ fn build(dir: &Path, fleet: Fleet, rules: impl Fn(&Database) -> Result<()>) -> R
     rules(&db)?;
     fleet.fill(&db, &fleet_collection)?;
     drop(fleet_collection);
+    if merged {
+        db.compact(None)?;
+    }
     db.close()?;
     sync_files(dir)?;
     Ok((open(None)?, clock))
@@ -77,7 +86,7 @@ fn half(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Resul
             let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(life)), ..Default::default() };
             Ok(db.modify_collection("fleet", &change, None)?)
         };
-        let (db, clock) = build(folder.path(), fleet, own)?;
+        let (db, clock) = build(folder.path(), fleet, false, own)?;
         let segments = || bytes_of(folder.path(), |name| name.ends_with(".parquet"));
         let before = segments()?;
         clock.set(at(i64::try_from(fleet.windows)? / 2, life - 1));
@@ -102,14 +111,15 @@ fn hundred(plan: &Plan, buckets: usize, report: &mut Report, bar: &indicatif::Pr
     for _ in 0..plan.runs {
         let folder = tempfile::tempdir()?;
         let noisy = |db: &Database| rule(db, "noisy", life, Filter::eq("sensor", Value::from("s5")));
-        let (db, clock) = build(folder.path(), fleet, noisy)?;
+        let (db, clock) = build(folder.path(), fleet, true, noisy)?;
         clock.set(at(200, life));
         let (took, swept) = sweep(&db)?;
         seconds.push(took);
         counts = swept;
         bar.inc(1);
     }
-    let note = format!("{} dropped; a series with its own rule", counts.counts.deleted_buckets);
+    let (dropped, files) = (counts.counts.deleted_buckets, counts.counts.reclaimed_files);
+    let note = format!("{dropped} dropped, {files} files; a series with its own rule, files merged before");
     report.add_millis(format!("sweep of 100 buckets out of {buckets}"), &seconds, note);
     Ok(())
 }
@@ -120,7 +130,7 @@ fn million(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Re
     let (mut seconds, mut counts) = (Vec::new(), SweepReport::default());
     for _ in 0..plan.runs {
         let folder = tempfile::tempdir()?;
-        let (db, clock) = build(folder.path(), fleet, |db| {
+        let (db, clock) = build(folder.path(), fleet, false, |db| {
             let change =
                 ebbtide::CollectionChange { expire_after_seconds: Some(Some(24 * HOUR_S)), ..Default::default() };
             Ok(db.modify_collection("fleet", &change, None)?)
@@ -141,7 +151,7 @@ fn million(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Re
 fn last_points(plan: &Plan, report: &mut Report) -> Result<()> {
     let fleet = Fleet { series: 100_000 * plan.scale, windows: 3 };
     let folder = tempfile::tempdir()?;
-    let (db, _) = build(folder.path(), fleet, |_| Ok(()))?;
+    let (db, _) = build(folder.path(), fleet, false, |_| Ok(()))?;
     let snapshot = db.collection("fleet")?.snapshot()?;
     let look = || timed(|| Ok(snapshot.last_points(&ScanRequest::default())?));
     let (cold, points) = look()?;
@@ -158,7 +168,7 @@ fn several(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Re
     let (mut first, mut idle, mut counts) = (Vec::new(), Vec::new(), SweepReport::default());
     for _ in 0..plan.runs {
         let folder = tempfile::tempdir()?;
-        let (db, clock) = build(folder.path(), fleet, |db| {
+        let (db, clock) = build(folder.path(), fleet, false, |db| {
             let change =
                 ebbtide::CollectionChange { expire_after_seconds: Some(Some(400 * HOUR_S)), ..Default::default() };
             db.modify_collection("fleet", &change, None)?;

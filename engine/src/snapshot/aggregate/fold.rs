@@ -11,7 +11,7 @@ use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values};
 use ebbtide_ttl::is_expired;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Rows of a batch that is read.
 const BATCH_ROWS: usize = 8192;
@@ -131,8 +131,10 @@ pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table, guard: 
     })
 }
 
+/// Threads that an aggregate may use. To ask for it takes longer than many a query: files of the system are read for it.
 pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// The groups of one unit, and the numbers of its metas in the answer.
