@@ -160,6 +160,31 @@ fn parquet_files_that_lie_about_themselves_are_refused_or_read() {
 }
 
 #[test]
+fn parquet_files_that_claim_billions_of_columns_or_row_groups_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // Structs in Thrift's compact form: the version, a list of columns, the number of rows, a list of row groups.
+    let billions = [0xfc, 0xff, 0xff, 0xff, 0xff, 0x07];
+    let columns = [&[0x15, 0x04, 0x19][..], &billions].concat();
+    let row_groups = [&[0x15, 0x04, 0x19, 0x1c, 0x00, 0x16, 0x00, 0x19][..], &billions].concat();
+    let no_list = vec![0x15, 0x04, 0x15, 0xff, 0xff, 0xff, 0xff, 0x07, 0x00];
+    let deep = [&[0x15, 0x04, 0x19, 0x1c][..], &[0x1c; 100_000]].concat();
+    for (footer, reason) in [
+        (columns, "its footer claims 2147483647 items in 0 bytes"),
+        (row_groups, "its footer claims 2147483647 items in 0 bytes"),
+        (no_list, "its footer has no list of structs in field 2"),
+        (deep, "its footer nests too deep"),
+    ] {
+        let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
+        let file = [b"PAR1", footer.as_slice(), &length, b"PAR1"].concat();
+        #[expect(clippy::disallowed_methods, reason = "test input")]
+        std::fs::write(folder.path().join("bad.parquet"), file).unwrap();
+        let output = import(folder.path(), &["bad.parquet"]);
+        assert_eq!(output.code, 1, "{}", output.stderr);
+        assert!(output.stderr.contains("bad.parquet") && output.stderr.contains(reason), "{}", output.stderr);
+    }
+}
+
+#[test]
 fn an_insert_of_more_than_is_stored_at_once_is_refused_and_stores_nothing() {
     let world = World::at("2024-01-01T00:00:00Z");
     world.rows("CREATE COLLECTION w WITH (timeField = 't')");

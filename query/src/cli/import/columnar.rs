@@ -1,5 +1,6 @@
 //! Parquet and Arrow IPC files.
 
+use super::footer;
 use super::infer::{Nulls, finer, finest};
 use super::ipc;
 use super::layout::Layout;
@@ -34,6 +35,7 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new(format!("{} is not a Parquet file that can be read: {e}", source.name))
         };
+        footer::check(&mut file).map_err(|e| fail(&e))?.map_err(|e| fail(&e))?;
         let (reader, rows) = guarded(|| parquet(file, batch_rows)).and_then(|opened| opened).map_err(|e| fail(&e))?;
         return Ok((RecordBatchReader::schema(&reader), rows, Box::new(reader)));
     }

@@ -7,6 +7,7 @@ mod bad;
 mod columnar;
 mod csv_file;
 mod documents;
+mod footer;
 mod infer;
 mod ipc;
 mod job;
