@@ -44,8 +44,16 @@ impl Reading {
     fn deeper<E: serde::de::Error>(self) -> std::result::Result<Reading, E> {
         match self.depth.checked_sub(1) {
             Some(depth) => Ok(Reading { depth, ..self }),
+            None if self.inside => {
+                Err(E::custom(format!("the content of a $-value nests deeper than {INNER_DEPTH} levels")))
+            }
             None => Err(E::custom(format!("a value nests deeper than {DEPTH_MAX} levels"))),
         }
+    }
+
+    /// For the content of a `$`-value.
+    fn content<E: serde::de::Error>(self) -> std::result::Result<Reading, E> {
+        if self.inside { self.deeper() } else { Ok(Reading { depth: INNER_DEPTH, inside: true }) }
     }
 }
 
@@ -124,7 +132,7 @@ impl<'de> Visitor<'de> for Reading {
             let value = match special && WRAPPERS.contains(&name.as_str()) {
                 true => {
                     wrapper.get_or_insert(members.len());
-                    map.next_value_seed(Reading { depth: INNER_DEPTH, inside: true })?
+                    map.next_value_seed(self.content()?)?
                 }
                 false => map.next_value_seed(self.deeper()?)?,
             };

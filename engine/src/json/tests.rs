@@ -161,6 +161,9 @@ fn nesting_has_a_limit() {
     let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     assert!(value_of(&nested(DEPTH_MAX)).is_ok());
     assert_eq!(code(&nested(DEPTH_MAX + 1)), Code::BadValue);
+    let dates = |levels: usize| (0..levels).fold(json!(0), |inner, _| json!({"$date": inner}));
+    let error = value_of(&dates(DEPTH_MAX)).unwrap_err().to_string();
+    assert!(error.contains("the content of a $-value nests deeper than 2 levels"), "{error}");
 }
 
 #[test]
