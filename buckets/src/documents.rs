@@ -3,7 +3,7 @@
 mod infer;
 
 use crate::build::{NULL, build_array, timestamps};
-use crate::limits::check_document;
+use crate::limits::DocumentRoom;
 use crate::schema::Schema;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
@@ -116,12 +116,18 @@ impl<'a> Reading<'a> {
         let Value::Object(members) = doc else {
             return bad(format!("a measurement is an object, this is {}", infer::a_value(doc)));
         };
-        check_document(doc)?;
+        let mut room = DocumentRoom::new();
         let mut time = None;
         let mut has_meta = false;
         self.fields.begin();
         for (name, value) in members {
-            if *name == self.schema.time {
+            room.take(name, value)?;
+            // Time and meta are no fields, so a name that is expected next need not be compared with theirs.
+            if let Some(at) = self.fields.expected(name) {
+                self.limits.depth(value, name)?;
+                self.fields.take_at(at, value, None, &mut self.limits)?;
+                self.columns[at][row] = value;
+            } else if *name == self.schema.time {
                 if time.is_some() {
                     return bad(format!("field '{name}' is there twice"));
                 }

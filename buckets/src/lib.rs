@@ -2,13 +2,13 @@
 //!
 //! The crate turns documents and Arrow batches into one canonical form under an evolving [`Schema`], groups rows into
 //! buckets by meta and window ([`Chunk`]), and seals them into Parquet files with a bucket directory inside
-//! ([`encode`], [`SegmentReader`]).
+//! ([`Sealer`], [`SegmentReader`]).
 //!
 //! Invariants: nothing here opens a file or reads a clock; bytes are reached through [`ReadAt`] only. Bytes from a disk
 //! are never trusted: they decode to an error or to what was written.
 //!
 //! ```
-//! use ebbtide_buckets::{Chunk, Schema, SealRun, SegmentInput, SegmentReader, batch_from_documents, encode};
+//! use ebbtide_buckets::{Chunk, Schema, SealRun, Sealer, SegmentReader, batch_from_documents};
 //! use ebbtide_ttl::{Precision, Timestamp, Value};
 //!
 //! let doc = Value::Object(vec![
@@ -19,12 +19,12 @@
 //! let empty = Schema::new("time", Some("sensor".to_owned()), Precision::Ms);
 //! let accepted = batch_from_documents(&[doc], &empty)?;
 //! let chunk = Chunk::build(accepted.batch, &accepted.schema, 3_600);
-//! let runs = chunk.buckets.iter().map(|bucket| SealRun {
+//! let run = |bucket: &ebbtide_buckets::ChunkBucket| SealRun {
 //!     id: bucket.id.clone(),
 //!     rows: bucket.rows.iter().map(|row| (0, *row)).collect(),
-//! });
-//! let input = SegmentInput { schema: &accepted.schema, runs: runs.collect(), pieces: vec![chunk.batch.clone()] };
-//! let segment = encode(input)?;
+//! };
+//! let runs: Vec<SealRun> = chunk.buckets.iter().map(run).collect();
+//! let segment = Sealer::new(&accepted.schema, &[chunk.batch.clone()])?.encode(&runs)?;
 //! let reader = SegmentReader::open(std::sync::Arc::new(bytes::Bytes::from(segment.bytes)), "example")?;
 //! assert_eq!(reader.directory().first(0), 1_000);
 //! let batch = reader.read(&["temp".to_owned()], &accepted.schema, &[0..1], 1_024)?.next();
@@ -58,8 +58,8 @@ pub use packed::{pack, unpack};
 pub use schema::{FieldType, Schema};
 pub use segment::{
     BlockCache, BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, IntTally, Numbers, ReadAt, Run,
-    SealRun, SegmentBatches, SegmentError, SegmentInput, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at,
-    encode, tally_doubles, tally_ints,
+    SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at,
+    tally_doubles, tally_ints,
 };
 pub use window::{BucketId, Window};
 

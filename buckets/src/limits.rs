@@ -34,11 +34,23 @@ pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Checks the size of a document.
-pub(crate) fn check_document(document: &Value) -> Result<(), RuleError> {
-    match room_left(document, DOCUMENT_BYTES_MAX) {
-        Some(_) => Ok(()),
-        None => Err(too_large(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"))),
+/// Counts the bytes of a document as its members come.
+#[derive(Debug)]
+pub(crate) struct DocumentRoom(usize);
+
+impl DocumentRoom {
+    pub(crate) fn new() -> DocumentRoom {
+        DocumentRoom(DOCUMENT_BYTES_MAX - 8)
+    }
+
+    /// Takes a member, if there is room for it.
+    pub(crate) fn take(&mut self, name: &str, value: &Value) -> Result<(), RuleError> {
+        self.0 = self
+            .0
+            .checked_sub(name.len())
+            .and_then(|room| room_left(value, room, NESTING_MAX + 1))
+            .ok_or_else(|| too_large(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes")))?;
+        Ok(())
     }
 }
 
@@ -48,23 +60,18 @@ pub(crate) fn too_large(what: impl Into<String>) -> RuleError {
 }
 
 /// What a value leaves of `room` bytes; `None` if it takes more. Does not go deeper than values may nest.
-fn room_left(value: &Value, room: usize) -> Option<usize> {
-    fn inner(value: &Value, room: usize, depth: usize) -> Option<usize> {
-        match value {
-            Value::String(text) => room.checked_sub(text.len()),
-            Value::Binary(bytes) => room.checked_sub(bytes.len()),
-            Value::Array(items) if depth > 0 => {
-                items.iter().try_fold(room.checked_sub(8)?, |room, item| inner(item, room, depth - 1))
-            }
-            Value::Object(members) if depth > 0 => {
-                members.iter().try_fold(room.checked_sub(8)?, |room, (name, member)| {
-                    inner(member, room.checked_sub(name.len())?, depth - 1)
-                })
-            }
-            _ => room.checked_sub(8),
+fn room_left(value: &Value, room: usize, depth: usize) -> Option<usize> {
+    match value {
+        Value::String(text) => room.checked_sub(text.len()),
+        Value::Binary(bytes) => room.checked_sub(bytes.len()),
+        Value::Array(items) if depth > 0 => {
+            items.iter().try_fold(room.checked_sub(8)?, |room, item| room_left(item, room, depth - 1))
         }
+        Value::Object(members) if depth > 0 => members.iter().try_fold(room.checked_sub(8)?, |room, (name, member)| {
+            room_left(member, room.checked_sub(name.len())?, depth - 1)
+        }),
+        _ => room.checked_sub(8),
     }
-    inner(value, room, NESTING_MAX + 2)
 }
 
 /// The beginning of a text that may be long.

@@ -6,7 +6,7 @@
 //!
 //! Every byte is under a checksum. The directory holds the CRC-32 of every block of 4096 bytes before it; the footer key
 //! `ebbtide.tail` holds the CRC-32 of everything from the directory on (itself read as zeros). So a damaged byte is found
-//! before anything is decoded, and no decoder ever sees bytes that were not written by [`encode`].
+//! before anything is decoded, and no decoder ever sees bytes that were not written by [`Sealer::encode`].
 
 mod bounds;
 mod cache;
@@ -23,14 +23,12 @@ pub(crate) mod varint;
 pub use bounds::BoundsCheck;
 pub use cache::BlockCache;
 pub use directory::Directory;
-pub use encode::encode;
+pub use encode::Sealer;
 pub use read::{SegmentBatches, SegmentReader, StoredBatches};
 pub use stats::{FieldStats, Numbers};
 pub use tally::{DoubleTally, IntTally, Run, Tally, double_at, tally_doubles, tally_ints};
 
-use crate::schema::Schema;
 use crate::window::BucketId;
-use arrow::array::RecordBatch;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -113,24 +111,14 @@ impl fmt::Display for SegmentError {
 
 impl std::error::Error for SegmentError {}
 
-/// The rows of one bucket that go into a segment.
+/// The rows of one bucket that go into a segment: at least one. A segment gets its buckets in order of meta and window, each
+/// at most once.
 #[derive(Debug, Clone)]
 pub struct SealRun {
     /// The bucket.
     pub id: BucketId,
     /// Its rows in time order, each by the piece that holds it and its place there.
     pub rows: Vec<(u32, u32)>,
-}
-
-/// What a segment is made of.
-#[derive(Debug)]
-pub struct SegmentInput<'a> {
-    /// The schema that all pieces have.
-    pub schema: &'a Schema,
-    /// Canonical batches, adapted to the schema.
-    pub pieces: Vec<RecordBatch>,
-    /// The buckets in order of meta and window, each at most once and none empty.
-    pub runs: Vec<SealRun>,
 }
 
 /// A segment ready to be written.

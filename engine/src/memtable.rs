@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 /// Chunks below this many rows are merged as they pile up, so that many small inserts do not make many small chunks.
 const MERGE_ROWS_MAX: usize = 1 << 14;
+/// So many chunks of about one size are merged at a time: a row is then moved once for each power of eight of the size that its
+/// chunk grows to.
+const MERGE_CHUNKS: usize = 8;
 /// Nor are chunks merged beyond this many bytes: offsets of lists and binary values have 31 bits.
 const MERGE_BYTES_MAX: usize = 64 << 20;
 /// What a bucket takes in a chunk beside its rows, about: key, window, bounds, and a list of rows.
@@ -44,26 +47,42 @@ impl Memtable {
         self.oldest_seq
     }
 
-    /// Adds the rows of insert `seq`, merging small chunks in the manner of a binary counter.
+    /// Adds the rows of insert `seq`, merging small chunks in the manner of a counter.
     pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, (schema, span_seconds): (&Schema, i64)) -> Result<()> {
         self.oldest_seq.get_or_insert(seq);
         self.rows += chunk.batch.num_rows() as u64;
         self.bytes += batch_bytes(&chunk.batch) + index_bytes(&chunk);
         self.active.push(chunk);
-        while let [.., a, b] = self.active.as_slice() {
-            let (left, right) = (a.batch.num_rows(), b.batch.num_rows());
-            if left > right * 2 || left + right > MERGE_ROWS_MAX {
-                break;
-            }
-            if batch_bytes(&a.batch) + batch_bytes(&b.batch) > MERGE_BYTES_MAX {
-                break;
-            }
-            let merged = merge(&[a, b], schema, span_seconds)?;
-            self.bytes = (self.bytes + index_bytes(&merged)).saturating_sub(index_bytes(a) + index_bytes(b));
-            self.active.truncate(self.active.len() - 2);
+        while let Some(from) = self.to_merge() {
+            let parts = &self.active[from..];
+            let merged = merge(&parts.iter().collect::<Vec<_>>(), schema, span_seconds)?;
+            let parts: usize = parts.iter().map(|part| index_bytes(part)).sum();
+            self.bytes = (self.bytes + index_bytes(&merged)).saturating_sub(parts);
+            self.active.truncate(from);
             self.active.push(Arc::new(merged));
         }
         Ok(())
+    }
+
+    /// From where on the newest chunks are to be merged: enough of them that are no larger than the last one is, in orders of
+    /// magnitude, or half as many where no more fit into one.
+    fn to_merge(&self) -> Option<usize> {
+        let size = |chunk: &Chunk| chunk.batch.num_rows().max(1).ilog(MERGE_CHUNKS);
+        let last = size(self.active.last()?);
+        let (mut rows, mut bytes) = (0, 0);
+        let mut from = self.active.len();
+        let mut is_full = false;
+        for chunk in self.active.iter().rev().take_while(|chunk| size(chunk) <= last) {
+            rows += chunk.batch.num_rows();
+            bytes += batch_bytes(&chunk.batch);
+            is_full = rows > MERGE_ROWS_MAX || bytes > MERGE_BYTES_MAX;
+            if is_full {
+                break;
+            }
+            from -= 1;
+        }
+        let least = if is_full { MERGE_CHUNKS / 2 } else { MERGE_CHUNKS };
+        (self.active.len() - from >= least).then_some(from)
     }
 
     /// Sorts all rows into windows of another span.
@@ -111,3 +130,6 @@ pub(crate) fn row_bytes(chunk: &Chunk) -> u64 {
     let bytes = batch_bytes(&chunk.batch) + index_bytes(chunk);
     (bytes / chunk.batch.num_rows().max(1)) as u64
 }
+
+#[cfg(test)]
+mod tests;

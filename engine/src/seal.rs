@@ -11,7 +11,7 @@ use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
 use crate::sync::MutexGuard;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{BucketId, Schema, SealRun, SegmentInput, adapt, encode, times};
+use ebbtide_buckets::{BucketId, Schema, SealRun, Sealer, adapt, times};
 use ebbtide_ttl::in_range;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -211,16 +211,17 @@ fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest,
         .iter()
         .fold((0, 0), |(bytes, rows), piece| (bytes + ebbtide_buckets::batch_bytes(piece), rows + piece.num_rows()));
     let rows_max = core.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
+    let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut harvest.pieces))?;
     let mut names_changed = false;
-    for (rule, buckets) in merge_small(groups) {
+    for (rule, mut buckets) in merge_small(groups, |(_, rows)| rows.len() as u64) {
+        buckets.sort_by(|a, b| a.0.cmp(&b.0));
         for buckets in split_large(buckets, rows_max) {
             let mut live = Live::EMPTY;
             for (id, rows) in &buckets {
                 live.add(&harvest.brief(id, rows, precision));
             }
-            let runs = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
-            let input = SegmentInput { schema: &collection.schema, pieces: harvest.pieces.clone(), runs };
-            let encoded = encode(input)?;
+            let runs: Vec<SealRun> = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
+            let encoded = sealer.encode(&runs)?;
             let id = {
                 let mut state = core.state.write();
                 state.next_segment += 1;
@@ -272,29 +273,24 @@ fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) 
     (wanted / span).max(1).saturating_mul(span).saturating_mul(options.precision.per_second())
 }
 
-/// A class, its buckets, and their rows.
-type Merged = (Option<u32>, Buckets, u64);
-
 /// Joins neighbouring partitions of a class until each has rows enough to be worth a file.
-fn merge_small(groups: BTreeMap<Group, Buckets>) -> Vec<(Option<u32>, Buckets)> {
-    let mut merged: Vec<Merged> = Vec::new();
-    for ((rule, _), buckets) in groups {
-        let rows = buckets.iter().map(|b| b.1.len() as u64).sum();
+fn merge_small<T>(groups: BTreeMap<Group, Vec<T>>, rows: impl Fn(&T) -> u64) -> Vec<(Option<u32>, Vec<T>)> {
+    let mut merged: Vec<(Option<u32>, Vec<T>)> = Vec::new();
+    let mut last_rows = 0;
+    for ((rule, _), items) in groups {
+        let added: u64 = items.iter().map(&rows).sum();
         match merged.last_mut() {
-            Some((last_rule, last, last_rows)) if *last_rule == rule && *last_rows < PARTITION_ROWS_MIN => {
-                last.extend(buckets);
-                *last_rows += rows;
+            Some((last_rule, last)) if *last_rule == rule && last_rows < PARTITION_ROWS_MIN => {
+                last.extend(items);
+                last_rows += added;
             }
-            _ => merged.push((rule, buckets, rows)),
+            _ => {
+                merged.push((rule, items));
+                last_rows = added;
+            }
         }
     }
     merged
-        .into_iter()
-        .map(|(rule, mut buckets, _)| {
-            buckets.sort_by(|a, b| a.0.cmp(&b.0));
-            (rule, buckets)
-        })
-        .collect()
 }
 
 /// Cuts what is too much for one file between buckets, in the order of metas.
@@ -315,7 +311,8 @@ fn split_large(buckets: Buckets, rows_max: usize) -> Vec<Buckets> {
     parts
 }
 
-/// Merges small segments of one class and partition, and rewrites those of which most is gone.
+/// Merges small segments of one class and partition, or of neighbouring ones that are hardly worth a file each, and rewrites
+/// those of which most is gone.
 ///
 /// `thorough` merges from two segments on; otherwise it takes [`SMALL_SEGMENTS_MAX`]. A segment that cannot be read stays as it
 /// is; the error about the first of them comes when all else is done.
@@ -404,7 +401,10 @@ fn candidates(
         }
     }
     let mut chosen = Vec::new();
-    for group in groups.into_values().filter(|group| is_worth_merging(group, thorough)) {
+    for (_, group) in merge_small(groups, |segment| segment.live().rows) {
+        if !is_worth_merging(&group, thorough) {
+            continue;
+        }
         let portions = portions(group, rows_max, memory_max, unread)?;
         chosen.extend(portions.into_iter().filter(|portion| is_worth_merging(portion, thorough)));
     }

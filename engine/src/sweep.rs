@@ -1,7 +1,7 @@
 //! The sweeper: drops whole buckets once nothing in them can be seen any more.
 //!
 //! A pass reads the clock once. What is due is found from the bounds of segments in memory; a segment that is due as a
-//! whole goes without a look at its directory, and all of a collection that visits found in a sub-pass go with one edit.
+//! whole goes without a look at its directory, and all that visits took of a collection in a sub-pass goes with one edit.
 //! Files leave when the last snapshot that can see them is gone.
 
 mod open;
@@ -19,7 +19,7 @@ use ebbtide_ttl::{
     ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant,
     run_pass,
 };
-use plan::{Counted, Item, OpenBuckets, Plan};
+use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,11 +167,12 @@ fn counts_of(report: &PassReport, settled: &Visit) -> TtlMetrics {
 struct Pass<'a> {
     core: &'a Core,
     now: Timestamp,
-    /// What is due, by collection, found at most once per sub-pass unless something else changed the segments.
+    /// What is due and what visits took of it, by collection, found at most once per sub-pass unless something else changed the
+    /// segments.
     plans: BTreeMap<u64, Plan>,
     dropped: (u64, u64),
-    /// What visits left open: measurements, bytes and files that went with buckets which visits had counted before, and
-    /// buckets that were counted and then did not go.
+    /// What visits left open: measurements, bytes and files of the buckets that they counted, and buckets that were counted and
+    /// then did not go.
     settled: Visit,
     /// Rules of which counted buckets could not be dropped.
     failed: u64,
@@ -253,23 +254,14 @@ impl Pass<'_> {
         let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(unsealed) };
         // Rules may have changed since the sub-pass began: the plan's own rules are what counts.
         let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(unsealed) };
-        let (e, label) = (view.expire_after_seconds, view.label().to_owned());
+        let label = view.label().to_owned();
         let started = core.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| core.clock.monotonic().saturating_sub(started) >= max);
-        let taken = plan.take(&collection, view.index, limit.buckets, &out_of_time)?;
+        let taken = plan.take(view.index, limit.buckets, &out_of_time)?;
         let mut visit = unsealed;
         visit.buckets += taken.buckets;
         visit.stopped_at_limit = taken.stopped_at_limit;
         self.dropped.0 += visit.buckets;
-        if !taken.items.is_empty() {
-            let dropped = self.drop(&collection, &taken.items, (e, &label))?;
-            visit.measurements += dropped.measurements;
-            visit.bytes += dropped.bytes;
-            visit.files += dropped.files;
-        }
-        if let (Some(plan), Some(now)) = (self.plans.get_mut(&collection.id), core.state.read().by_id(collection.id)) {
-            plan.follow(now);
-        }
         self.dropped.1 += visit.measurements;
         *core.sweeper.running.lock() = Some(Operation {
             started: self.now,
@@ -281,40 +273,17 @@ impl Pass<'_> {
         Ok(visit)
     }
 
-    /// Drops items through a rule of which the E and the label are given, in one edit.
-    fn drop(&self, collection: &CollectionState, items: &[Item], rule: (i64, &str)) -> Result<Visit> {
-        let mut ops = Vec::new();
-        let visit = self.edits_that_drop(collection, items, rule, &mut ops)?;
-        self.core.commit(ops)?;
-        Ok(visit)
-    }
-
-    fn edits_that_drop(
-        &self,
-        collection: &CollectionState,
-        items: &[Item],
-        (e, label): (i64, &str),
-        ops: &mut Vec<Op>,
-    ) -> Result<Visit> {
-        let mut visit = Visit { files: drop_items(collection, items, ops)?, ..Visit::default() };
-        for item in items {
-            visit.buckets += item.buckets();
-            visit.measurements += item.rows();
-            visit.bytes += item.bytes();
-        }
-        ops.push(record_of(collection, self.now, (e, label), &visit));
-        Ok(visit)
-    }
-
-    /// Drops what visits have counted of segments that are due as a whole. The plans end with it.
+    /// Drops what visits have counted. The plans end with it.
     fn settle_all(&mut self) {
-        let plans = std::mem::take(&mut self.plans);
-        for (id, plan) in plans.into_iter().filter(|(_, plan)| !plan.counted().is_empty()) {
+        for (id, plan) in std::mem::take(&mut self.plans) {
+            if plan.counted().next().is_none() {
+                continue;
+            }
             let _maintenance = self.core.maintenance.lock();
             let collection = self.core.state.read().by_id(id).cloned();
             match collection {
                 Some(collection) => self.settle(&plan, &collection),
-                None => self.settled.buckets += plan.counted().iter().map(|c| c.buckets).sum::<u64>(),
+                None => self.settled.buckets += plan.counted().map(|(_, item)| item.counted()).sum::<u64>(),
             }
         }
     }
@@ -322,47 +291,58 @@ impl Pass<'_> {
     /// The same for one plan, in the present version of its collection, in one edit. The caller holds the maintenance lock.
     fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
         let suspended = crate::snapshot::suspension(collection).is_some();
-        let mut by_rule: BTreeMap<usize, Vec<Counted>> = BTreeMap::new();
-        for counted in plan.counted() {
-            if suspended || !plan.still_holds(collection, &counted.segment) {
+        let mut by_rule: BTreeMap<usize, Vec<&Item>> = BTreeMap::new();
+        for (rule, item) in plan.counted() {
+            if suspended || !plan.still_holds(collection, item) {
                 // Somebody else changed the segment or the rules: another visit finds what is still due.
-                self.settled.buckets += counted.buckets;
+                self.settled.buckets += item.counted();
             } else {
-                by_rule.entry(counted.rule).or_default().push(counted);
+                by_rule.entry(rule).or_default().push(item);
             }
         }
         if by_rule.is_empty() {
             return;
         }
-        let mut ops = Vec::new();
-        let mut edits = || -> Result<Visit> {
-            let mut sum = Visit::default();
-            for (rule, counted) in &by_rule {
-                let Some(view) = collection.rules.rule(*rule) else { continue };
-                let items = counted.iter().map(Counted::item).collect::<Result<Vec<_>>>()?;
-                let rule = (view.expire_after_seconds, view.label());
-                let visit = self.edits_that_drop(collection, &items, rule, &mut ops)?;
-                sum.measurements += visit.measurements;
-                sum.bytes += visit.bytes;
-                sum.files += visit.files;
-            }
-            Ok(sum)
-        };
-        match edits().and_then(|sum| self.core.commit(ops).map(|()| sum)) {
+        match self.drop(collection, &by_rule) {
             Ok(sum) => {
                 self.settled.measurements += sum.measurements;
                 self.settled.bytes += sum.bytes;
                 self.settled.files += sum.files;
             }
             Err(error) => {
-                tracing::error!(collection = %collection.name, %error, "segments that are due could not be dropped");
-                self.settled.buckets += by_rule.values().flatten().map(|counted| counted.buckets).sum::<u64>();
+                tracing::error!(collection = %collection.name, %error, "what is due could not be dropped");
+                self.settled.buckets += by_rule.values().flatten().map(|item| item.counted()).sum::<u64>();
                 self.failed += by_rule.len() as u64;
                 if self.core.poisoned().is_some() {
                     self.fatal = Some(error);
                 }
             }
         }
+    }
+
+    /// Drops items, each through its rule, in one edit.
+    fn drop(&self, collection: &CollectionState, by_rule: &BTreeMap<usize, Vec<&Item>>) -> Result<Visit> {
+        let mut sum = Visit::default();
+        let mut gone = Gone::default();
+        let mut records = Vec::new();
+        for (rule, items) in by_rule {
+            let Some(view) = collection.rules.rule(*rule) else { continue };
+            let mut of_rule = Visit::default();
+            for item in items {
+                let (rows, bytes) = gone.add(collection, item)?;
+                of_rule.buckets += item.counted();
+                of_rule.measurements += rows;
+                of_rule.bytes += bytes;
+            }
+            sum.measurements += of_rule.measurements;
+            sum.bytes += of_rule.bytes;
+            records.push(record_of(collection, self.now, (view.expire_after_seconds, view.label()), &of_rule));
+        }
+        let mut ops = Vec::new();
+        sum.files = gone.edits(collection, &mut ops)?;
+        ops.append(&mut records);
+        self.core.commit(ops)?;
+        Ok(sum)
     }
 
     fn warn_if_suspended(&self, collection: &CollectionState) -> bool {
@@ -399,32 +379,47 @@ fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str
     })
 }
 
-/// The edits that drop what `items` name; returns how many files become unneeded by them.
-fn drop_items(collection: &CollectionState, items: &[Item], ops: &mut Vec<Op>) -> Result<u64> {
-    let mut whole = Vec::new();
-    let mut partial: BTreeMap<u64, RoaringBitmap> = BTreeMap::new();
-    for item in items {
+/// What goes with one edit.
+#[derive(Default)]
+struct Gone {
+    whole: Vec<u64>,
+    partial: BTreeMap<u64, RoaringBitmap>,
+}
+
+impl Gone {
+    /// Adds what was counted of an item; returns its measurements and bytes.
+    fn add(&mut self, collection: &CollectionState, item: &Item) -> Result<(u64, u64)> {
         match item {
-            Item::Segment { segment, .. } => whole.push(*segment),
-            Item::Part { segment, ordinals, .. } => *partial.entry(*segment).or_default() |= ordinals,
+            Item::Segment { segment, buckets, counted, .. } if counted < buckets => {
+                let segment = collection.segments.get(segment);
+                let segment = segment.ok_or_else(|| Error::internal("a segment was looked for before"))?;
+                return self.add(collection, &plan::first_of(segment, *counted)?);
+            }
+            Item::Segment { segment, .. } => self.whole.push(*segment),
+            Item::Part { segment, ordinals, .. } => *self.partial.entry(*segment).or_default() |= ordinals,
             Item::Bucket { pieces, .. } => {
                 for (segment, ordinal) in pieces {
-                    partial.entry(*segment).or_default().insert(*ordinal);
+                    self.partial.entry(*segment).or_default().insert(*ordinal);
                 }
             }
         }
+        Ok((item.rows(), item.bytes()))
     }
-    for (id, ordinals) in partial {
-        let Some(segment) = collection.segments.get(&id) else { continue };
-        if ordinals.len() >= u64::from(segment.live().buckets) {
-            whole.push(id);
-        } else {
-            let live = segment.without(&ordinals, &RoaringBitmap::new(), &[])?.live;
-            ops.push(Op::DropBuckets { collection: collection.id, segment: id, dropped: ordinals, live });
+
+    /// The edits that drop all of it; returns how many files become unneeded by them.
+    fn edits(mut self, collection: &CollectionState, ops: &mut Vec<Op>) -> Result<u64> {
+        for (id, ordinals) in self.partial {
+            let Some(segment) = collection.segments.get(&id) else { continue };
+            if ordinals.len() >= u64::from(segment.live().buckets) {
+                self.whole.push(id);
+            } else {
+                let live = segment.without(&ordinals, &RoaringBitmap::new(), &[])?.live;
+                ops.push(Op::DropBuckets { collection: collection.id, segment: id, dropped: ordinals, live });
+            }
         }
+        ops.extend(self.whole.iter().map(|id| Op::RemoveSegment { collection: collection.id, segment: *id }));
+        Ok(self.whole.len() as u64)
     }
-    ops.extend(whole.iter().map(|id| Op::RemoveSegment { collection: collection.id, segment: *id }));
-    Ok(whole.len() as u64)
 }
 
 /// The instant from which a sweep drops a bucket whose bound is `bound`.

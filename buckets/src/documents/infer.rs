@@ -218,6 +218,11 @@ impl Members {
         self.next = 0;
     }
 
+    /// The place of a name, if it is the one that comes next in most documents of one source.
+    pub(super) fn expected(&self, name: &str) -> Option<usize> {
+        self.list.get(self.next).is_some_and(|m| m.name == name).then_some(self.next)
+    }
+
     /// Takes one member of the present object, and gives its place among all; `parent` is the object's own path.
     pub(super) fn take(
         &mut self,
@@ -226,9 +231,7 @@ impl Members {
         parent: Option<&str>,
         limits: &mut Limits,
     ) -> Result<usize, RuleError> {
-        let expected = self.list.get(self.next).is_some_and(|m| m.name == name);
-        let at = if expected { Some(self.next) } else { self.index.get(name).copied() };
-        let at = match at {
+        let at = match self.expected(name).or_else(|| self.index.get(name).copied()) {
             Some(at) => at,
             None => {
                 limits.add_field(name)?;
@@ -237,16 +240,27 @@ impl Members {
                 self.list.len() - 1
             }
         };
+        self.take_at(at, value, parent, limits)?;
+        Ok(at)
+    }
+
+    /// The same for a member of which the place is known.
+    pub(super) fn take_at(
+        &mut self,
+        at: usize,
+        value: &Value,
+        parent: Option<&str>,
+        limits: &mut Limits,
+    ) -> Result<(), RuleError> {
         self.next = at + 1;
-        let member = &mut self.list[at];
-        if std::mem::replace(&mut member.seen_in, self.object) == self.object {
+        let Member { name, ty, seen_in } = &mut self.list[at];
+        if std::mem::replace(seen_in, self.object) == self.object {
             return Err(RuleError::new(Code::BadValue, format!("field '{}' is there twice", path_of(parent, name))));
         }
         match parent {
-            Some(parent) => member.ty.take(value, &path_of(Some(parent), name), limits)?,
-            None => member.ty.take(value, name, limits)?,
+            Some(parent) => ty.take(value, &path_of(Some(parent), name), limits),
+            None => ty.take(value, name, limits),
         }
-        Ok(at)
     }
 }
 

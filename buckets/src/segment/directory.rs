@@ -22,6 +22,9 @@ const ROWS_FOR_STATS: u64 = 16;
 /// No directory comes near; a raw length beyond it is no length.
 const RAW_BYTES_MAX: u32 = 1 << 30;
 
+/// Lists with an entry for each bucket.
+pub(super) const BUCKET_LISTS: usize = 6;
+
 /// The buckets of a segment by ordinal: in order of meta, then window, with consecutive row ranges.
 #[derive(Debug)]
 pub struct Directory {
@@ -302,8 +305,8 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     let mut bucket_metas = Vec::new();
     for meta in 0..meta_ends.len() {
         let count = cursor.count()?;
-        // Each bucket takes bytes further on: more of them than bytes are no buckets, and would only fill the memory.
-        if bucket_metas.len() + count > raw.len() {
+        // Each bucket takes bytes further on, one in each list: what has no room there is no bucket, and would only fill the memory.
+        if (bucket_metas.len() + count).saturating_mul(BUCKET_LISTS) > raw.len() {
             return Err("more buckets than there is room for".to_owned());
         }
         let meta = u32::try_from(meta).map_err(|_| "too many metas".to_owned())?;
@@ -312,31 +315,21 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     }
     let buckets = bucket_metas.len();
     let mut start = 0_i64;
-    let starts = (0..buckets)
-        .map(|_| {
-            start = start.wrapping_add(cursor.i64()?);
-            Ok(start)
-        })
-        .collect::<Result<Vec<i64>, String>>()?;
-    let windows = starts
-        .into_iter()
-        .map(|start| Ok(Window { start, end: start.wrapping_add(cursor.u64()? as i64) }))
-        .collect::<Result<Vec<_>, String>>()?;
-    let firsts = windows
-        .iter()
-        .map(|window| Ok(window.start.wrapping_add(cursor.i64()?)))
-        .collect::<Result<Vec<i64>, String>>()?;
-    let lasts = firsts
-        .iter()
-        .map(|first| Ok(first.wrapping_add(cursor.u64()? as i64)))
-        .collect::<Result<Vec<i64>, String>>()?;
+    let starts = list(buckets, |_| {
+        start = start.wrapping_add(cursor.i64()?);
+        Ok(start)
+    })?;
+    let windows =
+        list(buckets, |at| Ok(Window { start: starts[at], end: starts[at].wrapping_add(cursor.u64()? as i64) }))?;
+    let firsts = list(buckets, |at| Ok(starts[at].wrapping_add(cursor.i64()?)))?;
+    let lasts = list(buckets, |at| Ok(firsts[at].wrapping_add(cursor.u64()? as i64)))?;
     let mut row_starts = vec![0_u64];
     let mut row = 0_u64;
-    for _ in 0..buckets {
+    row_starts.extend(list(buckets, |_| {
         row = row.checked_add(cursor.u64()?).ok_or("more rows than can be")?;
-        row_starts.push(row);
-    }
-    let out_of_range = (0..buckets).map(|_| cursor.u32()).collect::<Result<Vec<_>, _>>()?;
+        Ok(row)
+    })?);
+    let out_of_range = list(buckets, |_| cursor.u32())?;
     let blocks = cursor.count()?;
     let crc = |c: &[u8]| u32::from_le_bytes(c.try_into().unwrap_or_default());
     let checksums = cursor.take(blocks.saturating_mul(4))?.chunks_exact(4).map(crc).collect();
@@ -369,6 +362,15 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
         postings_bytes,
         postings: OnceLock::new(),
     })
+}
+
+/// So many things, one after the other.
+fn list<T>(count: usize, mut next: impl FnMut(usize) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let mut all = Vec::with_capacity(count);
+    for at in 0..count {
+        all.push(next(at)?);
+    }
+    Ok(all)
 }
 
 /// The bytes of all metas, and where each ends. That they are keys in canonical form was the writer's care, and the checksum

@@ -7,7 +7,7 @@ use super::directory::{self, Entry};
 use super::physical::{Physical, join_decimals};
 use super::stats::StatsBuilder;
 use super::{
-    BLOCK_BYTES, EncodedSegment, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, KEY_TAIL, SegmentError, SegmentInput,
+    BLOCK_BYTES, EncodedSegment, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, KEY_TAIL, SealRun, SegmentError,
     SegmentMeta, TAIL_MARK,
 };
 use crate::chunk::times;
@@ -37,21 +37,80 @@ fn failed(error: impl std::fmt::Display) -> SegmentError {
     SegmentError::new("(new)", 0, format!("cannot be made: {error}"))
 }
 
-/// Seals buckets into a Parquet file with their directory inside.
-///
-/// # Errors
-/// If the input is not as [`SegmentInput`] says, or the columns cannot be written.
-pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
-    let schema = input.schema;
-    check(&input)?;
-    let entries = entries(&input)?;
-    let rows: u64 = entries.iter().map(|e| e.rows).sum();
-    if rows == 0 {
-        return Err(failed("no rows"));
+/// Measurements on their way into segments: every column is brought into the form in which it is stored once, however many
+/// segments the rows go into.
+#[derive(Debug)]
+pub struct Sealer<'a> {
+    schema: &'a Schema,
+    /// The times of each piece.
+    times: Vec<ArrayRef>,
+    columns: Columns,
+}
+
+impl<'a> Sealer<'a> {
+    /// Takes canonical batches, adapted to the schema.
+    ///
+    /// # Errors
+    /// If one of them is not under the schema, or they have more rows than a segment can hold.
+    pub fn new(schema: &'a Schema, pieces: &[RecordBatch]) -> Result<Sealer<'a>, SegmentError> {
+        let arrow = schema.arrow();
+        if let Some(piece) = pieces.iter().position(|p| p.schema_ref().fields() != arrow.fields()) {
+            return Err(failed(format!("piece {piece} is not under the segment's schema")));
+        }
+        let times = pieces.iter().map(|p| p.column(0).clone()).collect();
+        Ok(Sealer { schema, times, columns: Columns::new(schema, pieces)? })
     }
-    let columns = Columns::new(&input)?;
-    let indices: Vec<(u32, u32)> = input.runs.iter().flat_map(|run| run.rows.iter().copied()).collect();
-    let plan = choose::choose(&columns, &indices)?;
+
+    /// Seals buckets into a Parquet file with their directory inside.
+    ///
+    /// # Errors
+    /// If the buckets are not as [`SealRun`] says, out of order or none, or the columns cannot be written.
+    pub fn encode(&self, runs: &[SealRun]) -> Result<EncodedSegment, SegmentError> {
+        let entries = self.entries(runs)?;
+        let indices: Vec<(u32, u32)> = runs.iter().flat_map(|run| run.rows.iter().copied()).collect();
+        write(self.schema, &self.columns, &entries, &indices)
+    }
+
+    fn entries(&self, runs: &[SealRun]) -> Result<Vec<Entry>, SegmentError> {
+        if runs.is_empty() {
+            return Err(failed("no rows"));
+        }
+        let ordered = runs.windows(2).all(|pair| pair[0].id < pair[1].id);
+        if !ordered || runs.iter().any(|run| run.rows.is_empty()) {
+            return Err(failed("buckets are out of order or empty"));
+        }
+        let precision = self.schema.precision;
+        let pieces: Vec<&[i64]> = self.times.iter().map(|column| times(column, precision)).collect();
+        let time = |(piece, row): &(u32, u32)| pieces.get(*piece as usize)?.get(*row as usize).copied();
+        let mut entries = Vec::with_capacity(runs.len());
+        for run in runs {
+            let mut out_of_range = 0;
+            let (mut first, mut last) = (None, i64::MIN);
+            for row in &run.rows {
+                let time = time(row).ok_or_else(|| failed("a bucket names a row that is not there"))?;
+                if time < last {
+                    return Err(failed("rows of a bucket are not in time order"));
+                }
+                first = first.or(Some(time));
+                last = time;
+                out_of_range += u32::from(!in_range(time, precision));
+            }
+            let (first, rows) = (first.unwrap_or(last), run.rows.len() as u64);
+            entries.push(Entry { meta: run.id.meta.clone(), window: run.id.window, first, last, rows, out_of_range });
+        }
+        Ok(entries)
+    }
+}
+
+/// Writes the named rows, which belong to these buckets.
+fn write(
+    schema: &Schema,
+    columns: &Columns,
+    entries: &[Entry],
+    indices: &[(u32, u32)],
+) -> Result<EncodedSegment, SegmentError> {
+    let rows = indices.len() as u64;
+    let plan = choose::choose(columns, indices)?;
     let properties = choose::properties(schema, &plan);
     let per_bucket = directory::stats_per_bucket(rows, entries.len() as u64);
 
@@ -82,14 +141,14 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
         .iter()
         .map(|group| group.chunks(columns.slice_rows).map(|slice| columns.rows(slice)).collect())
         .collect();
-    let buckets = per_bucket.then_some(entries.as_slice());
+    let buckets = per_bucket.then_some(entries);
     let wide_properties = choose::wide_properties(EnabledStatistics::Page);
     let encoded = parallel(rows, jobs, |at, leaves| {
         let job = match &wide[at] {
             Some(descriptor) => Job::Wide(descriptor.clone(), wide_properties.clone(), plan.compression),
             None => Job::Arrow(leaves),
         };
-        column(&columns, at, job, &gathered, buckets)
+        column(columns, at, job, &gathered, buckets)
     })?;
 
     let mut stats = Vec::new();
@@ -113,8 +172,8 @@ pub fn encode(input: SegmentInput<'_>) -> Result<EncodedSegment, SegmentError> {
         row_group.close().map_err(failed)?;
     }
     let (bytes, checksum) =
-        finish(writer, schema, |checksums| directory::encode(&entries, checksums, per_bucket, &stats))?;
-    let meta = SegmentMeta { checksum, ..meta_of(&entries, rows, bytes.len() as u64) };
+        finish(writer, schema, |checksums| directory::encode(entries, checksums, per_bucket, &stats))?;
+    let meta = SegmentMeta { checksum, ..meta_of(entries, rows, bytes.len() as u64) };
     Ok(EncodedSegment { bytes, meta })
 }
 
@@ -237,45 +296,6 @@ fn parallel<I: Send, T: Send>(
     Ok(all.into_iter().map(|(_, value)| value).collect())
 }
 
-fn check(input: &SegmentInput<'_>) -> Result<(), SegmentError> {
-    let arrow = input.schema.arrow();
-    if let Some(piece) = input.pieces.iter().position(|p| p.schema_ref().fields() != arrow.fields()) {
-        return Err(failed(format!("piece {piece} is not under the segment's schema")));
-    }
-    let ordered = input.runs.windows(2).all(|pair| pair[0].id < pair[1].id);
-    if !ordered || input.runs.iter().any(|run| run.rows.is_empty()) {
-        return Err(failed("buckets are out of order or empty"));
-    }
-    let inside =
-        |(piece, row): &(u32, u32)| input.pieces.get(*piece as usize).is_some_and(|p| (*row as usize) < p.num_rows());
-    if !input.runs.iter().all(|run| run.rows.iter().all(inside)) {
-        return Err(failed("a bucket names a row that is not there"));
-    }
-    Ok(())
-}
-
-fn entries(input: &SegmentInput<'_>) -> Result<Vec<Entry>, SegmentError> {
-    let precision = input.schema.precision;
-    let times: Vec<&[i64]> = input.pieces.iter().map(|p| times(p.column(0), precision)).collect();
-    let time = |(piece, row): &(u32, u32)| times[*piece as usize][*row as usize];
-    let mut entries = Vec::with_capacity(input.runs.len());
-    for run in &input.runs {
-        if !run.rows.is_sorted_by_key(time) {
-            return Err(failed("rows of a bucket are not in time order"));
-        }
-        let out_of_range = run.rows.iter().filter(|row| !in_range(time(row), precision)).count();
-        entries.push(Entry {
-            meta: run.id.meta.clone(),
-            window: run.id.window,
-            first: run.rows.first().map_or(0, time),
-            last: run.rows.last().map_or(0, time),
-            rows: run.rows.len() as u64,
-            out_of_range: u32::try_from(out_of_range).unwrap_or(u32::MAX),
-        });
-    }
-    Ok(entries)
-}
-
 fn meta_of(entries: &[Entry], rows: u64, bytes: u64) -> SegmentMeta {
     let metas = 1 + entries.windows(2).filter(|pair| pair[0].meta != pair[1].meta).count();
     SegmentMeta {
@@ -299,6 +319,7 @@ struct Rows {
 }
 
 /// A column in the form in which it is stored.
+#[derive(Debug)]
 enum Stored {
     /// All pieces as one, which is quick to gather from.
     Whole(ArrayRef),
@@ -307,6 +328,7 @@ enum Stored {
 }
 
 /// All columns of all pieces in the form in which they are stored.
+#[derive(Debug)]
 struct Columns {
     schema: SchemaRef,
     stored: Vec<Stored>,
@@ -317,19 +339,19 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(input: &SegmentInput<'_>) -> Result<Columns, SegmentError> {
-        let arrow = input.schema.arrow();
-        let mut starts = Vec::with_capacity(input.pieces.len());
+    fn new(schema: &Schema, pieces: &[RecordBatch]) -> Result<Columns, SegmentError> {
+        let arrow = schema.arrow();
+        let mut starts = Vec::with_capacity(pieces.len());
         let mut rows: usize = 0;
-        for piece in &input.pieces {
+        for piece in pieces {
             starts.push(u32::try_from(rows).map_err(|_| failed("more than 2^32 rows at once"))?);
             rows += piece.num_rows();
         }
         u32::try_from(rows).map_err(|_| failed("more than 2^32 rows at once"))?;
         let fields: Vec<&Field> = arrow.fields().iter().map(AsRef::as_ref).collect();
         let stored = parallel(rows as u64, fields, |at, field| {
-            let ty = input.schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
-            let columns: Vec<ArrayRef> = input.pieces.iter().map(|p| p.column(at).clone()).collect();
+            let ty = schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
+            let columns: Vec<ArrayRef> = pieces.iter().map(|p| p.column(at).clone()).collect();
             if let Some(joined) = Some(&columns).filter(|_| *ty == FieldType::Double).and_then(|c| join_decimals(c)) {
                 let field = Field::new(field.name(), joined.data_type().clone(), field.is_nullable());
                 return Ok((field, Stored::Whole(joined)));
@@ -348,7 +370,7 @@ impl Columns {
             Ok((Field::new(field.name(), ty, field.is_nullable()), stored))
         })?;
         let (fields, stored): (Vec<Field>, Vec<Stored>) = stored.into_iter().unzip();
-        let bytes: usize = input.pieces.iter().map(RecordBatch::get_array_memory_size).sum();
+        let bytes: usize = pieces.iter().map(RecordBatch::get_array_memory_size).sum();
         let row_bytes = bytes / rows.max(1) + 1;
         let slice_rows = (SLICE_BYTES / row_bytes).clamp(256, SLICE_ROWS);
         Ok(Columns { schema: Arc::new(ArrowSchema::new(fields)), stored, starts, slice_rows, rows: rows as u64 })

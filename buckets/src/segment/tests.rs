@@ -9,7 +9,7 @@ mod weather;
 
 use super::*;
 use crate::testing::{accept, any_double, any_int, date, object, rows, schema};
-use crate::{Chunk, FieldType, MetaKey, adapt};
+use crate::{Chunk, FieldType, MetaKey, Schema, adapt};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use ebbtide_ttl::{Precision, Timestamp, Value};
@@ -28,14 +28,14 @@ pub(super) fn seal(batches: &[(RecordBatch, Schema)], span_seconds: i64) -> (Enc
         }
     }
     let times: Vec<Vec<i64>> = pieces.iter().map(|p| crate::times(p).unwrap().to_vec()).collect();
-    let runs = runs
+    let runs: Vec<SealRun> = runs
         .into_iter()
         .map(|(id, mut rows)| {
             rows.sort_by_key(|(p, r)| times[*p as usize][*r as usize]);
             SealRun { id, rows }
         })
         .collect();
-    (encode(SegmentInput { schema: &schema, pieces, runs }).unwrap(), schema)
+    (Sealer::new(&schema, &pieces).unwrap().encode(&runs).unwrap(), schema)
 }
 
 pub(super) fn open(bytes: &[u8]) -> Result<SegmentReader, SegmentError> {
@@ -204,9 +204,8 @@ fn input_that_breaks_its_promises_is_refused() {
     let accepted = accept(&[object(&[("t", date(2))]), object(&[("t", date(1))])], &schema());
     let id = |m: &str| BucketId { meta: MetaKey::of(&Value::from(m)), window: crate::Window::of(0, 3_600_000) };
     let run = |m: &str, rows: &[u32]| SealRun { id: id(m), rows: rows.iter().map(|r| (0, *r)).collect() };
-    let attempt = |runs: Vec<SealRun>| {
-        encode(SegmentInput { schema: &accepted.schema, pieces: vec![accepted.batch.clone()], runs }).map(|_| ())
-    };
+    let sealer = Sealer::new(&accepted.schema, std::slice::from_ref(&accepted.batch)).unwrap();
+    let attempt = |runs: Vec<SealRun>| sealer.encode(&runs).map(|_| ());
     assert!(attempt(vec![run("a", &[1, 0])]).is_ok());
     assert!(attempt(vec![run("a", &[0, 1])]).is_err());
     assert!(attempt(vec![run("b", &[0]), run("a", &[1])]).is_err());

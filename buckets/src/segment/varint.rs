@@ -58,12 +58,30 @@ impl<'a> Cursor<'a> {
         Err(format!("number too long before byte {}", self.at))
     }
 
+    #[inline]
     pub(crate) fn u64(&mut self) -> Result<u64, String> {
-        // Most numbers are one byte.
-        if let Some(byte) = self.bytes.get(self.at).filter(|byte| **byte < 0x80) {
-            self.at += 1;
-            return Ok(u64::from(*byte));
+        match self.up_to_nine_bytes() {
+            Some(value) => Ok(value),
+            None => self.long(),
         }
+    }
+
+    /// Hardly any number takes more, and none of these is too large.
+    #[inline]
+    fn up_to_nine_bytes(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for (at, byte) in self.bytes[self.at..].iter().take(9).enumerate() {
+            value |= u64::from(byte & 0x7F) << (7 * at);
+            if *byte < 0x80 {
+                self.at += at + 1;
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn long(&mut self) -> Result<u64, String> {
         u64::try_from(self.u128()?).map_err(|_| format!("number too large before byte {}", self.at))
     }
 
@@ -71,6 +89,7 @@ impl<'a> Cursor<'a> {
         u32::try_from(self.u64()?).map_err(|_| format!("number too large before byte {}", self.at))
     }
 
+    #[inline]
     #[expect(clippy::cast_possible_wrap, reason = "unfolding maps unsigned numbers to signed ones")]
     pub(crate) fn i64(&mut self) -> Result<i64, String> {
         let folded = self.u64()?;
@@ -103,3 +122,6 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| format!("not UTF-8 before byte {}", self.at))
     }
 }
+
+#[cfg(test)]
+mod tests;

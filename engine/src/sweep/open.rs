@@ -1,7 +1,7 @@
 //! Open buckets on a full disk: what is due needs no segment only to be dropped from it.
 
 use super::plan::{Item, due_buckets};
-use super::{drop_items, record_of};
+use super::{Gone, record_of};
 use crate::core::Core;
 use crate::error::Result;
 use crate::manifest::Op;
@@ -33,18 +33,18 @@ pub(super) fn drop_all(core: &Core, id: u64, now: Timestamp) -> Result<Visit> {
     }
     let mut visit = Visit::default();
     let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
-    let mut items = Vec::new();
+    let mut gone = Gone::default();
     for bucket in due {
         for counts in [&mut visit, by_rule.entry(bucket.rule).or_default()] {
             counts.buckets += 1;
             counts.measurements += bucket.rows;
             counts.bytes += bucket.bytes;
         }
-        items.push(Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes });
+        gone.add(&collection, &Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes })?;
     }
     // The types of the fields stay, although only the log knew them.
     let mut ops = vec![Op::SetSchema { collection: id, schema: (*collection.schema).clone() }];
-    visit.files = drop_items(&collection, &items, &mut ops)?;
+    visit.files = gone.edits(&collection, &mut ops)?;
     ops.push(Op::Sealed { collection: id, seq });
     for (rule, counts) in by_rule {
         if let Some(rule) = collection.rules.rule(rule) {

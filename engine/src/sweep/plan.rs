@@ -7,7 +7,7 @@ use crate::state::CollectionState;
 use ebbtide_buckets::{BucketId, SegmentReader};
 use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff, is_expired};
 use roaring::RoaringBitmap;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,11 +40,19 @@ impl Item {
         }
     }
 
-    /// Buckets that no visit has counted.
-    fn uncounted(&self) -> u64 {
+    /// Buckets of it that visits have counted, once one has taken it.
+    pub(crate) fn counted(&self) -> u64 {
         match self {
-            Item::Segment { buckets, counted, .. } => buckets - counted,
+            Item::Segment { counted, .. } => *counted,
             item => item.buckets(),
+        }
+    }
+
+    /// The segments that it is about.
+    fn segments(&self) -> Vec<u64> {
+        match self {
+            Item::Segment { segment, .. } | Item::Part { segment, .. } => vec![*segment],
+            Item::Bucket { pieces, .. } => pieces.iter().map(|(segment, _)| *segment).collect(),
         }
     }
 
@@ -61,40 +69,19 @@ impl Item {
     }
 }
 
-/// What a visit drops.
-#[derive(Debug, Default)]
+/// How much a visit took.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
-    pub(crate) items: Vec<Item>,
     /// Buckets that count towards the visit's limit.
     pub(crate) buckets: u64,
     pub(crate) stopped_at_limit: bool,
 }
 
-/// Buckets of a segment that were counted and are still there: the first ones of it, so many.
-pub(crate) struct Counted {
-    pub(crate) rule: usize,
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) buckets: u64,
-}
-
-impl Counted {
-    /// What is to be dropped for it.
-    pub(crate) fn item(&self) -> Result<Item> {
-        let live = self.segment.live();
-        if self.buckets < u64::from(live.buckets) {
-            return first_of(&self.segment, self.buckets);
-        }
-        let (buckets, counted) = (self.buckets, self.buckets);
-        let bytes = self.segment.live_bytes();
-        Ok(Item::Segment { segment: self.segment.file.id, buckets, counted, rows: live.rows, bytes })
-    }
-}
-
 /// What is due in one collection, by rule.
 pub(crate) struct Plan {
     due: BTreeMap<usize, VecDeque<Item>>,
-    /// Segments that were counted as a whole, by the rule through which they go: all of them with one edit.
-    used_up: Vec<(usize, u64)>,
+    /// What visits took, each with the rule through which it goes: all of it with one edit.
+    taken: Vec<(usize, Item)>,
     /// Open buckets are due, or stand in the way: they have to be sealed first.
     pub(crate) needs_flush: bool,
     /// About segments that cannot be read: what is due in them stays, and what is elsewhere of the same windows.
@@ -118,13 +105,12 @@ impl Plan {
     pub(crate) fn make(collection: &CollectionState, now: Timestamp, open: OpenBuckets) -> Result<Self> {
         let mut plan = Plan {
             due: BTreeMap::new(),
-            used_up: Vec::new(),
+            taken: Vec::new(),
             needs_flush: false,
             unread: Vec::new(),
-            segments: Arc::default(),
-            rules_epoch: 0,
+            segments: collection.segments.clone(),
+            rules_epoch: collection.rules_epoch,
         };
-        plan.follow(collection);
         if suspension(collection).is_some() || collection.rules.is_empty() {
             return Ok(plan);
         }
@@ -163,21 +149,9 @@ impl Plan {
         Arc::ptr_eq(&self.segments, &collection.segments) && self.rules_epoch == collection.rules_epoch
     }
 
-    /// Takes over to a version that differs only by what the plan itself had dropped.
-    pub(crate) fn follow(&mut self, collection: &CollectionState) {
-        self.segments = collection.segments.clone();
-        self.rules_epoch = collection.rules_epoch;
-    }
-
-    /// Takes up to `limit` buckets of a rule. Those of a segment that is due as a whole are only counted, which spares the
-    /// reading of its directory and an edit for each: [`Plan::counted`] has them.
-    pub(crate) fn take(
-        &mut self,
-        collection: &CollectionState,
-        rule: usize,
-        limit: Option<u64>,
-        out_of_time: &dyn Fn() -> bool,
-    ) -> Result<Taken> {
+    /// Takes up to `limit` buckets of a rule. They are only counted here, which spares an edit for each visit, and the reading
+    /// of directories of segments that are due as a whole: [`Plan::counted`] has them.
+    pub(crate) fn take(&mut self, rule: usize, limit: Option<u64>, out_of_time: &dyn Fn() -> bool) -> Result<Taken> {
         let mut taken = Taken::default();
         let Some(due) = self.due.get_mut(&rule) else { return Ok(taken) };
         let limit = limit.unwrap_or(u64::MAX);
@@ -188,53 +162,48 @@ impl Plan {
             }
             match due.pop_front() {
                 None => return Ok(taken),
-                Some(item) if item.uncounted() <= left => {
-                    taken.buckets += item.uncounted();
-                    match item {
-                        Item::Segment { segment, .. } => self.used_up.push((rule, segment)),
-                        item => taken.items.push(item),
-                    }
-                }
                 Some(Item::Segment { segment, buckets, counted, rows, bytes }) => {
-                    taken.buckets += left;
-                    due.push_front(Item::Segment { segment, buckets, counted: counted + left, rows, bytes });
-                }
-                Some(Item::Part { segment, ordinals, rows, .. }) => {
-                    if let Some(segment) = collection.segments.get(&segment) {
-                        let (part, rest) = split(segment, ordinals, rows, left)?;
-                        due.push_front(rest);
-                        taken.buckets += part.buckets();
-                        taken.items.push(part);
+                    let more = left.min(buckets - counted);
+                    let item = Item::Segment { segment, buckets, counted: counted + more, rows, bytes };
+                    taken.buckets += more;
+                    if counted + more < buckets {
+                        due.push_front(item);
+                    } else {
+                        self.taken.push((rule, item));
                     }
-                    break;
                 }
-                Some(item @ Item::Bucket { .. }) => due.push_front(item),
+                Some(Item::Part { segment, ordinals, rows, .. }) if ordinals.len() > left => {
+                    let segment = self.segments.get(&segment);
+                    let segment = segment.ok_or_else(|| Error::internal("a plan holds the segments that it names"))?;
+                    let (part, rest) = split(segment, ordinals, rows, left)?;
+                    due.push_front(rest);
+                    taken.buckets += part.buckets();
+                    self.taken.push((rule, part));
+                }
+                Some(item) => {
+                    taken.buckets += item.buckets();
+                    self.taken.push((rule, item));
+                }
             }
         }
         taken.stopped_at_limit = true;
         Ok(taken)
     }
 
-    /// Buckets of segments that are due as a whole which visits have counted, and which are still there.
-    pub(crate) fn counted(&self) -> Vec<Counted> {
-        let of = |rule: usize, segment: u64, buckets: Option<u64>| {
-            let segment = self.segments.get(&segment)?.clone();
-            let buckets = buckets.unwrap_or_else(|| u64::from(segment.live().buckets));
-            Some(Counted { rule, segment, buckets })
-        };
-        let of_item = |(rule, item): (&usize, &Item)| match item {
-            Item::Segment { segment, counted, .. } if *counted > 0 => of(*rule, *segment, Some(*counted)),
-            _ => None,
-        };
-        let begun = self.due.iter().flat_map(|(rule, items)| items.front().map(|item| (rule, item)));
-        let used_up = self.used_up.iter().filter_map(|(rule, segment)| of(*rule, *segment, None));
-        used_up.chain(begun.filter_map(of_item)).collect()
+    /// What visits have counted, by rule, and what is still there of it. The last one of a rule may have been counted in part.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (usize, &Item)> {
+        let begun = self.due.iter().filter_map(|(rule, items)| Some((*rule, items.front()?)));
+        let begun = begun.filter(|(_, item)| matches!(item, Item::Segment { counted, .. } if *counted > 0));
+        self.taken.iter().map(|(rule, item)| (*rule, item)).chain(begun)
     }
 
-    /// Whether a collection still has a segment as the plan saw it, under the same rules.
-    pub(crate) fn still_holds(&self, collection: &CollectionState, segment: &Arc<Segment>) -> bool {
-        let known = collection.segments.get(&segment.file.id);
-        known.is_some_and(|known| Arc::ptr_eq(known, segment)) && self.rules_epoch == collection.rules_epoch
+    /// Whether a collection still has the segments of an item as the plan saw them, under the same rules.
+    pub(crate) fn still_holds(&self, collection: &CollectionState, item: &Item) -> bool {
+        let is_same = |id: &u64| match (self.segments.get(id), collection.segments.get(id)) {
+            (Some(seen), Some(now)) => Arc::ptr_eq(seen, now),
+            _ => false,
+        };
+        self.rules_epoch == collection.rules_epoch && item.segments().iter().all(is_same)
     }
 }
 
@@ -268,7 +237,7 @@ fn part_of(segment: &Segment, ordinals: RoaringBitmap, rows: u64) -> Item {
 }
 
 /// The first buckets of a segment, so many.
-fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
+pub(super) fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
     let reader = segment.file.reader()?;
     let mut first = Gathered::default();
     for (ordinal, _, brief) in segment.briefs(&reader).take(usize::try_from(buckets).unwrap_or(usize::MAX)) {
@@ -341,6 +310,8 @@ struct Look<'a> {
     epoch: Option<u64>,
     mode: ExpiryMode,
     now: Timestamp,
+    /// The E that was last asked for, and its cut-off: mostly it is the same for many buckets.
+    cutoff: Cell<Option<(i64, Option<i64>)>>,
     /// Whether buckets that are open, even in part, are left out.
     open_wait: bool,
     /// Segments that could not be read, and why.
@@ -352,7 +323,7 @@ type Interval = (i64, i64);
 impl<'a> Look<'a> {
     fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
         let (mode, unread) = (collection.options.expiry, RefCell::default());
-        Look { collection, rules, epoch, mode, now, open_wait: false, unread }
+        Look { collection, rules, epoch, mode, now, cutoff: Cell::new(None), open_wait: false, unread }
     }
 
     /// What was read of a segment; `None` if it cannot be read, which is noted.
@@ -375,7 +346,15 @@ impl<'a> Look<'a> {
     }
 
     fn is_due(&self, bound: i64, e: i64) -> bool {
-        is_expired(bound, cutoff(self.now, e, self.collection.options.precision))
+        let cutoff = match self.cutoff.get() {
+            Some((known, cutoff)) if known == e => cutoff,
+            _ => {
+                let cutoff = cutoff(self.now, e, self.collection.options.precision);
+                self.cutoff.set(Some((e, cutoff)));
+                cutoff
+            }
+        };
+        is_expired(bound, cutoff)
     }
 
     fn classes(&self, segment: &Arc<Segment>) -> Result<Option<Classes>> {
@@ -443,12 +422,14 @@ impl<'a> Look<'a> {
         let Some(reader) = self.reader(segment)? else { return Ok(Vec::new()) };
         let Some(classes) = self.classes(segment)? else { return Ok(Vec::new()) };
         let mut parts: BTreeMap<usize, Gathered> = BTreeMap::new();
-        for (ordinal, meta, brief) in segment.briefs(&reader) {
-            let Some((rule, e)) = classes.of(meta) else { continue };
-            if self.is_due(bound_of(self.mode, &brief), e) {
+        // Not a loop: flattened iterators are quicker from within.
+        segment.briefs(&reader).for_each(|(ordinal, meta, brief)| {
+            if let Some((rule, e)) = classes.of(meta)
+                && self.is_due(bound_of(self.mode, &brief), e)
+            {
                 parts.entry(rule).or_default().add(ordinal, brief.rows);
             }
-        }
+        });
         Ok(parts.into_iter().map(|(rule, part)| (rule, part.item(segment))).collect())
     }
 

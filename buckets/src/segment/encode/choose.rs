@@ -4,12 +4,12 @@ use super::{Columns, failed, parallel, wide};
 use crate::schema::{FieldType, Schema};
 use crate::segment::SegmentError;
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, Encoding, Type, ZstdLevel};
 use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
-use parquet::schema::types::ColumnPath;
+use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescriptor};
 use std::sync::Arc;
 
 /// Rows of a row group. The size of the file hardly depends on it, but the cost of its footer does.
@@ -86,65 +86,78 @@ fn with_choice(builder: WriterPropertiesBuilder, choice: &Choice) -> WriterPrope
     }
 }
 
-/// Chooses for every leaf column. Texts and bytes keep the dictionary, which falls back by itself where it does not pay.
+/// Chooses for every leaf column, column by column on all cores.
 #[expect(clippy::cast_precision_loss, reason = "estimates")]
 pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Plan, SegmentError> {
     let sample = columns.gather(&sample_rows(rows))?;
     let compression = compression(&sample);
-    let trial = |batch: &RecordBatch, choices: &[Choice]| trial(batch, compression, choices);
-    let with_dictionary = trial(&sample, &[])?;
-    let leaves: Vec<Choice> = with_dictionary
-        .file_metadata()
-        .schema_descr()
-        .columns()
-        .iter()
-        .enumerate()
-        .map(|(at, column)| Choice {
-            path: column.path().clone(),
-            encoding: match column.physical_type() {
-                // The time column: no two times of a series are the same.
-                Type::INT64 if at == 0 => Some(Encoding::DELTA_BINARY_PACKED),
-                Type::INT32 | Type::INT64 => Some(Encoding::DELTA_BINARY_PACKED),
-                Type::DOUBLE => Some(Encoding::PLAIN),
-                _ => None,
-            },
-            wide: false,
-        })
-        .collect();
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
-    let half = sample.slice(0, sample.num_rows().div_ceil(2));
-    let mut wanted = vec![(&sample, leaves.as_slice())];
+    let roots: Vec<usize> = (0..sample.num_columns()).collect();
+    let choices = parallel(columns.rows, roots, |_, root| {
+        let column = sample.project(&[root]).map_err(failed)?;
+        // No two times of a series are the same: nothing beats their differences.
+        if root == 0 { times_apart(&column) } else { of_column(&column, compression, scale) }
+    })?;
+    Ok(Plan { compression, choices: choices.into_iter().flatten().collect() })
+}
+
+fn leaves(column: &RecordBatch) -> Result<SchemaDescriptor, SegmentError> {
+    ArrowSchemaConverter::new().convert(column.schema_ref()).map_err(failed)
+}
+
+fn times_apart(column: &RecordBatch) -> Result<Vec<Choice>, SegmentError> {
+    let encoding = Some(Encoding::DELTA_BINARY_PACKED);
+    let choice = |leaf: &ColumnDescPtr| Choice { path: leaf.path().clone(), encoding, wide: false };
+    Ok(leaves(column)?.columns().iter().map(choice).collect())
+}
+
+/// Chooses for the leaves of one column. Texts and bytes keep the dictionary, which falls back by itself where it does not
+/// pay.
+fn of_column(column: &RecordBatch, compression: Compression, scale: f64) -> Result<Vec<Choice>, SegmentError> {
+    let leaves = leaves(column)?;
+    let choice = |leaf: &ColumnDescPtr| Choice {
+        path: leaf.path().clone(),
+        encoding: match leaf.physical_type() {
+            Type::INT32 | Type::INT64 => Some(Encoding::DELTA_BINARY_PACKED),
+            Type::DOUBLE => Some(Encoding::PLAIN),
+            _ => None,
+        },
+        wide: false,
+    };
+    let mut choices: Vec<Choice> = leaves.columns().iter().map(choice).collect();
+    if choices.iter().all(|choice| choice.encoding.is_none()) {
+        return Ok(choices);
+    }
+    let with_dictionary = trial(column, compression, &[])?;
+    let without = trial(column, compression, &choices)?;
     // How a dictionary grows from the half to the whole matters only where there is more than the sample.
-    wanted.extend((scale > 1.0).then_some((&half, [].as_slice())));
-    let trials = parallel(columns.rows, wanted, |_, (batch, choices)| trial(batch, choices))?;
-    let (without, half) = (trials.first().ok_or_else(|| failed("a trial is missing"))?, trials.get(1));
-    let descriptor = with_dictionary.file_metadata().schema_descr();
-    let properties = wide_properties(EnabledStatistics::None);
-    let wide = (0..leaves.len()).map(|at| {
-        let column = sample.column(descriptor.get_column_root_idx(at));
-        let nested = descriptor.column(at).path().parts().len() > 1;
-        // Whole bytes are for the compressor's sake.
-        let packed = compression == Compression::UNCOMPRESSED;
-        if at == 0 || nested || packed || !wide::can_write(column.data_type()) {
-            return Ok(None);
-        }
-        let slice = std::iter::once(Ok(column.clone()));
-        let chunk = wide::write(&descriptor.column(at), &properties, compression, slice, |_| {})?;
-        Ok(Some(chunk.bytes.len() as f64))
-    });
-    let wide = wide.collect::<Result<Vec<_>, SegmentError>>()?;
-    let choices = leaves.into_iter().zip(wide).enumerate().map(|(at, (choice, wide))| {
+    let half = column.slice(0, column.num_rows().div_ceil(2));
+    let half = (scale > 1.0).then(|| trial(&half, compression, &[])).transpose()?;
+    for (at, choice) in choices.iter_mut().enumerate() {
         let (data, dictionary) = sizes(&with_dictionary, at);
-        let half_dictionary = half.map_or(dictionary, |half| sizes(half, at).1);
+        let half_dictionary = half.as_ref().map_or(dictionary, |half| sizes(half, at).1);
         // A dictionary that has doubled from half the sample to all of it goes on growing with the rows.
         let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
         let with_dictionary = data * scale + dictionary * scale.powf(growth);
-        let (plain, _) = sizes(without, at);
-        let wide = wide.filter(|wide| *wide < plain && wide * scale <= with_dictionary).is_some();
-        let keep = at == 0 || plain * scale <= with_dictionary;
-        Choice { encoding: choice.encoding.filter(|_| keep || wide), wide, ..choice }
-    });
-    Ok(Plan { compression, choices: choices.collect() })
+        let (plain, _) = sizes(&without, at);
+        let wide = wide_size(column.column(0), &leaves.column(at), compression)?;
+        choice.wide = wide.is_some_and(|wide| wide < plain && wide * scale <= with_dictionary);
+        choice.encoding = choice.encoding.filter(|_| plain * scale <= with_dictionary || choice.wide);
+    }
+    Ok(choices)
+}
+
+/// Bytes of a leaf with its differences in whole bytes, if it can be written so. Whole bytes are for the compressor's sake.
+#[expect(clippy::cast_precision_loss, reason = "estimates")]
+fn wide_size(column: &ArrayRef, leaf: &ColumnDescPtr, compression: Compression) -> Result<Option<f64>, SegmentError> {
+    let nested = leaf.path().parts().len() > 1;
+    if nested || compression == Compression::UNCOMPRESSED || !wide::can_write(column.data_type()) {
+        return Ok(None);
+    }
+    let properties = wide_properties(EnabledStatistics::None);
+    let slice = std::iter::once(Ok(column.clone()));
+    let chunk = wide::write(leaf, &properties, compression, slice, |_| {})?;
+    Ok(Some(chunk.bytes.len() as f64))
 }
 
 fn sample_rows(rows: &[(u32, u32)]) -> Vec<(u32, u32)> {

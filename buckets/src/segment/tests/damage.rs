@@ -79,7 +79,7 @@ fn claiming(metas: u64, buckets_each: u64) -> Vec<u8> {
     }
     (0..metas).for_each(|_| super::super::varint::put_u64(&mut raw, buckets_each));
     // Room for one meta's buckets, so that each claim by itself could be true.
-    raw.resize(raw.len() + usize::try_from(buckets_each).unwrap(), 0);
+    raw.resize(raw.len() + usize::try_from(buckets_each).unwrap() * super::super::directory::BUCKET_LISTS, 0);
     raw
 }
 
@@ -92,6 +92,8 @@ fn a_forged_directory_cannot_claim_more_buckets_than_it_has_bytes() {
     };
     // A thousand metas of a hundred thousand buckets: each takes four bytes of memory before the first is looked at.
     let error = decode(&claiming(1_000, 100_000)).unwrap_err();
+    assert!(error.contains("more buckets than there is room for"), "{error}");
+    let error = decode(&claiming(1, 100_000)[..500_000]).unwrap_err();
     assert!(error.contains("more buckets than there is room for"), "{error}");
     // What fits by its count alone ends early.
     let error = decode(&claiming(1, 100_000)).unwrap_err();

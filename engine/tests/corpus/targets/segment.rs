@@ -4,7 +4,7 @@ use super::{HOUR, NOON, int, measurements, object, patch, texts};
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use ebbtide::ttl::{Precision, Timestamp, Value};
-use ebbtide_buckets::{Chunk, Schema, SealRun, SegmentInput, SegmentReader, batch_from_documents, encode};
+use ebbtide_buckets::{Chunk, Schema, SealRun, Sealer, SegmentReader, batch_from_documents};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
 };
@@ -52,11 +52,12 @@ fn sample() -> &'static Sample {
         let chunk = Chunk::build(accepted.batch, &accepted.schema, 3_600);
         let mut buckets: Vec<_> = chunk.buckets.iter().collect();
         buckets.sort_by(|a, b| a.id.cmp(&b.id));
-        let runs = buckets
+        let runs: Vec<SealRun> = buckets
             .iter()
-            .map(|bucket| SealRun { id: bucket.id.clone(), rows: bucket.rows.iter().map(|row| (0, *row)).collect() });
-        let input = SegmentInput { schema: &accepted.schema, runs: runs.collect(), pieces: vec![chunk.batch.clone()] };
-        let bytes = encode(input).expect("encode").bytes;
+            .map(|bucket| SealRun { id: bucket.id.clone(), rows: bucket.rows.iter().map(|row| (0, *row)).collect() })
+            .collect();
+        let sealer = Sealer::new(&accepted.schema, std::slice::from_ref(&chunk.batch)).expect("canonical");
+        let bytes = sealer.encode(&runs).expect("encode").bytes;
         let reader = SegmentReader::open(Arc::new(Bytes::from(bytes.clone())), "sample").expect("open");
         let data_end = usize::try_from(reader.data_end()).expect("small");
         let metadata = reader.parquet_metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
