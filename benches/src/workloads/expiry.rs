@@ -100,8 +100,10 @@ fn half(plan: &Plan, at_end_of_file: bool, report: &mut Report, bar: &indicatif:
         clock.set(at(due, life - 1));
         let (took, swept) = sweep(&db)?;
         seconds.push(took);
-        let of_due = before as f64 * swept.counts.deleted_buckets as f64 / fleet.buckets() as f64;
-        back.push((before - segments()?) as f64 / of_due * 100.0);
+        let given_back = (before - segments()?) as f64;
+        let kept = |s: &ebbtide::SegmentInfo| s.bytes as f64 * (s.rows_written - s.rows) as f64 / s.rows_written as f64;
+        let kept: f64 = db.collection("fleet")?.snapshot()?.segments().iter().map(kept).sum();
+        back.push(given_back / (given_back + kept) * 100.0);
         counts = swept;
         bar.inc(1);
     }
@@ -113,7 +115,7 @@ fn half(plan: &Plan, at_end_of_file: bool, report: &mut Report, bar: &indicatif:
         format!("space given back by it{place}"),
         "%",
         &back,
-        "of what is due, by its share of the bytes of all segments",
+        "of the bytes that held what is due; the rest is in the file that the cut-off goes through",
     );
     Ok(())
 }
