@@ -100,7 +100,13 @@ impl Due {
         }
         let sleep = core.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {
-            report("sweep", crate::sweep::sweep(core, None).map(|_| ()));
+            let swept = crate::sweep::sweep(core, None);
+            // Nothing else may come that would make room of what is left of worn segments.
+            if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_buckets > 0) && !core.is_half_full() {
+                let maintenance = core.maintenance.lock();
+                report("compact", crate::seal::compact(core, &maintenance, None, false));
+            }
+            report("sweep", swept.map(|_| ()));
             self.last_sweep = core.clock.monotonic();
         }
     }
@@ -111,3 +117,6 @@ fn report(what: &str, outcome: Result<()>) {
         tracing::error!(%error, "could not {what}");
     }
 }
+
+#[cfg(test)]
+mod tests;

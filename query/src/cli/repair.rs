@@ -1,7 +1,7 @@
 //! `repair` and `clock`: what a person does when something is wrong.
 
 use super::args::{Cli, ClockArgs, RepairArgs};
-use super::upkeep::bytes;
+use super::upkeep::{bytes, contents, counted};
 use super::{Failure, open, say};
 use ebbtide::{Database, RepairMode};
 use ebbtide_ttl::Code;
@@ -26,7 +26,7 @@ pub(crate) fn repair(cli: &Cli, args: &RepairArgs) -> Result<(), Failure> {
     }
     let faults = Database::builder(&cli.db).read_only().open()?.verify()?.faults;
     match faults.first() {
-        None => say!("the database opens again; {} measurements are known to be lost", report.rows_lost()),
+        None => say!("the database opens again; known to be lost: {}", counted(report.rows_lost(), "measurement")),
         Some(fault) => return Err(Failure::new(format!("still damaged: {fault}"))),
     }
     Ok(())
@@ -55,7 +55,7 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
             say!("the clock is behind that: nothing is dropped before its time");
         }
     }
-    say!("a sweep now would drop {} buckets with {} measurements, {}", due.0, due.1, bytes(due.2));
+    say!("a sweep now would drop {}, {}", contents(due.0, due.1), bytes(due.2));
     drop((snapshot, database));
     if !args.confirm {
         return Ok(());

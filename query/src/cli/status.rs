@@ -1,7 +1,7 @@
 //! `ebbtide status` and `ebbtide metrics`: what there is, how old it is, and what goes next.
 
 use super::args::{Cli, StatusArgs};
-use super::upkeep::{bytes, grouped, seconds};
+use super::upkeep::{bytes, contents, counted, seconds};
 use super::{Failure, files, open, parse_now, say};
 use crate::system;
 use ebbtide::{BucketInfo, CollectionSnapshot, Database, RuleInfo, Snapshot};
@@ -26,12 +26,12 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     if let Some(last) = drops.last() {
         say!();
         say!(
-            "last drop: {} of {} by {}: {} buckets, {} measurements, {}",
+            "last drop: {} of {} by {}: {}, {}, {}",
             last.at,
             last.collection,
             last.rule,
-            grouped(last.buckets),
-            grouped(last.measurements),
+            counted(last.buckets, "bucket"),
+            counted(last.measurements, "measurement"),
             bytes(last.bytes)
         );
     }
@@ -59,14 +59,14 @@ fn looked_at(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failu
 /// Says of a collection what is stored by age and rule, and what goes next.
 pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure> {
     let (info, options) = (collection.info()?, collection.options());
-    let (measurements, buckets) = (grouped(info.measurements), grouped(info.buckets));
-    say!("{}: {measurements} measurements in {buckets} buckets, {}", info.name, bytes(info.bytes));
+    let (measurements, buckets) = (counted(info.measurements, "measurement"), counted(info.buckets, "bucket"));
+    say!("{}: {measurements} in {buckets}, {}", info.name, bytes(info.bytes));
     let meta = options.meta_field.as_deref().map(|m| format!(", meta {m}")).unwrap_or_default();
     say!(
-        "  time {}{meta}, windows of {}, {} fields",
+        "  time {}{meta}, windows of {}, {}",
         options.time_field,
         seconds(options.bucketing.span_seconds()),
-        collection.schema().fields.len()
+        counted(collection.schema().fields.len() as u64, "field")
     );
     if let (Some(first), Some(last)) = (info.first_time, info.last_time) {
         say!("  {first} to {last}");
@@ -82,7 +82,7 @@ pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure>
         say!("  keeps everything for ever");
     } else if !kept.is_empty() {
         let size = kept.iter().map(|b| b.bytes).sum();
-        say!("  no rule covers {} buckets, {}: kept for ever", grouped(kept.len() as u64), bytes(size));
+        say!("  no rule covers {}, {}: kept for ever", counted(kept.len() as u64, "bucket"), bytes(size));
     }
     if let Some(oldest) = kept.iter().map(|b| b.first_time).min() {
         let life = age(collection.now(), oldest).max(1.0);
@@ -100,7 +100,8 @@ fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapsho
     let filter = rule.filter.as_ref().map(|f| format!(" where {}", system::value_text(f))).unwrap_or_default();
     let what = if rule.rule == "collection" { "keeps".to_owned() } else { format!("{} keeps", rule.rule) };
     let life = rule.expire_after_seconds;
-    say!("  {what} {}{filter}: {} measurements, {}", seconds(life), grouped(rule.measurements), bytes(rule.bytes));
+    let measurements = counted(rule.measurements, "measurement");
+    say!("  {what} {}{filter}: {measurements}, {}", seconds(life), bytes(rule.bytes));
     let next = own.iter().filter_map(|b| b.expires_at).filter(|at| *at > now).min();
     let next = next.filter(|_| collection.suspended().is_none());
     if !own.is_empty() && life > 0 {
@@ -108,16 +109,15 @@ fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapsho
         draw(&Strip::of(own, now, life as f64, next), &half, &seconds(life))?;
     }
     if rule.due_buckets > 0 {
-        let (buckets, measurements) = (grouped(rule.due_buckets), grouped(rule.due_measurements));
-        say!("    due now: {buckets} buckets with {measurements} measurements");
+        say!("    due now: {}", contents(rule.due_buckets, rule.due_measurements));
     }
     if let Some(next) = next {
         let going: Vec<&&BucketInfo> = own.iter().filter(|b| b.expires_at == Some(next)).collect();
         let (measurements, size) = going.iter().fold((0, 0), |(m, s), b| (m + b.measurements, s + b.bytes));
-        let plural = if going.len() == 1 { "" } else { "s" };
         say!("    next at {next}, in {}:", about(age(next, now)));
-        let (count, measurements) = (grouped(going.len() as u64), grouped(measurements));
-        say!("      {count} bucket{plural} with {measurements} visible measurements, {}", bytes(size));
+        let (buckets, measurements) =
+            (counted(going.len() as u64, "bucket"), counted(measurements, "visible measurement"));
+        say!("      {buckets} with {measurements}, {}", bytes(size));
     }
     Ok(())
 }

@@ -69,14 +69,11 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
     if let Some(held) = &report.held {
         return Err(Failure::new(format!("nothing was dropped: {held}")));
     }
-    say!(
-        "{} buckets with {} measurements dropped, {} freed",
-        grouped(counts.deleted_buckets),
-        grouped(counts.deleted_documents),
-        bytes(counts.deleted_bytes)
-    );
+    let dropped = contents(counts.deleted_buckets, counts.deleted_documents);
+    say!("{dropped} dropped, {} freed", bytes(counts.deleted_bytes));
     if counts.failed_rules > 0 {
-        return Err(Failure::new(format!("{} rules failed; see the messages above", counts.failed_rules)));
+        let rules = counted(counts.failed_rules, "rule");
+        return Err(Failure::new(format!("{rules} failed; see the messages above")));
     }
     Ok(())
 }
@@ -100,8 +97,7 @@ fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
             total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
         }
     }
-    let (buckets, measurements) = (grouped(total.0), grouped(total.1));
-    say!("a sweep at {at} would drop {buckets} buckets with {measurements} measurements, {}", bytes(total.2));
+    say!("a sweep at {at} would drop {}, {}", contents(total.0, total.1), bytes(total.2));
     Ok(())
 }
 
@@ -131,6 +127,16 @@ pub(crate) fn bytes(count: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
         _ => format!("{:.2} GB", count as f64 / 1e9),
     }
+}
+
+/// How many there are of something.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Buckets and the measurements in them.
+pub(crate) fn contents(buckets: u64, measurements: u64) -> String {
+    format!("{} with {}", counted(buckets, "bucket"), counted(measurements, "measurement"))
 }
 
 /// A number with its thousands apart.

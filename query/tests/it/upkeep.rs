@@ -196,6 +196,6 @@ fn wrong_clocks_drop_nothing_and_honest_downtime_does() {
     // 6 With a clock far ahead at the open a person sees what would go before anything does.
     let ahead = at("@2034-01-01 12:00:00", &dir, &["clock"]);
     assert!(ahead.stdout.contains("the clock says 2034-01-01T12:00:0"), "{}", words(&ahead));
-    assert!(ahead.stdout.contains("would drop 1 buckets with 1 measurements"), "{}", words(&ahead));
+    assert!(ahead.stdout.contains("would drop 1 bucket with 1 measurement,"), "{}", words(&ahead));
     assert_eq!(rows(noon), "v\n2.5\n");
 }
