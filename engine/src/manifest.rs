@@ -128,7 +128,7 @@ impl Live {
     }
 }
 
-/// One visit of the sweeper to one rule that dropped something.
+/// What one edit of the sweeper dropped through one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepRecord {
     /// The instant of the pass's one clock reading.

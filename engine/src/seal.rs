@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Partitions with fewer rows are sealed together with their neighbours: many files of a few rows cost more than they
-/// save at expiry.
+/// Partitions with fewer rows are sealed or compacted together with their neighbours: many files of a few rows cost more than
+/// they save at expiry.
 const PARTITION_ROWS_MIN: u64 = 4096;
 /// A class's E is cut into so many partitions, so that a file outlives its first measurement by a sixteenth of E at most.
 const PARTITIONS_PER_LIFE: i64 = 16;
@@ -27,7 +27,7 @@ const PARTITIONS_PER_LIFE: i64 = 16;
 const PARTITION_SECONDS_WITHOUT_RULE: i64 = 30 * 86_400;
 /// Segments with fewer live rows than this are merged with others of their class and partition.
 const SMALL_ROWS: u64 = 1 << 18;
-/// So many small segments of one class and partition are merged in the background.
+/// So many small segments of one class and partition, or of some with few rows, are merged in the background.
 const SMALL_SEGMENTS_MAX: usize = 4;
 
 /// Rows that are read at a time from segments that are merged.
@@ -213,7 +213,7 @@ fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest,
     let rows_max = core.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
     let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut harvest.pieces))?;
     let mut names_changed = false;
-    for (rule, mut buckets) in merge_small(groups, |(_, rows)| rows.len() as u64) {
+    for (rule, mut buckets) in merge_small(groups, true, |(_, rows)| rows.len() as u64) {
         buckets.sort_by(|a, b| a.0.cmp(&b.0));
         for buckets in split_large(buckets, rows_max) {
             let mut live = Live::EMPTY;
@@ -273,14 +273,20 @@ fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) 
     (wanted / span).max(1).saturating_mul(span).saturating_mul(options.precision.per_second())
 }
 
-/// Joins neighbouring partitions of a class until each has rows enough to be worth a file.
-fn merge_small<T>(groups: BTreeMap<Group, Vec<T>>, rows: impl Fn(&T) -> u64) -> Vec<(Option<u32>, Vec<T>)> {
+/// Joins partitions of a class with the next ones until they have rows enough to be worth a file; `large` says whether the last
+/// of them may be worth one by itself.
+fn merge_small<T>(
+    groups: BTreeMap<Group, Vec<T>>,
+    large: bool,
+    rows: impl Fn(&T) -> u64,
+) -> Vec<(Option<u32>, Vec<T>)> {
     let mut merged: Vec<(Option<u32>, Vec<T>)> = Vec::new();
     let mut last_rows = 0;
     for ((rule, _), items) in groups {
         let added: u64 = items.iter().map(&rows).sum();
+        let joins = last_rows < PARTITION_ROWS_MIN && (large || added < PARTITION_ROWS_MIN);
         match merged.last_mut() {
-            Some((last_rule, last)) if *last_rule == rule && last_rows < PARTITION_ROWS_MIN => {
+            Some((last_rule, last)) if *last_rule == rule && joins => {
                 last.extend(items);
                 last_rows += added;
             }
@@ -401,7 +407,8 @@ fn candidates(
         }
     }
     let mut chosen = Vec::new();
-    for (_, group) in merge_small(groups, |segment| segment.live().rows) {
+    // Large ones stay as they are: they would be written anew for the sake of a few rows.
+    for (_, group) in merge_small(groups, false, |segment| segment.live().rows) {
         if !is_worth_merging(&group, thorough) {
             continue;
         }

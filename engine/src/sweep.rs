@@ -16,8 +16,7 @@ use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
 use crate::sync::Mutex;
 use ebbtide_ttl::{
-    ClockGuard, Code, Held, Parameters, PassReport, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant,
-    run_pass,
+    ClockGuard, Code, Held, Parameters, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
 };
 use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
@@ -51,9 +50,9 @@ pub struct Operation {
     pub collection: String,
     /// The rule that is visited.
     pub rule: String,
-    /// Buckets dropped so far in this pass.
+    /// Buckets found due and counted so far in this pass. They go at the end of a sub-pass.
     pub buckets: u64,
-    /// Measurements dropped with them.
+    /// Measurements in them.
     pub measurements: u64,
 }
 
@@ -130,37 +129,33 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         core,
         now,
         plans: BTreeMap::new(),
-        dropped: (0, 0),
-        settled: Visit::default(),
+        counted: (0, 0),
+        dropped: Visit::default(),
         failed: 0,
+        broken: BTreeSet::new(),
         unread: BTreeSet::new(),
         fatal: None,
     };
     let clock = core.clock.clone();
     let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, max_sub_passes);
     pass.settle_all();
-    let settled = pass.settled;
     let (fatal, unread) = (pass.fatal.take(), std::mem::take(&mut pass.unread));
     *core.sweeper.running.lock() = None;
-    let mut counts = counts_of(&report, &settled);
-    counts.failed_rules += pass.failed + unread.len() as u64;
+    let duration = core.clock.monotonic().saturating_sub(started);
+    let counts = TtlMetrics {
+        passes: report.passes,
+        sub_passes: report.sub_passes,
+        deleted_documents: pass.dropped.measurements,
+        deleted_buckets: pass.dropped.buckets,
+        deleted_bytes: pass.dropped.bytes,
+        reclaimed_files: pass.dropped.files,
+        failed_rules: (report.failed.len() + unread.len()) as u64 + pass.failed,
+        duration_micros: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+    };
     core.metrics.swept(&counts);
     match fatal {
         Some(error) => Err(error),
         None => Ok(SweepReport { counts, held: None, unread: unread.into_iter().collect() }),
-    }
-}
-
-fn counts_of(report: &PassReport, settled: &Visit) -> TtlMetrics {
-    TtlMetrics {
-        passes: report.passes,
-        sub_passes: report.sub_passes,
-        deleted_documents: report.measurements.saturating_add(settled.measurements),
-        deleted_buckets: report.buckets.saturating_sub(settled.buckets),
-        deleted_bytes: report.bytes.saturating_add(settled.bytes),
-        reclaimed_files: report.files.saturating_add(settled.files),
-        failed_rules: report.failed.len() as u64,
-        duration_micros: u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
     }
 }
 
@@ -170,12 +165,14 @@ struct Pass<'a> {
     /// What is due and what visits took of it, by collection, found at most once per sub-pass unless something else changed the
     /// segments.
     plans: BTreeMap<u64, Plan>,
-    dropped: (u64, u64),
-    /// What visits left open: measurements, bytes and files of the buckets that they counted, and buckets that were counted and
-    /// then did not go.
-    settled: Visit,
+    /// Buckets that visits counted, and measurements.
+    counted: (u64, u64),
+    /// What was dropped.
+    dropped: Visit,
     /// Rules of which counted buckets could not be dropped.
     failed: u64,
+    /// Collections of which nothing that was counted could be dropped: they are not visited again in this pass.
+    broken: BTreeSet<u64>,
     /// About segments that could not be read.
     unread: BTreeSet<String>,
     /// An error after which no rule can go on.
@@ -217,6 +214,9 @@ impl Pass<'_> {
         if self.warn_if_suspended(&collection) {
             return Ok(Visit::default());
         }
+        if self.broken.contains(&collection.id) {
+            return Ok(Visit::default());
+        }
         let mut unsealed = Visit::default();
         let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
         if !fresh {
@@ -234,6 +234,7 @@ impl Pass<'_> {
                     Err(error) if error.code() == Code::OutOfDiskSpace => {
                         tracing::warn!(%error, "open buckets are due and could not be sealed");
                         unsealed = open::drop_all(core, collection.id, self.now)?;
+                        add(&mut self.dropped, &unsealed);
                     }
                     flushed => flushed?,
                 }
@@ -260,15 +261,16 @@ impl Pass<'_> {
         let taken = plan.take(view.index, limit.buckets, &out_of_time)?;
         let mut visit = unsealed;
         visit.buckets += taken.buckets;
+        visit.measurements += taken.rows;
         visit.stopped_at_limit = taken.stopped_at_limit;
-        self.dropped.0 += visit.buckets;
-        self.dropped.1 += visit.measurements;
+        self.counted.0 += visit.buckets;
+        self.counted.1 += visit.measurements;
         *core.sweeper.running.lock() = Some(Operation {
             started: self.now,
             collection: collection.name.clone(),
             rule: label,
-            buckets: self.dropped.0,
-            measurements: self.dropped.1,
+            buckets: self.counted.0,
+            measurements: self.counted.1,
         });
         Ok(visit)
     }
@@ -281,9 +283,8 @@ impl Pass<'_> {
             }
             let _maintenance = self.core.maintenance.lock();
             let collection = self.core.state.read().by_id(id).cloned();
-            match collection {
-                Some(collection) => self.settle(&plan, &collection),
-                None => self.settled.buckets += plan.counted().map(|(_, item)| item.counted()).sum::<u64>(),
+            if let Some(collection) = collection {
+                self.settle(&plan, &collection);
             }
         }
     }
@@ -291,58 +292,65 @@ impl Pass<'_> {
     /// The same for one plan, in the present version of its collection, in one edit. The caller holds the maintenance lock.
     fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
         let suspended = crate::snapshot::suspension(collection).is_some();
-        let mut by_rule: BTreeMap<usize, Vec<&Item>> = BTreeMap::new();
-        for (rule, item) in plan.counted() {
-            if suspended || !plan.still_holds(collection, item) {
-                // Somebody else changed the segment or the rules: another visit finds what is still due.
-                self.settled.buckets += item.counted();
-            } else {
-                by_rule.entry(rule).or_default().push(item);
-            }
-        }
-        if by_rule.is_empty() {
+        let mut items: Vec<(usize, &Item)> = plan.counted().collect();
+        // Where somebody else changed the segment or the rules another visit finds what is still due.
+        items.retain(|(_, item)| !suspended && plan.still_holds(collection, item));
+        if items.is_empty() {
             return;
         }
-        match self.drop(collection, &by_rule) {
-            Ok(sum) => {
-                self.settled.measurements += sum.measurements;
-                self.settled.bytes += sum.bytes;
-                self.settled.files += sum.files;
+        let mut outcome = self.drop(collection, &items);
+        if outcome.as_ref().is_err_and(|error| error.code() == Code::OutOfDiskSpace) {
+            // Whole segments make room, and to say so takes little of it.
+            let (whole, rest): (Vec<_>, Vec<_>) = items.iter().copied().partition(|(_, item)| item.is_whole());
+            if !whole.is_empty() && !rest.is_empty() {
+                outcome = self.drop(collection, &whole).map(|first| {
+                    let second = self.drop(collection, &rest);
+                    self.note_failed(collection, second.as_ref().err());
+                    first || second.unwrap_or(false)
+                });
             }
-            Err(error) => {
-                tracing::error!(collection = %collection.name, %error, "what is due could not be dropped");
-                self.settled.buckets += by_rule.values().flatten().map(|item| item.counted()).sum::<u64>();
-                self.failed += by_rule.len() as u64;
-                if self.core.poisoned().is_some() {
-                    self.fatal = Some(error);
-                }
-            }
+        }
+        self.note_failed(collection, outcome.as_ref().err());
+        if !outcome.unwrap_or(false) {
+            self.broken.insert(collection.id);
         }
     }
 
-    /// Drops items, each through its rule, in one edit.
-    fn drop(&self, collection: &CollectionState, by_rule: &BTreeMap<usize, Vec<&Item>>) -> Result<Visit> {
-        let mut sum = Visit::default();
+    fn note_failed(&mut self, collection: &CollectionState, error: Option<&Error>) {
+        let Some(error) = error else { return };
+        tracing::error!(collection = %collection.name, %error, "what is due could not be dropped");
+        self.failed += 1;
+        if self.core.poisoned().is_some() {
+            self.fatal = Some(error.clone());
+        }
+    }
+
+    /// Drops items, each through its rule, in one edit, but for what cannot be read. Returns whether anything went.
+    fn drop(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) -> Result<bool> {
         let mut gone = Gone::default();
-        let mut records = Vec::new();
-        for (rule, items) in by_rule {
-            let Some(view) = collection.rules.rule(*rule) else { continue };
-            let mut of_rule = Visit::default();
-            for item in items {
-                let (rows, bytes) = gone.add(collection, item)?;
-                of_rule.buckets += item.counted();
-                of_rule.measurements += rows;
-                of_rule.bytes += bytes;
+        let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
+        for (rule, item) in items {
+            match gone.add(collection, item) {
+                Err(error) if error.is_of_one_file() => {
+                    tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
+                    self.unread.insert(error.to_string());
+                }
+                added => add(by_rule.entry(*rule).or_default(), &added?),
             }
-            sum.measurements += of_rule.measurements;
-            sum.bytes += of_rule.bytes;
-            records.push(record_of(collection, self.now, (view.expire_after_seconds, view.label()), &of_rule));
         }
         let mut ops = Vec::new();
-        sum.files = gone.edits(collection, &mut ops)?;
-        ops.append(&mut records);
+        let mut sum = Visit { files: gone.edits(collection, &mut ops)?, ..Visit::default() };
+        for (rule, visit) in &by_rule {
+            let Some(view) = collection.rules.rule(*rule) else { continue };
+            add(&mut sum, visit);
+            ops.push(record_of(collection, self.now, (view.expire_after_seconds, view.label()), visit));
+        }
+        if ops.is_empty() {
+            return Ok(false);
+        }
         self.core.commit(ops)?;
-        Ok(sum)
+        add(&mut self.dropped, &sum);
+        Ok(true)
     }
 
     fn warn_if_suspended(&self, collection: &CollectionState) -> bool {
@@ -363,6 +371,13 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+fn add(sum: &mut Visit, more: &Visit) {
+    sum.buckets += more.buckets;
+    sum.measurements += more.measurements;
+    sum.bytes += more.bytes;
+    sum.files += more.files;
 }
 
 /// The record of what was dropped through a rule of which the E and the label are given.
@@ -387,23 +402,36 @@ struct Gone {
 }
 
 impl Gone {
-    /// Adds what was counted of an item; returns its measurements and bytes.
-    fn add(&mut self, collection: &CollectionState, item: &Item) -> Result<(u64, u64)> {
+    /// Adds what was counted of an item; returns what that is.
+    fn add(&mut self, collection: &CollectionState, item: &Item) -> Result<Visit> {
+        let segment = |id: &u64| {
+            let segment = collection.segments.get(id);
+            segment.ok_or_else(|| Error::internal("a segment was looked for before"))
+        };
         match item {
-            Item::Segment { segment, buckets, counted, .. } if counted < buckets => {
-                let segment = collection.segments.get(segment);
-                let segment = segment.ok_or_else(|| Error::internal("a segment was looked for before"))?;
-                return self.add(collection, &plan::first_of(segment, *counted)?);
+            Item::Segment { segment: id, buckets, counted, .. } if counted < buckets => {
+                match plan::first_of(segment(id)?, *counted) {
+                    Ok(part) => return self.add(collection, &part),
+                    // Which buckets are the first of it nobody can say, and all of it is due.
+                    Err(error) if error.is_of_one_file() => self.whole.push(*id),
+                    Err(error) => return Err(error),
+                }
             }
             Item::Segment { segment, .. } => self.whole.push(*segment),
-            Item::Part { segment, ordinals, .. } => *self.partial.entry(*segment).or_default() |= ordinals,
+            Item::Part { segment: id, ordinals, .. } => {
+                segment(id)?.file.reader()?; // What is left of it has to be told.
+                *self.partial.entry(*id).or_default() |= ordinals;
+            }
             Item::Bucket { pieces, .. } => {
-                for (segment, ordinal) in pieces {
-                    self.partial.entry(*segment).or_default().insert(*ordinal);
+                for (id, _) in pieces {
+                    segment(id)?.file.reader()?;
+                }
+                for (id, ordinal) in pieces {
+                    self.partial.entry(*id).or_default().insert(*ordinal);
                 }
             }
         }
-        Ok((item.rows(), item.bytes()))
+        Ok(Visit { buckets: item.buckets(), measurements: item.rows(), bytes: item.bytes(), ..Visit::default() })
     }
 
     /// The edits that drop all of it; returns how many files become unneeded by them.

@@ -194,6 +194,38 @@ fn a_full_disk_is_swept_while_open_buckets_are_due_too() {
 }
 
 #[test]
+fn on_a_full_disk_whole_segments_go_first_and_make_room_to_say_what_goes_of_others() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").meta_field("m").expire_after_seconds(3600));
+    let series = |hour: i64| {
+        (0..1000_i64).map(move |i| match document(hour * 3600, "v", Value::Int(i * i * 7919 % 1_000_003)) {
+            Value::Object(members) => Value::Object([vec![("m".to_owned(), Value::Int(i))], members].concat()),
+            other => other,
+        })
+    };
+    c.insert_documents(&series(0).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    // Every other bucket of this one stays: a list of all that go is long.
+    c.insert_documents(&series(5).chain(series(9)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    assert_eq!(segments_on(&fs).len(), 2);
+    clock.set(at(9 * 3600));
+    fs.shared().remove(&Path::new(ROOT).join("RESERVE")).unwrap();
+    fs.set_capacity(Some(fs.used() + 400));
+    // The room is there when the pass lets go of what it looked at.
+    let swept = || {
+        let counts = db.sweep().unwrap().counts;
+        (counts.deleted_buckets, counts.reclaimed_files, counts.failed_rules)
+    };
+    assert_eq!([swept(), swept(), swept()], [(1000, 1, 1), (1000, 0, 0), (0, 0, 0)]);
+    assert_eq!(count(&db), 1000);
+    drop((c, db));
+    fs.set_capacity(None);
+    assert_eq!(count(&open(&fs, &clock, Settings::default()).unwrap()), 1000);
+}
+
+#[test]
 fn a_full_disk_is_swept_though_every_bucket_that_is_due_is_open_in_part() {
     let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
     let db = open(&fs, &clock, Settings::default()).unwrap();

@@ -335,7 +335,6 @@ struct Columns {
     /// Where the rows of each piece begin among those of all.
     starts: Vec<u32>,
     slice_rows: usize,
-    rows: u64,
 }
 
 impl Columns {
@@ -373,7 +372,7 @@ impl Columns {
         let bytes: usize = pieces.iter().map(RecordBatch::get_array_memory_size).sum();
         let row_bytes = bytes / rows.max(1) + 1;
         let slice_rows = (SLICE_BYTES / row_bytes).clamp(256, SLICE_ROWS);
-        Ok(Columns { schema: Arc::new(ArrowSchema::new(fields)), stored, starts, slice_rows, rows: rows as u64 })
+        Ok(Columns { schema: Arc::new(ArrowSchema::new(fields)), stored, starts, slice_rows })
     }
 
     fn rows(&self, rows: &[(u32, u32)]) -> Rows {

@@ -40,12 +40,9 @@ impl Item {
         }
     }
 
-    /// Buckets of it that visits have counted, once one has taken it.
-    pub(crate) fn counted(&self) -> u64 {
-        match self {
-            Item::Segment { counted, .. } => *counted,
-            item => item.buckets(),
-        }
+    /// Whether it is all that is there of a segment, counted to the end.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Item::Segment { buckets, counted, .. } if counted == buckets)
     }
 
     /// The segments that it is about.
@@ -74,6 +71,8 @@ impl Item {
 pub(crate) struct Taken {
     /// Buckets that count towards the visit's limit.
     pub(crate) buckets: u64,
+    /// Measurements of what was counted to its end.
+    pub(crate) rows: u64,
     pub(crate) stopped_at_limit: bool,
 }
 
@@ -169,19 +168,26 @@ impl Plan {
                     if counted + more < buckets {
                         due.push_front(item);
                     } else {
+                        taken.rows += rows;
                         self.taken.push((rule, item));
                     }
                 }
                 Some(Item::Part { segment, ordinals, rows, .. }) if ordinals.len() > left => {
                     let segment = self.segments.get(&segment);
                     let segment = segment.ok_or_else(|| Error::internal("a plan holds the segments that it names"))?;
-                    let (part, rest) = split(segment, ordinals, rows, left)?;
+                    let (part, rest) = match split(segment, ordinals, rows, left) {
+                        // What was taken before is counted; another plan finds the rest.
+                        Err(error) if taken.buckets > 0 && error.is_of_one_file() => break,
+                        split => split?,
+                    };
                     due.push_front(rest);
                     taken.buckets += part.buckets();
+                    taken.rows += part.rows();
                     self.taken.push((rule, part));
                 }
                 Some(item) => {
                     taken.buckets += item.buckets();
+                    taken.rows += item.rows();
                     self.taken.push((rule, item));
                 }
             }

@@ -3,7 +3,7 @@
 use crate::{DAY, ROOT, Sim, assert_names, at, made, numbered, numbers, numbers_in, reading, readings, weather};
 use ebbtide::fs::sim::{Fault, FaultKind, Repeat};
 use ebbtide::fs::{Fs, RealFs};
-use ebbtide::ttl::Code;
+use ebbtide::ttl::{Code, Value};
 use ebbtide::{Database, Error, ErrorKind, RepairMode};
 use std::path::Path;
 
@@ -458,4 +458,34 @@ fn one_damaged_segment_does_not_keep_others_from_being_swept_and_goes_itself_whe
     assert_eq!((report.counts.deleted_documents, report.unread), (3, Vec::new()));
     assert_eq!(damaged.files("seg-"), Vec::<std::path::PathBuf>::new());
     assert!(db.verify().unwrap().faults.is_empty());
+}
+
+#[test]
+fn a_damaged_segment_that_visits_stop_within_neither_holds_up_the_others_nor_the_pass() {
+    for which in [0, 1] {
+        let sim = Sim::new();
+        let (db, collection) = made(&sim);
+        for hour in [0, 5] {
+            let rows = [reading(hour * 3600, "roof", hour), reading(hour * 3600, "cellar", hour)];
+            collection.insert_documents(&rows).unwrap();
+            db.flush().unwrap();
+        }
+        drop((db, collection));
+        let segment = sim.files("seg-")[which].clone();
+        let length = sim.fs.len(&segment).unwrap() as usize;
+        let damaged = flipped(&sim, &segment, length - 40, 3);
+        let db = damaged.open();
+        damaged.clock.set(at(DAY));
+        db.run_command(&serde_json::json!({"collMod": "weather", "expireAfterSeconds": 60})).unwrap();
+        // One bucket a sub-pass. Which one is the first of the damaged segment nobody can say: it goes as a whole, since all of
+        // it is due.
+        for (name, value) in [("ttlIndexDeleteTargetDocs", 1), ("ttlMonitorSubPassTargetSecs", 0)] {
+            db.set_parameter(name, &Value::Int(value)).unwrap();
+        }
+        let report = db.sweep().unwrap();
+        assert_eq!((report.counts.deleted_buckets, report.counts.deleted_documents), (4, 4));
+        assert_eq!((report.counts.failed_rules, report.unread.len(), report.counts.reclaimed_files), (0, 0, 2));
+        assert_eq!(damaged.files("seg-"), Vec::<std::path::PathBuf>::new());
+        assert!(db.verify().unwrap().faults.is_empty());
+    }
 }

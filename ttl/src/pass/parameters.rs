@@ -14,7 +14,7 @@ pub struct Parameters {
     pub monitor_sleep_secs: i64,
     /// `ttlMonitorSubPassTargetSecs`: seconds after which a sub-pass begins no further round; 0 is one round.
     pub sub_pass_target_secs: i64,
-    /// `ttlIndexDeleteTargetDocs`: buckets that one visit to a rule drops; 0 is no limit.
+    /// `ttlIndexDeleteTargetDocs`: buckets that one visit to a rule takes; 0 is no limit.
     pub delete_target_docs: i64,
     /// `ttlIndexDeleteTargetTimeMS`: milliseconds that one visit to a rule takes; 0 is no limit.
     pub delete_target_time_ms: i64,

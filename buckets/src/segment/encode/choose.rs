@@ -93,7 +93,7 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Plan, Seg
     let compression = compression(&sample);
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
     let roots: Vec<usize> = (0..sample.num_columns()).collect();
-    let choices = parallel(columns.rows, roots, |_, root| {
+    let choices = parallel(rows.len() as u64, roots, |_, root| {
         let column = sample.project(&[root]).map_err(failed)?;
         // No two times of a series are the same: nothing beats their differences.
         if root == 0 { times_apart(&column) } else { of_column(&column, compression, scale) }
