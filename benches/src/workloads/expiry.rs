@@ -112,7 +112,7 @@ fn half(plan: &Plan, at_end_of_file: bool, report: &mut Report, bar: &indicatif:
     let place = if at_end_of_file { ", cut-off at the end of a file" } else { "" };
     report.add_millis(format!("sweep that drops half of the data{place}"), &seconds, note);
     report.add(
-        format!("space given back by it{place}"),
+        format!("space of what is due given back by it{place}"),
         "%",
         &back,
         "of the bytes that held what is due; the rest is in the file that the cut-off goes through",
