@@ -24,7 +24,7 @@
 //!     rows: bucket.rows.iter().map(|row| (0, *row)).collect(),
 //! };
 //! let runs: Vec<SealRun> = chunk.buckets.iter().map(run).collect();
-//! let segment = Sealer::new(&accepted.schema, &[chunk.batch.clone()])?.encode(&runs)?;
+//! let segment = Sealer::new(&accepted.schema, &[chunk.batch.clone()], &|| true)?.encode(&runs, &|| true)?;
 //! let reader = SegmentReader::open(std::sync::Arc::new(bytes::Bytes::from(segment.bytes)), "example")?;
 //! assert_eq!(reader.directory().first(0), 1_000);
 //! let batch = reader.read(&["temp".to_owned()], &accepted.schema, &[0..1], 1_024)?.next();

@@ -90,7 +90,7 @@ impl Due {
         if rows == 0 {
             self.last_seal = now;
         } else if core.is_half_full() || now.saturating_sub(self.last_seal) >= core.settings.memtable_age_max {
-            let maintenance = core.maintenance.lock();
+            let maintenance = core.maintenance.lock_beside_writers();
             report("seal", crate::seal::flush(core, &maintenance, None));
             // Who writes at full speed would have to wait for a compaction; it is for when there is time.
             if !core.is_half_full() {
@@ -103,7 +103,7 @@ impl Due {
             let swept = crate::sweep::sweep(core, None);
             // Nothing else may come that would make room of what is left of worn segments.
             if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_buckets > 0) && !core.is_half_full() {
-                let maintenance = core.maintenance.lock();
+                let maintenance = core.maintenance.lock_beside_writers();
                 report("compact", crate::seal::compact(core, &maintenance, None, false));
             }
             report("sweep", swept.map(|_| ()));

@@ -6,6 +6,7 @@
 use crate::closed::Mark;
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs};
+use crate::maintenance::Maintenance;
 use crate::manifest::{ManifestWriter, Op};
 use crate::metrics::Metrics;
 use crate::settings::{Durability, Settings};
@@ -63,8 +64,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) identity: [u8; 16],
     pub(crate) read_only: bool,
-    /// Held by whatever rewrites segments or the catalogue: flush, compaction, sweep, delete, commands that change it.
-    pub(crate) maintenance: Mutex<()>,
+    pub(crate) maintenance: Maintenance,
     queue: Mutex<Queue>,
     decided: Condvar,
     pub(crate) log: Mutex<Log>,
@@ -111,7 +111,7 @@ impl Core {
             settings,
             identity: opened.identity,
             read_only,
-            maintenance: Mutex::new(()),
+            maintenance: Maintenance::new(),
             queue: Mutex::new(Queue::default()),
             decided: Condvar::new(),
             log: Mutex::new(log),
@@ -423,6 +423,11 @@ impl Core {
     /// Whether it is time to seal open buckets, before writers have to wait for it.
     pub(crate) fn is_half_full(&self) -> bool {
         self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max / 2
+    }
+
+    /// Whether writers have added half of what they may while the first half is sealed: they would wait for it soon.
+    pub(crate) fn fills_faster_than_sealed(&self) -> bool {
+        self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max / 4 * 3
     }
 
     /// Waits until every insert that is queued now is decided; others may come, and are not waited for.

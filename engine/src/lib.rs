@@ -42,6 +42,7 @@ mod delete;
 mod error;
 pub mod fs;
 pub mod json;
+mod maintenance;
 mod manifest;
 mod memtable;
 mod metrics;

@@ -211,7 +211,9 @@ fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest,
         .iter()
         .fold((0, 0), |(bytes, rows), piece| (bytes + ebbtide_buckets::batch_bytes(piece), rows + piece.num_rows()));
     let rows_max = core.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
-    let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut harvest.pieces))?;
+    // Beside writers one core is enough, until somebody waits for this.
+    let help = || core.maintenance.may_use_all_cores() || core.fills_faster_than_sealed();
+    let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut harvest.pieces), &help)?;
     let mut names_changed = false;
     for (rule, mut buckets) in merge_small(groups, true, |(_, rows)| rows.len() as u64) {
         buckets.sort_by(|a, b| a.0.cmp(&b.0));
@@ -221,7 +223,7 @@ fn write_groups(core: &Core, collection: &CollectionState, mut harvest: Harvest,
                 live.add(&harvest.brief(id, rows, precision));
             }
             let runs: Vec<SealRun> = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
-            let encoded = sealer.encode(&runs)?;
+            let encoded = sealer.encode(&runs, &help)?;
             let id = {
                 let mut state = core.state.write();
                 state.next_segment += 1;

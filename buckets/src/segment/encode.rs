@@ -48,27 +48,32 @@ pub struct Sealer<'a> {
 }
 
 impl<'a> Sealer<'a> {
-    /// Takes canonical batches, adapted to the schema.
+    /// Takes canonical batches, adapted to the schema. `help` is asked before each column until it says yes: then the other
+    /// cores take columns too, if there are rows enough to be worth it.
     ///
     /// # Errors
     /// If one of them is not under the schema, or they have more rows than a segment can hold.
-    pub fn new(schema: &'a Schema, pieces: &[RecordBatch]) -> Result<Sealer<'a>, SegmentError> {
+    pub fn new(
+        schema: &'a Schema,
+        pieces: &[RecordBatch],
+        help: &dyn Fn() -> bool,
+    ) -> Result<Sealer<'a>, SegmentError> {
         let arrow = schema.arrow();
         if let Some(piece) = pieces.iter().position(|p| p.schema_ref().fields() != arrow.fields()) {
             return Err(failed(format!("piece {piece} is not under the segment's schema")));
         }
         let times = pieces.iter().map(|p| p.column(0).clone()).collect();
-        Ok(Sealer { schema, times, columns: Columns::new(schema, pieces)? })
+        Ok(Sealer { schema, times, columns: Columns::new(schema, pieces, help)? })
     }
 
-    /// Seals buckets into a Parquet file with their directory inside.
+    /// Seals buckets into a Parquet file with their directory inside, with `help` as in [`Sealer::new`].
     ///
     /// # Errors
     /// If the buckets are not as [`SealRun`] says, out of order or none, or the columns cannot be written.
-    pub fn encode(&self, runs: &[SealRun]) -> Result<EncodedSegment, SegmentError> {
+    pub fn encode(&self, runs: &[SealRun], help: &dyn Fn() -> bool) -> Result<EncodedSegment, SegmentError> {
         let entries = self.entries(runs)?;
         let indices: Vec<(u32, u32)> = runs.iter().flat_map(|run| run.rows.iter().copied()).collect();
-        write(self.schema, &self.columns, &entries, &indices)
+        write(self.schema, &self.columns, &entries, &indices, help)
     }
 
     fn entries(&self, runs: &[SealRun]) -> Result<Vec<Entry>, SegmentError> {
@@ -108,9 +113,10 @@ fn write(
     columns: &Columns,
     entries: &[Entry],
     indices: &[(u32, u32)],
+    help: &dyn Fn() -> bool,
 ) -> Result<EncodedSegment, SegmentError> {
     let rows = indices.len() as u64;
-    let plan = choose::choose(columns, indices)?;
+    let plan = choose::choose(columns, indices, help)?;
     let properties = choose::properties(schema, &plan);
     let per_bucket = directory::stats_per_bucket(rows, entries.len() as u64);
 
@@ -143,7 +149,7 @@ fn write(
         .collect();
     let buckets = per_bucket.then_some(entries);
     let wide_properties = choose::wide_properties(EnabledStatistics::Page);
-    let encoded = parallel(rows, jobs, |at, leaves| {
+    let encoded = parallel(rows, jobs, help, |at, leaves| {
         let job = match &wide[at] {
             Some(descriptor) => Job::Wide(descriptor.clone(), wide_properties.clone(), plan.compression),
             None => Job::Arrow(leaves),
@@ -262,35 +268,36 @@ fn column(
     Ok((chunks, watch.stats))
 }
 
-/// Does `work` for every item, on all cores if there are rows enough to be worth the threads. The result does not depend
-/// on how many there are.
+/// Does `work` for every item, on all cores from when `help` says so, if there are rows enough to be worth the threads. The
+/// result does not depend on how many there are.
 fn parallel<I: Send, T: Send>(
     rows: u64,
     items: Vec<I>,
+    help: &dyn Fn() -> bool,
     work: impl Fn(usize, I) -> Result<T, SegmentError> + Sync,
 ) -> Result<Vec<T>, SegmentError> {
     let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
     let helpers = cores.min(items.len()).saturating_sub(1);
     let items = Mutex::new(items.into_iter().enumerate());
-    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let run = || {
-        let mut done = Vec::new();
-        while let Some((at, item)) = next() {
-            done.push((at, work(at, item)?));
-        }
-        Ok(done)
+    let one = || {
+        let item = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        item.map(|(at, item)| work(at, item).map(|done| (at, done)))
     };
+    let all_left = || std::iter::from_fn(one).collect::<Result<Vec<_>, _>>();
     let mut all = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(run)).collect();
-        let mut all = run();
-        for thread in threads {
-            let theirs = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            all = all.and_then(|mut all: Vec<(usize, T)>| {
-                all.extend(theirs?);
-                Ok(all)
-            });
+        let mut threads = Vec::new();
+        let mut all = Vec::new();
+        loop {
+            if threads.is_empty() && help() {
+                threads.extend((0..helpers).map(|_| scope.spawn(all_left)));
+            }
+            let Some(done) = one() else { break };
+            all.push(done?);
         }
-        all
+        for thread in threads {
+            all.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(all)
     })?;
     all.sort_by_key(|(at, _)| *at);
     Ok(all.into_iter().map(|(_, value)| value).collect())
@@ -338,7 +345,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(schema: &Schema, pieces: &[RecordBatch]) -> Result<Columns, SegmentError> {
+    fn new(schema: &Schema, pieces: &[RecordBatch], help: &dyn Fn() -> bool) -> Result<Columns, SegmentError> {
         let arrow = schema.arrow();
         let mut starts = Vec::with_capacity(pieces.len());
         let mut rows: usize = 0;
@@ -348,7 +355,7 @@ impl Columns {
         }
         u32::try_from(rows).map_err(|_| failed("more than 2^32 rows at once"))?;
         let fields: Vec<&Field> = arrow.fields().iter().map(AsRef::as_ref).collect();
-        let stored = parallel(rows as u64, fields, |at, field| {
+        let stored = parallel(rows as u64, fields, help, |at, field| {
             let ty = schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
             let columns: Vec<ArrayRef> = pieces.iter().map(|p| p.column(at).clone()).collect();
             if let Some(joined) = Some(&columns).filter(|_| *ty == FieldType::Double).and_then(|c| join_decimals(c)) {

@@ -88,12 +88,12 @@ fn with_choice(builder: WriterPropertiesBuilder, choice: &Choice) -> WriterPrope
 
 /// Chooses for every leaf column, column by column on all cores.
 #[expect(clippy::cast_precision_loss, reason = "estimates")]
-pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)]) -> Result<Plan, SegmentError> {
+pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)], help: &dyn Fn() -> bool) -> Result<Plan, SegmentError> {
     let sample = columns.gather(&sample_rows(rows))?;
     let compression = compression(&sample);
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
     let roots: Vec<usize> = (0..sample.num_columns()).collect();
-    let choices = parallel(rows.len() as u64, roots, |_, root| {
+    let choices = parallel(rows.len() as u64, roots, help, |_, root| {
         let column = sample.project(&[root]).map_err(failed)?;
         // No two times of a series are the same: nothing beats their differences.
         if root == 0 { times_apart(&column) } else { of_column(&column, compression, scale) }

@@ -171,7 +171,7 @@ fn seal(batches: &[arrow::array::RecordBatch], schema: &Schema, span: i64) {
     let all: Vec<Vec<String>> = batches.iter().map(texts).collect();
     let given: Vec<&String> =
         runs.iter().flat_map(|run| &run.rows).map(|(piece, row)| &all[*piece as usize][*row as usize]).collect();
-    let encoded = Sealer::new(schema, batches).expect("canonical").encode(&runs).expect("encodes");
+    let encoded = Sealer::new(schema, batches, &|| true).expect("canonical").encode(&runs, &|| true).expect("encodes");
     let reader = SegmentReader::open(Arc::new(Bytes::from(encoded.bytes)), "fuzzed").expect("opens");
     reader.verify().expect("verifies");
     assert_eq!(reader.schema(), schema);

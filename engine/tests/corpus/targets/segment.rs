@@ -56,8 +56,8 @@ fn sample() -> &'static Sample {
             .iter()
             .map(|bucket| SealRun { id: bucket.id.clone(), rows: bucket.rows.iter().map(|row| (0, *row)).collect() })
             .collect();
-        let sealer = Sealer::new(&accepted.schema, std::slice::from_ref(&chunk.batch)).expect("canonical");
-        let bytes = sealer.encode(&runs).expect("encode").bytes;
+        let sealer = Sealer::new(&accepted.schema, std::slice::from_ref(&chunk.batch), &|| true).expect("canonical");
+        let bytes = sealer.encode(&runs, &|| true).expect("encode").bytes;
         let reader = SegmentReader::open(Arc::new(Bytes::from(bytes.clone())), "sample").expect("open");
         let data_end = usize::try_from(reader.data_end()).expect("small");
         let metadata = reader.parquet_metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
