@@ -259,6 +259,16 @@ impl Pass<'_> {
         let started = core.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| core.clock.monotonic().saturating_sub(started) >= max);
         let taken = plan.take(view.index, limit.buckets, &out_of_time)?;
+        if !taken.stopped_at_limit {
+            // Now, while nobody else can change what was looked at; what stopped at a limit is looked at again.
+            let items = plan.take_taken();
+            self.drop_or_note(&collection, &items.iter().map(|(rule, item)| (*rule, item)).collect::<Vec<_>>());
+            if let (Some(plan), Some(now)) =
+                (self.plans.get_mut(&collection.id), core.state.read().by_id(collection.id))
+            {
+                plan.follow(now);
+            }
+        }
         let mut visit = unsealed;
         visit.buckets += taken.buckets;
         visit.measurements += taken.rows;
@@ -295,10 +305,15 @@ impl Pass<'_> {
         let mut items: Vec<(usize, &Item)> = plan.counted().collect();
         // Where somebody else changed the segment or the rules another visit finds what is still due.
         items.retain(|(_, item)| !suspended && plan.still_holds(collection, item));
+        self.drop_or_note(collection, &items);
+    }
+
+    /// Drops items, or notes why that failed.
+    fn drop_or_note(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) {
         if items.is_empty() {
             return;
         }
-        let mut outcome = self.drop(collection, &items);
+        let mut outcome = self.drop(collection, items);
         if outcome.as_ref().is_err_and(|error| error.code() == Code::OutOfDiskSpace) {
             // Whole segments make room, and to say so takes little of it.
             let (whole, rest): (Vec<_>, Vec<_>) = items.iter().copied().partition(|(_, item)| item.is_whole());

@@ -148,6 +148,17 @@ impl Plan {
         Arc::ptr_eq(&self.segments, &collection.segments) && self.rules_epoch == collection.rules_epoch
     }
 
+    /// Takes over to a version that differs only by what the plan itself had dropped.
+    pub(crate) fn follow(&mut self, collection: &CollectionState) {
+        self.segments = collection.segments.clone();
+        self.rules_epoch = collection.rules_epoch;
+    }
+
+    /// What visits took to its end: it is the caller's to drop.
+    pub(crate) fn take_taken(&mut self) -> Vec<(usize, Item)> {
+        std::mem::take(&mut self.taken)
+    }
+
     /// Takes up to `limit` buckets of a rule. They are only counted here, which spares an edit for each visit, and the reading
     /// of directories of segments that are due as a whole: [`Plan::counted`] has them.
     pub(crate) fn take(&mut self, rule: usize, limit: Option<u64>, out_of_time: &dyn Fn() -> bool) -> Result<Taken> {
