@@ -1,7 +1,7 @@
 //! The sweeper: drops whole buckets once nothing in them can be seen any more.
 //!
 //! A pass reads the clock once. What is due is found from the bounds of segments in memory; a segment that is due as a
-//! whole goes without a look at its directory, and all that visits took of a collection in a sub-pass goes with one edit.
+//! whole goes without a look at its directory, and what visits took of a rule goes with one edit.
 //! Files leave when the last snapshot that can see them is gone.
 
 mod open;
