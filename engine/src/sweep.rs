@@ -50,7 +50,7 @@ pub struct Operation {
     pub collection: String,
     /// The rule that is visited.
     pub rule: String,
-    /// Buckets found due and counted so far in this pass. They go at the end of a sub-pass.
+    /// Buckets found due and counted so far in this pass. They go when a rule comes to an end of them, at the latest with the sub-pass.
     pub buckets: u64,
     /// Measurements in them.
     pub measurements: u64,

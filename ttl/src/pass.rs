@@ -24,7 +24,7 @@ pub struct VisitLimit {
     pub time: Option<Duration>,
 }
 
-/// What a visit to a rule dropped, or counted to be dropped at the end of the sub-pass.
+/// What a visit to a rule dropped, or counted to be dropped by the end of the sub-pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Visit {
     /// Buckets.

@@ -160,7 +160,7 @@ impl Plan {
     }
 
     /// Takes up to `limit` buckets of a rule. They are only counted here, which spares an edit for each visit, and the reading
-    /// of directories of segments that are due as a whole: [`Plan::counted`] has them.
+    /// of directories of segments that are due as a whole: [`Plan::take_taken`] gives them, and [`Plan::counted`] those begun too.
     pub(crate) fn take(&mut self, rule: usize, limit: Option<u64>, out_of_time: &dyn Fn() -> bool) -> Result<Taken> {
         let mut taken = Taken::default();
         let Some(due) = self.due.get_mut(&rule) else { return Ok(taken) };

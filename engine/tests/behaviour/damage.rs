@@ -428,16 +428,21 @@ fn one_damaged_segment_does_not_keep_others_from_being_compacted() {
     }
 }
 
-#[test]
-fn one_damaged_segment_does_not_keep_others_from_being_swept_and_goes_itself_when_all_of_it_is_due() {
-    let sim = Sim::new();
-    let (db, collection) = made(&sim);
+/// Two segments of two buckets each, of one hour and of another.
+fn two_segments(sim: &Sim) {
+    let (db, collection) = made(sim);
     for hour in [0, 5] {
         let rows = [reading(hour * 3600, "roof", hour), reading(hour * 3600, "cellar", hour)];
         collection.insert_documents(&rows).unwrap();
         db.flush().unwrap();
     }
     drop((db, collection));
+}
+
+#[test]
+fn one_damaged_segment_does_not_keep_others_from_being_swept_and_goes_itself_when_all_of_it_is_due() {
+    let sim = Sim::new();
+    two_segments(&sim);
     let segment = sim.files("seg-")[1].clone();
     let length = sim.fs.len(&segment).unwrap() as usize;
     let damaged = flipped(&sim, &segment, length - 40, 3);
@@ -464,13 +469,7 @@ fn one_damaged_segment_does_not_keep_others_from_being_swept_and_goes_itself_whe
 fn a_damaged_segment_that_visits_stop_within_neither_holds_up_the_others_nor_the_pass() {
     for which in [0, 1] {
         let sim = Sim::new();
-        let (db, collection) = made(&sim);
-        for hour in [0, 5] {
-            let rows = [reading(hour * 3600, "roof", hour), reading(hour * 3600, "cellar", hour)];
-            collection.insert_documents(&rows).unwrap();
-            db.flush().unwrap();
-        }
-        drop((db, collection));
+        two_segments(&sim);
         let segment = sim.files("seg-")[which].clone();
         let length = sim.fs.len(&segment).unwrap() as usize;
         let damaged = flipped(&sim, &segment, length - 40, 3);
