@@ -7,7 +7,7 @@
 
 use super::postings::Postings;
 use super::stats::{FieldStats, StatsBuilder};
-use super::varint::{self, Cursor};
+use super::varint::{self, Cursor, unfold};
 use crate::meta::MetaKey;
 use crate::window::Window;
 use bytes::Bytes;
@@ -39,9 +39,10 @@ pub struct Directory {
     windows: Vec<Window>,
     firsts: Vec<i64>,
     lasts: Vec<i64>,
-    /// The first row of each bucket, and the number of rows at the end.
-    row_starts: Vec<u64>,
-    out_of_range: Vec<u32>,
+    /// Where the rows of each bucket end.
+    row_ends: Vec<u64>,
+    /// Buckets with rows outside of the times in which rules act, and how many: mostly there are none.
+    out_of_range: Vec<(usize, u32)>,
     data_bytes: u64,
     pub(super) checksums: Vec<u32>,
     per_bucket_stats: bool,
@@ -77,7 +78,7 @@ impl Directory {
     /// How many rows there are.
     #[must_use]
     pub fn row_count(&self) -> u64 {
-        self.row_starts.last().copied().unwrap_or(0)
+        self.row_ends.last().copied().unwrap_or(0)
     }
 
     /// How many distinct metas there are.
@@ -165,19 +166,23 @@ impl Directory {
     /// A bucket's rows in the file.
     #[must_use]
     pub fn rows(&self, bucket: usize) -> Range<u64> {
-        self.row_starts[bucket]..self.row_starts[bucket + 1]
+        let start = if bucket == 0 { 0 } else { self.row_ends[bucket - 1] };
+        start..self.row_ends[bucket]
     }
 
     /// The bucket that a row of the file is in.
     #[must_use]
     pub fn bucket_of_row(&self, row: u64) -> usize {
-        self.row_starts.partition_point(|start| *start <= row).saturating_sub(1)
+        self.row_ends.partition_point(|end| *end <= row)
     }
 
     /// How many of a bucket's rows lie outside of the times in which rules act.
     #[must_use]
     pub fn out_of_range(&self, bucket: usize) -> u32 {
-        self.out_of_range[bucket]
+        match self.out_of_range.binary_search_by_key(&bucket, |(at, _)| *at) {
+            Ok(at) => self.out_of_range[at].1,
+            Err(_) => 0,
+        }
     }
 
     /// A bucket's share of the data's bytes, by rows.
@@ -217,7 +222,7 @@ impl Directory {
     pub fn memory_bytes(&self) -> usize {
         let metas = self.meta_bytes.len() + self.meta_count() * 12;
         let stats: usize = self.stats.iter().map(|s| s.bytes.len() * 4).sum();
-        metas + self.bucket_count() * 56 + self.checksums.len() * 4 + stats + self.postings_bytes.len() * 3
+        metas + self.bucket_count() * 44 + self.checksums.len() * 4 + stats + self.postings_bytes.len() * 3
     }
 }
 
@@ -315,21 +320,31 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     }
     let buckets = bucket_metas.len();
     let mut start = 0_i64;
-    let starts = list(buckets, |_| {
-        start = start.wrapping_add(cursor.i64()?);
-        Ok(start)
+    let mut windows = Vec::with_capacity(buckets);
+    cursor.numbers(buckets, |folded| {
+        start = start.wrapping_add(unfold(folded));
+        windows.push(Window { start, end: start });
     })?;
-    let windows =
-        list(buckets, |at| Ok(Window { start: starts[at], end: starts[at].wrapping_add(cursor.u64()? as i64) }))?;
-    let firsts = list(buckets, |at| Ok(starts[at].wrapping_add(cursor.i64()?)))?;
-    let lasts = list(buckets, |at| Ok(firsts[at].wrapping_add(cursor.u64()? as i64)))?;
-    let mut row_starts = vec![0_u64];
-    let mut row = 0_u64;
-    row_starts.extend(list(buckets, |_| {
-        row = row.checked_add(cursor.u64()?).ok_or("more rows than can be")?;
-        Ok(row)
-    })?);
-    let out_of_range = list(buckets, |_| cursor.u32())?;
+    let mut at = windows.iter_mut();
+    cursor.numbers(buckets, |width| at.by_ref().take(1).for_each(|w| w.end = w.start.wrapping_add(width as i64)))?;
+    let mut firsts = Vec::with_capacity(buckets);
+    cursor.numbers(buckets, |folded| firsts.push(windows[firsts.len()].start.wrapping_add(unfold(folded))))?;
+    let mut lasts = Vec::with_capacity(buckets);
+    cursor.numbers(buckets, |more| lasts.push(firsts[lasts.len()].wrapping_add(more as i64)))?;
+    let mut rows = Some(0_u64);
+    let mut row_ends = Vec::with_capacity(buckets);
+    cursor.numbers(buckets, |more| {
+        rows = rows.and_then(|rows| rows.checked_add(more));
+        row_ends.push(rows.unwrap_or_default());
+    })?;
+    rows.ok_or("more rows than can be")?;
+    let mut out_of_range = Vec::new();
+    let mut buckets = 0..buckets;
+    cursor
+        .numbers(buckets.len(), |rows| out_of_range.extend(buckets.next().filter(|_| rows > 0).map(|at| (at, rows))))?;
+    let short =
+        |(at, rows)| Ok((at, u32::try_from(rows).map_err(|_| format!("{rows} rows out of range in one bucket"))?));
+    let out_of_range = out_of_range.into_iter().map(short).collect::<Result<_, String>>()?;
     let blocks = cursor.count()?;
     let crc = |c: &[u8]| u32::from_le_bytes(c.try_into().unwrap_or_default());
     let checksums = cursor.take(blocks.saturating_mul(4))?.chunks_exact(4).map(crc).collect();
@@ -353,7 +368,7 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
         windows,
         firsts,
         lasts,
-        row_starts,
+        row_ends,
         out_of_range,
         data_bytes,
         checksums,
@@ -362,15 +377,6 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
         postings_bytes,
         postings: OnceLock::new(),
     })
-}
-
-/// So many things, one after the other.
-fn list<T>(count: usize, mut next: impl FnMut(usize) -> Result<T, String>) -> Result<Vec<T>, String> {
-    let mut all = Vec::with_capacity(count);
-    for at in 0..count {
-        all.push(next(at)?);
-    }
-    Ok(all)
 }
 
 /// The bytes of all metas, and where each ends. That they are keys in canonical form was the writer's care, and the checksum

@@ -22,6 +22,13 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
+/// Undoes the folding of [`put_i64`].
+#[inline]
+#[expect(clippy::cast_possible_wrap, reason = "unfolding maps unsigned numbers to signed ones")]
+pub(crate) fn unfold(folded: u64) -> i64 {
+    (folded >> 1) as i64 ^ -((folded & 1) as i64)
+}
+
 /// Reads what the functions above wrote.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -85,15 +92,42 @@ impl<'a> Cursor<'a> {
         u64::try_from(self.u128()?).map_err(|_| format!("number too large before byte {}", self.at))
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, String> {
-        u32::try_from(self.u64()?).map_err(|_| format!("number too large before byte {}", self.at))
+    #[inline]
+    pub(crate) fn i64(&mut self) -> Result<i64, String> {
+        self.u64().map(unfold)
+    }
+
+    /// So many numbers, one after the other. Mostly they take one byte each, or one is like the one before.
+    pub(crate) fn numbers(&mut self, count: usize, mut take: impl FnMut(u64)) -> Result<(), String> {
+        let rest = &self.bytes[self.at..];
+        if let Some(bytes) = rest.get(..count).filter(|bytes| bytes.iter().fold(0, |all, byte| all | byte) < 0x80) {
+            self.at += count;
+            bytes.iter().for_each(|byte| take(u64::from(*byte)));
+            return Ok(());
+        }
+        let (mut last, mut len) = (0, 0);
+        // Nothing is like what is stored before the first one.
+        let (mut stored, mut mask) = (1, 0);
+        for _ in 0..count {
+            if self.eight_bytes(self.at).is_some_and(|next| next & mask == stored) {
+                self.at += len;
+            } else {
+                let from = self.at;
+                last = self.u64()?;
+                len = self.at - from;
+                (stored, mask) = match self.eight_bytes(from) {
+                    Some(next) if len <= 8 => (next & (u64::MAX >> (64 - 8 * len)), u64::MAX >> (64 - 8 * len)),
+                    _ => (1, 0),
+                };
+            }
+            take(last);
+        }
+        Ok(())
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_wrap, reason = "unfolding maps unsigned numbers to signed ones")]
-    pub(crate) fn i64(&mut self) -> Result<i64, String> {
-        let folded = self.u64()?;
-        Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
+    fn eight_bytes(&self, at: usize) -> Option<u64> {
+        self.bytes[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     /// A count of things that take at least one byte each, so that a wrong one does not reserve memory.

@@ -29,3 +29,33 @@ fn what_is_no_number_is_refused() {
         assert!(Cursor::new(&bytes).u64().is_err(), "{bytes:?}");
     }
 }
+
+#[test]
+fn lists_of_numbers_come_back_whatever_is_next_to_what() {
+    let runs = |parts: &[(u64, usize)]| -> Vec<u64> {
+        parts.iter().flat_map(|(number, times)| std::iter::repeat_n(*number, *times)).collect()
+    };
+    let long = u64::MAX;
+    let lists = [
+        runs(&[(0, 20)]),
+        runs(&[(127, 9), (0, 3)]),
+        runs(&[(0, 12), (128, 1), (0, 12)]),
+        runs(&[(3_600_000, 30), (1, 2), (3_600_000, 2), (3_600_001, 5)]),
+        runs(&[(1 << 55, 4), ((1 << 56) - 1, 4), (1 << 56, 4), (long, 4), (1, 9)]),
+        runs(&[(300, 3), (44, 3), (2, 3), (300, 1)]),
+        Vec::new(),
+    ];
+    for list in lists {
+        for behind in [0, 1, 9] {
+            let mut bytes = Vec::new();
+            list.iter().for_each(|number| put_u64(&mut bytes, *number));
+            let end = bytes.len();
+            bytes.extend(vec![0x80; behind]);
+            let (mut cursor, mut back) = (Cursor::new(&bytes), Vec::new());
+            assert_eq!(cursor.numbers(list.len(), |number| back.push(number)), Ok(()));
+            assert_eq!((&back, cursor.at()), (&list, end));
+            let mut cut = Cursor::new(&bytes[..end.saturating_sub(1)]);
+            assert_eq!(cut.numbers(list.len(), drop).is_err(), !list.is_empty(), "{list:?} cut short");
+        }
+    }
+}
