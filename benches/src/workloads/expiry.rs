@@ -6,22 +6,36 @@ use crate::fleet::{Fleet, START_MS, WINDOW_MS};
 use crate::folder::{UnsyncedFs, bytes_of, sync_files};
 use crate::measure::{progress, timed};
 use crate::report::Report;
-use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
+use crate::weather::Weather;
+use ebbtide::ttl::{Filter, Granularity, RuleSpec, Timestamp, Value, VirtualClock};
 use ebbtide::{Collection, CollectionOptions, Database, ScanRequest, Settings, SweepReport};
 use std::path::Path;
 use std::sync::Arc;
 
 const HOUR_S: i64 = 3_600;
 
-/// A database of a fleet, opened on the real disk under a clock that is moved by hand.
-/// Merged are the files that background work would have merged by and by.
+/// A database of a fleet. Merged are the files that background work would have merged by and by.
 fn build(
     dir: &Path,
     fleet: Fleet,
     merged: bool,
     rules: impl Fn(&Database) -> Result<()>,
 ) -> Result<(Database, VirtualClock)> {
-    let clock = VirtualClock::new(Timestamp::from_millis(START_MS));
+    filled(dir, Timestamp::from_millis(START_MS), merged, |db| {
+        let fleet_collection = db.create_collection("fleet", CollectionOptions::new("t").meta_field("sensor"))?;
+        rules(db)?;
+        fleet.fill(db, &fleet_collection)
+    })
+}
+
+/// A database that was filled, opened on the real disk under a clock that is moved by hand.
+fn filled(
+    dir: &Path,
+    now: Timestamp,
+    merged: bool,
+    fill: impl Fn(&Database) -> Result<()>,
+) -> Result<(Database, VirtualClock)> {
+    let clock = VirtualClock::new(now);
     let open = |fs: Option<Arc<UnsyncedFs>>| {
         let builder = Database::builder(dir).clock(Arc::new(clock.clone()));
         match fs {
@@ -30,10 +44,7 @@ fn build(
         }
     };
     let db = open(Some(Arc::new(UnsyncedFs::default())))?;
-    let fleet_collection = db.create_collection("fleet", CollectionOptions::new("t").meta_field("sensor"))?;
-    rules(&db)?;
-    fleet.fill(&db, &fleet_collection)?;
-    drop(fleet_collection);
+    fill(&db)?;
     if merged {
         db.compact(None)?;
     }
@@ -61,10 +72,11 @@ fn at(windows: i64, seconds: i64) -> Timestamp {
 
 pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("expiry", &Settings::default());
-    report.say("one measurement a bucket, windows of 1 h; filled without waiting for syncs, synced as a whole, swept on the real disk");
-    let bar = progress("expiry", (plan.runs * 7) as u64);
-    half(plan, false, &mut report, &bar)?;
-    half(plan, true, &mut report, &bar)?;
+    report.say("but for the weather one measurement a bucket, windows of 1 h; filled without waiting for syncs, synced as a whole, swept on the real disk");
+    let bar = progress("expiry", (plan.runs * 8) as u64);
+    half_of_weather(plan, &mut report, &bar)?;
+    half_of_fleet(plan, false, &mut report, &bar)?;
+    half_of_fleet(plan, true, &mut report, &bar)?;
     for buckets in [1_000, 100_000, 1_000_000] {
         hundred(plan, buckets * plan.scale, &mut report, &bar)?;
     }
@@ -75,49 +87,86 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
+/// Half of a year of recorded weather is due by the collection's own rule.
+fn half_of_weather(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
+    let weather = Weather::load(&plan.root, plan.data.as_deref(), plan.scale)?;
+    let batches = weather.batches(10_000)?;
+    let (first, last) = weather.span();
+    let life = (last - first) / 1000;
+    let half = Half { name: format!("sweep that drops half of {}", weather.source), collection: "weather" };
+    let middle = Timestamp::from_millis(first + (last - first) / 2);
+    half.measure(plan, middle.plus_seconds(life), report, bar, |dir| {
+        filled(dir, Timestamp::from_millis(last), true, |db| {
+            let options = CollectionOptions::new("time").meta_field("station").granularity(Granularity::Hours);
+            let collection = db.create_collection("weather", options.expire_after_seconds(life))?;
+            batches.iter().try_for_each(|batch| collection.insert(batch).map(drop))?;
+            Ok(db.flush()?)
+        })
+    })
+}
+
 /// The collection's own rule makes half of the windows due, or somewhat more where the cut-off is to be at the end of a file: data
 /// is in files of a sixteenth of the rule's life.
-#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
-fn half(plan: &Plan, at_end_of_file: bool, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
+fn half_of_fleet(plan: &Plan, at_end_of_file: bool, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
     let fleet = Fleet { series: 1_000, windows: 1_600 * plan.scale };
     let windows = i64::try_from(fleet.windows)?;
     let life = windows * HOUR_S;
     let (first, partition) = (START_MS / WINDOW_MS, windows / 16);
-    let due = match at_end_of_file {
-        false => windows / 2,
-        true => ((first + windows / 2) / partition + 1) * partition - first,
+    let (due, place) = match at_end_of_file {
+        false => (windows / 2, "through"),
+        true => (((first + windows / 2) / partition + 1) * partition - first, "at the end of"),
     };
-    let (mut seconds, mut back, mut counts) = (Vec::new(), Vec::new(), SweepReport::default());
-    for _ in 0..plan.runs {
-        let folder = tempfile::tempdir()?;
-        let own = |db: &Database| {
+    let name = format!("sweep that drops half of {} buckets, cut-off {place} a file", fleet.buckets());
+    let half = Half { name, collection: "fleet" };
+    half.measure(plan, at(due, life - 1), report, bar, |dir| {
+        build(dir, fleet, false, |db| {
             let change = ebbtide::CollectionChange { expire_after_seconds: Some(Some(life)), ..Default::default() };
             Ok(db.modify_collection("fleet", &change, None)?)
-        };
-        let (db, clock) = build(folder.path(), fleet, false, own)?;
-        let segments = || bytes_of(folder.path(), |name| name.ends_with(".parquet"));
-        let before = segments()?;
-        clock.set(at(due, life - 1));
-        let (took, swept) = sweep(&db)?;
-        seconds.push(took);
-        let given_back = (before - segments()?) as f64;
-        let kept = |s: &ebbtide::SegmentInfo| s.bytes as f64 * (s.rows_written - s.rows) as f64 / s.rows_written as f64;
-        let kept: f64 = db.collection("fleet")?.snapshot()?.segments().iter().map(kept).sum();
-        back.push(given_back / (given_back + kept) * 100.0);
-        counts = swept;
-        bar.inc(1);
+        })
+    })
+}
+
+/// A sweep that drops about half of a collection.
+struct Half {
+    name: String,
+    collection: &'static str,
+}
+
+impl Half {
+    #[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+    fn measure(
+        &self,
+        plan: &Plan,
+        now: Timestamp,
+        report: &mut Report,
+        bar: &indicatif::ProgressBar,
+        build: impl Fn(&Path) -> Result<(Database, VirtualClock)>,
+    ) -> Result<()> {
+        let (mut seconds, mut back, mut note) = (Vec::new(), Vec::new(), String::new());
+        for _ in 0..plan.runs {
+            let folder = tempfile::tempdir()?;
+            let (db, clock) = build(folder.path())?;
+            let segments = || bytes_of(folder.path(), |name| name.ends_with(".parquet"));
+            let rows = || Ok::<_, ebbtide::Error>(db.collection(self.collection)?.snapshot()?.segments());
+            let stored: u64 = rows()?.iter().map(|s| s.rows).sum();
+            let before = segments()?;
+            clock.set(now);
+            let (took, swept) = sweep(&db)?;
+            seconds.push(took);
+            let given_back = (before - segments()?) as f64;
+            let kept =
+                |s: &ebbtide::SegmentInfo| s.bytes as f64 * (s.rows_written - s.rows) as f64 / s.rows_written as f64;
+            let kept: f64 = rows()?.iter().map(kept).sum();
+            back.push(given_back / (given_back + kept) * 100.0);
+            let (dropped, files) = (swept.counts.deleted_documents, swept.counts.reclaimed_files);
+            note = format!("{dropped} of {stored} measurements, {files} files unlinked");
+            bar.inc(1);
+        }
+        report.add_millis(self.name.clone(), &seconds, note);
+        let kept = "of the bytes that held what is due; the rest is in the file that the cut-off goes through";
+        report.add(format!("{}: space given back", self.name), "%", &back, kept);
+        Ok(())
     }
-    let c = &counts.counts;
-    let note = format!("{} of {} buckets, {} files unlinked", c.deleted_buckets, fleet.buckets(), c.reclaimed_files);
-    let place = if at_end_of_file { ", cut-off at the end of a file" } else { "" };
-    report.add_millis(format!("sweep that drops half of the data{place}"), &seconds, note);
-    report.add(
-        format!("space of what is due given back by it{place}"),
-        "%",
-        &back,
-        "of the bytes that held what is due; the rest is in the file that the cut-off goes through",
-    );
-    Ok(())
 }
 
 /// A partial rule makes 100 buckets of one series due.
