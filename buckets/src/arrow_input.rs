@@ -387,7 +387,7 @@ fn instants(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef, BatchError>
     let raw: &Int64Array = raw.as_primitive();
     let mut units = Vec::with_capacity(raw.len());
     for (at, value) in raw.iter().enumerate() {
-        let instant = value.map(|v| ebbtide_ttl::Timestamp(i128::from(v) * nanos));
+        let instant = value.map(|v| ebbtide_ttl::Timestamp::from_nanos(i128::from(v) * nanos));
         let unit = instant.and_then(|t| t.to_units(precision));
         if let (Some(t), None) = (instant, unit) {
             let message = format!("field '{}': the precision {} does not reach to {t}", place.path, precision.name());

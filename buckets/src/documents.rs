@@ -1,5 +1,6 @@
 //! Documents to columns: the rules of types, checked measurement by measurement.
 
+mod column;
 mod infer;
 
 use crate::build::{NULL, build_array, timestamps};
@@ -7,6 +8,7 @@ use crate::limits::DocumentRoom;
 use crate::schema::Schema;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
+use column::Column;
 use ebbtide_ttl::{Code, RuleError, Value};
 use infer::{Infer, Limits, Members};
 use std::fmt;
@@ -64,7 +66,7 @@ pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted,
         fields: Members::of(&schema.fields),
         limits: Limits::new(schema),
         metas: vec![&NULL; docs.len()],
-        columns: schema.fields.iter().map(|_| vec![&NULL; docs.len()]).collect(),
+        columns: schema.fields.iter().map(|(_, ty)| Column::of(ty, docs.len())).collect(),
     };
     let mut times = Vec::with_capacity(docs.len());
     for (row, doc) in docs.iter().enumerate() {
@@ -81,9 +83,9 @@ pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted,
         arrays.push(build_array(ty, &metas, precision));
     }
     let mut types = Vec::with_capacity(columns.len());
-    for ((name, ty), values) in fields.into_types().zip(&columns) {
+    for ((name, ty), values) in fields.into_types().zip(columns) {
         let Some(ty) = ty else { continue };
-        arrays.push(build_array(&ty, values, precision));
+        arrays.push(values.finish(&ty, docs.len(), precision));
         types.push((name, ty));
     }
     let schema = Schema {
@@ -105,8 +107,7 @@ struct Reading<'a> {
     limits: Limits,
     /// The meta of each document.
     metas: Vec<&'a Value>,
-    /// For each field the value of each document.
-    columns: Vec<Vec<&'a Value>>,
+    columns: Vec<Column<'a>>,
 }
 
 impl<'a> Reading<'a> {
@@ -126,7 +127,7 @@ impl<'a> Reading<'a> {
             if let Some(at) = self.fields.expected(name) {
                 self.limits.depth(value, name)?;
                 self.fields.take_at(at, value, None, &mut self.limits)?;
-                self.columns[at][row] = value;
+                self.columns[at].put(row, value);
             } else if *name == self.schema.time {
                 if time.is_some() {
                     return bad(format!("field '{name}' is there twice"));
@@ -138,7 +139,7 @@ impl<'a> Reading<'a> {
                         return bad(format!("the time field '{name}' must be a date, it is {}", infer::a_value(other)));
                     }
                 });
-            } else if self.schema.meta.as_ref() == Some(name) {
+            } else if self.schema.meta.as_deref() == Some(name.as_str()) {
                 if std::mem::replace(&mut has_meta, true) {
                     return bad(format!("field '{name}' is there twice"));
                 }
@@ -149,9 +150,9 @@ impl<'a> Reading<'a> {
                 self.limits.depth(value, name)?;
                 let at = self.fields.take(name, value, None, &mut self.limits)?;
                 if at == self.columns.len() {
-                    self.columns.push(vec![&NULL; self.metas.len()]);
+                    self.columns.push(Column::default());
                 }
-                self.columns[at][row] = value;
+                self.columns[at].put(row, value);
             }
         }
         match time {

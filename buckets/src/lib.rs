@@ -12,9 +12,9 @@
 //! use ebbtide_ttl::{Precision, Timestamp, Value};
 //!
 //! let doc = Value::Object(vec![
-//!     ("time".to_owned(), Value::Date(Timestamp::from_millis(1_000))),
-//!     ("sensor".to_owned(), Value::from("s1")),
-//!     ("temp".to_owned(), Value::Double(21.5)),
+//!     ("time".into(), Value::Date(Timestamp::from_millis(1_000))),
+//!     ("sensor".into(), Value::from("s1")),
+//!     ("temp".into(), Value::Double(21.5)),
 //! ]);
 //! let empty = Schema::new("time", Some("sensor".to_owned()), Precision::Ms);
 //! let accepted = batch_from_documents(&[doc], &empty)?;

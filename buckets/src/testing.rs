@@ -6,7 +6,7 @@ use ebbtide_ttl::{Precision, Timestamp, Value};
 use proptest::prelude::*;
 
 pub(crate) fn object(members: &[(&str, Value)]) -> Value {
-    Value::Object(members.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+    Value::Object(members.iter().map(|(name, value)| ((*name).into(), value.clone())).collect())
 }
 
 pub(crate) fn date(ms: i64) -> Value {
@@ -84,8 +84,9 @@ pub(crate) fn any_value() -> impl Strategy<Value = Value> {
     scalar.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
-            prop::collection::btree_map("[abc\\x00]{1,2}", inner, 0..4)
-                .prop_map(|members| Value::Object(members.into_iter().rev().collect())),
+            prop::collection::btree_map("[abc\\x00]{1,2}", inner, 0..4).prop_map(|members| Value::Object(
+                members.into_iter().rev().map(|(name, value)| (name.into(), value)).collect()
+            )),
         ]
     })
 }

@@ -84,7 +84,7 @@ pub fn json_of(value: &Value) -> Json {
             wrapped("$binary", Json::Object(inner))
         }
         Value::Array(items) => Json::Array(items.iter().map(json_of).collect()),
-        Value::Object(members) => Json::Object(members.iter().map(|(n, v)| (n.clone(), json_of(v))).collect()),
+        Value::Object(members) => Json::Object(members.iter().map(|(n, v)| (n.to_string(), json_of(v))).collect()),
     }
 }
 
@@ -92,7 +92,7 @@ fn json_of_date(t: Timestamp) -> Json {
     /// 10000-01-01T00:00:00Z.
     const END_MS: i64 = 253_402_300_800_000;
     let ms = t.to_units_saturating(Precision::Ms);
-    let is_finer = t.0.rem_euclid(Precision::Ms.nanos()) != 0;
+    let is_finer = t.nanos().rem_euclid(Precision::Ms.nanos()) != 0;
     let text = t.to_string();
     if ((0..END_MS).contains(&ms) || is_finer) && text.ends_with('Z') {
         return wrapped("$date", text);

@@ -479,7 +479,7 @@ fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
     for half in identity.chunks_mut(8) {
         // `RandomState` is seeded by the operating system; under a simulated disk the identity need not repeat.
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-        hasher.write_i128(clock.now().0);
+        hasher.write_i128(clock.now().nanos());
         hasher.write(dir.as_os_str().as_encoded_bytes());
         half.copy_from_slice(&hasher.finish().to_le_bytes());
     }

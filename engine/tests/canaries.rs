@@ -294,9 +294,9 @@ fn ids(db: &Database) -> Result<BTreeSet<i64>, Error> {
 fn insert(db: &Database, first: i64) -> Result<(), Error> {
     let row = |id: i64| {
         Value::Object(vec![
-            ("t".to_owned(), Value::Date(Timestamp::from_millis(NOON - 3_600_000 + id))),
-            ("m".to_owned(), Value::String("a".to_owned())),
-            ("id".to_owned(), Value::Int(id)),
+            ("t".into(), Value::Date(Timestamp::from_millis(NOON - 3_600_000 + id))),
+            ("m".into(), Value::String("a".to_owned())),
+            ("id".into(), Value::Int(id)),
         ])
     };
     let rows: Vec<Value> = (first..first + 5).map(row).collect();

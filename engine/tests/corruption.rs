@@ -78,10 +78,10 @@ fn repair(fs: &SimFs, mode: RepairMode) -> Result<ebbtide::RepairReport, Error> 
 fn documents(first: i64, count: i64, t: i64) -> Vec<Value> {
     let document = |id: i64| {
         Value::Object(vec![
-            ("t".to_owned(), Value::Date(Timestamp::from_millis(t + (id - first) * 60_000))),
-            ("m".to_owned(), Value::String(["a", "b", "d"][usize::try_from(id).unwrap_or(0) % 3].to_owned())),
-            ("id".to_owned(), Value::Int(id)),
-            ("x".to_owned(), Value::Double(id as f64 * 0.25)),
+            ("t".into(), Value::Date(Timestamp::from_millis(t + (id - first) * 60_000))),
+            ("m".into(), Value::String(["a", "b", "d"][usize::try_from(id).unwrap_or(0) % 3].to_owned())),
+            ("id".into(), Value::Int(id)),
+            ("x".into(), Value::Double(id as f64 * 0.25)),
         ])
     };
     (first..first + count).map(document).collect()

@@ -200,7 +200,7 @@ fn on_a_full_disk_whole_segments_go_first_and_make_room_to_say_what_goes_of_othe
     let c = made(&db, CollectionOptions::new("t").meta_field("m").expire_after_seconds(3600));
     let series = |hour: i64| {
         (0..1000_i64).map(move |i| match document(hour * 3600, "v", Value::Int(i * i * 7919 % 1_000_003)) {
-            Value::Object(members) => Value::Object([vec![("m".to_owned(), Value::Int(i))], members].concat()),
+            Value::Object(members) => Value::Object([vec![("m".into(), Value::Int(i))], members].concat()),
             other => other,
         })
     };

@@ -116,9 +116,9 @@ enum Place {
 impl Kind {
     fn place(&self, instant: Timestamp) -> Place {
         let nanos = nanos(self.unit);
-        match i64::try_from(instant.0.div_euclid(nanos)) {
-            Ok(units) => Place::At { units, exact: instant.0.rem_euclid(nanos) == 0 },
-            Err(_) if instant.0 < 0 => Place::Below,
+        match i64::try_from(instant.nanos().div_euclid(nanos)) {
+            Ok(units) => Place::At { units, exact: instant.nanos().rem_euclid(nanos) == 0 },
+            Err(_) if instant.nanos() < 0 => Place::Below,
             Err(_) => Place::Above,
         }
     }
@@ -331,7 +331,7 @@ fn plain_instant(expr: &Expr) -> Option<Timestamp> {
             }
             (Expr::Literal(value, _), DataType::Date32) if is_text(value) => {
                 let day = 86_400_000_000_000;
-                scalar_instant(value).map(|t| Timestamp(t.0.div_euclid(day) * day))
+                scalar_instant(value).map(|t| Timestamp::from_nanos(t.nanos().div_euclid(day) * day))
             }
             _ => None,
         },
@@ -349,7 +349,7 @@ fn is_text(value: &ScalarValue) -> bool {
 
 /// The instant that a value stands for; times without a zone are UTC.
 pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
-    let units = |v: i64, unit| Timestamp(i128::from(v) * nanos(unit));
+    let units = |v: i64, unit| Timestamp::from_nanos(i128::from(v) * nanos(unit));
     match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
             Timestamp::parse(text).ok()

@@ -688,8 +688,8 @@ fn stamped(mut state: SessionState, now: Option<DateTime<Utc>>) -> SessionState 
 }
 
 fn chrono_time(now: Timestamp) -> Option<DateTime<Utc>> {
-    let seconds = i64::try_from(now.0.div_euclid(1_000_000_000)).ok()?;
-    let nanos = u32::try_from(now.0.rem_euclid(1_000_000_000)).ok()?;
+    let seconds = i64::try_from(now.nanos().div_euclid(1_000_000_000)).ok()?;
+    let nanos = u32::try_from(now.nanos().rem_euclid(1_000_000_000)).ok()?;
     DateTime::from_timestamp(seconds, nanos)
 }
 

@@ -419,6 +419,6 @@ fn json(value: &Value) -> serde_json::Value {
         Value::Date(t) => serde_json::json!({ "$date": t.to_string() }),
         Value::Binary(bytes) => Json::String(bytes.iter().map(|b| format!("{b:02x}")).collect()),
         Value::Array(items) => Json::Array(items.iter().map(json).collect()),
-        Value::Object(members) => Json::Object(members.iter().map(|(k, v)| (k.clone(), json(v))).collect()),
+        Value::Object(members) => Json::Object(members.iter().map(|(k, v)| (k.to_string(), json(v))).collect()),
     }
 }

@@ -46,8 +46,8 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
         match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => Timestamp(nanos(since)),
-            Err(before) => Timestamp(-nanos(before.duration())),
+            Ok(since) => Timestamp::from_nanos(nanos(since)),
+            Err(before) => Timestamp::from_nanos(-nanos(before.duration())),
         }
     }
 
@@ -72,9 +72,9 @@ impl VirtualClock {
     /// Lets time go on (or, if `now` is in the past, steps the wall clock alone back) to `now`.
     pub fn set(&self, now: Timestamp) {
         let mut state = self.state.lock();
-        if let Ok(ahead) = u64::try_from(now.0 - state.0.0) {
+        if let Ok(ahead) = u64::try_from(now.nanos() - state.0.nanos()) {
             state.1 += Duration::from_nanos(ahead);
-        } else if now.0 > state.0.0 {
+        } else if now.nanos() > state.0.nanos() {
             state.1 = Duration::MAX;
         }
         state.0 = now;

@@ -73,7 +73,7 @@ impl ClockGuard {
     #[must_use]
     pub fn peek(&self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Option<Held> {
         let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
-        let wall_moved = wall.0.saturating_sub(self.wall.0);
+        let wall_moved = wall.nanos().saturating_sub(self.wall.nanos());
         let ahead_nanos = wall_moved.saturating_sub(nanos(monotonic.saturating_sub(self.monotonic)));
         let tolerated = i128::from(tolerance_secs) * NANOS_PER_SECOND;
         (tolerance_secs > 0 && ahead_nanos > tolerated).then_some(Held { ahead_nanos, tolerance_secs })

@@ -43,4 +43,4 @@ pub use rule::{
     RuleSpec, RuleView, parse_expire_after, parse_expire_after_or_off,
 };
 pub use time::{Precision, Timestamp};
-pub use value::{TypeClass, Value, exact_int, int_fits_double};
+pub use value::{Name, TypeClass, Value, exact_int, int_fits_double};

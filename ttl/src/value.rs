@@ -3,7 +3,12 @@
 mod tokens;
 
 use crate::time::Timestamp;
+use smol_str::SmolStr;
 use std::cmp::Ordering;
+
+/// The name of a member of an object. Up to 23 bytes are held in place, since names are read with every document; `"t".into()`
+/// makes one.
+pub type Name = SmolStr;
 
 /// A value of a document. Null stands for missing too: the contract makes no difference between them.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +31,7 @@ pub enum Value {
     /// A list.
     Array(Vec<Value>),
     /// Named values, in the order given.
-    Object(Vec<(String, Value)>),
+    Object(Vec<(Name, Value)>),
 }
 
 /// Classes of types: comparisons hold only within one.

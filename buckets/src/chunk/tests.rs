@@ -59,7 +59,7 @@ fn the_range_of_rules_is_half_open() {
 #[test]
 fn a_collection_without_meta_has_one_series() {
     let schema = Schema::new("t", None, ebbtide_ttl::Precision::Ns);
-    let docs: Vec<Value> = [5, 3].map(|ns| object(&[("t", Value::Date(Timestamp(ns)))])).to_vec();
+    let docs: Vec<Value> = [5, 3].map(|ns| object(&[("t", Value::Date(Timestamp::from_nanos(ns)))])).to_vec();
     let accepted = accept(&docs, &schema);
     let built = Chunk::build(accepted.batch, &accepted.schema, 3_600);
     assert_eq!(built.buckets.len(), 1);

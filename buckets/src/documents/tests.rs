@@ -1,7 +1,7 @@
 use super::*;
 use crate::limits::{FIELDS_MAX, NESTING_MAX};
 use crate::schema::FieldType;
-use crate::testing::{accept, date, object, rows, schema};
+use crate::testing::{accept, date, exact, object, rows, schema};
 use arrow::datatypes::DataType;
 use ebbtide_ttl::{Precision, Timestamp};
 
@@ -61,13 +61,14 @@ fn the_time_must_be_a_date() {
 
 #[test]
 fn times_are_floored_and_must_fit_the_precision() {
-    let ns = |ns: i128| object(&[("t", Value::Date(Timestamp(ns)))]);
+    let ns = |ns: i128| object(&[("t", Value::Date(Timestamp::from_nanos(ns)))]);
     let batch = accept(&[ns(-1), ns(1_999_999)], &schema()).batch;
     assert_eq!(rows(&batch), rows(&accept(&[object(&[("t", date(-1))]), object(&[("t", date(1))])], &schema()).batch));
     let fine = Schema { precision: Precision::Ns, ..schema() };
     let (index, code, _) = refused(&[ns(0), ns(i128::from(i64::MAX) + 1)], &fine);
     assert_eq!((index, code), (1, Code::BadValue));
-    let (_, code, _) = refused(&[object(&[("t", date(0)), ("x", Value::Date(Timestamp(i128::MAX)))])], &schema());
+    let (_, code, _) =
+        refused(&[object(&[("t", date(0)), ("x", Value::Date(Timestamp::from_nanos(i128::MAX)))])], &schema());
     assert_eq!(code, Code::BadValue);
 }
 
@@ -159,4 +160,33 @@ fn names_depth_and_number_of_fields_are_limited() {
 fn no_documents_make_an_empty_batch() {
     let accepted = accept(&[], &schema());
     assert_eq!((accepted.batch.num_rows(), accepted.schema), (0, schema()));
+}
+
+#[test]
+fn numbers_stand_in_their_rows_whatever_is_missing_and_whenever_they_turn_double() {
+    let known = accept(&[doc(&[("k", Value::Int(1)), ("half", Value::Double(0.5))])], &schema()).schema;
+    let docs = [
+        doc(&[]),
+        doc(&[("i", Value::Int(1))]),
+        doc(&[("d", Value::Double(2.0)), ("i", Value::Null), ("half", Value::Int(3))]),
+        doc(&[("i", Value::Double(4.0)), ("late", Value::Int(3)), ("k", Value::Double(-0.0))]),
+        doc(&[("i", Value::Double(4.5)), ("word", Value::from("w"))]),
+        doc(&[("i", Value::Int(7)), ("word", Value::Null)]),
+        doc(&[]),
+    ];
+    let accepted = accept(&docs, &known);
+    let double = |d: f64| exact(&Value::Double(d));
+    let t = exact(&date(1));
+    let expected = [
+        format!("t={t}"),
+        format!("t={t} i={}", double(1.0)),
+        format!("t={t} half={} d={}", double(3.0), double(2.0)),
+        format!("t={t} k=Int(0) i={} late=Int(3)", double(4.0)),
+        format!("t={t} i={} word=String(\"w\")", double(4.5)),
+        format!("t={t} i={}", double(7.0)),
+        format!("t={t}"),
+    ];
+    assert_eq!(rows(&accepted.batch), expected);
+    let nulls: Vec<usize> = accepted.batch.columns().iter().map(|column| column.null_count()).collect();
+    assert_eq!(nulls, [0, 6, 6, 3, 6, 6, 6]);
 }

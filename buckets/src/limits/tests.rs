@@ -25,7 +25,7 @@ fn names_have_a_longest_length_at_every_depth() {
     }
     // Nobody but the caller may walk a value this deep: a clone of it would be deeper than a thread's stack.
     let deep = (0..10_000).fold(Value::Int(1), |v, _| Value::Array(vec![v]));
-    let document = Value::Object(vec![("t".to_owned(), date(1)), (longer, deep)]);
+    let document = Value::Object(vec![("t".into(), date(1)), (longer.into(), deep)]);
     assert_eq!(refused(&[document]).1, Code::BadValue);
 }
 

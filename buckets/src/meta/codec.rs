@@ -64,7 +64,7 @@ pub(crate) fn encode(value: &Value, out: &mut Vec<u8>) {
         Value::Bool(b) => out.extend([BOOL, u8::from(*b)]),
         Value::Date(t) => {
             out.push(DATE);
-            out.extend((t.0 ^ i128::MIN).to_be_bytes());
+            out.extend((t.nanos() ^ i128::MIN).to_be_bytes());
         }
     }
 }
@@ -165,7 +165,7 @@ impl Reader<'_> {
             OBJECT => {
                 let mut members = Vec::new();
                 while self.byte()? == 1 {
-                    members.push((self.text()?, self.value(depth + 1)?));
+                    members.push((self.text()?.into(), self.value(depth + 1)?));
                 }
                 Value::Object(members)
             }
@@ -179,7 +179,7 @@ impl Reader<'_> {
             }
             BINARY => Value::Binary(self.escaped()?),
             BOOL => Value::Bool(self.byte()? != 0),
-            DATE => Value::Date(Timestamp(i128::from_be_bytes(self.array()?) ^ i128::MIN)),
+            DATE => Value::Date(Timestamp::from_nanos(i128::from_be_bytes(self.array()?) ^ i128::MIN)),
             tag => return Err(format!("meta key: unknown tag {tag:#04x} at byte {}", self.at - 1)),
         })
     }

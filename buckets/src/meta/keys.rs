@@ -122,7 +122,7 @@ pub fn value_at(array: &dyn Array, row: usize) -> Value {
                 fields
                     .iter()
                     .zip(columns)
-                    .map(|(field, column)| (field.name().clone(), value_at(column, row)))
+                    .map(|(field, column)| (field.name().into(), value_at(column, row)))
                     .filter(|(_, value)| !value.is_null())
                     .collect(),
             )

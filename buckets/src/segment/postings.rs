@@ -39,7 +39,7 @@ impl Postings {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    path.push(name.clone());
+                    path.push(name.to_string());
                     self.add(member, ordinal, path, opaque);
                     path.pop();
                 }

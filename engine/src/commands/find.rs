@@ -144,7 +144,7 @@ impl Query {
                 continue;
             }
             let columns = schema.fields().iter().zip(batch.columns());
-            let members = columns.map(|(field, column)| (field.name().clone(), value_at(column.as_ref(), row)));
+            let members = columns.map(|(field, column)| (field.name().into(), value_at(column.as_ref(), row)));
             let document = Value::Object(members.filter(|(_, value)| !value.is_null()).collect());
             let keys = sort.iter().map(|(path, _)| at_path(&document, path).cloned().unwrap_or_default()).collect();
             let Value::Object(members) = document else { continue };

@@ -3,7 +3,7 @@
 use super::args::mismatch;
 use crate::error::{Error, Result};
 use crate::json::DEPTH_MAX;
-use ebbtide_ttl::{Code, Value};
+use ebbtide_ttl::{Code, Name, Value};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl Projection {
     }
 
     /// The document with what is wanted of it.
-    pub(super) fn apply(&self, members: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    pub(super) fn apply(&self, members: Vec<(Name, Value)>) -> Vec<(Name, Value)> {
         match self {
             Projection::All => members,
             Projection::Only(tree) => only(tree, members),
@@ -114,8 +114,8 @@ fn add(tree: &mut Tree, path: &str) -> Result<()> {
     Ok(())
 }
 
-fn only(tree: &Tree, members: Vec<(String, Value)>) -> Vec<(String, Value)> {
-    let pick = |(name, value): (String, Value)| match (tree.get(&name)?, value) {
+fn only(tree: &Tree, members: Vec<(Name, Value)>) -> Vec<(Name, Value)> {
+    let pick = |(name, value): (Name, Value)| match (tree.get(name.as_str())?, value) {
         (Node::Whole, value) => Some((name, value)),
         (Node::Members(inner), Value::Object(members)) => Some((name, Value::Object(only(inner, members)))),
         (Node::Members(_), _) => None,
@@ -123,8 +123,8 @@ fn only(tree: &Tree, members: Vec<(String, Value)>) -> Vec<(String, Value)> {
     members.into_iter().filter_map(pick).collect()
 }
 
-fn without(tree: &Tree, members: Vec<(String, Value)>) -> Vec<(String, Value)> {
-    let keep = |(name, value): (String, Value)| match (tree.get(&name), value) {
+fn without(tree: &Tree, members: Vec<(Name, Value)>) -> Vec<(Name, Value)> {
+    let keep = |(name, value): (Name, Value)| match (tree.get(name.as_str()), value) {
         (Some(Node::Whole), _) => None,
         (Some(Node::Members(inner)), Value::Object(members)) => Some((name, Value::Object(without(inner, members)))),
         (_, value) => Some((name, value)),

@@ -41,8 +41,8 @@ impl ToDate for i64 {
 impl ToDate for SystemTime {
     fn to_date(&self) -> Option<Timestamp> {
         match self.duration_since(UNIX_EPOCH) {
-            Ok(since) => i128::try_from(since.as_nanos()).ok().map(Timestamp),
-            Err(before) => i128::try_from(before.duration().as_nanos()).ok().map(|nanos| Timestamp(-nanos)),
+            Ok(since) => i128::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos),
+            Err(before) => i128::try_from(before.duration().as_nanos()).ok().map(|nanos| Timestamp::from_nanos(-nanos)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From JSON to values, in one pass: from text, or from what was parsed before.
 
 use super::{DEPTH_MAX, base64, json_of};
-use ebbtide_ttl::{Timestamp, Value, exact_int};
+use ebbtide_ttl::{Name, Timestamp, Value, exact_int};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
@@ -119,9 +119,9 @@ impl<'de> Visitor<'de> for Reading {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Value, A::Error> {
-        let mut members: Vec<(String, Value)> = Vec::with_capacity(map.size_hint().unwrap_or(0).min(1024));
+        let mut members: Vec<(Name, Value)> = Vec::with_capacity(map.size_hint().unwrap_or(0).min(1024));
         let mut wrapper = None;
-        while let Some(name) = map.next_key::<String>()? {
+        while let Some(name) = map.next_key::<Name>()? {
             let special = name.starts_with('$');
             if let Some(foreign) = FOREIGN.iter().find(|foreign| special && **foreign == name) {
                 return Err(A::Error::custom(format!(

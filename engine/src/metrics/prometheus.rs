@@ -38,7 +38,7 @@ fn escaped(text: &str) -> String {
 /// Whole seconds with their fraction, exactly.
 fn seconds(time: Timestamp) -> String {
     const SECOND: i128 = 1_000_000_000;
-    let (whole, nanos) = (time.0.div_euclid(SECOND), time.0.rem_euclid(SECOND));
+    let (whole, nanos) = (time.nanos().div_euclid(SECOND), time.nanos().rem_euclid(SECOND));
     match (whole, nanos) {
         (whole, 0) => whole.to_string(),
         (whole, nanos) if whole >= 0 => format!("{whole}.{nanos:09}"),

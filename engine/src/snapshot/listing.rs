@@ -281,7 +281,7 @@ impl CollectionSnapshot {
         let mut rows: BTreeMap<(Timestamp, usize), ExpiryRow> = BTreeMap::new();
         for (id, due) in due_buckets(&self.state, rules, epoch, at)? {
             let start = self.instant(id.window.start);
-            let day = Timestamp(start.0 - start.0.rem_euclid(DAY_NANOS));
+            let day = Timestamp::from_nanos(start.nanos() - start.nanos().rem_euclid(DAY_NANOS));
             let row = rows.entry((day, due.rule)).or_insert_with(|| ExpiryRow {
                 day,
                 rule: rules.rule(due.rule).map_or_else(String::new, |view| view.label().to_owned()),

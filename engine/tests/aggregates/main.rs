@@ -44,10 +44,10 @@ fn document((minute, sensor, wild, n): (i64, u8, u8, i32)) -> Value {
         _ => Value::Int(i64::from(n)),
     };
     let meta = if sensor == 5 { Value::Null } else { Value::from(format!("s{sensor}").as_str()) };
-    let mut members = vec![("t".to_owned(), Value::Date(t)), ("sensor".to_owned(), meta)];
-    members.extend([("d".to_owned(), double), ("i".to_owned(), int), ("word".to_owned(), Value::from("w"))]);
+    let mut members = vec![("t".into(), Value::Date(t)), ("sensor".into(), meta)];
+    members.extend([("d".into(), double), ("i".into(), int), ("word".into(), Value::from("w"))]);
     if wild % 2 == 0 {
-        members.push(("x".to_owned(), Value::Double(f64::from(n) / 4.0)));
+        members.push(("x".into(), Value::Double(f64::from(n) / 4.0)));
     }
     Value::Object(members)
 }

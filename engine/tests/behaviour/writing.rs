@@ -48,8 +48,8 @@ fn threads_may_bring_new_fields_at_the_same_time() {
                 for insert in 0..10 {
                     let v = thread * 10 + insert;
                     let Value::Object(mut members) = reading(v, "roof", v) else { unreachable!() };
-                    members.push((format!("f{}", (thread + insert) % 8), Value::Int(v)));
-                    members.push((format!("own{thread}"), Value::from("x")));
+                    members.push((format!("f{}", (thread + insert) % 8).into(), Value::Int(v)));
+                    members.push((format!("own{thread}").into(), Value::from("x")));
                     collection.insert_documents(&[Value::Object(members)]).unwrap();
                 }
             });

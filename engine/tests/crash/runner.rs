@@ -39,15 +39,15 @@ pub(crate) fn long_of(id: i64) -> String {
 
 pub(crate) fn document(row: &Row, fields: Fields) -> Value {
     let mut members = vec![
-        ("t".to_owned(), Value::Date(Timestamp::from_millis(row.t))),
-        ("m".to_owned(), Value::String(row.meta.clone())),
-        ("id".to_owned(), Value::Int(row.id)),
-        ("x".to_owned(), Value::Double(row.id as f64 + 0.5)),
+        ("t".into(), Value::Date(Timestamp::from_millis(row.t))),
+        ("m".into(), Value::String(row.meta.clone())),
+        ("id".into(), Value::Int(row.id)),
+        ("x".into(), Value::Double(row.id as f64 + 0.5)),
     ];
     match fields {
         Fields::Plain => {}
-        Fields::Extra => members.push(("extra".to_owned(), Value::String(text_of(row.id)))),
-        Fields::Long => members.push(("long".to_owned(), Value::String(long_of(row.id)))),
+        Fields::Extra => members.push(("extra".into(), Value::String(text_of(row.id)))),
+        Fields::Long => members.push(("long".into(), Value::String(long_of(row.id)))),
     }
     Value::Object(members)
 }

@@ -32,7 +32,7 @@ impl Clock for Planted {
     fn now(&self) -> Timestamp {
         let now = self.clock.now();
         match self.plant {
-            Plant::Below => Timestamp(now.0 - 1),
+            Plant::Below => Timestamp::from_nanos(now.nanos() - 1),
             Plant::Beyond => now.plus_seconds(1),
             Plant::RawClock => now,
         }
@@ -40,7 +40,7 @@ impl Clock for Planted {
 
     fn monotonic(&self) -> Duration {
         match self.plant {
-            Plant::RawClock => Duration::from_nanos(u64::try_from(self.clock.now().0).unwrap_or(0)),
+            Plant::RawClock => Duration::from_nanos(u64::try_from(self.clock.now().nanos()).unwrap_or(0)),
             _ => self.clock.monotonic(),
         }
     }

@@ -116,7 +116,7 @@ pub(crate) fn check_explained(snapshot: &CollectionSnapshot, model: &Model, at: 
     let mut expected: BTreeMap<(Timestamp, String), (u64, u64)> = BTreeMap::new();
     for due in model.due(at, proposed.unwrap_or(&model.rules)) {
         let start = model.nanos(due.key.1);
-        let entry = expected.entry((Timestamp(start - start.rem_euclid(DAY)), due.rule)).or_default();
+        let entry = expected.entry((Timestamp::from_nanos(start - start.rem_euclid(DAY)), due.rule)).or_default();
         *entry = (entry.0 + 1, entry.1 + due.rows);
     }
     let rows = snapshot.explain_expiry(at, engine_rules.as_ref()).expect("explains");

@@ -71,12 +71,12 @@ impl Meta {
             Meta::List(items) => Value::Array(items.iter().map(|item| item.spelled(0)).collect()),
             Meta::Object(members) => {
                 let mut spelled: Vec<_> =
-                    members.iter().map(|(name, meta)| (name.clone(), meta.spelled(spelling & 3))).collect();
+                    members.iter().map(|(name, meta)| (name.as_str().into(), meta.spelled(spelling & 3))).collect();
                 if spelling & 1 != 0 {
                     spelled.reverse();
                 }
                 if spelling & 2 != 0 && members.iter().all(|(name, _)| name != "kind") {
-                    spelled.push(("kind".to_owned(), Value::Null));
+                    spelled.push(("kind".into(), Value::Null));
                 }
                 Value::Object(spelled)
             }
@@ -92,7 +92,7 @@ impl Meta {
             Value::String(text) => Meta::Text(text.clone()),
             Value::Array(items) => Meta::List(items.iter().map(Meta::of).collect()),
             Value::Object(members) => {
-                let known = members.iter().map(|(name, value)| (name.clone(), Meta::of(value)));
+                let known = members.iter().map(|(name, value)| (name.to_string(), Meta::of(value)));
                 let mut known: Vec<_> = known.filter(|(_, meta)| *meta != Meta::Null).collect();
                 known.sort();
                 Meta::Object(known)
@@ -166,13 +166,13 @@ impl Test {
         }
     }
 
-    fn written(&self) -> (String, Value) {
+    fn written(&self) -> (ebbtide::ttl::Name, Value) {
         match self {
-            Test::Is(meta) => ("$eq".to_owned(), meta.spelled(0)),
-            Test::In(metas) => ("$in".to_owned(), Value::Array(metas.iter().map(|m| m.spelled(0)).collect())),
-            Test::Compare(operator, bound) => ((*operator).to_owned(), bound.spelled(0)),
-            Test::Exists => ("$exists".to_owned(), Value::Bool(true)),
-            Test::Type(class) => ("$type".to_owned(), Value::from(*class)),
+            Test::Is(meta) => ("$eq".into(), meta.spelled(0)),
+            Test::In(metas) => ("$in".into(), Value::Array(metas.iter().map(|m| m.spelled(0)).collect())),
+            Test::Compare(operator, bound) => ((*operator).into(), bound.spelled(0)),
+            Test::Exists => ("$exists".into(), Value::Bool(true)),
+            Test::Type(class) => ("$type".into(), Value::from(*class)),
         }
     }
 }
@@ -202,7 +202,7 @@ impl MetaFilter {
                     [Test::Is(meta)] => meta.spelled(0),
                     tests => Value::Object(tests.iter().map(Test::written).collect()),
                 };
-                Value::Object(vec![((*path).to_owned(), tests)])
+                Value::Object(vec![((*path).into(), tests)])
             }
             MetaFilter::And(filters) => Self::joined("$and", filters),
             MetaFilter::Or(filters) => Self::joined("$or", filters),
@@ -211,7 +211,7 @@ impl MetaFilter {
 
     fn joined(operator: &str, filters: &[MetaFilter]) -> Value {
         let clauses = filters.iter().map(MetaFilter::written).collect();
-        Value::Object(vec![(operator.to_owned(), Value::Array(clauses))])
+        Value::Object(vec![(operator.into(), Value::Array(clauses))])
     }
 
     pub(crate) fn parsed(&self) -> Filter {
@@ -290,8 +290,8 @@ pub(crate) struct Chosen {
 impl Chosen {
     pub(crate) fn parsed(&self) -> Filter {
         let mut members = Vec::new();
-        let bound = |operator: &str, t: Timestamp| Value::Object(vec![(operator.to_owned(), Value::Date(t))]);
-        let mut clause = |name: &str, value: Value| members.push(Value::Object(vec![(name.to_owned(), value)]));
+        let bound = |operator: &str, t: Timestamp| Value::Object(vec![(operator.into(), Value::Date(t))]);
+        let mut clause = |name: &str, value: Value| members.push(Value::Object(vec![(name.into(), value)]));
         if let Some(from) = self.from {
             clause("t", bound("$gte", from));
         }
@@ -304,7 +304,7 @@ impl Chosen {
         members.extend(self.meta.iter().map(MetaFilter::written));
         let whole = match members.is_empty() {
             true => Value::Object(Vec::new()),
-            false => Value::Object(vec![("$and".to_owned(), Value::Array(members))]),
+            false => Value::Object(vec![("$and".into(), Value::Array(members))]),
         };
         Filter::parse_query(&whole).expect("a filter that is allowed")
     }

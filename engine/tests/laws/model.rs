@@ -89,7 +89,7 @@ impl Model {
 
     /// Units of the collection, floored; `None` for what it cannot hold.
     pub(crate) fn units(&self, at: Timestamp) -> Option<i64> {
-        i64::try_from(at.0.div_euclid(self.nanos(1))).ok()
+        i64::try_from(at.nanos().div_euclid(self.nanos(1))).ok()
     }
 
     pub(crate) fn in_range(&self, t: i64) -> bool {
@@ -117,7 +117,7 @@ impl Model {
         let nothing_hidden = self.mode == ExpiryMode::Bucket || self.suspended().is_some();
         let is_expired = |row: &Row| {
             let effective = self.rules.effective(&row.meta);
-            effective.is_some_and(|(_, e)| self.nanos(row.t) + i128::from(e) * SECOND <= now.0)
+            effective.is_some_and(|(_, e)| self.nanos(row.t) + i128::from(e) * SECOND <= now.nanos())
         };
         self.rows.iter().filter(|row| nothing_hidden || !is_expired(row)).collect()
     }
@@ -144,7 +144,7 @@ impl Model {
             ExpiryMode::Bucket => key.2,
             ExpiryMode::Exact => rows.iter().map(|row| row.t).max().expect("a bucket has rows"),
         };
-        Timestamp(self.nanos(bound) + i128::from(e) * SECOND)
+        Timestamp::from_nanos(self.nanos(bound) + i128::from(e) * SECOND)
     }
 
     /// What a sweep at `at` would drop under these rules.
@@ -169,8 +169,8 @@ impl Model {
     pub(crate) fn is_chosen(&self, chosen: &Chosen, row: &Row) -> bool {
         let t = self.nanos(row.t);
         chosen.meta.as_ref().is_none_or(|filter| filter.matches(&row.meta))
-            && chosen.from.is_none_or(|from| t >= from.0)
-            && chosen.to.is_none_or(|to| t < to.0)
+            && chosen.from.is_none_or(|from| t >= from.nanos())
+            && chosen.to.is_none_or(|to| t < to.nanos())
             && chosen.k.is_none_or(|k| row.k == k)
     }
 }

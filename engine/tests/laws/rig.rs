@@ -79,7 +79,7 @@ impl World {
         let db = open(&fs, clock_of(&clock));
         let mut world = World {
             clock_of,
-            looked: (clock.now().0, clock.monotonic().as_nanos() as i128),
+            looked: (clock.now().nanos(), clock.monotonic().as_nanos() as i128),
             fs,
             clock,
             db,
@@ -201,21 +201,23 @@ impl World {
         let unit = model.nanos(1);
         let second = 1_000_000_000;
         match when {
-            When::Near(seconds, nanos) => Timestamp(now.0 + i128::from(*seconds) * second + i128::from(*nanos)),
+            When::Near(seconds, nanos) => {
+                Timestamp::from_nanos(now.nanos() + i128::from(*seconds) * second + i128::from(*nanos))
+            }
             When::Edge(rule, units) => {
                 let labels = model.rules.labels();
                 let e = labels.get(usize::from(*rule) % labels.len().max(1)).map_or(0, |(_, e)| *e);
-                Timestamp(now.0 - i128::from(e) * second + i128::from(*units) * unit)
+                Timestamp::from_nanos(now.nanos() - i128::from(e) * second + i128::from(*units) * unit)
             }
             When::WindowEdge(end, units) => {
                 let window = model.window(model.units(now).unwrap_or(0));
                 let edge = if end % 2 == 0 { window.0 } else { window.1 };
-                Timestamp(model.nanos(edge) + i128::from(*units) * unit)
+                Timestamp::from_nanos(model.nanos(edge) + i128::from(*units) * unit)
             }
             When::Again(row) => match model.rows.get(usize::from(*row) % model.rows.len().max(1)) {
                 Some(row) => {
                     *meta = row.meta.clone();
-                    Timestamp(model.nanos(row.t))
+                    Timestamp::from_nanos(model.nanos(row.t))
                 }
                 None => now,
             },
@@ -225,7 +227,7 @@ impl World {
                 let near = model.nanos(i64::MIN);
                 let all =
                     [0, -unit, -1, end - unit, end, end + 86_400 * second, -400_000 * second, far, near, far - unit];
-                Timestamp(all[usize::from(*which) % all.len()])
+                Timestamp::from_nanos(all[usize::from(*which) % all.len()])
             }
         }
     }
@@ -292,7 +294,7 @@ impl World {
             }
             Fault::TextAsTime => {
                 members.retain(|(name, _)| name != "t");
-                members.push(("t".to_owned(), Value::from("2024-01-01")));
+                members.push(("t".into(), Value::from("2024-01-01")));
                 Code::BadValue
             }
             Fault::TextAsNumber => {
@@ -302,7 +304,7 @@ impl World {
                 }
                 let Value::Object(members) = &mut documents[at] else { unreachable!("made as an object") };
                 members.retain(|(name, _)| name != "k");
-                members.push(("k".to_owned(), Value::from("two")));
+                members.push(("k".into(), Value::from("two")));
                 Code::TypeMismatch
             }
         };
@@ -318,7 +320,7 @@ impl World {
         let buckets = model.buckets();
         let Some((key, rows)) = buckets.iter().nth(usize::from(bucket) % buckets.len().max(1)) else { return };
         let Some((_, e)) = model.rules.effective(&key.0) else { return };
-        let at = Timestamp(model.expires_at(key, rows, e).0 + i128::from(units) * model.nanos(1));
+        let at = Timestamp::from_nanos(model.expires_at(key, rows, e).nanos() + i128::from(units) * model.nanos(1));
         // Not to the ends of time: a clock is set to what people live through.
         let (first, last) = (self.now().plus_seconds(-40_000_000), self.now().plus_seconds(40_000_000));
         if first < at && at < last {
@@ -331,11 +333,11 @@ impl World {
     }
 
     fn look(&mut self) {
-        self.looked = (self.now().0, self.monotonic());
+        self.looked = (self.now().nanos(), self.monotonic());
     }
 
     fn is_held(&self) -> bool {
-        (self.now().0 - self.looked.0) - (self.monotonic() - self.looked.1) > TOLERANCE
+        (self.now().nanos() - self.looked.0) - (self.monotonic() - self.looked.1) > TOLERANCE
     }
 
     fn reopen(&mut self) {
@@ -486,7 +488,7 @@ impl World {
         let chosen = match delete {
             Delete::All => nothing,
             Delete::OutOfRange => {
-                let end = Timestamp(RANGE_END_SECONDS * 1_000_000_000);
+                let end = Timestamp::from_nanos(RANGE_END_SECONDS * 1_000_000_000);
                 self.delete_chosen(of, &Chosen { from: Some(end), ..nothing.clone() });
                 Chosen { to: Some(Timestamp::EPOCH), ..nothing }
             }

@@ -9,14 +9,11 @@ use std::sync::Arc;
 
 /// A row as a document.
 pub(crate) fn document((at, row, spelling): &Resolved) -> Value {
-    let mut members = vec![
-        ("t".to_owned(), Value::Date(*at)),
-        ("id".to_owned(), Value::Int(row.id)),
-        ("k".to_owned(), Value::Int(row.k)),
-    ];
+    let mut members =
+        vec![("t".into(), Value::Date(*at)), ("id".into(), Value::Int(row.id)), ("k".into(), Value::Int(row.k))];
     // A null meta is a missing one.
     if row.meta != Meta::Null || spelling & 1 != 0 {
-        members.push(("m".to_owned(), row.meta.spelled(*spelling)));
+        members.push(("m".into(), row.meta.spelled(*spelling)));
     }
     // Without a meta field there must be no such member, or it would be a field.
     if row.meta == Meta::Null {

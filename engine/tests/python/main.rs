@@ -34,7 +34,7 @@ fn documents() -> Vec<Value> {
     };
     let document = |record: csv::StringRecord| {
         let members = header.iter().zip(&record).filter(|(_, text)| !text.is_empty());
-        Value::Object(members.map(|(name, text)| (name.to_owned(), value(name, text))).collect())
+        Value::Object(members.map(|(name, text)| (name.into(), value(name, text))).collect())
     };
     reader.records().map(|record| document(record.unwrap())).collect()
 }

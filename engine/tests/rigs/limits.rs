@@ -26,7 +26,7 @@ fn open(dir: &Path) -> Result<Database, Error> {
 
 fn row(number: i64) -> Value {
     let t = Timestamp::from_millis(NOON + number * 86_400_000);
-    Value::Object(vec![("t".to_owned(), Value::Date(t)), ("id".to_owned(), Value::Int(number))])
+    Value::Object(vec![("t".into(), Value::Date(t)), ("id".into(), Value::Int(number))])
 }
 
 /// A database with a row in a segment and one in the log.

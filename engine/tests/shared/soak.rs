@@ -16,7 +16,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 /// A seed that nobody had before.
 pub(crate) fn fresh_seed() -> u64 {
     // Milliseconds: short enough to be typed.
-    u64::try_from(SystemClock::new().now().0 / 1_000_000).unwrap_or(1)
+    u64::try_from(SystemClock::new().now().nanos() / 1_000_000).unwrap_or(1)
 }
 
 /// What a part of a campaign did.

@@ -356,11 +356,11 @@ fn restore_one(database: &Database, dumped: &Dumped, folder: &Path) -> Result<u6
 
 /// A document with a value of the right type in every field.
 fn pattern(schema: &Schema) -> Value {
-    let mut members = vec![(schema.time.clone(), Value::Date(Timestamp::from_millis(86_400_000)))];
+    let mut members = vec![(schema.time.as_str().into(), Value::Date(Timestamp::from_millis(86_400_000)))];
     if let (Some(name), Some(ty)) = (&schema.meta, &schema.meta_type) {
-        members.push((name.clone(), example(ty)));
+        members.push((name.into(), example(ty)));
     }
-    members.extend(schema.fields.iter().map(|(name, ty)| (name.clone(), example(ty))));
+    members.extend(schema.fields.iter().map(|(name, ty)| (name.into(), example(ty))));
     Value::Object(members)
 }
 
@@ -375,6 +375,6 @@ fn example(ty: &FieldType) -> Value {
         FieldType::Binary => Value::Binary(Vec::new()),
         FieldType::List(item) if **item == FieldType::Unknown => Value::Array(Vec::new()),
         FieldType::List(item) => Value::Array(vec![example(item)]),
-        FieldType::Object(members) => Value::Object(members.iter().map(|(n, ty)| (n.clone(), example(ty))).collect()),
+        FieldType::Object(members) => Value::Object(members.iter().map(|(n, ty)| (n.into(), example(ty))).collect()),
     }
 }

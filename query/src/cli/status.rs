@@ -133,7 +133,7 @@ fn middle(life: i64) -> String {
 /// Seconds from one instant to a later one; negative for an earlier one.
 #[expect(clippy::cast_precision_loss, reason = "a scale of some dozen cells")]
 fn age(now: Timestamp, then: Timestamp) -> f64 {
-    (now.0 - then.0) as f64 / 1e9
+    (now.nanos() - then.nanos()) as f64 / 1e9
 }
 
 /// A length of time in its largest unit that it has two of.

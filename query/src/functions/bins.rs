@@ -65,7 +65,7 @@ impl Bins {
         if size <= 0 {
             return Err("is not positive; a bin has a width, such as INTERVAL '1 hour'".to_owned());
         }
-        let (unit, origin) = (nanos(unit), origin.map_or(0, |t| t.0));
+        let (unit, origin) = (nanos(unit), origin.map_or(0, |t| t.nanos()));
         let whole = match (width, &zone) {
             (Width::Nanos(width), None) if width % unit == 0 && origin % unit == 0 => {
                 i64::try_from(width / unit).ok().zip(i64::try_from(origin / unit).ok())
@@ -106,7 +106,7 @@ impl Bins {
     fn units(&self, nanos: i128) -> Result<i64> {
         match i64::try_from(-(-nanos).div_euclid(self.unit)) {
             Ok(units) => Ok(units),
-            Err(_) => exec_err!("a bin starts at {}, which its column cannot hold", Timestamp(nanos)),
+            Err(_) => exec_err!("a bin starts at {}, which its column cannot hold", Timestamp::from_nanos(nanos)),
         }
     }
 
@@ -230,7 +230,7 @@ fn transition(zone: &Tz, before: i128, after: i128) -> Result<i128> {
 /// A wall clock's time as text, such as `2024-01-01` or `2024-01-01T06:00:00`: nanoseconds as if it were UTC.
 pub(super) fn wall_time(text: &str) -> Option<Timestamp> {
     if let Ok(date) = text.parse::<chrono::NaiveDate>() {
-        return Some(Timestamp(of_civil(date.and_time(NaiveTime::MIN))));
+        return Some(Timestamp::from_nanos(of_civil(date.and_time(NaiveTime::MIN))));
     }
     Timestamp::parse(text).ok()
 }

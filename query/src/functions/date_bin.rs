@@ -28,8 +28,8 @@ pub(super) const GAPFILL: &str = "date_bin_gapfill";
 /// Name that DuckDB and TimescaleDB give it. Bins are counted from another origin there.
 pub(super) const TIME_BUCKET: &str = "time_bucket";
 /// The Monday from which `time_bucket` counts fixed widths, and the day from which it counts months.
-const MONDAY: Timestamp = Timestamp(946_857_600 * 1_000_000_000);
-const MILLENNIUM: Timestamp = Timestamp(946_684_800 * 1_000_000_000);
+const MONDAY: Timestamp = Timestamp::from_nanos(946_857_600 * 1_000_000_000);
+const MILLENNIUM: Timestamp = Timestamp::from_nanos(946_684_800 * 1_000_000_000);
 
 /// `date_bin`, `time_bucket` or `date_bin_gapfill`.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -22,7 +22,7 @@ const UNITS: [&str; 10] =
     ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"];
 
 /// Weeks begin on Mondays, as this day is.
-const MONDAY: Timestamp = Timestamp(4 * 86_400 * 1_000_000_000);
+const MONDAY: Timestamp = Timestamp::from_nanos(4 * 86_400 * 1_000_000_000);
 
 /// `date_trunc`.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -280,7 +280,7 @@ fn grid(aggregate: &Aggregate, at: usize, statement: &Statement<'_>) -> Result<(
                     None => wrong(GAPFILL, at, what, &format!("is {expr}, a constant time is wanted")),
                 };
             let (start, finish) = (instant(start, first, "start")?, instant(finish, first + 1, "finish")?);
-            (Some(start), Some(Timestamp(finish.0 - 1)))
+            (Some(start), Some(Timestamp::from_nanos(finish.nanos() - 1)))
         }
         None => bounds(&aggregate.input, time)?,
     };
@@ -289,7 +289,7 @@ fn grid(aggregate: &Aggregate, at: usize, statement: &Statement<'_>) -> Result<(
             // Inclusive, in units: the first not before, the last not after.
             let unit = nanos(unit);
             let clamp = |t: i128| i64::try_from(t).unwrap_or(if t < 0 { i64::MIN } else { i64::MAX });
-            let (first, last) = (clamp(-(-first.0).div_euclid(unit)), clamp(last.0.div_euclid(unit)));
+            let (first, last) = (clamp(-(-first.nanos()).div_euclid(unit)), clamp(last.nanos().div_euclid(unit)));
             return Ok((node::Grid { width, anchor, bins: Arc::new(bins) }, (first, last)));
         }
         (None, None) => "where to begin and where to end",
@@ -358,9 +358,10 @@ fn condition_bounds(condition: &Expr, time: &Expr) -> Result<Bounds<Timestamp>> 
         ScalarValue::TimestampSecond(..)
         | ScalarValue::TimestampMillisecond(..)
         | ScalarValue::TimestampMicrosecond(..)
-        | ScalarValue::TimestampNanosecond(..) => scalar_instant(value).map(|t| t.0),
+        | ScalarValue::TimestampNanosecond(..) => scalar_instant(value).map(|t| t.nanos()),
         _ => None,
     };
     let range = time_range(condition, &|e| uncast(e) == wanted, &instant);
-    Ok(range.map_or((None, None), |((first, last), _)| (first.map(Timestamp), last.map(Timestamp))))
+    Ok(range
+        .map_or((None, None), |((first, last), _)| (first.map(Timestamp::from_nanos), last.map(Timestamp::from_nanos))))
 }

@@ -20,7 +20,7 @@ pub(crate) fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
         TimeUnit::Microsecond => (column.as_primitive::<TimestampMicrosecondType>().value(row), 1_000),
         TimeUnit::Nanosecond => (column.as_primitive::<TimestampNanosecondType>().value(row), 1),
     };
-    Some(Timestamp(i128::from(value) * nanos))
+    Some(Timestamp::from_nanos(i128::from(value) * nanos))
 }
 
 /// A length of time for people: `06:00:00`, or `2 days 03:00:00.5`.

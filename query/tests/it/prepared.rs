@@ -71,7 +71,7 @@ fn prepared_queries_give_what_the_same_text_with_the_values_gives() {
             [("a", "2024-01-01T23:20:00Z"), ("b", "2024-01-01T10:00:00.000000001Z"), ("x", "1999-01-01T00:00:00Z")]
         {
             let literal = query.replace("$1", &format!("'{sensor}'")).replace("$2", &format!("TIMESTAMP '{at}'"));
-            let nanos = i64::try_from(time(at).0).unwrap();
+            let nanos = i64::try_from(time(at).nanos()).unwrap();
             let instant = ScalarValue::TimestampNanosecond(Some(nanos), Some("UTC".into()));
             assert_eq!(run(&w, &prepared, &[sensor.into(), instant]).unwrap(), w.text(&literal), "{literal}");
         }

@@ -4,22 +4,22 @@ use super::*;
 fn both_virtual_times_move_on_together_and_back_apart() {
     let clock = VirtualClock::new(Timestamp::EPOCH);
     let other = clock.clone();
-    clock.set(Timestamp(500));
-    assert_eq!((other.now(), other.monotonic()), (Timestamp(500), Duration::from_nanos(500)));
-    clock.set(Timestamp(200));
-    assert_eq!((other.now(), other.monotonic()), (Timestamp(200), Duration::from_nanos(500)));
-    clock.set(Timestamp(300));
+    clock.set(Timestamp::from_nanos(500));
+    assert_eq!((other.now(), other.monotonic()), (Timestamp::from_nanos(500), Duration::from_nanos(500)));
+    clock.set(Timestamp::from_nanos(200));
+    assert_eq!((other.now(), other.monotonic()), (Timestamp::from_nanos(200), Duration::from_nanos(500)));
+    clock.set(Timestamp::from_nanos(300));
     assert_eq!(other.monotonic(), Duration::from_nanos(600));
     assert!(clock.is_virtual());
 }
 
 #[test]
 fn a_jump_moves_the_wall_clock_alone() {
-    let clock = VirtualClock::new(Timestamp(10));
-    clock.jump(Timestamp(1_000_000));
-    assert_eq!((clock.now(), clock.monotonic()), (Timestamp(1_000_000), Duration::ZERO));
+    let clock = VirtualClock::new(Timestamp::from_nanos(10));
+    clock.jump(Timestamp::from_nanos(1_000_000));
+    assert_eq!((clock.now(), clock.monotonic()), (Timestamp::from_nanos(1_000_000), Duration::ZERO));
     clock.set_monotonic(Duration::from_secs(5));
-    assert_eq!((clock.now(), clock.monotonic()), (Timestamp(1_000_000), Duration::from_secs(5)));
+    assert_eq!((clock.now(), clock.monotonic()), (Timestamp::from_nanos(1_000_000), Duration::from_secs(5)));
 }
 
 #[test]

@@ -24,29 +24,29 @@ fn a_bucket_is_due_to_the_millisecond() {
     let end = seconds("2023-03-27T18:30:00Z") * S;
     let due = due_instant(end, 300, Precision::Ms);
     assert_eq!(due.to_string(), "2023-03-27T18:35:00Z");
-    assert!(!is_expired(end, cutoff(Timestamp(due.0 - 1), 300, Precision::Ms)));
+    assert!(!is_expired(end, cutoff(Timestamp::from_nanos(due.nanos() - 1), 300, Precision::Ms)));
     assert!(is_expired(end, cutoff(due, 300, Precision::Ms)));
 }
 
 #[test]
 fn zero_seconds_expire_the_present_but_not_the_future() {
-    assert!(is_expired(5, cutoff(Timestamp(5), 0, Precision::Ns)));
-    assert!(!is_expired(6, cutoff(Timestamp(5), 0, Precision::Ns)));
+    assert!(is_expired(5, cutoff(Timestamp::from_nanos(5), 0, Precision::Ns)));
+    assert!(!is_expired(6, cutoff(Timestamp::from_nanos(5), 0, Precision::Ns)));
 }
 
 #[test]
 fn times_at_the_ends_of_the_range_expire_when_they_are_due() {
     let second = 1_000_000_000;
-    let first = Timestamp(i128::from(i64::MIN) + second);
+    let first = Timestamp::from_nanos(i128::from(i64::MIN) + second);
     assert_eq!(cutoff(first, 1, Precision::Ns), Some(i64::MIN));
-    assert_eq!(cutoff(Timestamp(first.0 - 1), 1, Precision::Ns), None);
+    assert_eq!(cutoff(Timestamp::from_nanos(first.nanos() - 1), 1, Precision::Ns), None);
     assert!(!is_expired(i64::MIN, None));
-    let last = Timestamp(i128::from(i64::MAX) + second);
-    assert!(!is_expired(i64::MAX, cutoff(Timestamp(last.0 - 1), 1, Precision::Ns)));
+    let last = Timestamp::from_nanos(i128::from(i64::MAX) + second);
+    assert!(!is_expired(i64::MAX, cutoff(Timestamp::from_nanos(last.nanos() - 1), 1, Precision::Ns)));
     assert!(is_expired(i64::MAX, cutoff(last, 1, Precision::Ns)));
-    assert!(is_expired(i64::MAX, cutoff(Timestamp(i128::MAX / 2), 1, Precision::Ns)));
+    assert!(is_expired(i64::MAX, cutoff(Timestamp::from_nanos(i128::MAX / 2), 1, Precision::Ns)));
     assert_eq!(cutoff(Timestamp::EPOCH, i64::MAX, Precision::Ns), None);
-    assert_eq!(due_instant(i64::MAX, 1, Precision::Ns).0, i128::from(i64::MAX) + 1_000_000_000);
+    assert_eq!(due_instant(i64::MAX, 1, Precision::Ns).nanos(), i128::from(i64::MAX) + 1_000_000_000);
 }
 
 #[test]
@@ -165,8 +165,8 @@ proptest! {
     fn cutoff_and_due_instant_agree(t: i64, now: i64, near in -3_i64..4, e in 0_i64..=2_147_483_647, p in precisions(),
                                     is_near: bool) {
         let due = i128::from(t) * p.nanos() + i128::from(e) * 1_000_000_000;
-        let now = if is_near { Timestamp(due + i128::from(near)) } else { Timestamp::from_units(now, p) };
-        let by_definition = due <= now.0;
+        let now = if is_near { Timestamp::from_nanos(due + i128::from(near)) } else { Timestamp::from_units(now, p) };
+        let by_definition = due <= now.nanos();
         prop_assert_eq!(is_expired(t, cutoff(now, e, p)), by_definition);
         prop_assert_eq!(due_instant(t, e, p) <= now, by_definition);
     }

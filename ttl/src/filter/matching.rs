@@ -83,9 +83,13 @@ pub(super) fn time_bounds(node: &Node, time_field: &str) -> (Option<Timestamp>, 
                     values.iter().map(|v| if let Value::Date(t) = v { Some(*t) } else { None }).collect();
                 dates.map_or((None, None), |dates| (dates.iter().min().copied(), dates.iter().max().copied()))
             }
-            Test::Compare(Comparison::Gt, Value::Date(t)) => (Some(Timestamp(t.0.saturating_add(1))), None),
+            Test::Compare(Comparison::Gt, Value::Date(t)) => {
+                (Some(Timestamp::from_nanos(t.nanos().saturating_add(1))), None)
+            }
             Test::Compare(Comparison::Gte, Value::Date(t)) => (Some(*t), None),
-            Test::Compare(Comparison::Lt, Value::Date(t)) => (None, Some(Timestamp(t.0.saturating_sub(1)))),
+            Test::Compare(Comparison::Lt, Value::Date(t)) => {
+                (None, Some(Timestamp::from_nanos(t.nanos().saturating_sub(1))))
+            }
             Test::Compare(Comparison::Lte, Value::Date(t)) => (None, Some(*t)),
             _ => (None, None),
         },

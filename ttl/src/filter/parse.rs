@@ -4,7 +4,7 @@
 use super::node::{Node, Test};
 use super::{Comparison, FILTER_DEPTH_MAX};
 use crate::code::{Code, RuleError};
-use crate::value::{TypeClass, Value, exact_int};
+use crate::value::{Name, TypeClass, Value, exact_int};
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ pub(super) fn query(filter: &Value) -> Result<Node, RuleError> {
     Parser { kind: Kind::Query, fault: None }.finish(members)
 }
 
-fn members_of<'v>(filter: &'v Value, what: &str) -> Result<&'v [(String, Value)], RuleError> {
+fn members_of<'v>(filter: &'v Value, what: &str) -> Result<&'v [(Name, Value)], RuleError> {
     let Value::Object(members) = filter else {
         let message = format!("{what} must be an object, not {}", filter.class().name());
         return Err(RuleError::new(Code::TypeMismatch, message));
@@ -59,7 +59,7 @@ fn members_of<'v>(filter: &'v Value, what: &str) -> Result<&'v [(String, Value)]
 }
 
 impl Parser<'_> {
-    fn finish(mut self, members: &[(String, Value)]) -> Result<Node, RuleError> {
+    fn finish(mut self, members: &[(Name, Value)]) -> Result<Node, RuleError> {
         let node = self.object(members);
         match self.fault {
             Some((_, error)) => Err(error),
@@ -92,7 +92,7 @@ impl Parser<'_> {
     }
 
     /// An object of fields and of `$and`, `$or`, `$nor`: an implicit and.
-    fn object(&mut self, members: &[(String, Value)]) -> Node {
+    fn object(&mut self, members: &[(Name, Value)]) -> Node {
         let mut parts = Vec::with_capacity(members.len());
         for (name, value) in members {
             match name.as_str() {
@@ -163,7 +163,7 @@ impl Parser<'_> {
         }
     }
 
-    fn operators(&mut self, path: &str, members: &[(String, Value)]) -> Node {
+    fn operators(&mut self, path: &str, members: &[(Name, Value)]) -> Node {
         let mut parts = Vec::with_capacity(members.len());
         for (operator, operand) in members {
             parts.extend(self.operator(path, operator, operand));

@@ -127,7 +127,7 @@ fn operators_are_reported_before_operands_and_fields() {
 #[test]
 fn nesting_is_bounded() {
     let nest = |n: usize| {
-        (0..n).fold(doc(r#"{"m": 1}"#), |inner, _| Value::Object(vec![("$and".to_owned(), Value::Array(vec![inner]))]))
+        (0..n).fold(doc(r#"{"m": 1}"#), |inner, _| Value::Object(vec![("$and".into(), Value::Array(vec![inner]))]))
     };
     assert!(Filter::parse_partial(&nest(49), Some("m")).is_ok());
     assert_eq!(Filter::parse_partial(&nest(50), Some("m")).unwrap_err().code, Code::BadValue);
@@ -289,11 +289,14 @@ fn time_bounds_are_conservative() {
     let gte = |ms| Filter::compare("t", Comparison::Gte, date(ms));
     let lt = |ms| Filter::compare("t", Comparison::Lt, date(ms));
     assert_eq!(bounds(&gte(5)), (Some(at(5)), None));
-    assert_eq!(bounds(&lt(5)), (None, Some(Timestamp(at(5).0 - 1))));
-    assert_eq!(bounds(&Filter::compare("t", Comparison::Gt, date(5))), (Some(Timestamp(at(5).0 + 1)), None));
+    assert_eq!(bounds(&lt(5)), (None, Some(Timestamp::from_nanos(at(5).nanos() - 1))));
+    assert_eq!(
+        bounds(&Filter::compare("t", Comparison::Gt, date(5))),
+        (Some(Timestamp::from_nanos(at(5).nanos() + 1)), None)
+    );
     assert_eq!(bounds(&Filter::compare("t", Comparison::Lte, date(5))), (None, Some(at(5))));
     let both = Filter::and(vec![gte(1), gte(3), lt(9), Filter::exists("v")]);
-    assert_eq!(bounds(&both), (Some(at(3)), Some(Timestamp(at(9).0 - 1))));
+    assert_eq!(bounds(&both), (Some(at(3)), Some(Timestamp::from_nanos(at(9).nanos() - 1))));
     assert_eq!(bounds(&Filter::eq("t", date(7))), (Some(at(7)), Some(at(7))));
     assert_eq!(bounds(&Filter::is_in("t", vec![date(7), date(2)])), (Some(at(2)), Some(at(7))));
     assert_eq!(bounds(&Filter::is_in("t", vec![date(7), Value::Null])), (None, None));

@@ -1,7 +1,7 @@
 //! Filters written down: the normal form as a filter again, and a value as compact Extended JSON.
 
 use super::node::{Condition, Node, Test};
-use crate::value::{TypeClass, Value};
+use crate::value::{Name, TypeClass, Value};
 use std::fmt;
 
 /// An object that reads as this node.
@@ -35,8 +35,8 @@ pub(super) fn to_value(node: &Node) -> Value {
 }
 
 /// The members of several objects in one, if no name comes twice with anything but operators that go together.
-fn merged(parts: &[Value]) -> Option<Vec<(String, Value)>> {
-    let mut all: Vec<(String, Value)> = Vec::new();
+fn merged(parts: &[Value]) -> Option<Vec<(Name, Value)>> {
+    let mut all: Vec<(Name, Value)> = Vec::new();
     for part in parts {
         let Value::Object(members) = part else { return None };
         for (name, value) in members {
@@ -46,7 +46,7 @@ fn merged(parts: &[Value]) -> Option<Vec<(String, Value)>> {
             };
             match (old, value) {
                 (Value::Object(old), Value::Object(new)) if !name.starts_with('$') => {
-                    let is_operator = |(n, _): &(String, Value)| n.starts_with('$');
+                    let is_operator = |(n, _): &(Name, Value)| n.starts_with('$');
                     let apart = new.iter().all(|(n, _)| old.iter().all(|(o, _)| o != n));
                     if old.is_empty() || new.is_empty() || !old.iter().chain(new).all(is_operator) || !apart {
                         return None;
@@ -90,7 +90,7 @@ fn operator(test: &Test) -> Value {
 }
 
 fn object(name: &str, value: Value) -> Value {
-    Value::Object(vec![(name.to_owned(), value)])
+    Value::Object(vec![(name.into(), value)])
 }
 
 /// Writes a value as Extended JSON.

@@ -14,7 +14,7 @@ fn mono(secs: u64) -> Duration {
 #[test]
 fn both_sides_of_the_tolerance() {
     let mut guard = ClockGuard::new(at(0), mono(0));
-    let just = Timestamp(at(60 + TOLERANCE).0 + 1);
+    let just = Timestamp::from_nanos(at(60 + TOLERANCE).nanos() + 1);
     let held = guard.look(just, mono(60), TOLERANCE).unwrap_err();
     assert_eq!((held.ahead_secs(), held.tolerance_secs), (TOLERANCE, TOLERANCE));
     assert!(held.to_string().contains("3600.001 s ahead"), "{held}");
@@ -64,9 +64,9 @@ fn a_clock_that_goes_backwards_is_no_danger() {
 
 #[test]
 fn extremes_do_not_overflow() {
-    let mut guard = ClockGuard::new(Timestamp(i128::MIN), Duration::ZERO);
-    assert!(guard.look(Timestamp(i128::MAX), Duration::MAX, i64::MAX).is_err());
-    assert_eq!(guard.look(Timestamp(i128::MIN), Duration::MAX, 1), Ok(()));
+    let mut guard = ClockGuard::new(Timestamp::from_nanos(i128::MIN), Duration::ZERO);
+    assert!(guard.look(Timestamp::from_nanos(i128::MAX), Duration::MAX, i64::MAX).is_err());
+    assert_eq!(guard.look(Timestamp::from_nanos(i128::MIN), Duration::MAX, 1), Ok(()));
     assert_eq!(Held { ahead_nanos: i128::MAX, tolerance_secs: 1 }.ahead_secs(), i64::MAX);
 }
 

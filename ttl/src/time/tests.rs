@@ -32,23 +32,23 @@ fn times_are_shown_with_the_digits_they_need() {
     for text in ["2024-01-31T12:00:00Z", "1969-12-31T23:59:59.999Z", "2024-01-31T12:00:00.000000001Z"] {
         assert_eq!(Timestamp::parse(text).unwrap().to_string(), text);
     }
-    assert_eq!(Timestamp(i128::from(i64::MAX) * NANOS_PER_SECOND).to_string(), "9223372036854775807s");
+    assert_eq!(Timestamp::from_nanos(i128::from(i64::MAX) * NANOS_PER_SECOND).to_string(), "9223372036854775807s");
 }
 
 #[test]
 fn units_are_floored_towards_minus_infinity() {
-    let just_before = Timestamp(-1);
+    let just_before = Timestamp::from_nanos(-1);
     assert_eq!(just_before.to_units(Precision::Ms), Some(-1));
-    assert_eq!(Timestamp(1_999_999).to_units(Precision::Ms), Some(1));
-    assert_eq!(Timestamp(1_999).to_units(Precision::Us), Some(1));
-    assert_eq!(Timestamp::from_units(-3, Precision::Us), Timestamp(-3_000));
+    assert_eq!(Timestamp::from_nanos(1_999_999).to_units(Precision::Ms), Some(1));
+    assert_eq!(Timestamp::from_nanos(1_999).to_units(Precision::Us), Some(1));
+    assert_eq!(Timestamp::from_units(-3, Precision::Us), Timestamp::from_nanos(-3_000));
 }
 
 #[test]
 fn units_that_do_not_fit_are_none_or_saturate() {
-    let far = Timestamp(i128::from(i64::MAX) + 1);
+    let far = Timestamp::from_nanos(i128::from(i64::MAX) + 1);
     assert_eq!((far.to_units(Precision::Ns), far.to_units_saturating(Precision::Ns)), (None, i64::MAX));
-    let past = Timestamp(i128::from(i64::MIN) - 1);
+    let past = Timestamp::from_nanos(i128::from(i64::MIN) - 1);
     assert_eq!((past.to_units(Precision::Ns), past.to_units_saturating(Precision::Ns)), (None, i64::MIN));
     assert!(far.to_units(Precision::Us).is_some());
 }
@@ -69,14 +69,14 @@ proptest! {
     #[test]
     fn instants_read_back_as_they_are_written(seconds in -62_135_596_800_i64..253_402_300_800, nanos in 0_i128..NANOS_PER_SECOND,
                                               coarse in prop::sample::select(vec![1_i128, 1_000, 1_000_000, NANOS_PER_SECOND])) {
-        let instant = Timestamp(i128::from(seconds) * NANOS_PER_SECOND + nanos / coarse * coarse);
+        let instant = Timestamp::from_nanos(i128::from(seconds) * NANOS_PER_SECOND + nanos / coarse * coarse);
         prop_assert_eq!(Timestamp::parse(&instant.to_string()), Ok(instant));
     }
 
     #[test]
     fn units_survive_and_floor(t: i64, within in 0_i128..1_000_000,
                                p in prop::sample::select(vec![Precision::Ms, Precision::Us, Precision::Ns])) {
-        let instant = Timestamp(Timestamp::from_units(t, p).0 + within % p.nanos());
+        let instant = Timestamp::from_nanos(Timestamp::from_units(t, p).0 + within % p.nanos());
         prop_assert_eq!((instant.to_units(p), instant.to_units_saturating(p)), (Some(t), t));
     }
 }

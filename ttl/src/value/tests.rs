@@ -19,7 +19,7 @@ pub(crate) fn from_json(text: &str) -> Value {
                 if let Some(number) = members.get("$numberDouble") {
                     return Value::Double(number.as_str().unwrap().parse().unwrap());
                 }
-                Value::Object(members.iter().map(|(name, member)| (name.clone(), read(member))).collect())
+                Value::Object(members.iter().map(|(name, member)| (name.into(), read(member))).collect())
             }
         }
     }
@@ -94,4 +94,10 @@ fn normal_forms_sort_names_and_drop_nulls() {
     assert_ne!(from_json("[1, 2]").normalized(), from_json("[2, 1]").normalized());
     assert_eq!(from_json("[[[1]]]").depth(2), 2);
     assert_eq!(from_json(r#"{"a": {}}"#).depth(9), 2);
+}
+
+#[test]
+fn a_member_of_a_document_holds_its_name_without_padding() {
+    assert_eq!((size_of::<Timestamp>(), align_of::<Timestamp>()), (16, 8));
+    assert_eq!((size_of::<Name>(), size_of::<Value>(), size_of::<(Name, Value)>()), (24, 32, 56));
 }

@@ -58,7 +58,7 @@ fn flatten(value: &Value, tokens: &mut Vec<Token>) -> Result<(), &'static str> {
         Value::Object(members) => {
             tokens.push(Token::Object(count(members.len())?));
             return members.iter().try_for_each(|(name, member)| {
-                tokens.push(Token::String(name.clone()));
+                tokens.push(Token::String(name.to_string()));
                 flatten(member, tokens)
             });
         }
@@ -83,7 +83,7 @@ fn build(tokens: &mut std::vec::IntoIter<Token>, depth: usize) -> Result<Value, 
         }
         Token::Object(count) => {
             let member = |_| match tokens.next() {
-                Some(Token::String(name)) => Ok((name, build(tokens, depth - 1)?)),
+                Some(Token::String(name)) => Ok((name.into(), build(tokens, depth - 1)?)),
                 _ => Err("a stored object lacks a name"),
             };
             Value::Object((0..count).map(member).collect::<Result<Vec<_>, _>>()?)

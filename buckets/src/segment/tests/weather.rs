@@ -22,9 +22,9 @@ fn weather() -> Vec<Value> {
         .map(|record| {
             let record = record.unwrap();
             let members = headers.iter().zip(&record).enumerate().map(|(at, (name, text))| match at {
-                at if at == time => ("t".to_owned(), Value::Date(Timestamp::parse(text).unwrap())),
-                at if at == meta => ("m".to_owned(), Value::from(text)),
-                _ => (name.to_owned(), value(text)),
+                at if at == time => ("t".into(), Value::Date(Timestamp::parse(text).unwrap())),
+                at if at == meta => ("m".into(), Value::from(text)),
+                _ => (name.into(), value(text)),
             });
             Value::Object(members.collect())
         })

@@ -57,7 +57,7 @@ fn of_kind(kind: Kind, u: &mut Unstructured<'_>) -> Result<Value> {
             let mut members = Vec::new();
             for (name, kind) in [("a", Kind::Whole), ("b", Kind::Texts), ("c", Kind::Number)] {
                 if u.arbitrary()? {
-                    members.push((name.to_owned(), of_kind(kind, u)?));
+                    members.push((name.into(), of_kind(kind, u)?));
                 }
             }
             Value::Object(members)
@@ -71,10 +71,10 @@ fn documents(u: &mut Unstructured<'_>) -> Result<Vec<Value>> {
     let mut documents = Vec::new();
     for _ in 0..u.int_in_range(1..=20)? {
         let t = if u.ratio(1, 30)? { int(u)? } else { NOON + i64::from(u.arbitrary::<i32>()? / 8) };
-        let mut members = vec![("t".to_owned(), Value::Date(Timestamp::from_millis(t)))];
+        let mut members = vec![("t".into(), Value::Date(Timestamp::from_millis(t)))];
         for (at, kind) in kinds.iter().enumerate() {
             let name = if at == 0 { "m".to_owned() } else { format!("f{at}") };
-            members.push((name, of_kind(*kind, u)?));
+            members.push((name.into(), of_kind(*kind, u)?));
         }
         documents.push(Value::Object(members));
     }

@@ -20,15 +20,18 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         1 => *u.choose(&[0, 1, EXPIRE_AFTER_SECONDS_MAX])?,
         _ => u.int_in_range(0..=EXPIRE_AFTER_SECONDS_MAX)?,
     };
-    let now = Timestamp(Timestamp::from_units(int(u)?, precision).0 + i128::from(u.arbitrary::<i16>()?));
+    let now =
+        Timestamp::from_nanos(Timestamp::from_units(int(u)?, precision).nanos() + i128::from(u.arbitrary::<i16>()?));
     let life = i128::from(e) * 1_000_000_000;
-    let near = Timestamp(now.0 - life).to_units_saturating(precision).saturating_add(i64::from(u.arbitrary::<i8>()?));
+    let near = Timestamp::from_nanos(now.nanos() - life)
+        .to_units_saturating(precision)
+        .saturating_add(i64::from(u.arbitrary::<i8>()?));
     let t = if u.arbitrary()? { int(u)? } else { near };
 
     let limit = cutoff(now, e, precision);
     let instant = Timestamp::from_units(t, precision);
-    assert_eq!(is_expired(t, limit), instant.0 + life <= now.0, "{t} {e} {now}");
-    assert_eq!(due_instant(t, e, precision).0, instant.0 + life);
+    assert_eq!(is_expired(t, limit), instant.nanos() + life <= now.nanos(), "{t} {e} {now}");
+    assert_eq!(due_instant(t, e, precision).nanos(), instant.nanos() + life);
     assert_eq!(instant.to_units(precision), Some(t));
     assert_eq!(in_range(t, precision), (0..(1_i128 << 31) * per_second).contains(&i128::from(t)));
     let shown = instant.to_string();

@@ -50,7 +50,7 @@ fn open(fs: &SimFs) -> Result<Database, Error> {
 }
 
 fn object(members: Vec<(&str, Value)>) -> Value {
-    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    Value::Object(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
 }
 
 fn measurements(ids: std::ops::Range<i64>, t: i64) -> Vec<Value> {
@@ -205,11 +205,11 @@ fn value(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
             Ok(Value::Array(items))
         }
         1 if depth > 0 => {
-            let mut members: Vec<(String, Value)> = Vec::new();
+            let mut members: Vec<(ebbtide::ttl::Name, Value)> = Vec::new();
             for _ in 0..u.int_in_range(0..=3)? {
                 let name = (*u.choose(&["a", "b", "c", "d.e", "\u{e9}"])?).to_owned();
                 if members.iter().all(|(n, _)| *n != name) {
-                    members.push((name, value(u, depth - 1)?));
+                    members.push((name.into(), value(u, depth - 1)?));
                 }
             }
             Ok(Value::Object(members))

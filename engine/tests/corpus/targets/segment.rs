@@ -44,7 +44,7 @@ fn sample() -> &'static Sample {
         // Texts as metas do not go with objects: these become a field.
         for document in documents.iter_mut().take(60) {
             if let Value::Object(members) = document {
-                members[1].0 = "text".to_owned();
+                members[1].0 = "text".into();
             }
         }
         let empty = Schema::new("t", Some("m".to_owned()), Precision::Ms);

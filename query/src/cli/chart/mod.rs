@@ -113,7 +113,7 @@ fn x_of(batch: &RecordBatch, column: usize, row: usize) -> Option<f64> {
         return None;
     }
     match output::instant(array, row) {
-        Some(time) => Some(time.0 as f64 / 1e6),
+        Some(time) => Some(time.nanos() as f64 / 1e6),
         None => output::number(array, row).filter(|x| x.is_finite()),
     }
 }

@@ -10,7 +10,7 @@ use crate::cli::Failure;
 use crate::cli::args::InputFormat;
 use crate::cli::pieces::INSERT_BYTES;
 use ebbtide_buckets::{DOCUMENT_BYTES_MAX, Schema, batch_from_documents};
-use ebbtide_ttl::{Precision, Timestamp, Value};
+use ebbtide_ttl::{Name, Precision, Timestamp, Value};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
@@ -64,9 +64,11 @@ impl Gathered {
         match read {
             Ok(None) => Ok(()),
             Ok(Some((time, document))) => {
-                let lonely = |members: &[(String, Value)]| {
+                let lonely = |members: &[(Name, Value)]| {
                     members.iter().all(|(n, v)| {
-                        matches!(v, Value::Null) || *n == layout.time_field || layout.meta_field.as_ref() == Some(n)
+                        matches!(v, Value::Null)
+                            || *n == layout.time_field
+                            || layout.meta_field.as_deref() == Some(n.as_str())
                     })
                 };
                 if job.args.skip_empty && matches!(&document, Value::Object(members) if lonely(members)) {
@@ -172,7 +174,7 @@ fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {
 type TimedDocument = (Option<Timestamp>, Value);
 
 /// Reads a line. One with more values than a measurement may have would take many times its length in memory.
-fn members_of(line: &[u8]) -> Result<Vec<(String, Value)>, String> {
+fn members_of(line: &[u8]) -> Result<Vec<(Name, Value)>, String> {
     if line.len() > DOCUMENT_BYTES_MAX / size_of::<i64>() && marks_in(line) > DOCUMENT_BYTES_MAX / size_of::<i64>() {
         return Err(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"));
     }
@@ -207,11 +209,11 @@ fn marks_in(json: &[u8]) -> usize {
 fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument, String> {
     let members = members_of(line)?;
     let mut object = Vec::with_capacity(members.len());
-    let mut meta: Vec<(String, Value)> = Vec::new();
+    let mut meta: Vec<(Name, Value)> = Vec::new();
     let mut time = Value::Null;
     let mut parts: Vec<(usize, String)> = Vec::new();
     for (name, value) in members {
-        let name = job.shape.rename(&name).to_owned();
+        let name = Name::from(job.shape.rename(&name));
         let value = match value {
             Value::String(text) if !text.is_empty() && job.cells.nulls.has(text.as_bytes()) => Value::Null,
             #[expect(clippy::cast_precision_loss, reason = "markers are small")]
@@ -219,7 +221,7 @@ fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument,
             Value::Double(d) if job.cells.nulls.has_number(d) => Value::Null,
             other => other,
         };
-        if job.shape.without.contains(&name) {
+        if job.shape.without.iter().any(|n| *n == name) {
             continue;
         }
         if let Some(at) = job.shape.time.iter().position(|t| job.shape.time.len() > 1 && *t == name) {
@@ -230,7 +232,7 @@ fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument,
             }
         } else if name == layout.time_column {
             time = value;
-        } else if layout.meta_columns.contains(&name) {
+        } else if layout.meta_columns.iter().any(|n| *n == name) {
             meta.push((name, value));
         } else {
             object.push((name, value));
@@ -262,13 +264,13 @@ fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument,
         Value::Date(instant) => Some(*instant),
         _ => None,
     };
-    object.insert(0, (layout.time_field.clone(), time));
+    object.insert(0, (layout.time_field.as_str().into(), time));
     if let Some(field) = &layout.meta_field {
         let value = match layout.meta_columns.len() {
             1 => meta.pop().map_or(Value::Null, |(_, v)| v),
             _ => Value::Object(meta),
         };
-        object.insert(1, (field.clone(), value));
+        object.insert(1, (field.into(), value));
     }
     Ok((instant, Value::Object(object)))
 }
@@ -279,26 +281,26 @@ fn of_point(point: Point, job: &Job<'_>, layout: &Layout, now: Option<Timestamp>
         (None, Some(now)) => now,
         (None, None) => return Err("the point has no time; only points from standard input get the present one".into()),
     };
-    let mut object = vec![(layout.time_field.clone(), Value::Date(time))];
+    let mut object = vec![(layout.time_field.as_str().into(), Value::Date(time))];
     let mut meta = Vec::with_capacity(point.tags.len() + 1);
     if job.measurement.is_none() {
-        meta.push(("measurement".to_owned(), Value::String(point.measurement)));
+        meta.push(("measurement".into(), Value::String(point.measurement)));
     }
     for (name, value) in point.tags {
-        let name = job.shape.rename(&name).to_owned();
+        let name = Name::from(job.shape.rename(&name));
         if meta.iter().any(|(n, _)| *n == name) {
             return Err(format!("there are two tags '{name}'"));
         }
-        if !job.shape.without.contains(&name) {
+        if !job.shape.without.iter().any(|n| *n == name) {
             meta.push((name, Value::String(value)));
         }
     }
     if let Some(field) = layout.meta_field.as_ref().filter(|_| !meta.is_empty()) {
-        object.push((field.clone(), Value::Object(meta)));
+        object.push((field.into(), Value::Object(meta)));
     }
     for (name, value) in point.fields {
-        let name = job.shape.rename(&name).to_owned();
-        if name == layout.time_field || layout.meta_field.as_ref() == Some(&name) {
+        let name = Name::from(job.shape.rename(&name));
+        if name == layout.time_field || layout.meta_field.as_deref() == Some(name.as_str()) {
             return Err(format!(
                 "field '{name}' has the name of the time or meta field; give it another one with --rename"
             ));
@@ -306,7 +308,7 @@ fn of_point(point: Point, job: &Job<'_>, layout: &Layout, now: Option<Timestamp>
         if object.iter().any(|(n, _)| *n == name) {
             return Err(format!("there are two fields '{name}'"));
         }
-        if !job.shape.without.contains(&name) {
+        if !job.shape.without.iter().any(|n| *n == name) {
             object.push((name, value));
         }
     }

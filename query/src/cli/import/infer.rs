@@ -251,9 +251,9 @@ impl Seen {
 
 /// The coarsest unit that holds an instant exactly.
 pub(super) fn finest(time: Timestamp) -> Precision {
-    if time.0 % Precision::Ms.nanos() == 0 {
+    if time.nanos() % Precision::Ms.nanos() == 0 {
         Precision::Ms
-    } else if time.0 % Precision::Us.nanos() == 0 {
+    } else if time.nanos() % Precision::Us.nanos() == 0 {
         Precision::Us
     } else {
         Precision::Ns

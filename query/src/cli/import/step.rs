@@ -27,10 +27,10 @@ impl Meter {
             }
             let Some(at) = crate::output::instant(times.as_ref(), row) else { return };
             let key = metas.and_then(|m| crate::output::text(m.as_ref(), row)).unwrap_or_default();
-            if let Some(before) = self.last.insert(key, at.0)
-                && at.0 != before
+            if let Some(before) = self.last.insert(key, at.nanos())
+                && at.nanos() != before
             {
-                self.steps.push((at.0 - before).abs());
+                self.steps.push((at.nanos() - before).abs());
             }
         }
     }

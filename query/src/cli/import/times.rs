@@ -137,7 +137,7 @@ fn moved(local: NaiveDateTime, offset: FixedOffset) -> NaiveDateTime {
 }
 
 fn timestamp(time: DateTime<Utc>) -> Timestamp {
-    Timestamp(i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos()))
+    Timestamp::from_nanos(i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos()))
 }
 
 fn form(text: &str) -> Result<Form, Failure> {
@@ -176,7 +176,7 @@ fn zone_of(text: &str) -> Result<Zone, Failure> {
 impl Form {
     fn read(&self, text: &str) -> Option<Read> {
         match self {
-            Form::Unix(nanos) => unix(text, *nanos).map(|n| Read::Instant(Timestamp(n))),
+            Form::Unix(nanos) => unix(text, *nanos).map(|n| Read::Instant(Timestamp::from_nanos(n))),
             Form::Pattern(items) => {
                 let mut parsed = Parsed::new();
                 parse(&mut parsed, text, items.iter()).ok()?;

@@ -5,7 +5,7 @@ fn interval(months: i32, days: i32, nanoseconds: i64) -> IntervalMonthDayNano {
 }
 
 fn seconds(text: &str) -> i64 {
-    i64::try_from(Timestamp::parse(text).unwrap().0.div_euclid(SECOND)).unwrap()
+    i64::try_from(Timestamp::parse(text).unwrap().nanos().div_euclid(SECOND)).unwrap()
 }
 
 fn zoned(months: i32, days: i32, minutes: i64, zone: &str) -> Bins {
@@ -18,7 +18,7 @@ fn starts(bins: &Bins, from: &str, count: usize) -> Vec<String> {
     let mut start = bins.start(seconds(from)).unwrap();
     let mut all = Vec::new();
     for _ in 0..count {
-        all.push(Timestamp(i128::from(start) * SECOND).to_string());
+        all.push(Timestamp::from_nanos(i128::from(start) * SECOND).to_string());
         start = bins.next(start).unwrap();
     }
     all

@@ -99,7 +99,7 @@ fn named(max: usize, of: impl Strategy<Value = Value> + Clone) -> impl Strategy<
     prop::sample::subsequence(vec!["a", "b", "c"], 0..=max).prop_shuffle().prop_flat_map(move |names| {
         let values = prop::collection::vec(of.clone(), names.len());
         (Just(names), values)
-            .prop_map(|(names, values)| Value::Object(names.into_iter().map(str::to_owned).zip(values).collect()))
+            .prop_map(|(names, values)| Value::Object(names.into_iter().map(crate::Name::from).zip(values).collect()))
     })
 }
 
@@ -112,7 +112,7 @@ fn values() -> impl Strategy<Value = Value> + Clone {
 }
 
 fn object(name: &str, value: Value) -> Value {
-    Value::Object(vec![(name.to_owned(), value)])
+    Value::Object(vec![(name.into(), value)])
 }
 
 /// Conditions of one field that partial filters have too.
@@ -170,7 +170,7 @@ const ANY: &[&str] = &["m", "m.a", "m.a.b", "v", "w"];
 /// Another way to write the same filter, chosen by `bits`.
 fn rewritten(filter: &Value, bits: &mut dyn FnMut() -> bool) -> Value {
     let Value::Object(members) = filter else { return filter.clone() };
-    let mut members: Vec<(String, Value)> = members
+    let mut members: Vec<(crate::Name, Value)> = members
         .iter()
         .map(|(name, value)| match value {
             Value::Array(clauses) if name == "$and" || name == "$or" => {
