@@ -102,7 +102,7 @@ fn a_new_collection_has_nothing_of_the_dropped_one_of_its_name() {
 /// The windows of all buckets: first instant, last instant, rows.
 fn windows(snapshot: &Snapshot) -> Vec<(i64, i64, u64)> {
     let buckets = snapshot.collection("weather").unwrap().buckets().unwrap();
-    let seconds = |t: ebbtide::ttl::Timestamp| i64::try_from((t.0 - at(0).0) / 1_000_000_000).unwrap();
+    let seconds = |t: ebbtide::ttl::Timestamp| i64::try_from((t.nanos() - at(0).nanos()) / 1_000_000_000).unwrap();
     buckets.iter().map(|b| (seconds(b.window_start), seconds(b.window_end), b.measurements)).collect()
 }
 
