@@ -1,0 +1,79 @@
+//! How a database is opened.
+
+use super::Database;
+use crate::error::Result;
+use crate::fs::{Fs, RealFs};
+use crate::repair::{RepairMode, RepairReport};
+use crate::settings::Settings;
+#[cfg(doc)]
+use ebbtide_ttl::Code;
+use ebbtide_ttl::{Clock, SystemClock};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a database is opened.
+#[derive(Debug)]
+pub struct Builder {
+    path: PathBuf,
+    fs: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    read_only: bool,
+}
+
+impl Builder {
+    pub(super) fn new(path: PathBuf) -> Builder {
+        let (fs, clock) = (Arc::new(RealFs::new()), Arc::new(SystemClock::new()));
+        Builder { path, fs, clock, settings: Settings::default(), read_only: false }
+    }
+
+    /// Uses another disk than the operating system's.
+    #[must_use]
+    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
+        self.fs = fs;
+        self
+    }
+
+    /// Uses another clock than the machine's.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Uses other settings than the defaults.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Opens for reading only: beside a writer, as of this moment. Nothing is swept, nothing is written.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// Opens the database; for writing it is made if there is none.
+    ///
+    /// # Errors
+    /// [`Code::LockBusy`] naming the holder if another process writes to it, [`Code::DataCorruptionDetected`] with path
+    /// and offset if it is damaged, [`Code::IncompatibleFormat`] if another version made it,
+    /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and what the file system says.
+    pub fn open(self) -> Result<Database> {
+        let core = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
+        Ok(Database { core: Arc::new(core) })
+    }
+
+    /// Looks through the database for damage, and with [`RepairMode::Apply`] sets aside what is damaged, so that the
+    /// database opens again without it. Nothing is deleted; the report says what is lost.
+    ///
+    /// # Errors
+    /// [`Code::LockBusy`] if it is open for writing; [`Code::DataCorruptionDetected`] if no manifest can be read: then
+    /// there is nothing to go by, and nothing was done; [`Code::IncompatibleFormat`] if another version made it;
+    /// [`Code::NamespaceNotFound`] if it does not exist, and what the file system says.
+    pub fn repair(self, mode: RepairMode) -> Result<RepairReport> {
+        crate::repair::repair(&self.fs, self.clock.as_ref(), &self.path, mode)
+    }
+}

@@ -1,0 +1,144 @@
+//! Statements that are Ebbtide's own: commands, listings, and dry runs of expiry.
+
+use super::{Session, StatementStream};
+use crate::error::{QueryError, Result};
+use crate::statement::{self, Listing, Statement};
+use crate::{suggest, system};
+use ebbtide::Database;
+use ebbtide_ttl::{Code, RuleSet, Timestamp};
+use serde_json::{Map, Value};
+
+impl Session {
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Database) -> ebbtide::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let database = self.current.database().clone();
+        match tokio::task::spawn_blocking(move || work(database)).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(error) => Err(QueryError::new(Code::InternalError, error.to_string())),
+        }
+    }
+
+    pub(super) fn collection(&self, name: &str) -> Result<ebbtide::CollectionSnapshot> {
+        self.current.snapshot().collection(name).map_err(|e| self.with_hint(e.into(), name))
+    }
+
+    /// Adds the name that was probably meant to an error about one that does not exist.
+    pub(super) fn with_hint(&self, error: QueryError, name: &str) -> QueryError {
+        if error.code() != Code::NamespaceNotFound {
+            return error;
+        }
+        let names = self.current.snapshot().collections();
+        let hint = suggest::hint(name, names.iter().map(String::as_str));
+        QueryError::new(error.code(), format!("{}{hint}", error.message()))
+    }
+
+    pub(super) async fn command(
+        &self,
+        document: &Map<String, Value>,
+        done: &str,
+        lenient: bool,
+    ) -> Result<StatementStream> {
+        let (command, name) = match document.iter().next() {
+            Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
+            _ => ("", ""),
+        };
+        let exists = self.current.snapshot().collection(name).is_ok();
+        if lenient && command == "create" && exists {
+            return Ok(StatementStream::message(format!("collection {name} exists already; nothing was done")));
+        }
+        if lenient && command == "drop" && !exists {
+            return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
+        }
+        let value = Value::Object(document.clone());
+        self.blocking(move |db| db.run_command(&value)).await.map_err(|e| self.with_hint(e, name))?;
+        Ok(StatementStream::message(done))
+    }
+
+    pub(super) async fn show(&self, listing: &Listing) -> Result<StatementStream> {
+        let quoted = |name: &str| name.replace('\'', "''");
+        let sql = match listing {
+            Listing::Collections => "SELECT * FROM ebbtide.collections ORDER BY name".to_owned(),
+            Listing::Ttl(None) => "SELECT * FROM ebbtide.ttl_rules ORDER BY collection".to_owned(),
+            Listing::Ttl(Some(name)) => {
+                self.collection(name)?;
+                format!("SELECT * FROM ebbtide.ttl_rules WHERE collection = '{}'", quoted(name))
+            }
+            Listing::Buckets(name) => {
+                self.collection(name)?;
+                let name = quoted(name);
+                format!("SELECT * FROM ebbtide.buckets WHERE collection = '{name}' ORDER BY meta, window_start")
+            }
+            Listing::Operations => "SELECT * FROM ebbtide.operations".to_owned(),
+            Listing::Sweeps => "SELECT * FROM ebbtide.sweeps".to_owned(),
+            Listing::Parameters => "SELECT * FROM ebbtide.parameters".to_owned(),
+            Listing::Tables => "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables \
+                                WHERE table_schema <> 'information_schema' ORDER BY table_schema = 'ebbtide', schema, name"
+                .to_owned(),
+        };
+        let held = matches!(listing, Listing::Ttl(_)).then(|| self.current.database().clock_held()).flatten();
+        let mut statements = statement::parse(&sql)?;
+        let statement = statements.remove(0);
+        let mut stream = self.sql(&statement, &sql).await?;
+        stream.message = held.map(|held| format!("the sweeper is held: {held}"));
+        Ok(stream)
+    }
+
+    pub(super) async fn describe(&self, name: &str, statement: &Statement, text: &str) -> Result<StatementStream> {
+        match self.current.snapshot().collection(name) {
+            Ok(collection) => Ok(StatementStream::batch(system::describe_rows(&collection)?, None)),
+            Err(_) => self.sql(statement, text).await,
+        }
+    }
+
+    pub(super) fn explain_expiry(
+        &self,
+        name: &str,
+        at: Option<&str>,
+        proposed: &Map<String, Value>,
+    ) -> Result<StatementStream> {
+        let collection = self.collection(name)?;
+        let at = match at {
+            Some(text) => Timestamp::parse(text).map_err(|e| QueryError::new(Code::BadValue, e))?,
+            None => collection.now(),
+        };
+        let rules = proposed_rules(&collection, proposed)?;
+        let rows = collection.explain_expiry(at, rules.as_ref())?;
+        let message = match collection.suspended() {
+            Some(_) => Some(format!("nothing expires: {}", collection.state())),
+            None if rows.is_empty() => Some(format!("a sweep at {at} would drop nothing of {name}")),
+            None => None,
+        };
+        Ok(StatementStream::batch(system::expiry_rows(&rows)?, message))
+    }
+}
+
+/// The rules that EXPLAIN EXPIRY is to suppose.
+fn proposed_rules(collection: &ebbtide::CollectionSnapshot, proposed: &Map<String, Value>) -> Result<Option<RuleSet>> {
+    if proposed.is_empty() {
+        return Ok(None);
+    }
+    let mut rules = collection.rules().clone();
+    for (key, value) in proposed {
+        match (key.as_str(), value) {
+            ("expireAfterSeconds", value) => {
+                let value = match value {
+                    Value::String(text) => ebbtide_ttl::Value::String(text.to_lowercase()),
+                    Value::Number(n) => match (n.as_i64(), n.as_f64()) {
+                        (Some(whole), _) => ebbtide_ttl::Value::Int(whole),
+                        (None, fraction) => ebbtide_ttl::Value::Double(fraction.unwrap_or(f64::NAN)),
+                    },
+                    Value::Bool(b) => ebbtide_ttl::Value::Bool(*b),
+                    _ => ebbtide_ttl::Value::Null,
+                };
+                rules.change_collection(ebbtide_ttl::parse_expire_after_or_off(&value)?);
+            }
+            (key, _) => {
+                let message = format!("EXPLAIN EXPIRY knows no option {key}; it takes expireAfterSeconds");
+                return Err(QueryError::new(Code::IDLUnknownField, message));
+            }
+        }
+    }
+    Ok(Some(rules))
+}
