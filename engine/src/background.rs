@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::db::Database;
 use crate::error::{Error, Result};
+use crate::settings::Durability;
 use ebbtide_ttl::Code;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,15 +13,15 @@ use tokio::task::JoinHandle;
 /// that are half full are sealed at once, so that their writer need not wait for it.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The background task of a database. It ends when this is dropped, or with the database.
+/// The background tasks of a database. They end when this is dropped, or with the database.
 #[derive(Debug)]
 pub struct Background {
-    task: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -40,8 +41,25 @@ impl Database {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
             Error::new(Code::IllegalOperation, "start_background must be called inside a tokio runtime")
         })?;
-        let core = Arc::downgrade(&self.core);
-        Ok(Background { task: runtime.spawn(run(core)) })
+        let mut tasks = vec![runtime.spawn(run(Arc::downgrade(&self.core)))];
+        if let Durability::Interval(interval) = self.core.settings.durability {
+            tasks.push(runtime.spawn(sync_every(Arc::downgrade(&self.core), interval)));
+        }
+        Ok(Background { tasks })
+    }
+}
+
+/// Syncs the log twice in an interval, whatever else there is to do: what waits for one sync is durable before the interval is over.
+async fn sync_every(core: Weak<Core>, interval: Duration) {
+    let mut ticks = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(core) = core.upgrade().filter(|core| core.poisoned().is_none()) else { return };
+        let synced = tokio::task::spawn_blocking(move || report("sync the log", core.sync_log()));
+        if synced.await.is_err() {
+            return;
+        }
     }
 }
 
@@ -85,7 +103,6 @@ impl Due {
             return;
         }
         let now = core.clock.monotonic();
-        report("sync the log", core.sync_log());
         let rows: u64 = core.state.read().collections.values().map(|c| c.memtable.rows()).sum();
         if rows == 0 {
             self.last_seal = now;

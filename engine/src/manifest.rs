@@ -430,14 +430,20 @@ impl ManifestWriter {
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
         let header = bytes.clone();
         bytes.extend_from_slice(&encode_frame(checkpoint, &header, HEADER_BYTES)?);
-        let publish = || {
+        let write = || {
             if fs.exists(&tmp)? {
                 fs.remove(&tmp)?;
             }
             let mut file = fs.create(&tmp)?;
             file.append(&bytes)?;
-            file.sync()?;
-            drop(file);
+            file.sync()
+        };
+        let publish = || {
+            write().inspect_err(|_| {
+                // On a full disk what was written of it would take the room that is left.
+                let taken_back = fs.remove(&tmp);
+                tracing::debug!(path = %tmp.display(), ?taken_back, "took back a manifest that could not be written");
+            })?;
             // Once it may have its name, no error is one of a disk that is merely full: at the next open this is the
             // manifest that counts, and an edit to the old one would be lost.
             let named = fs.publish(&tmp, &path).and_then(|()| fs.open_append(&path, bytes.len() as u64));

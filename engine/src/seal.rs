@@ -34,6 +34,8 @@ const SMALL_SEGMENTS_MAX: usize = 4;
 const MERGE_BATCH_ROWS: usize = 1 << 16;
 /// Columns of a segment take this many bytes in memory, about, at most, however few its rows are: 512 MiB.
 const SEGMENT_MEMORY_MAX: usize = 512 << 20;
+/// Bytes of the metas of a segment, about, at most: 256 MiB. All of them are in memory while it is read.
+const SEGMENT_METAS_MAX: usize = 256 << 20;
 
 /// Rows of one bucket in pieces, in order of time.
 type Rows = Vec<(u32, u32)>;
@@ -303,15 +305,18 @@ fn merge_small<T>(
 
 /// Cuts what is too much for one file between buckets, in the order of metas.
 fn split_large(buckets: Buckets, rows_max: usize) -> Vec<Buckets> {
-    let mut parts = vec![Vec::new()];
-    let mut rows = 0;
+    let mut parts: Vec<Buckets> = vec![Vec::new()];
+    let (mut rows, mut metas) = (0, 0);
     for bucket in buckets {
-        if rows > 0 && rows + bucket.1.len() > rows_max {
+        if rows > 0 && (rows + bucket.1.len() > rows_max || metas > SEGMENT_METAS_MAX) {
             parts.push(Vec::new());
-            rows = 0;
+            (rows, metas) = (0, 0);
         }
         rows += bucket.1.len();
         if let Some(part) = parts.last_mut() {
+            if part.last().is_none_or(|(before, _)| before.meta != bucket.0.meta) {
+                metas += bucket.0.meta.as_bytes().len();
+            }
             part.push(bucket);
         }
     }

@@ -23,8 +23,9 @@ pub enum Durability {
     #[default]
     Sync,
     /// Once it is written: it survives a crash of the process; a power cut may lose what was acknowledged within the
-    /// last interval, never more, and always a tail of the inserts. The next insert syncs when the interval is over, as do
-    /// the background task, every flush, and closing the database.
+    /// last interval, and always a tail of the inserts. The background task sees to that; without it the next insert
+    /// does when the interval is over, as do every flush and closing the database: then the last inserts before a pause wait
+    /// for whichever of these comes.
     Interval(Duration),
 }
 

@@ -9,12 +9,12 @@ mod plan;
 
 pub(crate) use plan::{bound_of, due_buckets};
 
-use crate::core::Core;
+use crate::core::{Core, Log};
 use crate::error::{Error, Result};
 use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use ebbtide_ttl::{
     ClockGuard, Code, Held, Parameters, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
 };
@@ -363,6 +363,7 @@ impl Pass<'_> {
         if ops.is_empty() {
             return Ok(false);
         }
+        let Some(_no_inserts) = hold_unless_suspended(self.core, collection.id) else { return Ok(false) };
         self.core.commit(ops)?;
         add(&mut self.dropped, &sum);
         Ok(true)
@@ -386,6 +387,13 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+/// Keeps inserts out until what is returned is dropped; `None` if one has come that suspends expiry.
+fn hold_unless_suspended(core: &Core, collection: u64) -> Option<MutexGuard<'_, Log>> {
+    let log = core.log.lock();
+    let suspended = core.state.read().by_id(collection).is_none_or(|c| crate::snapshot::suspension(c).is_some());
+    (!suspended).then_some(log)
 }
 
 fn add(sum: &mut Visit, more: &Visit) {

@@ -1,11 +1,15 @@
 //! Behaviours that once were wrong.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
-use ebbtide::buckets::ReadAt;
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::error::ArrowError;
+use ebbtide::buckets::{ReadAt, value_at};
 use ebbtide::fs::sim::{Fault, FaultKind, Repeat, SimFs, Variant};
 use ebbtide::fs::{FileLock, Fs, LockError, WriteFile};
 use ebbtide::ttl::{Clock, Code, Filter, Timestamp, Value, VirtualClock};
-use ebbtide::{Collection, CollectionChange, CollectionOptions, Database, Durability, Settings};
+use ebbtide::{
+    Collection, CollectionChange, CollectionOptions, Database, Durability, MetaFilter, ScanRequest, Settings,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -554,9 +558,58 @@ fn the_last_handle_of_a_database_syncs_what_was_acknowledged() {
     assert_eq!(count(&db), 1);
 }
 
+/// Wants the metas that are this text; fails on those that are another one.
+#[derive(Debug)]
+struct Picky(&'static str);
+
+impl MetaFilter for Picky {
+    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+        let wanted = |i| match value_at(metas.as_ref(), i) {
+            Value::Null => Ok(Some(false)),
+            Value::String(text) if text == self.0 => Ok(Some(true)),
+            other => Err(ArrowError::ComputeError(format!("{other:?}"))),
+        };
+        (0..metas.len()).map(wanted).collect()
+    }
+}
+
+fn chosen(db: &Database, filter: Picky) -> ebbtide::Result<u64> {
+    let request = ScanRequest { meta: Some(Arc::new(filter)), ..ScanRequest::default() };
+    let units = db.collection("c")?.snapshot()?.scan(&request)?;
+    units
+        .iter()
+        .try_fold(0, |sum, unit| unit.read()?.try_fold(sum, |sum, batch| batch.map(|b| sum + b.num_rows() as u64)))
+}
+
+#[test]
+fn a_filter_of_metas_chooses_nothing_where_no_measurement_has_a_meta() {
+    let db = open(&SimFs::new(ROOT), &VirtualClock::new(at(0)), Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").meta_field("m"));
+    c.insert_documents(&[row(0, 1), row(1, 2)]).unwrap();
+    assert_eq!(chosen(&db, Picky("a")).unwrap(), 0);
+    db.flush().unwrap();
+    assert_eq!(chosen(&db, Picky("a")).unwrap(), 0);
+}
+
+#[test]
+fn a_filter_that_fails_on_metas_of_which_nothing_is_seen_is_no_error() {
+    let clock = VirtualClock::new(at(0));
+    let db = open(&SimFs::new(ROOT), &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t").meta_field("m").expire_after_seconds(60));
+    let of = |seconds, meta| document(seconds, "m", Value::from(meta));
+    c.insert_documents(&[of(0, "gone"), of(30, "a"), of(40, "a")]).unwrap();
+    for _ in ["open", "sealed"] {
+        clock.set(at(20));
+        assert!(chosen(&db, Picky("a")).unwrap_err().to_string().contains("gone"));
+        clock.set(at(65));
+        assert_eq!(chosen(&db, Picky("a")).unwrap(), 2);
+        db.flush().unwrap();
+    }
+}
+
 #[test]
 fn the_first_bad_row_of_a_batch_is_named_whichever_column_it_is_in() {
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+    use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
     let db = open(&SimFs::new(ROOT), &VirtualClock::new(at(0)), Settings::default()).unwrap();
     let c = made(&db, CollectionOptions::new("t"));
     let wide = 9_007_199_254_740_993;

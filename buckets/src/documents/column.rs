@@ -14,7 +14,8 @@ pub(super) enum Column<'a> {
     /// No value yet.
     #[default]
     Empty,
-    Ints(Int64Builder),
+    /// With the documents that had -0.0, which tells itself from 0 only among doubles.
+    Ints(Int64Builder, Vec<usize>),
     Doubles(Float64Builder),
     Others(Vec<&'a Value>),
 }
@@ -23,7 +24,7 @@ impl<'a> Column<'a> {
     /// A column of a field that has a type already, in a batch of so many documents.
     pub(super) fn of(ty: &FieldType, rows: usize) -> Column<'a> {
         match ty {
-            FieldType::Int64 => Column::Ints(Int64Builder::with_capacity(rows)),
+            FieldType::Int64 => Column::Ints(Int64Builder::with_capacity(rows), Vec::new()),
             FieldType::Double => Column::Doubles(Float64Builder::with_capacity(rows)),
             _ => Column::Empty,
         }
@@ -37,11 +38,14 @@ impl<'a> Column<'a> {
             (_, Value::Null) => {}
             (Column::Doubles(doubles), Value::Double(d)) => append(doubles, row, *d),
             (Column::Doubles(doubles), Value::Int(i)) => append(doubles, row, *i as f64),
-            (Column::Ints(ints), Value::Int(i)) => append(ints, row, *i),
-            (Column::Ints(ints), Value::Double(d)) => match exact_int(*d) {
-                Some(i) => append(ints, row, i),
+            (Column::Ints(ints, _), Value::Int(i)) => append(ints, row, *i),
+            (Column::Ints(ints, negative_zeros), Value::Double(d)) => match exact_int(*d) {
+                Some(i) => {
+                    append(ints, row, i);
+                    negative_zeros.extend((i == 0 && d.is_sign_negative()).then_some(row));
+                }
                 None => {
-                    *self = Column::Doubles(widened(&ints.finish()));
+                    *self = Column::Doubles(widened(&ints.finish(), negative_zeros));
                     self.put(row, value);
                 }
             },
@@ -51,7 +55,7 @@ impl<'a> Column<'a> {
             }
             (Column::Empty, Value::Int(_) | Value::Double(_)) => {
                 *self = match value {
-                    Value::Int(_) => Column::Ints(Int64Builder::new()),
+                    Value::Int(_) => Column::Ints(Int64Builder::new(), Vec::new()),
                     _ => Column::Doubles(Float64Builder::new()),
                 };
                 self.put(row, value);
@@ -60,14 +64,14 @@ impl<'a> Column<'a> {
                 *self = Column::Others(Vec::new());
                 self.put(row, value);
             }
-            (Column::Ints(_) | Column::Doubles(_), _) => {}
+            (Column::Ints(..) | Column::Doubles(_), _) => {}
         }
     }
 
     /// The column of all `rows` documents, for a field that came to have this type.
     pub(super) fn finish(self, ty: &FieldType, rows: usize, precision: Precision) -> ArrayRef {
         match (self, ty) {
-            (Column::Ints(mut ints), FieldType::Int64) => {
+            (Column::Ints(mut ints, _), FieldType::Int64) => {
                 pad(&mut ints, rows);
                 Arc::new(ints.finish())
             }
@@ -98,8 +102,9 @@ fn pad<T: ArrowPrimitiveType>(column: &mut PrimitiveBuilder<T>, rows: usize) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "ints that a double cannot hold were refused before")]
-fn widened(ints: &Int64Array) -> Float64Builder {
+fn widened(ints: &Int64Array, negative_zeros: &[usize]) -> Float64Builder {
     let mut doubles = Float64Builder::new();
     doubles.extend(ints.iter().map(|i| i.map(|i| i as f64)));
+    negative_zeros.iter().for_each(|row| doubles.values_slice_mut()[*row] = -0.0);
     doubles
 }

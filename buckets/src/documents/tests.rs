@@ -173,6 +173,8 @@ fn numbers_stand_in_their_rows_whatever_is_missing_and_whenever_they_turn_double
         doc(&[("i", Value::Double(4.5)), ("word", Value::from("w"))]),
         doc(&[("i", Value::Int(7)), ("word", Value::Null)]),
         doc(&[]),
+        doc(&[("late", Value::Double(-0.0))]),
+        doc(&[("late", Value::Double(0.5))]),
     ];
     let accepted = accept(&docs, &known);
     let double = |d: f64| exact(&Value::Double(d));
@@ -181,12 +183,14 @@ fn numbers_stand_in_their_rows_whatever_is_missing_and_whenever_they_turn_double
         format!("t={t}"),
         format!("t={t} i={}", double(1.0)),
         format!("t={t} half={} d={}", double(3.0), double(2.0)),
-        format!("t={t} k=Int(0) i={} late=Int(3)", double(4.0)),
+        format!("t={t} k=Int(0) i={} late={}", double(4.0), double(3.0)),
         format!("t={t} i={} word=String(\"w\")", double(4.5)),
         format!("t={t} i={}", double(7.0)),
         format!("t={t}"),
+        format!("t={t} late={}", double(-0.0)),
+        format!("t={t} late={}", double(0.5)),
     ];
     assert_eq!(rows(&accepted.batch), expected);
     let nulls: Vec<usize> = accepted.batch.columns().iter().map(|column| column.null_count()).collect();
-    assert_eq!(nulls, [0, 6, 6, 3, 6, 6, 6]);
+    assert_eq!(nulls, [0, 8, 8, 5, 8, 6, 8]);
 }

@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
+use ebbtide_buckets::{Chunk, FieldType, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
 use ebbtide_ttl::{Value, is_expired};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
@@ -24,10 +24,12 @@ const UNIT_ROWS: u64 = 1 << 17;
 
 /// Chooses metas. It is asked once per segment with the distinct metas in it, not once per row.
 pub trait MetaFilter: Debug + Send + Sync {
-    /// For each meta, given as a column of the meta field's type, whether its measurements are wanted.
+    /// For each meta, given as a column of the meta field's type (all null, as long as no measurement has had one), whether its
+    /// measurements are wanted.
     ///
     /// # Errors
-    /// Whatever the evaluation meets; the scan fails with it.
+    /// Whatever the evaluation meets. It is asked again about the metas that have something to be seen; the scan fails with an
+    /// error that it meets then.
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError>;
 
     /// Values that every wanted meta has, each at a path of member names (empty for the meta itself). With them metas are
@@ -325,7 +327,10 @@ impl<'a> Scan<'a> {
             return Ok(None);
         }
         let reader = segment.file.reader()?;
-        let metas = self.wanted_metas(&reader)?;
+        // A filter may fail on metas of which nothing is visible: then it is asked about the others alone.
+        let asked = self.wanted_metas(&reader);
+        let failed = asked.is_err();
+        let metas = asked.unwrap_or_else(|_| (0..reader.directory().meta_count()).collect());
         let bounds = ebbtide_buckets::BoundsCheck::new(
             reader.directory(),
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
@@ -353,6 +358,16 @@ impl<'a> Scan<'a> {
                 }
             };
             found.push(Found { ordinal, meta, brief, check });
+        }
+        if failed {
+            let mut metas: Vec<usize> = found.iter().map(|f| f.meta).collect();
+            metas.dedup();
+            let keys: Vec<MetaKey> = metas.iter().map(|meta| reader.directory().meta(*meta)).collect();
+            if let Some(selected) = self.metas(&keys)? {
+                seen -= found.len() as u64;
+                found.retain(|f| metas.binary_search(&f.meta).is_ok_and(|at| selected.value(at)));
+                seen += found.len() as u64;
+            }
         }
         self.report.buckets_pruned += u64::from(live.buckets).saturating_sub(seen);
         self.report.buckets += found.len() as u64;
@@ -392,7 +407,11 @@ impl<'a> Scan<'a> {
                 let keys: Vec<MetaKey> = found.iter().map(|meta| directory.meta(meta as usize)).collect();
                 (found.iter().map(|meta| meta as usize).collect(), self.metas(&keys)?)
             }
-            None => (all.collect(), self.select(|| reader.metas(&self.snapshot.state.schema))?),
+            None => {
+                let keys = || all.clone().map(|meta| directory.meta(meta)).collect::<Vec<_>>();
+                let metas = || reader.metas(&self.snapshot.state.schema).unwrap_or_else(|| self.column(&keys()));
+                (all.clone().collect(), self.select(metas)?)
+            }
         };
         let Some(selected) = selected else { return Ok(candidates) };
         Ok(candidates.into_iter().zip(selected.values()).filter(|(_, wanted)| *wanted).map(|(meta, _)| meta).collect())
@@ -400,14 +419,19 @@ impl<'a> Scan<'a> {
 
     /// Which of the metas are wanted; `None` if all are.
     fn metas(&self, metas: &[MetaKey]) -> Result<Option<BooleanArray>> {
+        self.select(|| self.column(metas))
+    }
+
+    /// Metas as a column, of nulls as long as no measurement has had one.
+    fn column(&self, metas: &[MetaKey]) -> ArrayRef {
         let schema = &self.snapshot.state.schema;
-        self.select(|| Some(column_of_keys(metas, schema.meta_type.as_ref()?, schema.precision)))
+        column_of_keys(metas, schema.meta_type.as_ref().unwrap_or(&FieldType::Unknown), schema.precision)
     }
 
     /// Which of a column of metas are wanted; `None` if all are.
-    fn select(&self, metas: impl FnOnce() -> Option<ArrayRef>) -> Result<Option<BooleanArray>> {
+    fn select(&self, metas: impl FnOnce() -> ArrayRef) -> Result<Option<BooleanArray>> {
         let (Some(filter), Some(_)) = (&self.request.meta, &self.snapshot.state.schema.meta) else { return Ok(None) };
-        let Some(column) = metas() else { return Ok(None) };
+        let column = metas();
         let selected = filter.select(&column)?;
         let wanted = (0..column.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
         Ok(Some(wanted))
@@ -417,7 +441,9 @@ impl<'a> Scan<'a> {
     pub(super) fn found_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
         let state = &self.snapshot.state;
         let metas: Vec<MetaKey> = chunk.buckets.iter().map(|b| b.id.meta.clone()).collect();
-        let selected = self.metas(&metas)?;
+        let asked = self.metas(&metas);
+        let failed = asked.is_err(); // As in a segment.
+        let selected = asked.unwrap_or_default();
         let values = times(&chunk.batch)?;
         let mut found = Vec::new();
         for (number, bucket) in chunk.buckets.iter().enumerate() {
@@ -454,6 +480,16 @@ impl<'a> Scan<'a> {
                 }
             }
             self.report.buckets += 1;
+        }
+        if failed {
+            let keys: Vec<MetaKey> = found.iter().map(|(number, _)| metas[*number].clone()).collect();
+            if let Some(selected) = self.metas(&keys)? {
+                let before = found.len() as u64;
+                let mut wanted = selected.values().iter();
+                found.retain(|_| wanted.next().unwrap_or(false));
+                self.report.buckets -= before - found.len() as u64;
+                self.report.buckets_pruned += before - found.len() as u64;
+            }
         }
         Ok(found)
     }

@@ -1,7 +1,7 @@
 //! Open buckets on a full disk: what is due needs no segment only to be dropped from it.
 
 use super::plan::{Item, due_buckets};
-use super::{Gone, record_of};
+use super::{Gone, hold_unless_suspended, record_of};
 use crate::core::Core;
 use crate::error::Result;
 use crate::manifest::Op;
@@ -51,7 +51,9 @@ pub(super) fn drop_all(core: &Core, id: u64, now: Timestamp) -> Result<Visit> {
             ops.push(record_of(&collection, now, (rule.expire_after_seconds, rule.label()), &counts));
         }
     }
+    let Some(no_inserts) = hold_unless_suspended(core, id) else { return Ok(Visit::default()) };
     core.commit(ops)?;
+    drop(no_inserts);
     core.cut_log_if_room()?;
     Ok(visit)
 }

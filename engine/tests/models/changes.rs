@@ -169,6 +169,26 @@ fn a_field_is_widened(disk: &SimFs) {
     assert!(!segment_files(&world.fs).is_empty());
 }
 
+/// Two writers bring the first values of a field, of two types that fit together.
+fn a_field_begins_as_two_types(disk: &SimFs) {
+    let world = World::on(disk);
+    let document = |v: Value| Value::Object(vec![("t".into(), Value::Date(at(0))), ("w".into(), v)]);
+    let whole = spawn({
+        let weather = world.weather.clone();
+        move || weather.insert_documents(&[document(Value::Int(1))]).unwrap()
+    });
+    world.weather.insert_documents(&[document(Value::Double(0.5))]).unwrap();
+    whole.join().unwrap();
+    let count = |snapshot: Snapshot| snapshot.collection("weather").unwrap().count().unwrap();
+    assert_eq!(count(world.db.snapshot()), 2);
+    assert_eq!(count(world.open_on(&world.power_cut()).snapshot()), 2);
+}
+
+#[test]
+fn a_new_field_takes_the_type_that_holds_all_of_its_first_values() {
+    explore(|_| {}, a_field_begins_as_two_types);
+}
+
 #[test]
 fn a_field_is_widened_only_if_no_number_loses_precision() {
     explore(|world| world.insert(&[(0, 0)]), a_field_is_widened);

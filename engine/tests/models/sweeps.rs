@@ -7,6 +7,9 @@ use ebbtide::{CollectionChange, Database, ScanRequest};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+/// A hundred years in seconds.
+const CENTURY: i64 = 100 * 365 * 86_400;
+
 /// One bucket: two rows sealed, one open, all three past their time half a minute after the hour.
 fn one_bucket(world: &World) {
     world.insert(&[(0, 0), (10, 1)]);
@@ -65,6 +68,28 @@ fn late_rows_live(disk: &SimFs) {
 #[test]
 fn a_sweep_takes_what_expired_and_leaves_a_late_row_that_lives() {
     explore(one_bucket, late_rows_live);
+}
+
+/// A measurement of another century comes while a sweep is at work: what is there when it is acknowledged stays.
+fn suspension_begins(disk: &SimFs) {
+    let world = World::on(disk);
+    world.clock.advance(LIFE as u32 + 30);
+    let writer = spawn({
+        let (weather, db) = (world.weather.clone(), world.db.clone());
+        move || {
+            insert(&weather, &[(CENTURY, 10)]).unwrap();
+            sorted(numbers(&db.snapshot()).unwrap())
+        }
+    });
+    world.db.sweep().unwrap();
+    let seen = writer.join().unwrap();
+    assert!(seen == [10] || seen == [0, 1, 2, 10], "{seen:?}");
+    assert_eq!(sorted(world.numbers()), seen);
+}
+
+#[test]
+fn a_sweep_drops_nothing_once_expiry_is_suspended() {
+    explore(one_bucket, suspension_begins);
 }
 
 /// In mode `bucket` all rows of a bucket are seen until it goes as a whole.

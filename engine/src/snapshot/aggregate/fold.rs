@@ -259,7 +259,10 @@ impl Folding<'_> {
         while start < end {
             let group = self.shape.group(times[start]);
             let last = match self.shape.width {
-                Some(width) => group.saturating_mul(width).saturating_add(width - 1),
+                Some(width) => {
+                    let last = (i128::from(group) + 1) * i128::from(width) - 1;
+                    i64::try_from(last).unwrap_or(i64::MAX)
+                }
                 None => i64::MAX,
             };
             let next = first_after(&times[..end], start + 1, last);
