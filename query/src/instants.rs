@@ -137,13 +137,17 @@ impl Kind {
     /// `column op instant` with a literal of the column's type. What no stored time can satisfy becomes `< MIN`, what
     /// every one satisfies `>= MIN`, so that null stays null.
     fn compare(&self, column: Expr, op: Operator, instant: Timestamp) -> Expr {
-        use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+        use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
         let never = (Lt, i64::MIN);
         let always = (GtEq, i64::MIN);
         let (op, units) = match (self.place(instant), op) {
+            (Place::At { units, exact: true }, op) => (op, units),
+            // No stored time is this instant.
+            (_, IsDistinctFrom | IsNotDistinctFrom) => {
+                return Expr::Literal(ScalarValue::Boolean(Some(op == IsDistinctFrom)), None);
+            }
             (Place::Below, Lt | LtEq | Eq) | (Place::Above, Gt | GtEq | Eq) => never,
             (Place::Below, _) | (Place::Above, _) => always,
-            (Place::At { units, exact: true }, op) => (op, units),
             // Floored: the instant lies between `units` and the next unit.
             (Place::At { units, .. }, Lt | LtEq) => (LtEq, units),
             (Place::At { units, .. }, Gt | GtEq) => (Gt, units),
@@ -180,19 +184,33 @@ impl Rewriter {
         }
     }
 
+    /// What a timestamp's comparison with a constant is about: beneath casts that change no instant, the stored one. DataFusion
+    /// would take the cast off too, and cut the constant to the stored unit.
+    fn compared(&self, expr: &Expr) -> Option<(Expr, Kind)> {
+        let kind = self.kind(expr)?;
+        if let Expr::Cast(cast) = expr
+            && let Some((inner, stored)) = self.compared(&cast.expr)
+            && nanos(stored.unit) >= nanos(kind.unit)
+            && [&stored, &kind].iter().all(|kind| kind.zone.as_deref().is_none_or(is_utc))
+        {
+            return Some((inner, stored));
+        }
+        Some((expr.clone(), kind))
+    }
+
     fn node(&self, expr: Expr) -> Result<Transformed<Expr>> {
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
-                if let Some(kind) = self.kind(&left)
+                if let Some((column, kind)) = self.compared(&left)
                     && let Some(instant) = self.instant(&right)
                 {
-                    return Ok(Transformed::yes(kind.compare(*left, op, instant)));
+                    return Ok(Transformed::yes(kind.compare(column, op, instant)));
                 }
-                if let Some(kind) = self.kind(&right)
+                if let Some((column, kind)) = self.compared(&right)
                     && let Some(instant) = self.instant(&left)
                     && let Some(op) = op.swap()
                 {
-                    return Ok(Transformed::yes(kind.compare(*right, op, instant)));
+                    return Ok(Transformed::yes(kind.compare(column, op, instant)));
                 }
                 Ok(self.two_units(BinaryExpr { left, op, right }))
             }
@@ -222,14 +240,14 @@ impl Rewriter {
     }
 
     fn between(&self, between: Between) -> Transformed<Expr> {
-        let Some(kind) = self.kind(&between.expr) else { return Transformed::no(Expr::Between(between)) };
+        let Some((column, kind)) = self.compared(&between.expr) else { return Transformed::no(Expr::Between(between)) };
         let (low, high) = (self.instant(&between.low), self.instant(&between.high));
         if low.is_none() && high.is_none() {
             return Transformed::no(Expr::Between(between));
         }
         let (from, to) = if between.negated { (Operator::Lt, Operator::Gt) } else { (Operator::GtEq, Operator::LtEq) };
         let side = |op, instant: Option<Timestamp>, bound: Box<Expr>| match instant {
-            Some(instant) => kind.compare((*between.expr).clone(), op, instant),
+            Some(instant) => kind.compare(column.clone(), op, instant),
             None => Expr::BinaryExpr(BinaryExpr::new(between.expr.clone(), op, bound)),
         };
         let (low, high) = (side(from, low, between.low), side(to, high, between.high));
@@ -237,7 +255,7 @@ impl Rewriter {
     }
 
     fn in_list(&self, list: InList) -> Transformed<Expr> {
-        let Some(kind) = self.kind(&list.expr) else { return Transformed::no(Expr::InList(list)) };
+        let Some((column, kind)) = self.compared(&list.expr) else { return Transformed::no(Expr::InList(list)) };
         let instants: Option<Vec<Timestamp>> = list.list.iter().map(|e| self.instant(e)).collect();
         let Some(instants) = instants else { return Transformed::no(Expr::InList(list)) };
         let members: Vec<Expr> = instants
@@ -250,12 +268,12 @@ impl Rewriter {
         if members.is_empty() {
             let op = if list.negated { Operator::GtEq } else { Operator::Lt };
             return Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(
-                list.expr,
+                Box::new(column),
                 op,
                 Box::new(kind.literal(i64::MIN)),
             )));
         }
-        Transformed::yes(Expr::InList(InList::new(list.expr, members, list.negated)))
+        Transformed::yes(Expr::InList(InList::new(Box::new(column), members, list.negated)))
     }
 
     /// The instant that a constant expression stands for.
@@ -281,7 +299,8 @@ impl Rewriter {
 }
 
 fn is_comparison(op: Operator) -> bool {
-    matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 /// Whether an expression has the same value for every row, and one that can be worked out before execution.

@@ -28,13 +28,16 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::{Database, Snapshot};
 use ebbtide_ttl::{Code, Timestamp};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use tracing::Instrument;
 
@@ -335,13 +338,14 @@ impl Session {
 
     /// A statement as DataFusion reads it.
     fn parse(&self, statement: &Statement) -> Result<DfStatement, Failure> {
-        let parse = |sql: &str| -> Result<DfStatement, Failure> {
+        let parse = |sql: &str| -> Result<(DfStatement, bool), Failure> {
             let desugared = functions::desugar(sql).map_err(|e| Failure::Query(e.into()))?;
-            Ok(parse_one(desugared.as_deref().unwrap_or(sql))?)
+            Ok((parse_one(desugared.as_deref().unwrap_or(sql))?, desugared.is_some()))
         };
-        let parsed = parse(&statement.text)?;
-        let quoted = self.quote_mixed_case(statement);
-        if quoted == statement.text { Ok(parsed) } else { parse(&quoted) }
+        let (parsed, desugared) = parse(&statement.text)?;
+        let named = if desugared { HashSet::new() } else { places_of_names(&parsed) };
+        let quoted = self.quote_mixed_case(statement, &named);
+        if quoted == statement.text { Ok(parsed) } else { Ok(parse(&quoted)?.0) }
     }
 
     async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
@@ -478,8 +482,8 @@ impl Session {
     }
 
     /// SQL folds bare words to lower case. A word that is exactly the name of a collection or column with capitals
-    /// (`sensorId`) is quoted, so that one need not.
-    fn quote_mixed_case(&self, statement: &Statement) -> String {
+    /// (`sensorId`) is quoted, so that one need not; one that SQL knows too (`DATE`) is where it is `named` or behind a point.
+    fn quote_mixed_case(&self, statement: &Statement, named: &HashSet<Location>) -> String {
         let snapshot = self.current.snapshot();
         let mut names: Vec<String> = Vec::new();
         for name in snapshot.collections() {
@@ -504,6 +508,10 @@ impl Session {
             if word.quote_style.is_some() || !names.contains(&word.value) || (is_call && !is_insert_target) {
                 continue;
             }
+            let is_member = at > 0 && statement.tokens[at - 1].token == Token::Period;
+            if word.keyword != Keyword::NoKeyword && !is_member && !named.contains(&token.span.start) {
+                continue;
+            }
             let line = usize::try_from(token.span.start.line - 1).unwrap_or(usize::MAX);
             let column = usize::try_from(token.span.start.column - 1).unwrap_or(usize::MAX);
             let Some(text) = lines.get_mut(line) else { continue };
@@ -515,6 +523,36 @@ impl Session {
         }
         lines.join("\n")
     }
+}
+
+/// Where a statement names columns and tables.
+fn places_of_names(statement: &DfStatement) -> HashSet<Location> {
+    let inner = match statement {
+        DfStatement::Statement(inner) => inner,
+        DfStatement::Explain(explain) => return places_of_names(&explain.statement),
+        _ => return HashSet::new(),
+    };
+    let mut places = HashSet::new();
+    if let ast::Statement::Insert(insert) = inner.as_ref() {
+        places.extend(insert.columns.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident()).map(start_of));
+    }
+    let _goes_on = ast::visit_relations(inner, |name| {
+        places.extend(name.0.iter().filter_map(|part| part.as_ident()).map(start_of));
+        ControlFlow::<()>::Continue(())
+    });
+    let _goes_on = ast::visit_expressions(inner, |expr| {
+        match expr {
+            ast::Expr::Identifier(name) => places.extend([start_of(name)]),
+            ast::Expr::CompoundIdentifier(names) => places.extend(names.iter().map(start_of)),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    places
+}
+
+fn start_of(name: &ast::Ident) -> Location {
+    name.span.start
 }
 
 fn is_keyword(token: &Token, keyword: &str) -> bool {

@@ -55,7 +55,9 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     let rows_max = person.then_some(TERMINAL_ROWS_MAX);
     let show = Show { format, chart, timing: args.timing, rows_max, page: None };
     let text = if !args.statements.is_empty() {
-        args.statements.join(";\n")
+        // A comment at the end of one ends with its line.
+        let ended = |text: &String| if text.contains("--") { format!("{text}\n") } else { text.clone() };
+        args.statements.iter().map(ended).collect::<Vec<_>>().join(";\n")
     } else if files::stdin_is_terminal() {
         if args.chart.is_some() || args.output.is_some() {
             return Err(Failure::usage("there is no statement; the shell draws with .chart FILE"));

@@ -20,23 +20,24 @@ pub(crate) fn readable(plan: LogicalPlan) -> Result<LogicalPlan> {
         };
     };
     let columns = plan.schema().columns();
-    let mut tables = HashSet::new();
+    let (mut tables, mut fields) = (HashSet::new(), HashSet::new());
     below.apply(|node| {
         let name = match node {
-            LogicalPlan::TableScan(scan) => &scan.table_name,
+            LogicalPlan::TableScan(scan) => {
+                fields.extend(scan.source.schema().fields().iter().map(|field| field.name().clone()));
+                &scan.table_name
+            }
             LogicalPlan::SubqueryAlias(alias) => &alias.alias,
             _ => return Ok(TreeNodeRecursion::Continue),
         };
         tables.extend([Some(name.table()), name.schema(), name.catalog()].into_iter().flatten().map(str::to_owned));
         Ok(TreeNodeRecursion::Continue)
     })?;
-    let shown = |(column, expr): (&datafusion::common::Column, &Expr)| {
-        let member = if matches!(expr, Expr::Alias(_)) { None } else { member(&column.name) };
-        let spoken = || match expr {
-            Expr::Alias(_) => column.name.clone(),
-            _ => spoken(&column.name, &tables),
-        };
-        member.unwrap_or_else(spoken)
+    let shown = |(column, expr): (&datafusion::common::Column, &Expr)| match expr {
+        Expr::Alias(_) => column.name.clone(),
+        // A field's own name, however much it looks like one that DataFusion made.
+        Expr::Column(_) if fields.contains(&column.name) => column.name.clone(),
+        _ => member(&column.name).unwrap_or_else(|| spoken(&column.name, &tables)),
     };
     let names: Vec<String> = columns.iter().zip(selected).map(shown).collect();
     let distinct: HashSet<&String> = names.iter().collect();

@@ -168,3 +168,8 @@ fn bins_of_zones_give_what_is_written_down() {
 fn latest_rows_and_members_of_metas_give_what_is_written_down() {
     check(&file("tests/cases/latest.md"));
 }
+
+#[test]
+fn names_and_fine_instants_give_what_is_written_down() {
+    check(&file("tests/cases/names.md"));
+}

@@ -57,6 +57,8 @@ fn results_and_messages_go_their_own_ways() {
     assert_eq!((read.code, read.stdout.as_str(), read.stderr.as_str()), (0, "t,s,v\n2024-01-01T00:00:00Z,a,1.5\n", ""));
     let read = run(&["--db", "ebbtide-data", "sql", "SELECT v FROM w; SELECT s FROM w", "--format", "ndjson"]);
     assert_eq!(read.stdout, "{\"v\":1.5}\n{\"s\":\"a\"}\n");
+    let read = run(&["sql", "SELECT 1 AS a -- one", "SELECT v FROM w", "--format", "csv"]);
+    assert_eq!((read.code, read.stdout.contains("1.5")), (0, true), "{}", read.stderr);
     let read = inside(folder.path(), &["sql", "--format", "json"], "SELECT count(*) AS n\nFROM w;\n");
     assert_eq!(read.stdout, "[\n{\"n\":1}\n]\n");
     let wrong = run(&["sql", "SELECT * FROM x"]);

@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
 };
 use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, prep_null_mask_filter, take};
-use datafusion::arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, Schema, SchemaRef};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
@@ -68,13 +68,22 @@ impl AsofExec {
     }
 }
 
+/// A column with 0.0 for -0.0, which are equal and have different bytes.
+fn one_zero(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float64 => Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(|d| d + 0.0)),
+        DataType::Float32 => Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(|d| d + 0.0)),
+        _ => Arc::clone(column),
+    }
+}
+
 /// Key values that compare as bytes do; of no keys, one empty key.
 fn key_rows(keys: &[ArrayRef], rows: usize) -> Result<Vec<Option<Box<[u8]>>>> {
     if keys.is_empty() {
         return Ok(vec![Some(Box::default()); rows]);
     }
     let fields = keys.iter().map(|k| SortField::new(k.data_type().clone())).collect();
-    let converted = RowConverter::new(fields)?.convert_columns(keys)?;
+    let converted = RowConverter::new(fields)?.convert_columns(&keys.iter().map(one_zero).collect::<Vec<_>>())?;
     let known = |row: usize| keys.iter().all(|k| k.is_valid(row));
     Ok((0..rows).map(|row| known(row).then(|| Box::from(converted.row(row).as_ref()))).collect())
 }
