@@ -7,6 +7,9 @@
 
 #[cfg(test)]
 mod tests;
+mod units;
+
+pub(crate) use units::BeneathCasts;
 
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -30,14 +33,13 @@ pub(crate) fn rewrite_plan(
     now: Option<DateTime<Utc>>,
     config: &Arc<ConfigOptions>,
 ) -> Result<LogicalPlan> {
+    let mut units_change = false;
     let plan = plan.transform_up_with_subqueries(|plan| {
-        let schema = match &plan {
-            LogicalPlan::TableScan(scan) => {
-                DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
-            }
-            other => merge_schema(&other.inputs()),
-        };
-        let rewriter = Rewriter { schema, now, config: Arc::clone(config) };
+        // What lies above a union whose unit changed has another type than it had.
+        let plan = if units_change { plan.recompute_schema()? } else { plan };
+        let Transformed { data: plan, transformed, .. } = units::in_one_unit(plan)?;
+        units_change |= transformed;
+        let rewriter = Rewriter { schema: input_schema(&plan)?, now, config: Arc::clone(config) };
         let names = NamePreserver::new(&plan);
         let rewritten = plan.map_expressions(|expr| {
             let name = names.save(&expr);
@@ -46,6 +48,16 @@ pub(crate) fn rewrite_plan(
         if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
     })?;
     Ok(plan.data)
+}
+
+/// What the expressions of a node are about.
+fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
+        }
+        other => Ok(merge_schema(&other.inputs())),
+    }
 }
 
 /// Puts the statement's instant in place of `now()` and its kin, for plans that DataFusion runs by its own clock.
@@ -196,6 +208,21 @@ impl Rewriter {
             return Some((inner, stored));
         }
         Some((expr.clone(), kind))
+    }
+
+    /// Whether an expression compares, with something, a timestamp beneath a cast that changes no instant.
+    fn compares_beneath_cast(&self, expr: &Expr) -> bool {
+        let is_cast = |side: &Expr| {
+            matches!(side, Expr::Cast(_)) && self.compared(side).is_some_and(|(column, _)| column != *side)
+        };
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
+                (is_cast(left) && self.instant(right).is_some()) || (is_cast(right) && self.instant(left).is_some())
+            }
+            Expr::Between(between) => is_cast(&between.expr),
+            Expr::InList(list) => is_cast(&list.expr),
+            _ => false,
+        }
     }
 
     fn node(&self, expr: Expr) -> Result<Transformed<Expr>> {

@@ -15,6 +15,7 @@ mod series;
 
 use crate::bucket_aggregate::BucketAggregateExec;
 use crate::catalog::Current;
+use crate::instants::BeneathCasts;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::DataType;
@@ -55,6 +56,7 @@ pub(crate) fn with_planner(builder: SessionStateBuilder) -> SessionStateBuilder 
     // Filters lie upon a join for as long as no projection has come between.
     let behind = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
     rules.insert(behind, Arc::new(asof::PushPastAsof));
+    rules.insert(0, Arc::new(BeneathCasts));
     builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules)
 }
 

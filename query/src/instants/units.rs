@@ -1,0 +1,79 @@
+//! Timestamps of several units in one column.
+
+use super::{Rewriter, input_schema, nanos};
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use std::sync::Arc;
+
+/// Gives a union the finest unit of its branches; left alone, it has that of the first one until types are coerced, which is after
+/// comparisons are rewritten.
+pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Union(Union { inputs, .. }) = &plan else { return Ok(Transformed::no(plan)) };
+    let types = |at: usize| inputs.iter().filter_map(move |input| Some(input.schema().fields().get(at)?.data_type()));
+    let finest = |at: usize| -> Option<DataType> {
+        let mut found: Option<&TimeUnit> = None;
+        let mut zones = Vec::new();
+        for ty in types(at) {
+            let DataType::Timestamp(unit, zone) = ty else { return None };
+            zones.push(zone);
+            found = Some(found.filter(|finest| nanos(**finest) <= nanos(*unit)).unwrap_or(unit));
+        }
+        let zone = zones.first().filter(|first| zones.iter().all(|zone| zone == *first))?;
+        Some(DataType::Timestamp(*found?, (*zone).clone()))
+    };
+    let width = plan.schema().fields().len();
+    let wanted: Vec<Option<DataType>> = (0..width).map(finest).collect();
+    let differs = |at: usize| wanted[at].as_ref().is_some_and(|wanted| types(at).any(|ty| ty != wanted));
+    if !(0..width).any(differs) {
+        return Ok(Transformed::no(plan));
+    }
+    let brought = |input: &Arc<LogicalPlan>| {
+        let column = |(at, (table, field)): (usize, (Option<&_>, &Arc<_>))| {
+            let column = Expr::Column((table, field).into());
+            match &wanted[at] {
+                Some(wanted) if wanted != field.data_type() => {
+                    let cast = Expr::Cast(Cast::new(Box::new(column), wanted.clone()));
+                    cast.alias_qualified(table.cloned(), field.name())
+                }
+                _ => column,
+            }
+        };
+        let columns: Vec<Expr> = input.schema().iter().enumerate().map(column).collect();
+        Ok(Arc::new(LogicalPlanBuilder::from(Arc::clone(input)).project(columns)?.build()?))
+    };
+    let inputs = inputs.iter().map(brought).collect::<Result<_>>()?;
+    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+/// Takes casts to finer units off compared columns, where filters have been pushed below them, before DataFusion does: it cuts
+/// the constant to the coarser unit.
+#[derive(Debug)]
+pub(crate) struct BeneathCasts;
+
+impl OptimizerRule for BeneathCasts {
+    fn name(&self) -> &'static str {
+        "exact_instants_beneath_casts"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let rewriter = Rewriter { schema: input_schema(&plan)?, now: None, config: config.options() };
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let rewritten = expr.transform_up(|expr| {
+                if rewriter.compares_beneath_cast(&expr) { rewriter.node(expr) } else { Ok(Transformed::no(expr)) }
+            })?;
+            Ok(rewritten.update_data(|expr| name.restore(expr)))
+        })
+    }
+}
