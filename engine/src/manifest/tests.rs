@@ -129,3 +129,14 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         with_edit(&sample, op).map(|_| ()).unwrap_or_else(|error| panic!("{op:?}: {error}"));
     }
 }
+
+#[test]
+fn a_manifest_for_which_there_is_no_room_leaves_nothing_behind() {
+    let (fs, contents, number) = sample();
+    let (used, files) = (fs.used(), fs.files());
+    fs.set_capacity(Some(used + 16));
+    let checkpoint: Vec<Op> = contents.edits.iter().flatten().cloned().collect();
+    let refused = ManifestWriter::create(&fs, Path::new(DIR), contents.identity, number + 1, &checkpoint);
+    assert_eq!(refused.unwrap_err().code(), Code::OutOfDiskSpace);
+    assert_eq!((fs.used(), fs.files()), (used, files));
+}

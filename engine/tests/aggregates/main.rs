@@ -3,8 +3,9 @@
 
 mod scanned;
 
+use ebbtide::buckets::value_at;
 use ebbtide::fs::sim::SimFs;
-use ebbtide::ttl::{Code, Comparison, Filter, RuleSpec, Timestamp, Value, VirtualClock};
+use ebbtide::ttl::{Code, Comparison, Filter, Granularity, Precision, RuleSpec, Timestamp, Value, VirtualClock};
 use ebbtide::{
     Aggregate, AggregateGuard, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest, Settings,
 };
@@ -251,5 +252,28 @@ fn a_sum_that_no_int64_holds_is_refused_and_its_mean_is_not() {
         assert!(ask(Aggregate::Sum("i".into())).unwrap_err().to_string().contains("'i' does not fit into 64 bits"));
         let mean = ask(Aggregate::Avg("i".into())).unwrap();
         assert_eq!(ebbtide::buckets::value_at(mean.column(0), 0), Value::Double(i64::MAX as f64));
+    }
+}
+
+#[test]
+fn groups_at_the_start_of_time_hold_what_is_theirs() {
+    const DAY: i64 = 86_400_000_000_000;
+    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).open().unwrap();
+    let options = CollectionOptions::new("t").precision(Precision::Ns).granularity(Granularity::Hours);
+    let c = db.create_collection("c", options).unwrap();
+    let second_day = (i64::MIN.div_euclid(DAY) + 1) * DAY;
+    let row = |t: i64| Value::Object(vec![("t".into(), Value::Date(Timestamp::from_nanos(i128::from(t))))]);
+    c.insert_documents(&[row(i64::MIN), row(second_day), row(second_day + 1)]).unwrap();
+    for sealed in [false, true] {
+        if sealed {
+            db.flush().unwrap();
+        }
+        let request =
+            AggregateRequest { aggregates: vec![Aggregate::Rows], width: Some(DAY), ..AggregateRequest::default() };
+        let groups = c.snapshot().unwrap().aggregate(&request).unwrap();
+        let counts = groups.columns().last().unwrap();
+        let mut counts: Vec<Value> = (0..groups.num_rows()).map(|row| value_at(counts, row)).collect();
+        counts.sort();
+        assert_eq!(counts, [Value::Int(1), Value::Int(2)], "sealed: {sealed}");
     }
 }
