@@ -35,6 +35,7 @@ use ebbtide_ttl::{Code, Timestamp};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -343,8 +344,9 @@ impl Session {
             Ok((parse_one(desugared.as_deref().unwrap_or(sql))?, desugared.is_some()))
         };
         let (parsed, desugared) = parse(&statement.text)?;
-        let named = if desugared { HashSet::new() } else { places_of_names(&parsed) };
-        let quoted = self.quote_mixed_case(statement, &named);
+        // Looked for only where a word of SQL is a name with capitals too.
+        let named = LazyCell::new(|| if desugared { HashSet::new() } else { places_of_names(&parsed) });
+        let quoted = self.quote_mixed_case(statement, &|place| named.contains(&place));
         if quoted == statement.text { Ok(parsed) } else { Ok(parse(&quoted)?.0) }
     }
 
@@ -482,8 +484,8 @@ impl Session {
     }
 
     /// SQL folds bare words to lower case. A word that is exactly the name of a collection or column with capitals
-    /// (`sensorId`) is quoted, so that one need not; one that SQL knows too (`DATE`) is where it is `named` or behind a point.
-    fn quote_mixed_case(&self, statement: &Statement, named: &HashSet<Location>) -> String {
+    /// (`sensorId`) is quoted, so that one need not; one that SQL knows too (`DATE`) is where something is `named` or behind a point.
+    fn quote_mixed_case(&self, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
         let snapshot = self.current.snapshot();
         let mut names: Vec<String> = Vec::new();
         for name in snapshot.collections() {
@@ -509,7 +511,7 @@ impl Session {
                 continue;
             }
             let is_member = at > 0 && statement.tokens[at - 1].token == Token::Period;
-            if word.keyword != Keyword::NoKeyword && !is_member && !named.contains(&token.span.start) {
+            if word.keyword != Keyword::NoKeyword && !is_member && !named(token.span.start) {
                 continue;
             }
             let line = usize::try_from(token.span.start.line - 1).unwrap_or(usize::MAX);
