@@ -1,4 +1,4 @@
-//! SQL on DataFusion over Ebbtide's snapshots, and the command line.
+//! SQL on DataFusion over Ebbtide's snapshots.
 //!
 //! ```
 //! use ebbtide::Database;
@@ -19,7 +19,6 @@
 
 mod bucket_aggregate;
 mod catalog;
-pub mod cli;
 mod directory_aggregate;
 mod dml;
 mod error;
@@ -36,9 +35,11 @@ mod session;
 pub mod statement;
 mod stoppable;
 pub mod suggest;
-mod system;
+pub mod system;
 
 pub use datafusion::common::ScalarValue;
 pub use error::{QueryError, Result};
+pub use functions::TABLE_FUNCTIONS;
 pub use prepared::Prepared;
 pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};
+pub use stoppable::Stop;

@@ -242,23 +242,27 @@ impl Session {
     /// Waits until no other statement is planned, and looks at what there is.
     pub(crate) async fn begin(&self) -> tokio::sync::MutexGuard<'_, ()> {
         let planning = self.planning.lock().await;
-        self.current.set(self.look());
+        self.current.set(self.snapshot());
         planning
     }
 
-    /// What there is at the instant that the session looks from.
-    pub(crate) fn look(&self) -> Snapshot {
+    /// A snapshot of the database as a statement of this session would see it: at [`SessionSettings::now`], or now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
         let database = self.current.database();
         self.now.map_or_else(|| database.snapshot(), |now| database.snapshot_at(now))
     }
 
-    /// What stops the statement that runs, from another thread.
-    pub(crate) fn stop(&self) -> Stop {
+    /// Stops the running statement, from another thread.
+    #[must_use]
+    pub fn stop_handle(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// An error of execution, with the place in the statement where that can be told.
-    pub(crate) fn explain(&self, error: &DataFusionError, statement: &Statement, text: &str) -> QueryError {
+    /// An error that the stream of [`start`](Self::start) returned, with the place in `text` where it can be told. `text`
+    /// is the whole text that `statement` was parsed from.
+    #[must_use]
+    pub fn explain(&self, error: &DataFusionError, statement: &Statement, text: &str) -> QueryError {
         let explainer = Explainer {
             text,
             tokens: &statement.tokens,
@@ -447,8 +451,9 @@ impl Session {
         Ok(())
     }
 
-    /// The instant that [`SessionSettings::now`] named.
-    pub(crate) fn looks_at(&self) -> Option<Timestamp> {
+    /// The instant of [`SessionSettings::now`], if the session reads as of one.
+    #[must_use]
+    pub fn reads_at(&self) -> Option<Timestamp> {
         self.now
     }
 

@@ -25,17 +25,19 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What stops the statements of a session that run now.
+/// Stops the running statements of a session: see [`Session::stop_handle`](crate::Session::stop_handle).
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    pub(crate) fn stop(&self) {
+    /// Makes every join of the running statements end with an error. Other parts of a statement end when its future or
+    /// stream is dropped, so do that too.
+    pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Before a statement begins.
-    pub(crate) fn reset(&self) {
+    /// Lets the statements that begin from now on run. Call it before each.
+    pub fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }

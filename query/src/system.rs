@@ -19,9 +19,8 @@ use ebbtide::{CollectionSnapshot, Snapshot};
 use ebbtide_ttl::{ExpiryMode, OutOfRange, Precision, Timestamp, Value, cutoff};
 use std::sync::Arc;
 
-/// Names of the system tables.
-pub(crate) const TABLES: [&str; 7] =
-    ["collections", "ttl_rules", "buckets", "segments", "operations", "sweeps", "parameters"];
+/// Names of the system tables in the schema `ebbtide`.
+pub const TABLES: [&str; 7] = ["collections", "ttl_rules", "buckets", "segments", "operations", "sweeps", "parameters"];
 
 /// A system table: its rows are gathered from the statement's snapshot when it is scanned.
 ///
@@ -336,8 +335,11 @@ fn segments(rows: &mut Rows, c: &CollectionSnapshot) {
     }
 }
 
-/// Rows of EXPLAIN EXPIRY.
-pub(crate) fn expiry_rows(all: &[ebbtide::ExpiryRow]) -> Result<RecordBatch> {
+/// The rows of `EXPLAIN EXPIRY`.
+///
+/// # Errors
+/// A time that no unit of Arrow reaches.
+pub fn expiry_rows(all: &[ebbtide::ExpiryRow]) -> Result<RecordBatch> {
     let mut rows = Rows::new("expiry");
     for row in all {
         rows.time(Some(row.day));
@@ -366,8 +368,11 @@ pub(crate) fn sweep_row(counts: &ebbtide::TtlMetrics) -> Result<RecordBatch> {
     rows.finish()
 }
 
-/// Rows of DESCRIBE.
-pub(crate) fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
+/// The rows of `DESCRIBE`: column, type and role.
+///
+/// # Errors
+/// None in practice: the columns are all text.
+pub fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
     let schema = c.schema();
     let mut rows = Rows::new("columns");
     rows.text(&schema.time);
@@ -400,8 +405,9 @@ pub(crate) fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
     c.rules().iter().filter_map(text).collect()
 }
 
-/// A value as text: text as it is, everything else as JSON.
-pub(crate) fn value_text(value: &Value) -> String {
+/// A value as text: a string without quotation marks, everything else as JSON.
+#[must_use]
+pub fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => json(other).to_string(),

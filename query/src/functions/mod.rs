@@ -39,7 +39,7 @@ pub(crate) use asof::{MARK, desugar};
 pub(crate) use names::readable;
 
 /// Names of the table functions.
-pub(crate) const TABLE_FUNCTIONS: [&str; 1] = ["latest"];
+pub const TABLE_FUNCTIONS: [&str; 1] = ["latest"];
 
 /// What is wrong with an argument of a function: `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
 fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Result<T> {

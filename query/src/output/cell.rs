@@ -11,8 +11,9 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use ebbtide_ttl::Timestamp;
 use serde_json::{Map, Value};
 
-/// The instant in a cell of a timestamp column.
-pub(crate) fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
+/// The instant in a cell of a timestamp column; `None` for columns of other types. A null cell is not looked for.
+#[must_use]
+pub fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
     let DataType::Timestamp(unit, _) = column.data_type() else { return None };
     let (value, nanos) = match unit {
         TimeUnit::Second => (column.as_primitive::<TimestampSecondType>().value(row), 1_000_000_000),
@@ -45,9 +46,10 @@ pub(crate) fn length(column: &dyn Array, row: usize) -> Option<String> {
     Some(format!("{sign}{days}{hours:02}:{minutes:02}:{seconds:02}{}", part.trim_end_matches('0')))
 }
 
-/// The number in a cell of a numeric column.
+/// The number in a cell of a numeric column; `None` for null and for columns of other types.
 #[expect(clippy::cast_precision_loss, reason = "for drawing")]
-pub(crate) fn number(column: &dyn Array, row: usize) -> Option<f64> {
+#[must_use]
+pub fn number(column: &dyn Array, row: usize) -> Option<f64> {
     if column.is_null(row) {
         return None;
     }

@@ -6,8 +6,6 @@ mod table;
 mod tests;
 mod writer;
 
-pub(crate) use cell::{instant, number};
-pub use cell::{json_rows, text};
-pub(crate) use table::RECORDS_MAX;
-pub use table::{TableStyle, render};
+pub use cell::{instant, json_rows, number, text};
+pub use table::{RECORDS_MAX, TableStyle, render};
 pub use writer::{Format, ResultWriter};

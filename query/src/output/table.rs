@@ -38,7 +38,7 @@ pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) ->
 }
 
 /// Up to so many rows that are too wide for a table are shown as records, a line a column; more rows lose columns.
-pub(crate) const RECORDS_MAX: usize = 12;
+pub const RECORDS_MAX: usize = 12;
 
 fn rows(batches: &[RecordBatch], rows_max: usize) -> Vec<Vec<String>> {
     let cells = |batch: &RecordBatch, row: usize| -> Vec<String> {

@@ -12,9 +12,10 @@ use datafusion::parquet::file::properties::WriterProperties;
 use ebbtide_ttl::Code;
 use std::io::{self, Write};
 use std::path::Path;
+use std::str::FromStr;
 
 /// A form of output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A table for people.
     Table,
@@ -31,6 +32,36 @@ pub enum Format {
 }
 
 impl Format {
+    /// All formats.
+    pub const ALL: [Format; 6] =
+        [Format::Table, Format::Csv, Format::Json, Format::Ndjson, Format::Parquet, Format::Arrow];
+
+    /// The name by which it is chosen, such as `csv`; [`str::parse`] reads it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Table => "table",
+            Format::Csv => "csv",
+            Format::Json => "json",
+            Format::Ndjson => "ndjson",
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+        }
+    }
+
+    /// What it looks like, in one line.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Format::Table => "A table for people",
+            Format::Csv => "Comma-separated values with a header; null is empty",
+            Format::Json => "One JSON array of objects",
+            Format::Ndjson => "One JSON object per line",
+            Format::Parquet => "A Parquet file",
+            Format::Arrow => "An Arrow IPC file",
+        }
+    }
+
     /// The format that a file's extension names.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Format> {
@@ -44,6 +75,16 @@ impl Format {
             "txt" => Some(Format::Table),
             _ => None,
         }
+    }
+}
+
+impl FromStr for Format {
+    type Err = QueryError;
+
+    /// Reads a [`name`](Format::name), in upper or lower case.
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name));
+        known.ok_or_else(|| QueryError::new(Code::BadValue, format!("'{name}' is not a format of output")))
     }
 }
 

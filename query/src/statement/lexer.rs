@@ -19,7 +19,7 @@ pub(crate) struct Piece {
 
 /// Whether the text ends inside a quotation or comment, or after a statement that no semicolon ends.
 #[must_use]
-pub(crate) fn is_incomplete(text: &str) -> bool {
+pub fn is_incomplete(text: &str) -> bool {
     match Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() {
         Err(_) => true,
         Ok(tokens) => tokens

@@ -9,7 +9,7 @@ mod predicate;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use lexer::is_incomplete;
+pub use lexer::is_incomplete;
 
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan};
 use ebbtide_ttl::Code;

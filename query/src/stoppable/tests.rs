@@ -14,11 +14,11 @@ async fn a_join_by_a_condition_stops_though_it_finds_no_rows() {
     let session = Session::new(Database::open(folder.path()).unwrap()).unwrap();
     let statement = statement::parse(PAIRS).unwrap().remove(0);
     let stream = session.start(&statement, PAIRS).await.unwrap().stream.unwrap();
-    session.stop().stop();
+    session.stop_handle().stop();
     let error = stream.try_collect::<Vec<_>>().await.unwrap_err();
     let error = session.explain(&error, &statement, PAIRS);
     assert_eq!((error.code(), error.message()), (Code::Interrupted, "stopped"));
-    session.stop().reset();
+    session.stop_handle().reset();
     let again = "SELECT count(*) AS n FROM generate_series(1, 3) a, generate_series(1, 3) b WHERE a.value < b.value";
     assert_eq!(session.execute(again).await.unwrap().rows(), 1);
 }

@@ -1,6 +1,7 @@
 //! Statements of our own: collections, TTL indexes, INSERT and DELETE, listings.
 
 use crate::support::{World, two_sensors};
+use ebbtide_ttl::Code;
 use serde_json::json;
 
 #[test]
@@ -154,4 +155,20 @@ fn a_measurement_out_of_range_suspends_and_says_so() {
     assert!(w.text("EXPLAIN ANALYZE SELECT * FROM w").contains("suspended"));
     w.rows("DELETE FROM w WHERE t < '1970-01-01'");
     assert_eq!(w.number("SELECT count(*) FROM w"), 148);
+}
+
+#[test]
+fn an_insert_of_more_than_is_stored_at_once_is_refused_and_stores_nothing() {
+    let world = World::at("2024-01-01T00:00:00Z");
+    world.rows("CREATE COLLECTION w WITH (timeField = 't')");
+    let source = "SELECT to_timestamp(value), repeat('0123456789', 1000) FROM generate_series(1, 100000)";
+    for sql in [format!("INSERT INTO w (t, s) {source}"), format!("EXPLAIN ANALYZE INSERT INTO w (t, s) {source}")] {
+        if sql.starts_with("EXPLAIN") {
+            world.rows("INSERT INTO w (t, s) VALUES ('2024-01-01', 'x')");
+        }
+        let error = world.error(&sql);
+        assert_eq!(error.code(), Code::BSONObjectTooLarge, "{error}");
+        assert!(error.message().contains("268435456 bytes") && error.message().contains("split it"), "{error}");
+    }
+    assert_eq!(world.text("SELECT s FROM w"), "[{\"s\":\"x\"}]");
 }

@@ -1,0 +1,178 @@
+//! Charts of results: what of a result is drawn, for the terminal (`text`) and as pictures in files (`picture`).
+
+mod picture;
+mod png;
+mod svg;
+mod text;
+mod ticks;
+
+pub(crate) use text::{Style, draw};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use ebbtide_query::output;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The form of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Svg,
+    Png,
+}
+
+impl Form {
+    /// The form that a file's extension names.
+    pub(crate) fn of_path(path: &Path) -> Option<Form> {
+        match path.extension()?.to_str()?.to_lowercase().as_str() {
+            "svg" => Some(Form::Svg),
+            "png" => Some(Form::Png),
+            _ => None,
+        }
+    }
+}
+
+/// A result as the bytes of a picture file; the title says where it comes from.
+pub(crate) fn file(form: Form, title: &str, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>, String> {
+    let picture = picture::lay_out(&Chart::of(schema, batches)?, title);
+    match form {
+        Form::Svg => Ok(svg::write(&picture).into_bytes()),
+        Form::Png => png::draw(&picture),
+    }
+}
+
+/// What is drawn of a result.
+enum Chart {
+    Lines {
+        series: Vec<Series>,
+        /// x is in milliseconds since 1970.
+        is_time: bool,
+        x_name: String,
+        /// The names of the columns that are drawn.
+        y_name: String,
+    },
+    Bars {
+        /// The names of the columns: a bar of each stands at every label.
+        columns: Vec<String>,
+        /// Labels, and a value for each column; not finite where there is none.
+        bars: Vec<(String, Vec<f64>)>,
+    },
+}
+
+struct Series {
+    name: String,
+    /// In order of x. Where y was null or not finite it is NaN: the line breaks there.
+    points: Vec<(f64, f64)>,
+}
+
+impl Chart {
+    /// The first timestamp or number is the x axis, texts and objects name the series, the other numbers are drawn. With names
+    /// and no time: bars of the numbers.
+    fn of(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Chart, String> {
+        let fields = schema.fields();
+        let having =
+            |kind: &dyn Fn(&DataType) -> bool| (0..fields.len()).filter(|i| kind(fields[*i].data_type())).collect();
+        let numeric: Vec<usize> = having(&DataType::is_numeric);
+        let names: Vec<usize> = having(&is_name);
+        let time = (0..fields.len()).find(|i| matches!(fields[*i].data_type(), DataType::Timestamp(..)));
+        if batches.iter().all(|batch| batch.num_rows() == 0) {
+            return Err("there is nothing to draw: no rows".to_owned());
+        }
+        let chart = match (time, numeric.as_slice()) {
+            (_, []) => return Err("there is nothing to draw: no column holds numbers".to_owned()),
+            (Some(x), ys) => lines(schema, batches, x, ys, &names),
+            (None, ys) if !names.is_empty() => bars(schema, batches, &names, ys),
+            (None, [x, ys @ ..]) if !ys.is_empty() => lines(schema, batches, *x, ys, &names),
+            _ => return Err("a chart needs a time, a name or a second number beside the numbers".to_owned()),
+        };
+        let empty = match &chart {
+            Chart::Lines { series, .. } => !series.iter().flat_map(|s| &s.points).any(|p| p.1.is_finite()),
+            Chart::Bars { bars, .. } => !bars.iter().flat_map(|(_, values)| values).any(|v| v.is_finite()),
+        };
+        if empty { Err("there is nothing to draw: no values".to_owned()) } else { Ok(chart) }
+    }
+}
+
+fn is_name(kind: &DataType) -> bool {
+    match kind {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Struct(_) => true,
+        DataType::Dictionary(_, value) => is_name(value),
+        _ => false,
+    }
+}
+
+fn label(batch: &RecordBatch, names: &[usize], row: usize) -> String {
+    let text = |i: &usize| output::text(batch.column(*i).as_ref(), row).unwrap_or_else(|| "NULL".to_owned());
+    names.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for drawing")]
+fn x_of(batch: &RecordBatch, column: usize, row: usize) -> Option<f64> {
+    let array = batch.column(column).as_ref();
+    if array.is_null(row) {
+        return None;
+    }
+    match output::instant(array, row) {
+        Some(time) => Some(time.nanos() as f64 / 1e6),
+        None => output::number(array, row).filter(|x| x.is_finite()),
+    }
+}
+
+fn lines(schema: &SchemaRef, batches: &[RecordBatch], x: usize, ys: &[usize], names: &[usize]) -> Chart {
+    let mut series: Vec<Series> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let Some(at) = x_of(batch, x, row) else { continue };
+            let group = label(batch, names, row);
+            for y in ys {
+                let value = output::number(batch.column(*y).as_ref(), row).filter(|v| v.is_finite());
+                let name = match (group.is_empty(), ys.len()) {
+                    (true, _) => schema.field(*y).name().clone(),
+                    (false, 1) => group.clone(),
+                    (false, _) => format!("{group} {}", schema.field(*y).name()),
+                };
+                let place = *places.entry(name.clone()).or_insert_with(|| {
+                    series.push(Series { name, points: Vec::new() });
+                    series.len() - 1
+                });
+                series[place].points.push((at, value.unwrap_or(f64::NAN)));
+            }
+        }
+    }
+    series.retain(|one| one.points.iter().any(|p| p.1.is_finite()));
+    // The order in which groups come is chance.
+    if !names.is_empty() {
+        series.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    for one in &mut series {
+        one.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    Chart::Lines {
+        series,
+        is_time: matches!(schema.field(x).data_type(), DataType::Timestamp(..)),
+        x_name: schema.field(x).name().clone(),
+        y_name: ys.iter().map(|y| schema.field(*y).name().as_str()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn bars(schema: &SchemaRef, batches: &[RecordBatch], names: &[usize], ys: &[usize]) -> Chart {
+    let mut bars = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let value = |y: &usize| output::number(batch.column(*y).as_ref(), row).unwrap_or(f64::NAN);
+            let values: Vec<f64> = ys.iter().map(value).collect();
+            if values.iter().any(|v| v.is_finite()) {
+                bars.push((label(batch, names, row), values));
+            }
+        }
+    }
+    Chart::Bars { columns: ys.iter().map(|y| schema.field(*y).name().clone()).collect(), bars }
+}
+
+/// The least and the greatest of finite values.
+fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values
+        .filter(|v| v.is_finite())
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+}

@@ -1,0 +1,394 @@
+//! What the columns of a text file hold, decided over the whole of it.
+
+use super::times::TimeReader;
+use crate::Failure;
+use ebbtide_buckets::FieldType;
+use ebbtide_ttl::{Precision, Timestamp};
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bool,
+    Int,
+    Double,
+    Time,
+    Text,
+}
+
+/// A cell that does not fit, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) file: String,
+    pub(super) line: u64,
+    pub(super) value: String,
+    /// Why it is no time.
+    reason: String,
+}
+
+/// What was seen in a column.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen {
+    pub(super) name: String,
+    values: u64,
+    bools: u64,
+    ints: u64,
+    numbers: u64,
+    times: u64,
+    no_number: Option<Place>,
+    no_time: Option<Place>,
+    /// A whole number that a double would round.
+    no_double: Option<Place>,
+    /// The unit that holds every time that was seen.
+    finest: Precision,
+}
+
+/// How the cells of a text file are to be understood.
+#[derive(Debug, Clone)]
+pub(super) struct Cells {
+    pub(super) nulls: Nulls,
+    pub(super) decimal_comma: bool,
+    /// Reads the times of measurements.
+    pub(super) times: TimeReader,
+    /// Reads other times.
+    pub(super) general: TimeReader,
+}
+
+/// What means that a value is missing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nulls {
+    texts: Vec<Vec<u8>>,
+    numbers: Vec<f64>,
+}
+
+impl Nulls {
+    pub(super) fn new(markers: &[String]) -> Self {
+        let texts = markers.iter().map(|m| m.trim().as_bytes().to_vec()).collect();
+        Nulls { texts, numbers: markers.iter().filter_map(|m| double(m.trim().as_bytes())).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Whether a cell is empty, is a marker, or is a number that equals one.
+    pub(super) fn has(&self, cell: &[u8]) -> bool {
+        cell.is_empty()
+            || self.texts.iter().any(|t| t == cell)
+            || (!self.numbers.is_empty() && double(cell).is_some_and(|d| self.has_number(d)))
+    }
+
+    /// Whether a number equals a marker.
+    pub(super) fn has_number(&self, number: f64) -> bool {
+        #[expect(clippy::float_cmp, reason = "a marker is an exact value")]
+        self.numbers.iter().any(|n| *n == number || (n.is_nan() && number.is_nan()))
+    }
+}
+
+impl Cells {
+    /// A number, with the decimal point or comma of the file.
+    pub(super) fn double(&self, cell: &[u8]) -> Option<f64> {
+        if !self.decimal_comma {
+            return double(cell);
+        }
+        let mut pointed = [0; 64];
+        let pointed = pointed.get_mut(..cell.len())?;
+        for (to, from) in pointed.iter_mut().zip(cell) {
+            *to = match from {
+                b',' => b'.',
+                // Thousands are not told from fractions by guessing.
+                b'.' => return None,
+                other => *other,
+            };
+        }
+        double(pointed)
+    }
+}
+
+/// From so many values of text alone on, a column is text whatever comes.
+const SURE_AFTER: u64 = 10_000;
+
+impl Seen {
+    pub(super) fn new(name: &str) -> Self {
+        Seen { name: name.to_owned(), ..Seen::default() }
+    }
+
+    pub(super) fn look(&mut self, cell: &[u8], cells: &Cells, is_time: bool, file: &str, line: u64) {
+        self.values += 1;
+        if self.values > SURE_AFTER && self.numbers == 0 && self.times == 0 && self.bools == 0 {
+            return;
+        }
+        let place = |reason: String| Place {
+            file: file.to_owned(),
+            line,
+            value: String::from_utf8_lossy(cell).into_owned(),
+            reason,
+        };
+        if is_time || looks_like_time(cell) {
+            let reader = if is_time { &cells.times } else { &cells.general };
+            match reader.read(cell) {
+                Ok(time) => {
+                    self.times += 1;
+                    self.finest = finer(self.finest, finest(time));
+                }
+                Err(reason) => {
+                    self.no_time.get_or_insert_with(|| place(reason));
+                }
+            }
+        } else if self.no_time.is_none() {
+            self.no_time = Some(place(String::new()));
+        }
+        if is_time {
+            return;
+        }
+        match int(cell) {
+            Some(_) => {
+                self.ints += 1;
+                self.numbers += 1;
+            }
+            None if cells.double(cell).is_some() => self.numbers += 1,
+            None => {
+                self.no_number.get_or_insert_with(|| place(String::new()));
+            }
+        }
+        if is_rounded(cell) {
+            self.no_double.get_or_insert_with(|| place(String::new()));
+        }
+        self.bools += u64::from(boolean(cell).is_some());
+    }
+
+    /// Values that are not missing.
+    pub(super) fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// The unit that holds every time that was seen.
+    pub(super) fn finest(&self) -> Precision {
+        self.finest
+    }
+
+    /// Whether every value is a time.
+    pub(super) fn is_time(&self) -> bool {
+        self.values > 0 && self.times == self.values
+    }
+
+    /// The column's type; what it must be if the collection knows the field. With `lenient` values that do not fit are
+    /// bad lines, and no error here.
+    pub(super) fn kind(&self, known: Option<&FieldType>, text: bool, lenient: bool) -> Result<Option<Kind>, Failure> {
+        if text {
+            return Ok(Some(Kind::Text));
+        }
+        match known {
+            Some(FieldType::String) => return Ok(Some(Kind::Text)),
+            Some(FieldType::Double) => return self.all_numbers(lenient).and_then(|_| self.doubles(lenient)).map(Some),
+            Some(FieldType::Int64) => return self.all_numbers(lenient).map(Some),
+            Some(FieldType::Timestamp) => return self.all_times(lenient).map(Some),
+            Some(FieldType::Bool) if self.bools == self.values || lenient => return Ok(Some(Kind::Bool)),
+            Some(other) => {
+                let what =
+                    format!("column '{}' cannot be imported: the collection holds {} there", self.name, other.name());
+                return Err(Failure::new(what));
+            }
+            None => {}
+        }
+        let mostly = |count: u64| count > 0 && count * 10 >= self.values * 9;
+        Ok(match self.values {
+            0 => None,
+            n if self.ints == n => Some(Kind::Int),
+            n if self.numbers == n => Some(self.doubles(lenient)?),
+            n if self.times == n => Some(Kind::Time),
+            n if self.bools == n => Some(Kind::Bool),
+            _ if mostly(self.numbers) => return self.all_numbers(lenient).map(Some),
+            _ if mostly(self.times) => return self.all_times(lenient).map(Some),
+            _ => Some(Kind::Text),
+        })
+    }
+
+    fn all_numbers(&self, lenient: bool) -> Result<Kind, Failure> {
+        match &self.no_number {
+            Some(place) if !lenient => Err(self.misfit(place, "numbers")),
+            _ if self.ints == self.numbers => Ok(Kind::Int),
+            _ => self.doubles(lenient),
+        }
+    }
+
+    fn doubles(&self, lenient: bool) -> Result<Kind, Failure> {
+        match &self.no_double {
+            Some(place) if !lenient => Err(Failure::new(format!(
+                "{}:{}: column '{}' becomes double, which cannot hold '{}' exactly; to import the column as text, say \
+                 --text {}",
+                place.file, place.line, self.name, place.value, self.name
+            ))),
+            _ => Ok(Kind::Double),
+        }
+    }
+
+    fn all_times(&self, lenient: bool) -> Result<Kind, Failure> {
+        match &self.no_time {
+            Some(place) if !lenient => Err(self.misfit(place, "times")),
+            _ => Ok(Kind::Time),
+        }
+    }
+
+    /// The time column: every measurement has a time.
+    pub(super) fn time_kind(&self, lenient: bool) -> Result<Kind, Failure> {
+        match &self.no_time {
+            Some(place) if !lenient => Err(Failure::new(format!(
+                "{}:{}: column '{}' holds the time, but '{}' is none: {}",
+                place.file, place.line, self.name, place.value, place.reason
+            ))),
+            _ => Ok(Kind::Time),
+        }
+    }
+
+    fn misfit(&self, place: &Place, what: &str) -> Failure {
+        Failure::new(format!(
+            "{}:{}: column '{}' holds {what}, but '{}' is none; if it marks a missing value, say --null '{}'; to \
+             import the column as text, say --text {}; to set such lines aside, say --bad-lines FILE",
+            place.file, place.line, self.name, place.value, place.value, self.name
+        ))
+    }
+}
+
+/// The coarsest unit that holds an instant exactly.
+pub(super) fn finest(time: Timestamp) -> Precision {
+    if time.nanos() % Precision::Ms.nanos() == 0 {
+        Precision::Ms
+    } else if time.nanos() % Precision::Us.nanos() == 0 {
+        Precision::Us
+    } else {
+        Precision::Ns
+    }
+}
+
+/// The finer of two units.
+pub(super) fn finer(a: Precision, b: Precision) -> Precision {
+    if a.nanos() < b.nanos() { a } else { b }
+}
+
+/// A whole number; with leading zeros it is a code, such as a station's.
+pub(super) fn int(cell: &[u8]) -> Option<i64> {
+    let digits = match cell {
+        [b'-' | b'+', rest @ ..] => rest,
+        all => all,
+    };
+    match digits {
+        [] | [b'0', _, ..] => None,
+        all if all.iter().all(u8::is_ascii_digit) => std::str::from_utf8(cell).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A number.
+pub(super) fn double(cell: &[u8]) -> Option<f64> {
+    let code = matches!(cell, [b'0', b'0'..=b'9', ..] | [b'-', b'0', b'0'..=b'9', ..]);
+    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
+    match unsigned.first()? {
+        b'0'..=b'9' | b'.' if !code => {
+            let number: f64 = std::str::from_utf8(cell).ok()?.parse().ok()?;
+            // 1e400 is no infinity that somebody measured.
+            number.is_finite().then_some(number)
+        }
+        _ if unsigned.eq_ignore_ascii_case(b"nan") => Some(f64::NAN),
+        _ if [b"inf".as_slice(), b"infinity"].iter().any(|w| unsigned.eq_ignore_ascii_case(w)) => {
+            Some(if cell[0] == b'-' { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
+        _ => None,
+    }
+}
+
+/// Whether a cell is a whole number that a double would round.
+pub(super) fn is_rounded(cell: &[u8]) -> bool {
+    // Every number of fewer digits is below 2^53.
+    const DIGITS_MIN: usize = 16;
+    let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
+    if digits.len() < DIGITS_MIN || !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    double(digits).is_some_and(|d| format!("{d:.0}").as_bytes() != digits)
+}
+
+/// true or false.
+pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
+    if cell.eq_ignore_ascii_case(b"true") {
+        Some(true)
+    } else if cell.eq_ignore_ascii_case(b"false") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Whether it is worth while to read a cell as a time: the year comes first.
+fn looks_like_time(cell: &[u8]) -> bool {
+    let year = cell.len() >= 10 && cell[..4].iter().all(u8::is_ascii_digit);
+    year && (matches!(cell[4], b'-' | b'/') || cell[8] == b'T')
+}
+
+/// A time, taken as UTC if it names no zone.
+pub(super) fn time(cell: &[u8]) -> Option<Timestamp> {
+    let shaped = cell.len() >= 10 && cell[4] == b'-' && cell[7] == b'-';
+    if !shaped {
+        return None;
+    }
+    plain_time(cell).or_else(|| Timestamp::parse(std::str::from_utf8(cell).ok()?).ok())
+}
+
+/// `2024-01-31T12:00:00Z`, the form that most files have, without the detour through a calendar's parser.
+pub(super) fn plain_time(cell: &[u8]) -> Option<Timestamp> {
+    let (body, seconds_end) = match cell {
+        [body @ .., b'Z'] if body.len() == 19 => (body, 19),
+        body if body.len() == 19 => (body, 19),
+        _ => return None,
+    };
+    let number = |range: std::ops::Range<usize>| {
+        body.get(range)?.iter().try_fold(0i64, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
+    };
+    let separators = matches!(body[10], b'T' | b' ') && body[13] == b':' && body[16] == b':';
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..seconds_end)?);
+    let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let month_days = usize::try_from(month - 1).ok().and_then(|m| lengths.get(m))?;
+    if !separators || !(1..=*month_days).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+    Some(Timestamp::EPOCH.plus_seconds(seconds))
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar, by eras of 400 years that begin in March.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_times_agree_with_the_general_parser() {
+        for text in ["2024-02-29T12:34:56Z", "1969-12-31 23:59:59", "1600-03-01T00:00:00Z", "2013-01-01T06:00:00Z"] {
+            assert_eq!(plain_time(text.as_bytes()), Some(Timestamp::parse(text).unwrap()), "{text}");
+        }
+        assert_eq!(plain_time(b"2023-02-29T00:00:00Z"), None);
+        assert_eq!(time(b"2024-02-29"), Some(Timestamp::parse("2024-02-29").unwrap()));
+        assert_eq!(time(b"yesterday!!"), None);
+    }
+
+    #[test]
+    fn numbers_are_told_from_codes() {
+        assert_eq!((int(b"-12"), int(b"007"), int(b"1.0"), int(b"")), (Some(-12), None, None, None));
+        assert_eq!(
+            (double(b"1e3"), double(b"007"), double(b"0.5"), double(b"x")),
+            (Some(1000.0), None, Some(0.5), None)
+        );
+    }
+}

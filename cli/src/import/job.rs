@@ -1,0 +1,171 @@
+//! What is to be done with some files for one collection: how their text is read, and where the rows go.
+
+use super::bad::BadLines;
+use super::infer::{Cells, Kind, Nulls, Seen};
+use super::layout::{Layout, Shape};
+use super::source::Source;
+use super::text::Split;
+use super::times::TimeReader;
+use super::{Failure, Rows, step};
+use crate::args::{ImportArgs, InputFormat};
+use ebbtide::{Collection, Database};
+use ebbtide_buckets::{FieldType, Schema};
+use ebbtide_ttl::{Code, Precision};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// What is wrong with one row and not with the import.
+const SET_ASIDE: [Code; 3] = [Code::BadValue, Code::TypeMismatch, Code::BSONObjectTooLarge];
+
+/// What is to be done with some files for one collection.
+pub(super) struct Job<'a> {
+    pub(super) args: &'a ImportArgs,
+    pub(super) collection: String,
+    /// The collection's schema, if it exists.
+    pub(super) schema: Option<Arc<Schema>>,
+    pub(super) shape: Shape,
+    pub(super) cells: Cells,
+    /// The one measurement of line protocol that is wanted; all are, with their name in the meta, if `None`.
+    pub(super) measurement: Option<String>,
+    /// Whether lines of which no measurement can be told are told by this job.
+    pub(super) tells_misformed: bool,
+    pub(super) batch_rows: usize,
+    pub(super) bad: &'a RefCell<BadLines>,
+    /// Rows without a value that were left out.
+    pub(super) empty: Cell<u64>,
+    /// The unit that holds every time that was seen, as far as the format tells only row by row.
+    pub(super) finest: Cell<Precision>,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        args: &'a ImportArgs,
+        collection: String,
+        schema: Option<Arc<Schema>>,
+        bad: &'a RefCell<BadLines>,
+        influx: bool,
+    ) -> Result<Self, Failure> {
+        let zone = args.time_zone.as_deref();
+        let times = TimeReader::new(&args.time_format, zone, args.dst, influx.then_some("ns"))?;
+        let cells =
+            Cells { nulls: Nulls::new(&args.null), decimal_comma: args.decimal_comma, general: times.general(), times };
+        if args.time.len() > 2 {
+            return Err(Failure::usage("--time takes one column, or two: a date and a time of day"));
+        }
+        Ok(Job {
+            args,
+            collection,
+            shape: Shape::new(args, schema.as_deref()),
+            schema,
+            cells,
+            measurement: None,
+            tells_misformed: true,
+            batch_rows: args.batch_rows as usize,
+            bad,
+            empty: Cell::new(0),
+            finest: Cell::new(Precision::Ms),
+        })
+    }
+
+    /// How the text of a file is split.
+    pub(super) fn split(&self, source: &Source) -> Split {
+        let tabs = source.name.to_lowercase().contains(".tsv");
+        self.split_of(source.format, if tabs { b'\t' } else { b',' })
+    }
+
+    pub(super) fn split_of(&self, format: InputFormat, delimiter: u8) -> Split {
+        match format {
+            InputFormat::Csv => Split::Csv {
+                delimiter: self.args.delimiter.unwrap_or(delimiter),
+                comment: self.args.comment,
+                skip: self.args.skip,
+            },
+            _ => Split::Lines,
+        }
+    }
+
+    /// A new collection, as the user and the data want it.
+    pub(super) fn create(&self, database: &Database, layout: &Layout, step: Option<step::Step>) -> Result<(), Failure> {
+        let mut series = serde_json::Map::new();
+        series.insert("timeField".to_owned(), layout.time_field.clone().into());
+        if let Some(meta) = &layout.meta_field {
+            series.insert("metaField".to_owned(), meta.clone().into());
+        }
+        let granularity = match (&self.args.granularity, step) {
+            (Some(word), _) => word.clone(),
+            (None, Some(step)) => {
+                eprintln!("granularity {}: a series has a measurement every {} (median)", step.granularity(), step);
+                step.granularity().to_owned()
+            }
+            (None, None) => "seconds".to_owned(),
+        };
+        series.insert("granularity".to_owned(), granularity.into());
+        if layout.precision != Precision::Ms {
+            eprintln!("precision {}: the times are that fine", layout.precision.name());
+            series.insert("precision".to_owned(), layout.precision.name().into());
+        }
+        let mut document = serde_json::Map::new();
+        document.insert("create".to_owned(), self.collection.clone().into());
+        document.insert("timeseries".to_owned(), series.into());
+        if let Some(seconds) = self.args.expire_after {
+            document.insert("expireAfterSeconds".to_owned(), seconds.into());
+        }
+        database.run_command(&serde_json::Value::Object(document))?;
+        Ok(())
+    }
+
+    /// Stores rows; those that cannot be stored go where bad lines go. Gives how many were stored.
+    pub(super) fn insert(&self, collection: &Collection, rows: &mut Rows<'_>) -> Result<u64, Failure> {
+        loop {
+            if rows.batch.num_rows() == 0 {
+                return Ok(0);
+            }
+            match collection.insert(&rows.batch) {
+                Ok(count) => return Ok(count),
+                Err(error) => match error.index().filter(|i| *i < rows.lines.len()) {
+                    Some(index) if SET_ASIDE.contains(&error.code()) => {
+                        rows.set_aside(index, &error.to_string(), self.bad)?;
+                    }
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+
+    /// The types of the columns of CSV files.
+    pub(super) fn kinds(
+        &self,
+        schema: Option<&Schema>,
+        layout: &Layout,
+        seen: &[Seen],
+    ) -> Result<Vec<(String, Kind)>, Failure> {
+        let known_meta = |name: &str| -> Option<FieldType> {
+            let ty = schema?.meta_type.as_ref()?;
+            match (layout.meta_columns.len(), ty) {
+                (1, ty) => Some(ty.clone()),
+                (_, FieldType::Object(members)) => members.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone()),
+                _ => None,
+            }
+        };
+        let lenient = self.bad.borrow().lenient();
+        let mut kinds = Vec::new();
+        for column in seen {
+            let kind = if column.name == layout.time_column {
+                Some(column.time_kind(lenient)?)
+            } else {
+                let known = if layout.meta_columns.contains(&column.name) {
+                    known_meta(&column.name)
+                } else {
+                    schema.and_then(|s| s.field_type(&column.name).cloned())
+                };
+                column.kind(known.as_ref(), self.args.text.contains(&column.name), lenient)?
+            };
+            kinds.extend(kind.map(|k| (column.name.clone(), k)));
+        }
+        if let Some(name) = self.args.text.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
+            let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
+            return Err(self.shape.unknown("option --text", name, &names));
+        }
+        Ok(kinds)
+    }
+}

@@ -1,0 +1,330 @@
+//! Which columns of the input become which fields of the collection.
+
+use super::infer::{Nulls, Seen};
+use super::times::TimeReader;
+use crate::Failure;
+use crate::args::ImportArgs;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
+use arrow::compute::{cast, nullif};
+use arrow::datatypes::{DataType, Field, Fields, Float64Type, Schema as ArrowSchema};
+use ebbtide_buckets::{FieldType, Schema};
+use ebbtide_ttl::Precision;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Names that a time column is known by.
+const TIME_NAMES: [&str; 8] = ["time", "timestamp", "ts", "datetime", "date_time", "date", "t", "valid_time"];
+
+/// What the user says about columns.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shape {
+    pub(super) time: Vec<String>,
+    pub(super) columns: Vec<String>,
+    pub(super) no_header: bool,
+    pub(super) without: Vec<String>,
+    rename: Vec<(String, String)>,
+    /// The time of all rows, for a table without one.
+    pub(super) at: Option<String>,
+    /// The time field of the collection, if it exists.
+    known_time: Option<String>,
+}
+
+impl Shape {
+    pub(super) fn new(args: &ImportArgs, schema: Option<&Schema>) -> Self {
+        Shape {
+            time: args.time.clone(),
+            columns: args.columns.clone(),
+            no_header: args.no_header,
+            without: args.without.clone(),
+            rename: args.rename.clone(),
+            at: args.at.clone(),
+            known_time: schema.map(|s| s.time.clone()),
+        }
+    }
+
+    /// Whether the first record names the columns.
+    pub(super) fn has_header(&self) -> bool {
+        !self.no_header
+    }
+
+    /// The name of the field that a joined time gets.
+    pub(super) fn time_field(&self) -> String {
+        self.known_time.clone().unwrap_or_else(|| "time".to_owned())
+    }
+
+    /// The new name of a column.
+    pub(super) fn rename<'a>(&'a self, name: &'a str) -> &'a str {
+        self.rename.iter().find(|(old, _)| old == name).map_or(name, |(_, new)| new)
+    }
+
+    /// The new names of all columns; one that is to be renamed or left out must be there.
+    pub(super) fn renamed(&self, names: Vec<String>, file: &str) -> Result<Vec<String>, Failure> {
+        let absent = |name: &str, option: &str, names: &[String]| {
+            let hint = ebbtide_query::suggest::hint(name, names.iter().map(String::as_str));
+            Failure::new(format!("{file} has no column '{name}' as {option} says{hint}"))
+        };
+        if let Some((old, _)) = self.rename.iter().find(|(old, _)| !names.contains(old)) {
+            return Err(absent(old, "--rename", &names));
+        }
+        let names: Vec<String> = names.iter().map(|n| self.rename(n).to_owned()).collect();
+        match self.without.iter().find(|w| !names.contains(w)) {
+            Some(name) => Err(absent(name, "--without", &names)),
+            None => Ok(names),
+        }
+    }
+
+    /// The column that holds the time, as far as the user, the collection or its name says it.
+    pub(super) fn time_by_name(&self, names: &[String]) -> Option<String> {
+        if self.at.is_some() {
+            return Some(self.time_field());
+        }
+        if let [time] = self.time.as_slice() {
+            return names.contains(time).then(|| time.clone());
+        }
+        if self.time.len() > 1 {
+            return Some(self.time_field());
+        }
+        if let Some(time) = self.known_time.as_ref().filter(|t| names.contains(t)) {
+            return Some(time.clone());
+        }
+        TIME_NAMES.iter().find_map(|t| names.iter().find(|n| n.eq_ignore_ascii_case(t))).cloned()
+    }
+
+    /// A column that is not there.
+    pub(super) fn unknown(&self, what: &str, name: &str, names: &[String]) -> Failure {
+        let hint = ebbtide_query::suggest::hint(name, names.iter().map(String::as_str));
+        let all: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let all: Vec<&str> = all.into_iter().collect();
+        Failure::new(format!("there is no column '{name}' for the {what}{hint} (columns: {})", all.join(", ")))
+    }
+}
+
+/// Which columns become which fields.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) time_column: String,
+    pub(super) time_field: String,
+    pub(super) meta_columns: Vec<String>,
+    pub(super) meta_field: Option<String>,
+    pub(super) precision: Precision,
+}
+
+impl Layout {
+    /// Decides it for columns of these names.
+    pub(super) fn new(
+        args: &ImportArgs,
+        shape: &Shape,
+        collection: &str,
+        schema: Option<&Schema>,
+        names: &[String],
+        seen: &[Seen],
+    ) -> Result<Layout, Failure> {
+        let has = |name: &str| names.iter().any(|n| n == name);
+        let time_column = match (shape.time_by_name(names), args.time.first()) {
+            (Some(name), _) => name,
+            (None, Some(name)) => return Err(shape.unknown("time", name, names)),
+            (None, None) => guess_time(names, seen)?,
+        };
+        for name in &args.meta {
+            if !has(name) {
+                return Err(shape.unknown("meta", name, names));
+            }
+            if *name == time_column || args.time.contains(name) {
+                return Err(Failure::usage(format!("'{name}' cannot be both the time and the meta")));
+            }
+        }
+        let known_meta = schema.and_then(|s| s.meta.clone());
+        if schema.is_some() && known_meta.is_none() && !args.meta.is_empty() {
+            return Err(Failure::usage(format!("collection '{collection}' has no meta field; leave --meta away")));
+        }
+        let members = match schema.and_then(|s| s.meta_type.as_ref()) {
+            Some(FieldType::Object(members)) => members.iter().map(|(name, _)| name.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let meta_columns = match (args.meta.is_empty(), &known_meta) {
+            (true, Some(meta)) if has(meta) => vec![meta.clone()],
+            (true, Some(_)) if members.len() > 1 && members.iter().all(|m| has(m)) => members,
+            _ => args.meta.clone(),
+        };
+        let meta_field = match (known_meta, meta_columns.as_slice(), &args.meta_field) {
+            (_, [], _) => None,
+            (Some(known), ..) => Some(known),
+            (None, _, Some(name)) => Some(name.clone()),
+            (None, [one], None) => Some(one.clone()),
+            (None, _, None) => Some("meta".to_owned()),
+        };
+        let in_the_way =
+            meta_field.as_ref().filter(|m| has(m) && !meta_columns.contains(m) && !shape.without.contains(m));
+        if let Some(name) = in_the_way {
+            return Err(Failure::usage(format!(
+                "column '{name}' has the name of the meta field: say --meta-field NAME, or give the \
+                 column another name with --rename"
+            )));
+        }
+        Ok(Layout {
+            time_field: schema.map_or_else(|| time_column.clone(), |s| s.time.clone()),
+            time_column,
+            meta_columns,
+            meta_field,
+            precision: schema.map_or_else(|| args.precision.map_or(Precision::Ms, Precision::from), |s| s.precision),
+        })
+    }
+
+    /// The layout of line protocol: its times in `time`, its tags in an object.
+    pub(super) fn influx(args: &ImportArgs, collection: &str, schema: Option<&Schema>) -> Result<Layout, Failure> {
+        if !args.meta.is_empty() || !args.time.is_empty() || args.at.is_some() {
+            return Err(Failure::usage(
+                "line protocol says itself what the time and the meta are: leave --time, --at and --meta away",
+            ));
+        }
+        if let Some(schema) = schema
+            && schema.meta.is_none()
+        {
+            return Err(Failure::usage(format!("collection '{collection}' has no meta field for the tags")));
+        }
+        let named = args.meta_field.clone().unwrap_or_else(|| "tags".to_owned());
+        let time = schema.map_or_else(|| "time".to_owned(), |s| s.time.clone());
+        Ok(Layout {
+            time_column: time.clone(),
+            time_field: time,
+            meta_columns: Vec::new(),
+            meta_field: Some(schema.and_then(|s| s.meta.clone()).unwrap_or(named)),
+            precision: schema.map_or_else(|| args.precision.map_or(Precision::Ms, Precision::from), |s| s.precision),
+        })
+    }
+
+    /// Gives the columns of a batch their place: the time, the meta, the other fields.
+    pub(super) fn arrange(&self, batch: &RecordBatch, file: &str) -> Result<RecordBatch, Failure> {
+        let missing = |name: &str| {
+            let schema = batch.schema();
+            let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+            Failure::new(format!("{file} has no column '{name}'; it has: {}", names.join(", ")))
+        };
+        let time = batch.column_by_name(&self.time_column).ok_or_else(|| missing(&self.time_column))?;
+        let mut fields = vec![Field::new(&self.time_field, time.data_type().clone(), true)];
+        let mut columns: Vec<ArrayRef> = vec![Arc::clone(time)];
+        if let Some(meta) = &self.meta_field {
+            let mut parts = Vec::new();
+            for name in &self.meta_columns {
+                match batch.column_by_name(name) {
+                    Some(column) => parts.push((name, Arc::clone(column))),
+                    // A column without a single value was left out.
+                    None if self.meta_columns.len() > 1 => {}
+                    None => return Err(missing(name)),
+                }
+            }
+            let column: ArrayRef = match parts.as_slice() {
+                [(_, one)] if self.meta_columns.len() == 1 => Arc::clone(one),
+                parts => {
+                    let fields: Fields =
+                        parts.iter().map(|(n, c)| Field::new(n.as_str(), c.data_type().clone(), true)).collect();
+                    let columns = parts.iter().map(|(_, c)| Arc::clone(c)).collect();
+                    Arc::new(StructArray::try_new(fields, columns, None).map_err(ebbtide_query::QueryError::from)?)
+                }
+            };
+            fields.push(Field::new(meta, column.data_type().clone(), true));
+            columns.push(column);
+        }
+        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+            if *field.name() != self.time_column && !self.meta_columns.contains(field.name()) {
+                fields.push(Field::new(field.name(), field.data_type().clone(), true));
+                columns.push(Arc::clone(column));
+            }
+        }
+        Ok(RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns)
+            .map_err(ebbtide_query::QueryError::from)?)
+    }
+
+    /// What the user's words do to a batch of another program: new names, columns left out, markers made null, and
+    /// times that are text or numbers read.
+    pub(super) fn adapt(
+        batch: &RecordBatch,
+        shape: &Shape,
+        nulls: &Nulls,
+        time_column: &str,
+        times: &TimeReader,
+    ) -> Result<RecordBatch, (usize, String)> {
+        let mut fields = Vec::new();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            let name = shape.rename(field.name());
+            if shape.without.iter().any(|w| w == name) {
+                continue;
+            }
+            let mut column = Arc::clone(column);
+            if !nulls.is_empty() {
+                column = without_markers(&column, nulls).map_err(|e| (0, e.to_string()))?;
+            }
+            if name == time_column {
+                column = instants(&column, times).map_err(|(row, e)| (row, format!("column '{name}': {e}")))?;
+            }
+            fields.push(Field::new(name, column.data_type().clone(), true));
+            columns.push(column);
+        }
+        RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(|e| (0, e.to_string()))
+    }
+}
+
+fn guess_time(names: &[String], seen: &[Seen]) -> Result<String, Failure> {
+    let times: Vec<&Seen> = seen.iter().filter(|s| s.is_time()).collect();
+    match times.as_slice() {
+        [one] => Ok(one.name.clone()),
+        _ => Err(Failure::new(format!(
+            "cannot tell which column holds the time; name it with --time (columns: {})",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// A column with null where a marker stands for a missing value.
+fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::error::ArrowError> {
+    let marked: BooleanArray = match column.data_type() {
+        ty if ty.is_numeric() => {
+            let numbers = cast(column, &DataType::Float64)?;
+            numbers.as_primitive::<Float64Type>().iter().map(|n| Some(n.is_some_and(|n| nulls.has_number(n)))).collect()
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            let texts = cast(column, &DataType::Utf8View)?;
+            texts.as_string_view().iter().map(|t| Some(t.is_some_and(|t| nulls.has(t.trim().as_bytes())))).collect()
+        }
+        _ => return Ok(Arc::clone(column)),
+    };
+    nullif(column.as_ref(), &marked)
+}
+
+/// Times that a file holds as text, or as numbers that `--time-format` says the unit of.
+fn instants(column: &ArrayRef, times: &TimeReader) -> Result<ArrayRef, (usize, String)> {
+    let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    if !is_text && (times.is_general() || !column.data_type().is_integer()) {
+        return Ok(Arc::clone(column));
+    }
+    let texts = cast(column, &DataType::Utf8View).map_err(|e| (0, e.to_string()))?;
+    let texts = texts.as_string_view();
+    let mut read = Vec::with_capacity(texts.len());
+    for (row, text) in texts.iter().enumerate() {
+        read.push(match text {
+            None => None,
+            Some(text) => Some(times.read(text.trim().as_bytes()).map_err(|e| (row, e))?),
+        });
+    }
+    // The finest unit that holds them all: nanoseconds end in 1677 and 2262.
+    for precision in [Precision::Ns, Precision::Us, Precision::Ms] {
+        let units: Option<Vec<Option<i64>>> = read
+            .iter()
+            .map(|t| match t {
+                None => Some(None),
+                Some(t) => t.to_units(precision).map(Some),
+            })
+            .collect();
+        if let Some(units) = units {
+            let units: ArrayRef = Arc::new(arrow::array::Int64Array::from(units));
+            let unit = match precision {
+                Precision::Ms => arrow::datatypes::TimeUnit::Millisecond,
+                Precision::Us => arrow::datatypes::TimeUnit::Microsecond,
+                Precision::Ns => arrow::datatypes::TimeUnit::Nanosecond,
+            };
+            return cast(&units, &DataType::Timestamp(unit, Some("UTC".into()))).map_err(|e| (0, e.to_string()));
+        }
+    }
+    Err((0, "the times are out of range".to_owned()))
+}

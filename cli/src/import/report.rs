@@ -1,0 +1,119 @@
+//! What an import tells: how far it is, what it understood, and what it did.
+
+use super::Plan;
+use super::source::Source;
+use crate::files;
+use crate::upkeep::grouped;
+use ebbtide_buckets::Schema;
+use ebbtide_ttl::Clock;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Columns that are listed one by one.
+const COLUMNS_MAX: usize = 60;
+
+/// A bar on a terminal; nothing when messages are not read by a person.
+pub(super) struct Bar<'a> {
+    bar: ProgressBar,
+    read: Arc<AtomicU64>,
+    clock: &'a dyn Clock,
+    began: Cell<Duration>,
+    what: Cell<&'static str>,
+}
+
+impl<'a> Bar<'a> {
+    pub(super) fn new(sources: &[Source], read: &Arc<AtomicU64>, clock: &'a dyn Clock) -> Self {
+        let bar = if files::stderr_is_terminal() {
+            let bar = ProgressBar::new(sources.iter().map(|s| s.bytes).sum());
+            let template = "{msg} [{bar:20}] {percent:>3} % of {total_bytes}, {eta} left";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        } else {
+            ProgressBar::hidden()
+        };
+        let began = Cell::new(clock.monotonic());
+        Bar { bar, read: Arc::clone(read), clock, began, what: Cell::new("") }
+    }
+
+    /// Begins to read the files from their beginning.
+    pub(super) fn phase(&self, what: &'static str) {
+        self.read.store(0, Ordering::Relaxed);
+        self.bar.reset();
+        self.began.set(self.clock.monotonic());
+        self.what.set(what);
+        self.tick(0);
+    }
+
+    /// Shows how far it is.
+    pub(super) fn tick(&self, rows: u64) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let took = self.clock.monotonic().saturating_sub(self.began.get());
+        self.bar.set_message(format!("{} {} rows, {:.0}/s", self.what.get(), grouped(rows), rate(rows, took)));
+        self.bar.set_position(self.read.load(Ordering::Relaxed).min(self.bar.length().unwrap_or(0)));
+    }
+
+    /// Takes the bar away, so that messages can be written.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn rate(rows: u64, took: Duration) -> f64 {
+    rows as f64 / took.as_secs_f64().max(1e-3)
+}
+
+/// Tells which column became what.
+pub(super) fn columns(plan: &Plan<'_>, schema: &Schema) {
+    let layout = &plan.layout;
+    let role = match (&layout.meta_field, layout.meta_columns.as_slice()) {
+        (None, _) => {
+            "no meta (all measurements are one series; --meta names the column that tells series apart)".to_owned()
+        }
+        (Some(field), []) => format!("meta {field}"),
+        (Some(field), [one]) if field == one => format!("meta {one}"),
+        (Some(field), columns) => format!("meta {field} from {}", columns.join(", ")),
+    };
+    let time = match plan.job.args.time.as_slice() {
+        several @ [_, _, ..] => format!("{} from {}", layout.time_field, several.join(" and ")),
+        _ if layout.time_column != layout.time_field => format!("{} from {}", layout.time_field, layout.time_column),
+        _ => layout.time_field.clone(),
+    };
+    eprintln!("{}: time {time}, {role}", plan.job.collection);
+    let width = schema.fields.iter().map(|(n, _)| n.chars().count()).max().unwrap_or(0).min(32);
+    for (name, ty) in schema.fields.iter().take(COLUMNS_MAX) {
+        match plan.seen.iter().find(|s| s.name == *name) {
+            Some(seen) => eprintln!("  {name:width$}  {:9} {:>11} values", ty.name(), grouped(seen.values())),
+            None => eprintln!("  {name:width$}  {}", ty.name()),
+        }
+    }
+    if schema.fields.len() > COLUMNS_MAX {
+        eprintln!("  and {} more fields", schema.fields.len() - COLUMNS_MAX);
+    }
+    let typeless = plan.seen.iter().filter(|s| s.values() == 0).map(|s| s.name.as_str()).collect::<Vec<_>>();
+    if !typeless.is_empty() {
+        eprintln!("without a single value, left out: {}", typeless.join(", "));
+    }
+}
+
+/// Tells what was stored.
+pub(super) fn imported(collection: &str, rows: u64, took: Duration) {
+    let (seconds, rate) = (took.as_secs_f64(), rate(rows, took));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
+    let (rows, rate) = (grouped(rows), grouped(rate as u64));
+    eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate} a second)");
+}
+
+/// Tells how many rows held nothing.
+pub(super) fn left_out(rows: u64) {
+    if rows > 0 {
+        eprintln!("{} rows without a value were left out", grouped(rows));
+    }
+}

@@ -1,0 +1,69 @@
+//! The usual time between two measurements of a series, which decides how wide buckets should be.
+
+use arrow::array::{Array, RecordBatch};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Gathers the steps of series.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    last: HashMap<String, i128>,
+    steps: Vec<i128>,
+}
+
+/// A usual step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    nanos: i128,
+}
+
+impl Meter {
+    pub(super) fn look(&mut self, batch: &RecordBatch, time: &str, meta: Option<&str>) {
+        let Some(times) = batch.column_by_name(time) else { return };
+        let metas = meta.and_then(|m| batch.column_by_name(m));
+        for row in 0..batch.num_rows() {
+            if times.is_null(row) {
+                continue;
+            }
+            let Some(at) = ebbtide_query::output::instant(times.as_ref(), row) else { return };
+            let key = metas.and_then(|m| ebbtide_query::output::text(m.as_ref(), row)).unwrap_or_default();
+            if let Some(before) = self.last.insert(key, at.nanos())
+                && at.nanos() != before
+            {
+                self.steps.push((at.nanos() - before).abs());
+            }
+        }
+    }
+
+    /// The median of the steps.
+    pub(super) fn step(mut self) -> Option<Step> {
+        let middle = self.steps.len() / 2;
+        if self.steps.is_empty() {
+            return None;
+        }
+        let (_, median, _) = self.steps.select_nth_unstable(middle);
+        Some(Step { nanos: *median })
+    }
+}
+
+impl Step {
+    /// The word for buckets that fit it.
+    pub(super) fn granularity(self) -> &'static str {
+        const SECOND: i128 = 1_000_000_000;
+        match self.nanos {
+            n if n < 60 * SECOND => "seconds",
+            n if n < 3_600 * SECOND => "minutes",
+            _ => "hours",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = i64::try_from(self.nanos / 1_000_000_000).unwrap_or(i64::MAX);
+        if seconds == 0 {
+            return write!(f, "{} ms", self.nanos / 1_000_000);
+        }
+        f.write_str(&super::super::upkeep::seconds(seconds))
+    }
+}

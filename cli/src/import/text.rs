@@ -1,0 +1,341 @@
+//! Text in records: the cells of a CSV line, or a whole line. A thread of its own unpacks and splits while another one
+//! looks at what was split before.
+
+use super::source::Source;
+use crate::Failure;
+use std::cell::RefCell;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::mpsc::sync_channel;
+
+/// Records that are handed on at once.
+const BLOCK_RECORDS: usize = 4096;
+/// Bytes that are handed on at once, at most, but for one record.
+const BLOCK_BYTES: usize = 4 << 20;
+/// A longer record is taken for an open quote, or for no text.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// A record that is longer than this has its delimiters counted: each cell takes far more memory than a byte.
+const RECORD_BYTES_PLAIN: u64 = 1 << 20;
+/// It may have so many of them, those within quotes included.
+const RECORD_DELIMITERS_MAX: u64 = 4 << 20;
+
+/// How text is split.
+#[derive(Debug, Clone)]
+pub(super) enum Split {
+    /// Cells between delimiters, with quotes.
+    Csv { delimiter: u8, comment: Option<u8>, skip: u64 },
+    /// One cell a line.
+    Lines,
+}
+
+/// Some records in one piece of memory.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    /// Where each cell ends in `bytes`.
+    ends: Vec<usize>,
+    /// The line on which each record begins, and how many cells there are up to its end.
+    records: Vec<(u64, usize)>,
+}
+
+/// One record of a block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) line: u64,
+    block: &'a Block,
+    first: usize,
+    /// How many cells it has.
+    pub(super) cells: usize,
+}
+
+impl Block {
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    fn push<'a>(&mut self, line: u64, cells: impl Iterator<Item = &'a [u8]>) {
+        for cell in cells {
+            self.bytes.extend_from_slice(cell);
+            self.ends.push(self.bytes.len());
+        }
+        self.records.push((line, self.ends.len()));
+    }
+
+    /// How much text it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds the records of another block.
+    pub(super) fn append(&mut self, other: &Block) {
+        let (bytes, cells) = (self.bytes.len(), self.ends.len());
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.extend(other.ends.iter().map(|e| e + bytes));
+        self.records.extend(other.records.iter().map(|(line, end)| (*line, end + cells)));
+    }
+
+    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut first = 0;
+        self.records.iter().map(move |(line, end)| {
+            let record = Record { line: *line, block: self, first, cells: end - first };
+            first = *end;
+            record
+        })
+    }
+}
+
+impl<'a> Record<'a> {
+    /// A cell without the white space around it; empty if there is none.
+    pub(super) fn cell(&self, at: usize) -> &'a [u8] {
+        if at >= self.cells {
+            return &[];
+        }
+        let at = self.first + at;
+        let start = if at == 0 { 0 } else { self.block.ends[at - 1] };
+        self.block.bytes[start..self.block.ends[at]].trim_ascii()
+    }
+
+    /// How much text it holds.
+    pub(super) fn bytes(&self) -> usize {
+        match self.cells.checked_sub(1) {
+            Some(last) => {
+                let start = if self.first == 0 { 0 } else { self.block.ends[self.first - 1] };
+                self.block.ends[self.first + last] - start
+            }
+            None => 0,
+        }
+    }
+
+    /// The record as text, for the file of bad lines.
+    pub(super) fn text(&self) -> String {
+        let cells: Vec<String> = (0..self.cells).map(|i| String::from_utf8_lossy(self.cell(i)).into_owned()).collect();
+        cells.join(",")
+    }
+}
+
+fn too_long(name: &str, line: u64) -> Failure {
+    let most = RECORD_BYTES_MAX >> 20;
+    Failure::new(format!("{name}:{line}: the line is longer than {most} MiB: is a quote not closed, or is it no text?"))
+}
+
+/// What has been split and not yet handed on.
+struct Pending<'a> {
+    block: Block,
+    give: &'a mut dyn FnMut(Block) -> bool,
+    /// Hand on before every read that may have to wait.
+    eager: bool,
+    /// Bytes since the last record.
+    since: u64,
+    /// The delimiter, where a record has cells.
+    delimiter: Option<u8>,
+    /// Delimiters since the last record, as far as they are counted.
+    delimiters: u64,
+    /// Whether a record is too long to be read.
+    too_long: bool,
+    /// The last byte that is no line end.
+    last: u8,
+    gone: bool,
+}
+
+impl Pending<'_> {
+    fn hand_on(&mut self) {
+        if self.block.len() > 0 && !self.gone {
+            self.gone = !(self.give)(std::mem::take(&mut self.block));
+        }
+    }
+
+    fn push<'a>(&mut self, line: u64, cells: impl Iterator<Item = &'a [u8]>) {
+        self.block.push(line, cells);
+        (self.since, self.delimiters) = (0, 0);
+        if self.block.len() >= BLOCK_RECORDS || self.block.bytes.len() >= BLOCK_BYTES {
+            self.hand_on();
+        }
+    }
+}
+
+/// Lets what is pending go before a read that may have to wait, and bounds the length of a record.
+struct Watched<'a> {
+    inner: Box<dyn Read>,
+    pending: Rc<RefCell<Pending<'a>>>,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut pending = self.pending.borrow_mut();
+        if pending.eager {
+            pending.hand_on();
+        }
+        if pending.since > RECORD_BYTES_MAX || pending.delimiters > RECORD_DELIMITERS_MAX {
+            pending.too_long = true;
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        drop(pending);
+        let count = self.inner.read(buffer)?;
+        let mut pending = self.pending.borrow_mut();
+        pending.since += count as u64;
+        if let Some(delimiter) = pending.delimiter.filter(|_| pending.since > RECORD_BYTES_PLAIN) {
+            pending.delimiters += buffer[..count].iter().filter(|b| **b == delimiter).count() as u64;
+        }
+        if let Some(last) = buffer[..count].iter().rev().find(|b| !b.is_ascii_whitespace()) {
+            pending.last = *last;
+        }
+        Ok(count)
+    }
+}
+
+/// Splits a text to its end, or until `give` says that nobody wants more. With `eager` every record is handed on before
+/// a read that may have to wait.
+pub(super) fn split(
+    name: &str,
+    input: Box<dyn Read>,
+    how: &Split,
+    eager: bool,
+    give: &mut dyn FnMut(Block) -> bool,
+    unreadable: &dyn Fn(&io::Error) -> Failure,
+) -> Result<(), Failure> {
+    let pending = Pending {
+        block: Block::default(),
+        give,
+        eager,
+        since: 0,
+        delimiter: match how {
+            Split::Csv { delimiter, .. } => Some(*delimiter),
+            Split::Lines => None,
+        },
+        delimiters: 0,
+        too_long: false,
+        last: 0,
+        gone: false,
+    };
+    let pending = Rc::new(RefCell::new(pending));
+    let watched = Watched { inner: input, pending: Rc::clone(&pending) };
+    let input = BufReader::with_capacity(1 << 16, watched);
+    match how {
+        Split::Csv { delimiter, comment, skip } => {
+            split_csv(name, input, (*delimiter, *comment, *skip), &pending, unreadable)?;
+        }
+        Split::Lines => split_lines(name, input, &pending, unreadable)?,
+    }
+    pending.borrow_mut().hand_on();
+    Ok(())
+}
+
+fn split_csv(
+    name: &str,
+    mut input: BufReader<Watched<'_>>,
+    (delimiter, comment, skip): (u8, Option<u8>, u64),
+    pending: &Rc<RefCell<Pending<'_>>>,
+    unreadable: &dyn Fn(&io::Error) -> Failure,
+) -> Result<(), Failure> {
+    let fail = |e: &io::Error, line: u64| match (pending.borrow().too_long, pending.borrow().delimiters) {
+        (true, RECORD_DELIMITERS_MAX..) => Failure::new(format!(
+            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is a quote not closed, is it no table, or is --delimiter another?"
+        )),
+        (true, _) => too_long(name, line),
+        (false, _) => unreadable(e),
+    };
+    for line in 1..=skip {
+        input.skip_until(b'\n').map_err(|e| fail(&e, line))?;
+        pending.borrow_mut().since = 0;
+    }
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .comment(comment)
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(input);
+    let mut record = csv::ByteRecord::new();
+    let mut suspicious = None;
+    loop {
+        let begins = skip + reader.position().line();
+        match reader.read_byte_record(&mut record) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                return Err(match error.into_kind() {
+                    csv::ErrorKind::Io(error) => fail(&error, begins),
+                    other => Failure::new(format!("{name}: {other:?}")),
+                });
+            }
+        }
+        let line = skip + record.position().map_or(0, csv::Position::line);
+        let last = record.len().checked_sub(1).and_then(|i| record.get(i)).unwrap_or_default();
+        suspicious = last.contains(&b'\n').then_some(line);
+        let mut pending = pending.borrow_mut();
+        pending.push(line, record.iter());
+        if pending.gone {
+            return Ok(());
+        }
+    }
+    match suspicious {
+        // A quote that is closed is the last thing in the file.
+        Some(line) if pending.borrow().last != b'"' => {
+            Err(Failure::new(format!("{name}:{line}: a quote that opens on this line is never closed")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn split_lines(
+    name: &str,
+    mut input: BufReader<Watched<'_>>,
+    pending: &Rc<RefCell<Pending<'_>>>,
+    unreadable: &dyn Fn(&io::Error) -> Failure,
+) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let mut line = 0;
+    loop {
+        // A long line is not kept in mind for all the short ones after it.
+        text.clear();
+        text.shrink_to(BLOCK_BYTES);
+        line += 1;
+        let read = input.read_until(b'\n', &mut text).map_err(|e| match pending.borrow().too_long {
+            true => too_long(name, line),
+            false => unreadable(&e),
+        });
+        if read? == 0 {
+            return Ok(());
+        }
+        let mut cell = text.as_slice();
+        if line == 1 {
+            cell = cell.strip_prefix(b"\xef\xbb\xbf").unwrap_or(cell);
+        }
+        let mut pending = pending.borrow_mut();
+        if !cell.trim_ascii().is_empty() {
+            pending.push(line, std::iter::once(cell.trim_ascii()));
+        }
+        pending.since = 0;
+        if pending.gone {
+            return Ok(());
+        }
+    }
+}
+
+/// Gives the records of a file block by block. The file is unpacked and split on another thread.
+pub(super) fn blocks(
+    source: &Source,
+    how: &Split,
+    take: &mut dyn FnMut(&Block) -> Result<ControlFlow<()>, Failure>,
+) -> Result<(), Failure> {
+    let (sender, receiver) = sync_channel::<Block>(4);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let unreadable = |e: &io::Error| source.unreadable(e);
+            split(&source.name, source.open()?, how, false, &mut |block| sender.send(block).is_ok(), &unreadable)
+        });
+        let mut outcome = Ok(());
+        for block in receiver {
+            match take(&block) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(failure) => {
+                    outcome = Err(failure);
+                    break;
+                }
+            }
+        }
+        let read = reader.join().unwrap_or_else(|_| Err(Failure::new(format!("reading {} failed", source.name))));
+        outcome.and(read)
+    })
+}

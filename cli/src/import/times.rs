@@ -1,0 +1,306 @@
+//! How the times of an input are written, and which instants they are.
+
+use super::infer;
+use crate::Failure;
+use crate::args::Dst;
+use chrono::format::{Item, Parsed, StrftimeItems, parse};
+use chrono::{
+    DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Utc,
+};
+use chrono_tz::Tz;
+use ebbtide_ttl::{Precision, Timestamp};
+
+/// Ways in which a time without a pattern may be written, beside ISO 8601: the year first, so that nothing is guessed.
+const LOCAL_FORMS: [&str; 10] = [
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+    "%Y/%m/%d %H:%M:%S%.f",
+    "%Y/%m/%d %H:%M",
+    "%Y%m%dT%H%M%S",
+    "%Y-%m-%d %H%M",
+    "%Y/%m/%d %H%M UTC",
+    "%Y/%m/%d %H%M",
+];
+
+/// Reads times.
+#[derive(Debug, Clone)]
+pub(super) struct TimeReader {
+    forms: Vec<Form>,
+    zone: Zone,
+    dst: Dst,
+}
+
+#[derive(Debug, Clone)]
+enum Form {
+    /// A number of units of so many nanoseconds since 1970.
+    Unix(i128),
+    Pattern(Vec<Item<'static>>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Zone {
+    Utc,
+    Fixed(FixedOffset),
+    Named(Tz),
+}
+
+/// What a text says before the zone is known.
+enum Read {
+    Instant(Timestamp),
+    Local(NaiveDateTime),
+}
+
+impl TimeReader {
+    /// From `--time-format`, `--time-zone` and `--dst`. `unix` is the unit of numbers if no format is given.
+    pub(super) fn new(formats: &[String], zone: Option<&str>, dst: Dst, unix: Option<&str>) -> Result<Self, Failure> {
+        let given: Vec<&str> = formats.iter().map(String::as_str).collect();
+        let formats = if given.is_empty() { unix.into_iter().collect() } else { given };
+        let forms = formats.into_iter().map(form).collect::<Result<_, _>>()?;
+        Ok(TimeReader { forms, zone: zone.map_or(Ok(Zone::Utc), zone_of)?, dst })
+    }
+
+    /// The same zone without patterns: for columns that hold times beside the one of the measurements.
+    pub(super) fn general(&self) -> Self {
+        TimeReader { forms: Vec::new(), ..self.clone() }
+    }
+
+    /// Whether no pattern was given.
+    pub(super) fn is_general(&self) -> bool {
+        self.forms.is_empty()
+    }
+
+    /// The instant that a cell names.
+    ///
+    /// # Errors
+    /// Says why it names none.
+    pub(super) fn read(&self, cell: &[u8]) -> Result<Timestamp, String> {
+        if self.forms.is_empty()
+            && let Zone::Utc = self.zone
+            && let Some(time) = infer::time(cell)
+        {
+            return Ok(time);
+        }
+        if self.forms.is_empty()
+            && !cell.ends_with(b"Z")
+            && let Some(local) = infer::plain_time(cell)
+            && let Some(local) = local.to_units(Precision::Ms).and_then(DateTime::from_timestamp_millis)
+        {
+            return self.instant(local.naive_utc());
+        }
+        let shown = || String::from_utf8_lossy(cell).into_owned();
+        let Ok(text) = std::str::from_utf8(cell) else { return Err(format!("'{}' is not UTF-8 text", shown())) };
+        let read = if self.forms.is_empty() { general(text) } else { self.forms.iter().find_map(|f| f.read(text)) };
+        match read {
+            Some(Read::Instant(time)) => Ok(time),
+            Some(Read::Local(local)) => self.instant(local),
+            None if self.forms.is_empty() => {
+                Err(format!("'{text}' is no time such as 2024-01-31T12:00:00Z; --time-format says how it is written"))
+            }
+            None => Err(format!("'{text}' is not written as --time-format says")),
+        }
+    }
+
+    fn instant(&self, local: NaiveDateTime) -> Result<Timestamp, String> {
+        let found = match self.zone {
+            Zone::Utc => return Ok(timestamp(local.and_utc())),
+            Zone::Fixed(offset) => return Ok(timestamp(moved(local, offset).and_utc())),
+            Zone::Named(zone) => zone.from_local_datetime(&local),
+        };
+        let Zone::Named(zone) = self.zone else { return Err("no zone".to_owned()) };
+        let hint = "; say --dst earlier or later, or give the offset from UTC in the data";
+        match (found, self.dst) {
+            (LocalResult::Single(time), _) => Ok(timestamp(time.with_timezone(&Utc))),
+            (LocalResult::Ambiguous(earlier, _), Dst::Earlier) => Ok(timestamp(earlier.with_timezone(&Utc))),
+            (LocalResult::Ambiguous(_, later), Dst::Later) => Ok(timestamp(later.with_timezone(&Utc))),
+            (LocalResult::Ambiguous(..), Dst::Refuse) => {
+                Err(format!("the clocks of {zone} showed {local} twice{hint}"))
+            }
+            (LocalResult::None, Dst::Refuse) => Err(format!("the clocks of {zone} skipped {local}{hint}")),
+            (LocalResult::None, dst) => {
+                // The offset behind the gap gives the earlier instant, the one before it the later.
+                let sign = if dst == Dst::Earlier { 1 } else { -1 };
+                let offset = [3, 25].iter().find_map(|hours| {
+                    let beside = local.checked_add_signed(TimeDelta::hours(sign * hours))?;
+                    Some(zone.from_local_datetime(&beside).earliest()?.offset().fix())
+                });
+                let offset = offset.ok_or_else(|| format!("the clocks of {zone} skipped {local}"))?;
+                Ok(timestamp(moved(local, offset).and_utc()))
+            }
+        }
+    }
+}
+
+fn moved(local: NaiveDateTime, offset: FixedOffset) -> NaiveDateTime {
+    local.checked_sub_offset(offset).unwrap_or(local)
+}
+
+fn timestamp(time: DateTime<Utc>) -> Timestamp {
+    Timestamp::from_nanos(i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos()))
+}
+
+fn form(text: &str) -> Result<Form, Failure> {
+    Ok(match text {
+        "s" => Form::Unix(1_000_000_000),
+        "ms" => Form::Unix(1_000_000),
+        "us" => Form::Unix(1_000),
+        "ns" => Form::Unix(1),
+        pattern => {
+            let items: Vec<Item<'static>> = StrftimeItems::new(pattern).map(Item::to_owned).collect();
+            if items.iter().any(|i| matches!(i, Item::Error)) || !pattern.contains('%') {
+                return Err(Failure::usage(format!(
+                    "--time-format '{pattern}' is no pattern: write it with %Y %m %d %H %M %S, or say s, ms, us or ns"
+                )));
+            }
+            Form::Pattern(items)
+        }
+    })
+}
+
+fn zone_of(text: &str) -> Result<Zone, Failure> {
+    if text.eq_ignore_ascii_case("utc") || text == "Z" {
+        return Ok(Zone::Utc);
+    }
+    if let Ok(zone) = text.parse::<Tz>() {
+        return Ok(Zone::Named(zone));
+    }
+    if let Ok(offset) = text.parse::<FixedOffset>() {
+        return Ok(Zone::Fixed(offset));
+    }
+    let names: Vec<&str> = chrono_tz::TZ_VARIANTS.iter().map(|z| z.name()).collect();
+    let hint = ebbtide_query::suggest::hint(text, names.iter().copied());
+    Err(Failure::usage(format!("--time-zone: '{text}' is no zone such as Europe/Dublin or +01:00{hint}")))
+}
+
+impl Form {
+    fn read(&self, text: &str) -> Option<Read> {
+        match self {
+            Form::Unix(nanos) => unix(text, *nanos).map(|n| Read::Instant(Timestamp::from_nanos(n))),
+            Form::Pattern(items) => {
+                let mut parsed = Parsed::new();
+                parse(&mut parsed, text, items.iter()).ok()?;
+                if let Some(seconds) = parsed.timestamp() {
+                    return DateTime::from_timestamp(seconds, 0).map(|t| Read::Instant(timestamp(t)));
+                }
+                let hour_known = parsed.hour_mod_12().is_some();
+                if hour_known && parsed.minute().is_none() {
+                    parsed.set_minute(0).ok()?;
+                }
+                let date = parsed.to_naive_date().ok()?;
+                let time = if hour_known { parsed.to_naive_time().ok()? } else { NaiveTime::MIN };
+                let local = date.and_time(time);
+                Some(match parsed.offset().and_then(FixedOffset::east_opt) {
+                    Some(offset) => Read::Instant(timestamp(moved(local, offset).and_utc())),
+                    None => Read::Local(local),
+                })
+            }
+        }
+    }
+}
+
+/// A number of units since 1970, exactly, with a fraction if there is one.
+fn unix(text: &str, nanos: i128) -> Option<i128> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) {
+        return None;
+    }
+    let mut total = whole.parse::<i64>().map(i128::from).ok()?.checked_mul(nanos)?;
+    let mut unit = nanos;
+    for digit in fraction.bytes() {
+        unit /= 10;
+        total += i128::from(digit - b'0') * unit;
+    }
+    Some(if negative { -total } else { total })
+}
+
+/// ISO 8601 and what is near it, the year first.
+fn general(text: &str) -> Option<Read> {
+    let zoned = DateTime::parse_from_rfc3339(text)
+        .or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f%z"))
+        .or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f%#z"));
+    if let Ok(time) = zoned {
+        return Some(Read::Instant(timestamp(time.with_timezone(&Utc))));
+    }
+    let bare = text.strip_suffix(['Z', 'z']);
+    let local =
+        LOCAL_FORMS.iter().find_map(|f| NaiveDateTime::parse_from_str(bare.unwrap_or(text), f).ok()).or_else(|| {
+            ["%Y-%m-%d", "%Y/%m/%d"]
+                .iter()
+                .find_map(|f| NaiveDate::parse_from_str(text, f).ok().map(|d| d.and_time(NaiveTime::MIN)))
+        })?;
+    Some(match bare {
+        Some(_) => Read::Instant(timestamp(local.and_utc())),
+        None => Read::Local(local),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(formats: &[&str], zone: Option<&str>, dst: Dst) -> TimeReader {
+        let formats: Vec<String> = formats.iter().map(|f| (*f).to_owned()).collect();
+        TimeReader::new(&formats, zone, dst, None).unwrap()
+    }
+
+    fn read(formats: &[&str], zone: Option<&str>, text: &str) -> String {
+        match reader(formats, zone, Dst::Refuse).read(text.as_bytes()) {
+            Ok(time) => time.to_string(),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn patterns_zones_and_numbers_give_exact_instants() {
+        let cases: [(&[&str], Option<&str>, &str, &str); 14] = [
+            (&[], None, "2024-01-31 12:00", "2024-01-31T12:00:00Z"),
+            (&[], None, "1859/12/31 06:00", "1859-12-31T06:00:00Z"),
+            (&[], Some("America/Denver"), "2024-07-01T00:00:00", "2024-07-01T06:00:00Z"),
+            (&[], Some("America/Denver"), "2024-07-01T00:00:00+02:00", "2024-06-30T22:00:00Z"),
+            (&[], Some("+05:30"), "2024-07-01", "2024-06-30T18:30:00Z"),
+            (&["%d/%m/%Y %H:%M"], None, "31/01/2024 23:59", "2024-01-31T23:59:00Z"),
+            (&["%d.%m.%y"], Some("Europe/Berlin"), "31.01.24", "2024-01-30T23:00:00Z"),
+            (&["%Y%m%d %H"], None, "20240131 07", "2024-01-31T07:00:00Z"),
+            (&["%d/%b/%Y:%H:%M:%S %z"], None, "01/Feb/2024:00:00:00 -0300", "2024-02-01T03:00:00Z"),
+            (&["%m/%d/%Y %I:%M %p"], None, "01/31/2024 01:05 PM", "2024-01-31T13:05:00Z"),
+            (&["s"], None, "-1.5", "1969-12-31T23:59:58.500Z"),
+            (&["ms"], None, "1704067200001", "2024-01-01T00:00:00.001Z"),
+            (&["ns"], None, "1704067200000000001", "2024-01-01T00:00:00.000000001Z"),
+            (&["%Y", "%Y-%m-%d"], None, "2024-01-02", "2024-01-02T00:00:00Z"),
+        ];
+        for (formats, zone, text, expected) in cases {
+            assert_eq!(read(formats, zone, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn local_times_that_came_twice_or_never_are_decided_by_the_user() {
+        let zone = Some("Europe/Dublin");
+        assert!(read(&[], zone, "2024-10-27T01:30:00").contains("twice"));
+        assert!(read(&[], zone, "2024-03-31T01:30:00").contains("skipped"));
+        let cases = [
+            (Dst::Earlier, "2024-10-27T01:30:00", "2024-10-27T00:30:00Z"),
+            (Dst::Later, "2024-10-27T01:30:00", "2024-10-27T01:30:00Z"),
+            (Dst::Earlier, "2024-03-31T01:30:00", "2024-03-31T00:30:00Z"),
+            (Dst::Later, "2024-03-31T01:30:00", "2024-03-31T01:30:00Z"),
+        ];
+        for (dst, text, expected) in cases {
+            assert_eq!(reader(&[], zone, dst).read(text.as_bytes()).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_named() {
+        assert!(read(&[], None, "31/01/2024").contains("--time-format"));
+        assert!(read(&["ms"], None, "soon").contains("'soon'"));
+        assert!(TimeReader::new(&["nonsense".to_owned()], None, Dst::Refuse, None).is_err());
+        let error = TimeReader::new(&[], Some("Europe/Dublim"), Dst::Refuse, None).unwrap_err();
+        assert!(error.to_string().contains("Europe/Dublin"), "{error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The command line `ebbtide`. Results go to standard output, everything else to standard error; the exit code is 0 for
+//! success, 1 for a failed operation, 2 for wrong usage.
+mod args;
+mod chart;
+mod conformance;
+mod demo;
+mod dump;
+mod files;
+mod import;
+mod open;
+mod pager;
+mod pieces;
+mod repair;
+mod repl;
+mod sql;
+mod status;
+mod upkeep;
+
+use args::{Cli, Command};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
+use ebbtide_query::QueryError;
+use ebbtide_ttl::{Code, Timestamp};
+use std::fmt;
+use std::process::ExitCode;
+
+/// Many threads make and free large buffers here: the system's allocator keeps up to twice as much of them as is in use,
+/// and takes longer for the small ones.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Why the program ends without success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    message: String,
+    usage: bool,
+    /// The reader of the results has gone: that is how `| head` ends.
+    pipe: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), usage: false, pipe: false }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Failure { usage: true, ..Failure::new(message) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let pipe = error.code() == Code::Interrupted && error.message() == "broken pipe";
+        Failure { message: error.to_string(), usage: false, pipe }
+    }
+}
+
+impl From<ebbtide::Error> for Failure {
+    fn from(error: ebbtide::Error) -> Self {
+        QueryError::from(error).into()
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Failure { message: error.to_string(), usage: false, pipe }
+    }
+}
+
+/// Writes a line to standard output; a reader that has gone is a [`Failure`] that ends the program quietly.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($arg)*).map_err($crate::Failure::from)?
+    }};
+}
+pub(crate) use say;
+
+fn main() -> ExitCode {
+    let parsed = Cli::command().try_get_matches().and_then(|given| {
+        let names_db = given.value_source("db") == Some(ValueSource::CommandLine);
+        Ok((Cli::from_arg_matches(&given)?, names_db))
+    });
+    let (cli, names_db) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // A closed pipe is no reason to complain about usage.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EBBTIDE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(quiet(&cli.command)));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(files::stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        .without_time()
+        .with_target(false)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let outcome = refuse_a_database(&cli, names_db).and_then(|()| run(&cli, &runtime));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.pipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                files::complain(&failure.to_string());
+            }
+            ExitCode::from(if failure.usage { 2 } else { 1 })
+        }
+    }
+}
+
+/// What is logged without `EBBTIDE_LOG`. Conformance cases provoke every warning there is.
+fn quiet(command: &Command) -> &'static str {
+    if matches!(command, Command::Conformance(_)) { "error" } else { "warn" }
+}
+
+/// Some commands make databases of their own, and have no use for another.
+fn refuse_a_database(cli: &Cli, names_db: bool) -> Result<(), Failure> {
+    let instead = match &cli.command {
+        Command::Demo(_) => {
+            "the demo makes a database of its own: leave --db and --read-only away, and say --into DIR to keep it"
+        }
+        Command::Conformance(_) => "cases run in databases of their own: leave --db and --read-only away",
+        _ => return Ok(()),
+    };
+    if names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }
+}
+
+fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Demo(args) => demo::run(args, runtime),
+        Command::Sql(args) => sql::run(cli, args, runtime),
+        Command::Import(args) => import::run(cli, args, runtime),
+        Command::Export(args) => sql::export(cli, args, runtime),
+        Command::Dump(args) => dump::dump(cli, args),
+        Command::Restore(args) => dump::restore(cli, args),
+        Command::Document(args) => upkeep::command(cli, args),
+        Command::Sweep(args) => upkeep::sweep(cli, args),
+        Command::Status(args) => status::status(cli, args),
+        Command::Metrics(args) => status::metrics(cli, args),
+        Command::Verify => upkeep::verify(cli),
+        Command::Repair(args) => repair::repair(cli, args),
+        Command::Clock(args) => repair::clock(cli, args),
+        Command::Conformance(args) => conformance::run(args, runtime),
+    }
+}
+
+/// Reads the value of `--now`.
+pub(crate) fn parse_now(text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
+    text.map(|t| Timestamp::parse(t).map_err(|e| Failure::usage(format!("--now: {e}")))).transpose()
+}

@@ -1,0 +1,115 @@
+//! Opening the database that the command line names.
+
+use crate::Failure;
+use crate::args::Cli;
+use ebbtide::Database;
+use ebbtide_query::statement::{Statement, StatementKind};
+use ebbtide_query::{Session, SessionSettings};
+use ebbtide_ttl::Code;
+
+/// Opens an existing database for reading only.
+pub(crate) fn for_reading(cli: &Cli) -> Result<Database, Failure> {
+    must_exist(cli)?;
+    Ok(Database::builder(&cli.db).read_only().open()?)
+}
+
+/// Opens an existing database for writing, unless only reading is asked for.
+pub(crate) fn for_writing(cli: &Cli) -> Result<Database, Failure> {
+    must_exist(cli)?;
+    or_new(cli)
+}
+
+/// Opens a database for writing; makes it if there is none.
+pub(crate) fn or_new(cli: &Cli) -> Result<Database, Failure> {
+    if cli.read_only {
+        return for_reading(cli);
+    }
+    Ok(Database::open(&cli.db)?)
+}
+
+fn must_exist(cli: &Cli) -> Result<(), Failure> {
+    if Database::exists(&cli.db)? {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "there is no database at {}; name one with --db or EBBTIDE_DB, or make one with ebbtide import or CREATE COLLECTION",
+        cli.db.display()
+    )))
+}
+
+/// What a statement needs of the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    Read,
+    Write,
+    Create,
+}
+
+/// What a statement needs of the database.
+pub(crate) fn need(statement: &Statement) -> Need {
+    match &statement.kind {
+        StatementKind::Command { document, .. } if document.contains_key("create") => Need::Create,
+        StatementKind::Show(_) | StatementKind::Describe(_) | StatementKind::ExplainExpiry { .. } => Need::Read,
+        StatementKind::Sql => {
+            let first: String = statement.text.trim_start_matches(['(', ' ', '\n']).chars().take(8).collect();
+            let first = first.to_uppercase();
+            let writes = ["INSERT", "DELETE", "UPDATE", "TRUNCATE", "MERGE"].iter().any(|w| first.starts_with(w));
+            if writes { Need::Write } else { Need::Read }
+        }
+        _ => Need::Write,
+    }
+}
+
+/// A session that is opened when the first statement needs it, as the statements need it.
+pub(crate) struct LazySession<'a> {
+    cli: &'a Cli,
+    settings: SessionSettings,
+    need: Need,
+    session: Option<Session>,
+}
+
+impl<'a> LazySession<'a> {
+    /// `need` is the most that any statement that is known to come needs.
+    pub(crate) fn new(cli: &'a Cli, settings: SessionSettings, need: Need) -> Self {
+        LazySession { cli, settings, need, session: None }
+    }
+
+    /// The session, opened for `statement` if it is the first.
+    pub(crate) fn get(&mut self, statement: Option<&Statement>) -> Result<&Session, Failure> {
+        if self.session.is_none() {
+            let need = statement.map_or(self.need, need).max(self.need);
+            let database = match need {
+                _ if self.settings.now.is_some() => for_reading(self.cli)?,
+                Need::Read => for_reading(self.cli)?,
+                Need::Write => for_writing(self.cli)?,
+                Need::Create => or_new(self.cli)?,
+            };
+            self.session = Some(Session::with_settings(database, &self.settings)?);
+        }
+        self.session.as_ref().ok_or_else(|| Failure::new("no session"))
+    }
+
+    /// Opens an existing database for a shell: for writing, or for reading if another program writes to it.
+    pub(crate) fn open_shell(&mut self) -> Result<(), Failure> {
+        if !Database::exists(&self.cli.db)? {
+            return Ok(());
+        }
+        let database = if self.cli.read_only || self.settings.now.is_some() {
+            for_reading(self.cli)?
+        } else {
+            match Database::open(&self.cli.db) {
+                Err(error) if error.code() == Code::LockBusy => {
+                    eprintln!("{error}; opened for reading only, as it is now");
+                    for_reading(self.cli)?
+                }
+                other => other?,
+            }
+        };
+        self.session = Some(Session::with_settings(database, &self.settings)?);
+        Ok(())
+    }
+
+    pub(crate) fn opened(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+}

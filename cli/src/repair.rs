@@ -1,0 +1,80 @@
+//! `repair` and `clock`: what a person does when something is wrong.
+
+use crate::args::{Cli, ClockArgs, RepairArgs};
+use crate::upkeep::{bytes, contents, counted};
+use crate::{Failure, open, say};
+use ebbtide::{Database, RepairMode};
+use ebbtide_ttl::Code;
+
+/// Runs `ebbtide repair`.
+pub(crate) fn repair(cli: &Cli, args: &RepairArgs) -> Result<(), Failure> {
+    if args.yes && cli.read_only {
+        return Err(Failure::usage("a repair writes: leave --read-only away, or say --dry-run"));
+    }
+    let mode = if args.yes { RepairMode::Apply } else { RepairMode::DryRun };
+    let report = Database::repair(&cli.db, mode)?;
+    for line in report.to_string().lines() {
+        say!("{line}");
+    }
+    if report.is_clean() {
+        return Ok(());
+    }
+    if !args.yes {
+        let what = "nothing was changed; restore a backup if there is one, or set aside what is damaged with \
+                    ebbtide repair --yes";
+        return Err(Failure::new(what));
+    }
+    let faults = Database::builder(&cli.db).read_only().open()?.verify()?.faults;
+    match faults.first() {
+        None => say!("the database opens again; known to be lost: {}", counted(report.rows_lost(), "measurement")),
+        Some(fault) => return Err(Failure::new(format!("still damaged: {fault}"))),
+    }
+    Ok(())
+}
+
+/// Runs `ebbtide clock`.
+pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
+    let database = open::for_reading(cli)?;
+    let snapshot = database.snapshot();
+    let now = snapshot.now();
+    say!("the clock says {now}");
+    let (mut newest, mut due) = (None, (0, 0, 0));
+    for name in snapshot.collections() {
+        let collection = snapshot.collection(&name)?;
+        newest = newest.max(collection.info()?.last_time);
+        for row in collection.explain_expiry(now, None)? {
+            due = (due.0 + row.buckets, due.1 + row.measurements, due.2 + row.bytes);
+        }
+    }
+    if let Some(newest) = newest {
+        say!("the newest stored measurement is of {newest}");
+    }
+    if let Some(last) = database.sweeps().last() {
+        say!("the last drop was at {}", last.at);
+        if now < last.at {
+            say!("the clock is behind that: nothing is dropped before its time");
+        }
+    }
+    say!("a sweep now would drop {}, {}", contents(due.0, due.1), bytes(due.2));
+    drop((snapshot, database));
+    if !args.confirm {
+        return Ok(());
+    }
+    if cli.read_only {
+        return Err(Failure::usage("to confirm the time is to write: leave --read-only away"));
+    }
+    match Database::open(&cli.db) {
+        Ok(database) => {
+            database.confirm_clock();
+            database.close()?;
+            say!("no program has the database open: the next one that opens it takes the clock as it is");
+            Ok(())
+        }
+        Err(error) if error.code() == Code::LockBusy => {
+            let now = Database::confirm_clock_at(&cli.db)?;
+            say!("the program that has the database open was left word that it is {now}: its next sweep goes by that");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,237 @@
+//! `ebbtide status` and `ebbtide metrics`: what there is, how old it is, and what goes next.
+
+use crate::args::{Cli, StatusArgs};
+use crate::upkeep::{bytes, contents, counted, seconds};
+use crate::{Failure, files, open, parse_now, say};
+use ebbtide::{BucketInfo, CollectionSnapshot, Database, RuleInfo, Snapshot};
+use ebbtide_query::system;
+use ebbtide_ttl::Timestamp;
+
+/// Runs `ebbtide status`.
+pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
+    let (database, snapshot) = looked_at(cli, args)?;
+    say!("database {}", cli.db.display());
+    for note in crate::import::unfinished(&cli.db)?.into_iter().chain(crate::dump::unfinished(&cli.db)?) {
+        say!("note: {note}");
+    }
+    if snapshot.collections().is_empty() {
+        say!("no collections");
+        return Ok(());
+    }
+    for name in snapshot.collections() {
+        say!();
+        one_status(&snapshot.collection(&name)?)?;
+    }
+    let drops = database.sweeps();
+    if let Some(last) = drops.last() {
+        say!();
+        say!(
+            "last drop: {} of {} by {}: {}, {}, {}",
+            last.at,
+            last.collection,
+            last.rule,
+            counted(last.buckets, "bucket"),
+            counted(last.measurements, "measurement"),
+            bytes(last.bytes)
+        );
+    }
+    Ok(())
+}
+
+/// Runs `ebbtide metrics`.
+pub(crate) fn metrics(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
+    let (database, snapshot) = looked_at(cli, args)?;
+    let text = database.prometheus(&snapshot)?;
+    say!("{}", text.trim_end());
+    Ok(())
+}
+
+fn looked_at(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failure> {
+    let now = parse_now(args.now.as_deref())?;
+    let database = open::for_reading(cli)?;
+    let snapshot = match now {
+        Some(now) => database.snapshot_at(now),
+        None => database.snapshot(),
+    };
+    Ok((database, snapshot))
+}
+
+/// Says of a collection what is stored by age and rule, and what goes next.
+pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure> {
+    let (info, options) = (collection.info()?, collection.options());
+    let (measurements, buckets) = (counted(info.measurements, "measurement"), counted(info.buckets, "bucket"));
+    say!("{}: {measurements} in {buckets}, {}", info.name, bytes(info.bytes));
+    let meta = options.meta_field.as_deref().map(|m| format!(", meta {m}")).unwrap_or_default();
+    say!(
+        "  time {}{meta}, windows of {}, {}",
+        options.time_field,
+        seconds(options.bucketing.span_seconds()),
+        counted(collection.schema().fields.len() as u64, "field")
+    );
+    if let (Some(first), Some(last)) = (info.first_time, info.last_time) {
+        say!("  {first} to {last}");
+    }
+    let buckets = collection.buckets()?;
+    let rules = collection.rule_infos()?;
+    for rule in &rules {
+        let own: Vec<&BucketInfo> = buckets.iter().filter(|b| b.rule.as_deref() == Some(&rule.rule)).collect();
+        one_rule(rule, &own, collection)?;
+    }
+    let kept: Vec<&BucketInfo> = buckets.iter().filter(|b| b.rule.is_none()).collect();
+    if rules.is_empty() {
+        say!("  keeps everything for ever");
+    } else if !kept.is_empty() {
+        let size = kept.iter().map(|b| b.bytes).sum();
+        say!("  no rule covers {}, {}: kept for ever", counted(kept.len() as u64, "bucket"), bytes(size));
+    }
+    if let Some(oldest) = kept.iter().map(|b| b.first_time).min() {
+        let life = age(collection.now(), oldest).max(1.0);
+        draw(&Strip::of(&kept, collection.now(), life, None), "", &about(life))?;
+    }
+    if collection.suspended().is_some() {
+        say!("  {}: nothing expires until they are deleted", info.state);
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a scale of some dozen cells")]
+fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapshot) -> Result<(), Failure> {
+    let now = collection.now();
+    let filter = rule.filter.as_ref().map(|f| format!(" where {}", system::value_text(f))).unwrap_or_default();
+    let what = if rule.rule == "collection" { "keeps".to_owned() } else { format!("{} keeps", rule.rule) };
+    let life = rule.expire_after_seconds;
+    let measurements = counted(rule.measurements, "measurement");
+    say!("  {what} {}{filter}: {measurements}, {}", seconds(life), bytes(rule.bytes));
+    let next = own.iter().filter_map(|b| b.expires_at).filter(|at| *at > now).min();
+    let next = next.filter(|_| collection.suspended().is_none());
+    if !own.is_empty() && life > 0 {
+        let half = if life % 2 == 0 { middle(life) } else { String::new() };
+        draw(&Strip::of(own, now, life as f64, next), &half, &seconds(life))?;
+    }
+    if rule.due_buckets > 0 {
+        say!("    due now: {}", contents(rule.due_buckets, rule.due_measurements));
+    }
+    if let Some(next) = next {
+        let going: Vec<&&BucketInfo> = own.iter().filter(|b| b.expires_at == Some(next)).collect();
+        let (measurements, size) = going.iter().fold((0, 0), |(m, s), b| (m + b.measurements, s + b.bytes));
+        say!("    next at {next}, in {}:", about(age(next, now)));
+        let (buckets, measurements) =
+            (counted(going.len() as u64, "bucket"), counted(measurements, "visible measurement"));
+        say!("      {buckets} with {measurements}, {}", bytes(size));
+    }
+    Ok(())
+}
+
+/// Half of a life, if that is a round number: 12 hours of a day, but not 84 hours of a week.
+fn middle(life: i64) -> String {
+    let (whole, half) = (seconds(life), seconds(life / 2));
+    let unit = |text: &str| text.split(' ').next_back().map(|word| word.trim_end_matches('s').to_owned());
+    let count: i64 = half.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(i64::MAX);
+    if unit(&whole) == unit(&half) || count <= 30 { half } else { String::new() }
+}
+
+/// Seconds from one instant to a later one; negative for an earlier one.
+#[expect(clippy::cast_precision_loss, reason = "a scale of some dozen cells")]
+fn age(now: Timestamp, then: Timestamp) -> f64 {
+    (now.nanos() - then.nanos()) as f64 / 1e9
+}
+
+/// A length of time in its largest unit that it has two of.
+#[expect(clippy::cast_possible_truncation, reason = "whole units")]
+fn about(length: f64) -> String {
+    let units = [(31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")];
+    let (size, word) = units.into_iter().find(|(size, _)| length >= 2.0 * size).unwrap_or((1.0, "seconds"));
+    match ((length / size).floor() as i64, word) {
+        (1, "seconds") => "1 second".to_owned(),
+        (count, word) => format!("{count} {word}"),
+    }
+}
+
+/// Cells beyond the expiry, for what has expired and is still stored.
+const BEYOND: usize = 8;
+
+/// What is stored by age: cells from the newest to the expiry, and some behind it.
+struct Strip {
+    /// Bytes.
+    cells: Vec<f64>,
+    /// Whether something of the cell goes next.
+    next: Vec<bool>,
+    /// Cells before the expiry.
+    life: usize,
+}
+
+impl Strip {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a scale of some dozen cells"
+    )]
+    fn of(buckets: &[&BucketInfo], now: Timestamp, life: f64, next: Option<Timestamp>) -> Strip {
+        let width = usize::from(files::width().unwrap_or(80)).clamp(40, 100);
+        let count = width - 8 - BEYOND;
+        let mut strip = Strip { cells: vec![0.0; count + BEYOND], next: vec![false; count + BEYOND], life: count };
+        // What lies exactly at the end of its life has expired; of data without a rule the oldest lies there.
+        let last = if buckets.iter().all(|b| b.rule.is_none()) { count - 1 } else { count + BEYOND - 1 };
+        let cell = |at: Timestamp| ((age(now, at) / life * count as f64).max(0.0) as usize).min(last);
+        for bucket in buckets {
+            // A bucket's bytes are taken to lie evenly between its first and its last time.
+            let cells = cell(bucket.last_time)..=cell(bucket.first_time);
+            let share = bucket.bytes as f64 / cells.clone().count() as f64;
+            for at in cells {
+                strip.cells[at] += share;
+                strip.next[at] |= next.is_some() && bucket.expires_at == next;
+            }
+        }
+        strip
+    }
+
+    /// The cells as characters, darker for more; in colours what has expired and what goes next.
+    fn text(&self, colour: bool) -> String {
+        let most = self.cells.iter().copied().fold(0.0, f64::max);
+        let mut text = String::from("\u{2595}");
+        for (at, weight) in self.cells.iter().enumerate() {
+            if at == self.life {
+                text.push('\u{258f}');
+            }
+            let shade = match weight / most {
+                part if part > 0.75 => '\u{2588}',
+                part if part > 0.5 => '\u{2593}',
+                part if part > 0.25 => '\u{2592}',
+                part if part > 0.0 => '\u{2591}',
+                _ => ' ',
+            };
+            let paint = match (shade, at >= self.life, self.next[at]) {
+                (' ', ..) => None,
+                (_, true, _) => Some("31"),
+                (_, _, true) => Some("33"),
+                _ => Some("36"),
+            };
+            match paint.filter(|_| colour) {
+                Some(paint) => text.push_str(&format!("\x1b[{paint}m{shade}\x1b[0m")),
+                None => text.push(shade),
+            }
+        }
+        text
+    }
+}
+
+/// A strip, and under it a scale: now at the left, the end of life at the expiry.
+fn draw(strip: &Strip, middle: &str, end: &str) -> Result<(), Failure> {
+    say!("    {}", strip.text(files::colour()).trim_end());
+    let mut scale: Vec<char> = vec![' '; strip.life + 2];
+    let mut put = |text: &str, at: usize| {
+        for (cell, letter) in scale.iter_mut().skip(at).zip(text.chars()) {
+            *cell = letter;
+        }
+    };
+    put("now", 1);
+    if middle.len() + end.len() + 12 < strip.life {
+        put(middle, (strip.life / 2 + 1).saturating_sub(middle.len() / 2));
+    }
+    put(end, (strip.life + 2).saturating_sub(end.len()));
+    let beyond = strip.cells[strip.life..].iter().any(|weight| *weight > 0.0);
+    let note = if beyond { " expired" } else { "" };
+    say!("    {}{note}", scale.iter().collect::<String>().trim_end());
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! `command`, `sweep` and `verify`.
+
+use crate::args::{Cli, CommandArgs, SweepArgs};
+use crate::{Failure, files, open, parse_now, say};
+use ebbtide::Database;
+use ebbtide_query::output::{TableStyle, render};
+use ebbtide_query::system;
+use ebbtide_ttl::{Clock, Timestamp, VirtualClock};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Runs `ebbtide command`.
+pub(crate) fn command(cli: &Cli, args: &CommandArgs) -> Result<(), Failure> {
+    let text = if args.document == "-" { files::read_stdin()? } else { args.document.clone() };
+    let document: Value =
+        serde_json::from_str(&text).map_err(|e| Failure::usage(format!("the command is not JSON: {e}")))?;
+    let reads = document.as_object().and_then(|d| d.keys().next()).is_some_and(|name| {
+        let reading = [
+            "find",
+            "listIndexes",
+            "listCollections",
+            "collStats",
+            "serverStatus",
+            "currentOp",
+            "getParameter",
+            "ping",
+        ];
+        reading.contains(&name.as_str())
+    });
+    let database = if cli.read_only {
+        open::for_reading(cli)?
+    } else if reads && Database::exists(&cli.db)? {
+        Database::builder(&cli.db).read_only().open()?
+    } else {
+        open::or_new(cli)?
+    };
+    match database.run_command(&document) {
+        Ok(reply) => {
+            say!("{}", pretty(&reply));
+            Ok(())
+        }
+        Err(error) => Err(Failure::new(format!("{} (code {}, {})", error, error.code().number(), error.code().name()))),
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Runs `ebbtide sweep`.
+pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
+    let now = parse_now(args.now.as_deref())?;
+    if args.dry_run {
+        return dry_run(cli, now);
+    }
+    if cli.read_only {
+        return Err(Failure::usage("a sweep writes: leave --read-only away, or say --dry-run"));
+    }
+    let database = match now {
+        None => open::for_writing(cli)?,
+        Some(now) => {
+            // Checks that there is one; the clock is set before it is opened for writing.
+            drop(open::for_reading(cli)?);
+            Database::builder(&cli.db).clock(Arc::new(VirtualClock::new(now)) as Arc<dyn Clock>).open()?
+        }
+    };
+    let report = database.sweep()?;
+    let counts = &report.counts;
+    if let Some(held) = &report.held {
+        return Err(Failure::new(format!("nothing was dropped: {held}")));
+    }
+    let dropped = contents(counts.deleted_buckets, counts.deleted_documents);
+    say!("{dropped} dropped, {} freed", bytes(counts.deleted_bytes));
+    if counts.failed_rules > 0 {
+        let rules = counted(counts.failed_rules, "rule");
+        return Err(Failure::new(format!("{rules} failed; see the messages above")));
+    }
+    Ok(())
+}
+
+fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
+    let database = open::for_reading(cli)?;
+    let snapshot = database.snapshot();
+    let at = now.unwrap_or(snapshot.now());
+    let mut total = (0, 0, 0);
+    for name in snapshot.collections() {
+        let collection = snapshot.collection(&name)?;
+        let rows = collection.explain_expiry(at, None)?;
+        if collection.suspended().is_some() {
+            say!("{name}: nothing expires, {}", collection.state());
+        } else if !rows.is_empty() {
+            say!("{name}:");
+            let batch = system::expiry_rows(&rows).map_err(ebbtide_query::QueryError::from)?;
+            say!("{}", render(&batch.schema(), &[batch], TableStyle { width: files::width(), rows_max: None }));
+        }
+        for row in rows {
+            total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
+        }
+    }
+    say!("a sweep at {at} would drop {}, {}", contents(total.0, total.1), bytes(total.2));
+    Ok(())
+}
+
+/// Runs `ebbtide verify`.
+pub(crate) fn verify(cli: &Cli) -> Result<(), Failure> {
+    let database = open::for_reading(cli)?;
+    let report = database.verify()?;
+    for fault in &report.faults {
+        say!("{fault}");
+    }
+    if report.faults.is_empty() {
+        say!("all is well: {} segments, {} rows, {} read", report.segments, report.rows, bytes(report.bytes));
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{} faults found; restore a backup, or see what ebbtide repair says",
+        report.faults.len()
+    )))
+}
+
+/// A number of bytes for people.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.2} GB", count as f64 / 1e9),
+    }
+}
+
+/// How many there are of something.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Buckets and the measurements in them.
+pub(crate) fn contents(buckets: u64, measurements: u64) -> String {
+    format!("{} with {}", counted(buckets, "bucket"), counted(measurements, "measurement"))
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of seconds for people.
+pub(crate) fn seconds(count: i64) -> String {
+    let units = [(604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
+    let (size, word) = units.into_iter().find(|(s, _)| count >= *s && count % s == 0).unwrap_or((1, "second"));
+    let number = count / size;
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
