@@ -1,7 +1,7 @@
 //! INSERT and DELETE on collections.
 //!
 //! An INSERT names fields that the collection may not have yet, which DataFusion's planner would refuse: so its source
-//! is run as a query of its own, and the rows go to the engine as one atomic batch. A DELETE reaches hidden
+//! is planned as a query of its own, and its rows go to the engine as one atomic batch. A DELETE reaches hidden
 //! measurements, which no scan shows: so its condition is compiled and handed to the engine.
 
 use crate::error::{QueryError, Result as QueryResult, external};
@@ -14,12 +14,15 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
-use datafusion::common::{DFSchema, DataFusionError, Result, not_impl_err};
-use datafusion::datasource::sink::DataSink;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DFSchema, DataFusionError, Result, TableReference, internal_err, not_impl_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, PhysicalExpr};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableType, WriteOp};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Database, RowPredicate};
 use ebbtide_buckets::{BATCH_BYTES_MAX, FieldType, Schema, batch_bytes};
@@ -28,23 +31,69 @@ use futures::TryStreamExt;
 use std::fmt;
 use std::sync::Arc;
 
-/// Inserts what a plan gives, as one atomic batch.
+/// What an INSERT into a collection is planned into, however it was written: plain, prepared or explained. DataFusion would
+/// cast rows to the types of a table; this target takes them as they are, so that nothing is changed before it is checked.
 #[derive(Debug)]
-pub(crate) struct InsertSink {
+pub(crate) struct InsertTarget {
     database: Database,
-    collection: String,
-    schema: SchemaRef,
+    insert: Arc<Insert>,
+    rows: SchemaRef,
 }
 
-impl InsertSink {
-    pub(crate) fn new(database: Database, collection: String, schema: SchemaRef) -> Self {
-        InsertSink { database, collection, schema }
+impl InsertTarget {
+    /// The plan of an INSERT of the rows of `source`.
+    pub(crate) fn plan(database: Database, insert: Insert, source: Arc<LogicalPlan>) -> LogicalPlan {
+        let name = TableReference::bare(insert.collection.clone());
+        let rows = Arc::clone(source.schema().inner());
+        let target = InsertTarget { database, insert: Arc::new(insert), rows };
+        let target = provider_as_source(Arc::new(target));
+        LogicalPlan::Dml(DmlStatement::new(name, target, WriteOp::Insert(InsertOp::Append), source))
     }
+}
+
+#[async_trait]
+impl TableProvider for InsertTarget {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.rows)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        internal_err!("the target of an INSERT is not read")
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        _op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (database, insert) = (self.database.clone(), Arc::clone(&self.insert));
+        let sink = InsertSink { database, insert, schema: input.schema() };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+}
+
+/// Inserts the rows of a plan as one atomic batch.
+#[derive(Debug)]
+struct InsertSink {
+    database: Database,
+    insert: Arc<Insert>,
+    schema: SchemaRef,
 }
 
 impl DisplayAs for InsertSink {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InsertSink: collection={}", self.collection)
+        write!(f, "InsertSink: collection={}", self.insert.collection)
     }
 }
 
@@ -56,12 +105,12 @@ impl DataSink for InsertSink {
 
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
         let batch = collect(data).await?;
-        let names: Vec<String> = self.schema.fields().iter().map(|f| f.name().clone()).collect();
-        insert(self.database.clone(), self.collection.clone(), named(&batch, &names)?).await
+        let batch = insert_batch(&self.insert, &batch).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        insert(self.database.clone(), self.insert.collection.clone(), batch).await
     }
 }
 
-/// Stands for a DELETE in a plan, and refuses to run: plans have lost what the engine must know to delete.
+/// Stands for a DELETE in the plan that EXPLAIN shows, and refuses to run: plans have lost what the engine must know to delete.
 #[derive(Debug)]
 pub(crate) struct DeleteSink {
     pub(crate) collection: String,
@@ -81,13 +130,13 @@ impl DataSink for DeleteSink {
     }
 
     async fn write_all(&self, _: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
-        not_impl_err!("DELETE in PREPARE or EXPLAIN ANALYZE; run it as a statement of its own")
+        not_impl_err!("EXPLAIN ANALYZE of DELETE; run it as a statement of its own")
     }
 }
 
 /// All rows that an INSERT gives, as one batch: they are stored at once or not at all. More of them than one insert
 /// holds are refused as soon as they are seen.
-pub(crate) async fn collect(mut rows: SendableRecordBatchStream) -> Result<RecordBatch> {
+async fn collect(mut rows: SendableRecordBatchStream) -> Result<RecordBatch> {
     let mut schema = rows.schema();
     let mut batches = Vec::new();
     let mut bytes = 0;
@@ -109,7 +158,7 @@ pub(crate) async fn collect(mut rows: SendableRecordBatchStream) -> Result<Recor
 }
 
 /// Inserts one batch, off the threads that serve queries.
-pub(crate) async fn insert(database: Database, collection: String, batch: RecordBatch) -> Result<u64> {
+async fn insert(database: Database, collection: String, batch: RecordBatch) -> Result<u64> {
     let insert = move || database.collection(&collection)?.insert(&batch);
     match tokio::task::spawn_blocking(insert).await {
         Ok(stored) => stored.map_err(external),
@@ -117,69 +166,123 @@ pub(crate) async fn insert(database: Database, collection: String, batch: Record
     }
 }
 
-fn named(batch: &RecordBatch, names: &[String]) -> Result<RecordBatch> {
-    let fields: Vec<Field> =
-        names.iter().zip(batch.columns()).map(|(n, c)| Field::new(n, c.data_type().clone(), true)).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(Arc::new(ArrowSchema::new(fields)), batch.columns().to_vec(), &options)?)
-}
-
-/// An INSERT that is run by [`run_insert`]: into a collection, with a source and nothing unusual.
+/// An INSERT into a collection: the fields that its rows go to.
+#[derive(Debug)]
 pub(crate) struct Insert {
-    pub(crate) collection: String,
-    pub(crate) columns: Vec<String>,
-    pub(crate) source: Box<ast::Query>,
+    collection: String,
+    columns: Vec<String>,
+    /// Of the collection when the statement was planned.
+    schema: Arc<Schema>,
 }
 
-/// Takes an INSERT apart; `None` if it is one for DataFusion.
+/// Takes an INSERT into a collection apart into its target and its source; `None` if the statement is another one.
+///
+/// # Errors
+/// [`Code::BadValue`] for what an INSERT may say in other databases, and [`Code::TypeMismatch`] for numbers that SQL would
+/// round before they are stored.
 pub(crate) fn take_insert(
     statement: &ast::Statement,
     schema_of: impl Fn(&str) -> Option<Arc<Schema>>,
-) -> Option<Insert> {
-    let ast::Statement::Insert(insert) = statement else { return None };
-    let ast::TableObject::TableName(name) = &insert.table else { return None };
-    let unusual = insert.overwrite
-        || insert.replace_into
-        || insert.ignore
-        || insert.or.is_some()
-        || insert.on.is_some()
-        || insert.returning.is_some()
-        || insert.partitioned.is_some()
-        || insert.table_alias.is_some()
-        || !insert.assignments.is_empty();
-    if unusual {
-        return None;
-    }
-    let collection = table_name(name)?;
-    let schema = schema_of(&collection)?;
+) -> QueryResult<Option<(Insert, Box<ast::Query>)>> {
+    let (statement, with) = match statement {
+        // WITH ... INSERT INTO ... SELECT.
+        ast::Statement::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Insert(inner) => (inner, query.with.as_ref()),
+            _ => return Ok(None),
+        },
+        other => (other, None),
+    };
+    let ast::Statement::Insert(insert) = statement else { return Ok(None) };
+    let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
+    let Some(collection) = table_name(name) else { return Ok(None) };
+    let Some(schema) = schema_of(&collection) else { return Ok(None) };
+    refuse_unusual(insert)?;
     let mut columns: Vec<String> =
         insert.columns.iter().map(|c| c.0.last().and_then(part).unwrap_or_default()).collect();
-    let mut source = insert.source.clone()?;
+    let Some(mut source) = insert.source.clone() else {
+        return Err(QueryError::new(Code::FailedToParse, "INSERT needs rows: VALUES (...) or SELECT ..."));
+    };
+    if let Some(with) = with {
+        if source.with.is_some() {
+            return Err(QueryError::new(Code::BadValue, "WITH is there twice: before INSERT and before its SELECT"));
+        }
+        source.with = Some(with.clone());
+    }
     if columns.is_empty() {
         columns.push(schema.time.clone());
         columns.extend(schema.meta.clone());
         columns.extend(schema.fields.iter().map(|(name, _)| name.clone()));
     }
+    let insert = Insert { collection, columns, schema };
     if let ast::SetExpr::Values(values) = source.body.as_mut() {
-        // TIMESTAMP '...' would be read as nanoseconds, which end in 1677 and 2262.
-        for row in &mut values.rows {
-            for (name, cell) in columns.iter().zip(row.content.iter_mut()) {
-                let is_time = *name == schema.time || schema.field_type(name) == Some(&FieldType::Timestamp);
-                if let ast::Expr::TypedString(typed) = cell
-                    && is_time
-                {
-                    *cell = ast::Expr::Value(typed.value.clone());
-                }
+        check_values(&insert, values)?;
+        for (at, name) in insert.columns.iter().enumerate() {
+            if insert.is_time(name) {
+                times_as_text(values, at);
             }
         }
     }
-    Some(Insert { collection, columns, source })
+    Ok(Some((insert, source)))
+}
+
+/// Refuses what only other databases do with an INSERT.
+fn refuse_unusual(insert: &ast::Insert) -> QueryResult<()> {
+    let unusual = [
+        (insert.overwrite, "INSERT OVERWRITE: measurements are only ever added; DELETE removes them"),
+        (insert.replace_into, "REPLACE: measurements are only ever added; DELETE removes them"),
+        (insert.or.is_some(), "INSERT OR ...: measurements are only ever added; DELETE removes them"),
+        (insert.ignore, "INSERT IGNORE: measurements have no unique key"),
+        (insert.on.is_some(), "ON CONFLICT: measurements have no unique key"),
+        (insert.returning.is_some() || insert.output.is_some(), "RETURNING: an INSERT returns how many it stored"),
+        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION: collections have none"),
+        (insert.table_alias.is_some() || insert.insert_alias.is_some(), "an alias of the collection of an INSERT"),
+        (!insert.assignments.is_empty(), "INSERT ... SET: write INSERT INTO c (a, b) VALUES (1, 2)"),
+        (insert.priority.is_some(), "a priority of an INSERT"),
+        (insert.settings.is_some(), "SETTINGS"),
+        (insert.format_clause.is_some(), "FORMAT: ebbtide import reads files"),
+        (insert.multi_table_insert_type.is_some(), "an INSERT into several collections at once"),
+    ];
+    match unusual.into_iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
+        None => Ok(()),
+    }
+}
+
+impl Insert {
+    fn is_time(&self, name: &str) -> bool {
+        name == self.schema.time || self.schema.field_type(name) == Some(&FieldType::Timestamp)
+    }
+}
+
+/// Hands the times of a column of VALUES on as text: `TIMESTAMP '...'` would be read as nanoseconds, which end in 1677 and
+/// 2262, and a column of VALUES has one type, also where texts stand beside `now()`.
+fn times_as_text(values: &mut ast::Values, at: usize) {
+    let mut cells: Vec<&mut ast::Expr> = values.rows.iter_mut().filter_map(|row| row.content.get_mut(at)).collect();
+    for cell in &mut cells {
+        if let ast::Expr::TypedString(typed) = &**cell {
+            **cell = ast::Expr::Value(typed.value.clone());
+        }
+    }
+    let is_text = |cell: &ast::Expr| matches!(cell, ast::Expr::Value(value) if matches!(value.value, ast::Value::SingleQuotedString(_)));
+    let is_null = |cell: &ast::Expr| matches!(cell, ast::Expr::Value(value) if value.value == ast::Value::Null);
+    let is_number = |cell: &ast::Expr| number_text(cell).is_some();
+    if !cells.iter().any(|cell| is_text(cell)) {
+        return;
+    }
+    for cell in cells.into_iter().filter(|cell| !is_text(cell) && !is_null(cell) && !is_number(cell)) {
+        let inner = std::mem::replace(cell, ast::Expr::Value(ast::Value::Null.into()));
+        *cell = cast_of(inner, ast::DataType::Varchar(None));
+    }
+}
+
+/// `CAST(expr AS kind)`.
+pub(crate) fn cast_of(expr: ast::Expr, data_type: ast::DataType) -> ast::Expr {
+    ast::Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// Refuses whole numbers in VALUES that are beside fractions and that no double holds: SQL gives a column one type, and
 /// would round them without a word.
-pub(crate) fn check_values(insert: &Insert) -> QueryResult<()> {
-    let ast::SetExpr::Values(values) = insert.source.body.as_ref() else { return Ok(()) };
+fn check_values(insert: &Insert, values: &ast::Values) -> QueryResult<()> {
     for (at, name) in insert.columns.iter().enumerate() {
         let numbers: Vec<Option<String>> =
             values.rows.iter().map(|row| row.content.get(at).and_then(number_text)).collect();
@@ -230,7 +333,8 @@ fn part(part: &ast::ObjectNamePart) -> Option<String> {
 }
 
 /// Gives the rows of an INSERT's source the names and types of the collection, as far as it knows them.
-pub(crate) fn insert_batch(insert: &Insert, schema: &Schema, batch: &RecordBatch) -> QueryResult<RecordBatch> {
+fn insert_batch(insert: &Insert, batch: &RecordBatch) -> QueryResult<RecordBatch> {
+    let schema = &insert.schema;
     let (given, named_count) = (batch.num_columns(), insert.columns.len());
     if given > named_count {
         let message = format!(
@@ -248,8 +352,7 @@ pub(crate) fn insert_batch(insert: &Insert, schema: &Schema, batch: &RecordBatch
         .iter()
         .zip(batch.columns())
         .map(|(name, column)| {
-            let is_time = *name == schema.time || schema.field_type(name) == Some(&FieldType::Timestamp);
-            if is_time && is_text(column.data_type()) {
+            if insert.is_time(name) && is_text(column.data_type()) {
                 times(column, name, schema.precision)
             } else {
                 Ok(Arc::clone(column))

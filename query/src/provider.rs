@@ -4,7 +4,7 @@
 //! planned. So views and prepared statements see what is visible when they run, not when they were made.
 
 use crate::catalog::{Current, Watched};
-use crate::dml::{DeleteSink, InsertSink};
+use crate::dml::DeleteSink;
 use crate::error::external;
 use crate::exec::BucketScanExec;
 use crate::pushdown::Roles;
@@ -177,16 +177,14 @@ impl TableProvider for CollectionTable {
     async fn insert_into(
         &self,
         _state: &dyn Session,
-        input: Arc<dyn ExecutionPlan>,
-        op: InsertOp,
+        _input: Arc<dyn ExecutionPlan>,
+        _op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if op != InsertOp::Append {
-            return not_impl_err!(
-                "INSERT OVERWRITE and REPLACE: measurements are only ever added; DELETE removes them"
-            );
-        }
-        let sink = InsertSink::new(self.current.database().clone(), self.name.clone(), Arc::clone(&self.arrow));
-        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+        // DataFusion has cast the rows to this table's types by now: `dml` plans an INSERT before that.
+        not_impl_err!(
+            "this form of INSERT into a collection; write INSERT INTO {} (...) VALUES ... or SELECT ...",
+            self.name
+        )
     }
 
     async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {

@@ -1,6 +1,7 @@
 //! A session: one user's statements, one after the other, each over one snapshot.
 
 mod own;
+mod writes;
 
 use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, Stamp, SystemTables, Watched};
 use crate::dml::{self, Condition};
@@ -14,6 +15,7 @@ use crate::stoppable::{Stop, YieldingJoins};
 use crate::{directory_aggregate, functions, system};
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::DataFusionError;
@@ -22,15 +24,16 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, PlanType, ToStringifiedPlan, WriteOp};
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::parser::{DFParserBuilder, ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::{Database, Snapshot};
+use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Code, Timestamp};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
@@ -115,6 +118,8 @@ pub struct Session {
     /// Planning looks at `current`: one statement plans at a time.
     planning: tokio::sync::Mutex<()>,
     planner: Planning,
+    /// INSERT and DELETE that were prepared.
+    writes: writes::Writes,
 }
 
 impl fmt::Debug for Session {
@@ -159,7 +164,15 @@ impl Session {
         catalog.register_schema(SYSTEM, Arc::new(SystemTables::new(Arc::clone(&current))))?;
         context.register_catalog(CATALOG, Arc::new(catalog));
         let planning = tokio::sync::Mutex::new(());
-        Ok(Session { context, current, now: settings.now, stop, planning, planner: Planning::new() })
+        Ok(Session {
+            context,
+            current,
+            now: settings.now,
+            stop,
+            planning,
+            planner: Planning::new(),
+            writes: writes::Writes::default(),
+        })
     }
 
     /// The database.
@@ -357,12 +370,11 @@ impl Session {
     async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
         let now = chrono_time(self.current.snapshot().now());
         let parsed = self.parse(statement)?;
-        let schema_of = |name: &str| self.current.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()));
-        if let DfStatement::Statement(inner) = &parsed
-            && let Some(insert) = dml::take_insert(inner, schema_of)
-        {
-            dml::check_values(&insert)?;
-            return self.insert(insert, now).await;
+        let Some(parsed) = self.prepared_write(parsed, now).await? else {
+            return Ok(StatementStream::message("done"));
+        };
+        if let Some(stream) = self.insert(&parsed, now).await? {
+            return Ok(stream);
         }
         if let DfStatement::Statement(inner) = &parsed {
             refuse_without_effect(inner)?;
@@ -462,17 +474,105 @@ impl Session {
         stamped(self.context.state(), now)
     }
 
-    async fn insert(&self, insert: dml::Insert, now: Option<DateTime<Utc>>) -> Result<StatementStream, Failure> {
+    /// Keeps a write that is prepared (`None` then), and puts one that is executed in the place of its EXECUTE.
+    async fn prepared_write(
+        &self,
+        parsed: DfStatement,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Option<DfStatement>, Failure> {
+        let DfStatement::Statement(inner) = parsed else { return Ok(Some(parsed)) };
+        match inner.as_ref() {
+            ast::Statement::Prepare { name, data_types, statement } => {
+                if !self.writes.keep(name, data_types, statement)? {
+                    return Ok(Some(DfStatement::Statement(inner)));
+                }
+                let outcome = self.reserve(name, statement, now).await;
+                if outcome.is_err() {
+                    self.writes.forget(name);
+                }
+                outcome.map(|()| None)
+            }
+            ast::Statement::Execute { name: Some(name), parameters, .. } => {
+                let filled = self.writes.filled(name, parameters)?;
+                Ok(Some(DfStatement::Statement(filled.map_or(inner, Box::new))))
+            }
+            ast::Statement::Deallocate { name, .. } => {
+                self.writes.forget(name);
+                Ok(Some(DfStatement::Statement(inner)))
+            }
+            _ => Ok(Some(DfStatement::Statement(inner))),
+        }
+    }
+
+    /// Checks a write that is being prepared, and takes its name among DataFusion's prepared statements.
+    async fn reserve(
+        &self,
+        name: &ast::Ident,
+        write: &ast::Statement,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<(), Failure> {
         let state = self.state(now);
-        let source = DfStatement::Statement(Box::new(ast::Statement::Query(insert.source.clone())));
-        let plan = rewrite_plan(state.statement_to_plan(source).await?, now, state.config_options())?;
-        let plan = functions::rewrite(plan, now, state.config_options())?;
-        let physical = state.create_physical_plan(&plan).await?;
-        let batch = dml::collect(execute_stream(physical, state.task_ctx())?).await?;
-        let collection = self.collection(&insert.collection)?;
-        let batch = dml::insert_batch(&insert, collection.schema(), &batch)?;
-        let stored = dml::insert(self.current.database().clone(), insert.collection.clone(), batch).await?;
-        Ok(StatementStream::batch(count_batch(stored)?, None))
+        let checked = match dml::take_insert(write, |name| self.schema_of(name))? {
+            Some((_, source)) => ast::Statement::Query(source),
+            None => write.clone(),
+        };
+        state.statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
+        let reserved = state.statement_to_plan(parse_one(&format!("PREPARE {name} AS SELECT 1"))?).await?;
+        self.context.execute_logical_plan(reserved).await?;
+        Ok(())
+    }
+
+    fn schema_of(&self, collection: &str) -> Option<Arc<Schema>> {
+        self.current.snapshot().collection(collection).ok().map(|c| Arc::clone(c.schema()))
+    }
+
+    /// Runs or explains an INSERT into a collection; `None` if the statement is another one.
+    async fn insert(
+        &self,
+        parsed: &DfStatement,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Option<StatementStream>, Failure> {
+        let (inner, explain) = match parsed {
+            DfStatement::Statement(inner) => (inner, None),
+            DfStatement::Explain(explain) => match explain.statement.as_ref() {
+                DfStatement::Statement(inner) => (inner, Some(explain)),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some((insert, source)) = dml::take_insert(inner, |name| self.schema_of(name))? else { return Ok(None) };
+        let state = self.state(now);
+        let source = DfStatement::Statement(Box::new(ast::Statement::Query(source)));
+        let into = |source| Arc::new(dml::InsertTarget::plan(self.current.database().clone(), insert, source));
+        let Some(explain) = explain else {
+            let source = state.statement_to_plan(source).await?;
+            let source =
+                functions::rewrite(rewrite_plan(source, now, state.config_options())?, now, state.config_options())?;
+            let plan = Arc::unwrap_or_clone(into(Arc::new(source)));
+            let physical = state.create_physical_plan(&plan).await?;
+            let batches = execute_stream(physical, state.task_ctx())?;
+            let schema = batches.schema();
+            // Stored before anything is told of it, whether or not somebody reads the count.
+            let batches: Vec<RecordBatch> = batches.try_collect().await?;
+            return Ok(Some(StatementStream::batch(
+                concat_batches(&schema, &batches).map_err(QueryError::from)?,
+                None,
+            )));
+        };
+        let explained = ExplainStatement { options: explain.options.clone(), statement: Box::new(source) };
+        let plan = match state.statement_to_plan(DfStatement::Explain(explained)).await? {
+            LogicalPlan::Analyze(mut analyze) => {
+                analyze.input = into(analyze.input);
+                LogicalPlan::Analyze(analyze)
+            }
+            LogicalPlan::Explain(mut explain) => {
+                explain.plan = into(explain.plan);
+                explain.stringified_plans = vec![explain.plan.to_stringified(PlanType::InitialLogicalPlan)];
+                LogicalPlan::Explain(explain)
+            }
+            other => other,
+        };
+        self.run_with(plan, state, now).await.map(Some)
     }
 
     async fn delete(

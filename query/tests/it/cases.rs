@@ -173,3 +173,8 @@ fn latest_rows_and_members_of_metas_give_what_is_written_down() {
 fn names_and_fine_instants_give_what_is_written_down() {
     check(&file("tests/cases/names.md"));
 }
+
+#[test]
+fn inserts_give_what_is_written_down_however_they_are_written() {
+    check(&file("tests/cases/inserts.md"));
+}
