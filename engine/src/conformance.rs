@@ -6,6 +6,7 @@
 //! 3. A crash is a power cut: whatever was not synced is lost.
 
 mod compare;
+mod reads;
 
 use crate::db::{Database, SweepOptions};
 use crate::error::Error;
@@ -184,7 +185,7 @@ impl<'a> Case<'a> {
 
     fn step(&mut self, step: &Json) -> Outcomes {
         let Some(step) = step.as_object() else { return Err("a step must be an object".to_owned().into()) };
-        let kinds = ["at", "jump", "run", "sweep", "sql", "reopen", "crash", "flush", "compact"];
+        let kinds = ["at", "jump", "run", "sweep", "sql", "aggregate", "last", "list", "reopen", "crash", "flush", "compact"];
         let mut found = kinds.into_iter().filter(|kind| step.contains_key(*kind));
         let (Some(kind), None) = (found.next(), found.next()) else {
             return Err(format!("a step must have exactly one of the keys {}", kinds.join(", ")).into());
@@ -197,6 +198,16 @@ impl<'a> Case<'a> {
             "run" => self.run(step)?,
             "sweep" => self.sweep(step)?,
             "sql" => self.run_sql(step)?,
+            "aggregate" | "last" | "list" => {
+                let name = argument.as_str().ok_or_else(|| format!("{kind} must name a collection"))?;
+                let collection = self.db()?.snapshot().collection(name);
+                let reply = collection.and_then(|collection| match kind {
+                    "aggregate" => reads::aggregates(&collection),
+                    "last" => reads::last_points(&collection),
+                    _ => reads::listings(&collection),
+                });
+                check_reply(step, &reply.map_err(|e| described(&e))?)?;
+            }
             "reopen" => self.reopen()?,
             "crash" => self.crash()?,
             "flush" => self.db()?.flush().map_err(|e| described(&e))?,
@@ -208,12 +219,7 @@ impl<'a> Case<'a> {
     fn run(&self, step: &Map<String, Json>) -> Outcomes {
         let outcome = self.db()?.run_command(&step["run"]);
         check_outcome(step, &outcome)?;
-        if let (Some(expected), Ok(actual)) = (step.get("reply"), &outcome)
-            && let Err(what) = compare::contains(actual, expected)
-        {
-            return Err(format!("{what}; expected {}, actual {}", shown(expected), shown(actual)).into());
-        }
-        Ok(())
+        outcome.map_or(Ok(()), |reply| check_reply(step, &reply))
     }
 
     fn sweep(&self, step: &Map<String, Json>) -> Outcomes {
@@ -241,12 +247,7 @@ impl<'a> Case<'a> {
             let report = db.sweep_with(&SweepOptions { max_sub_passes }).map_err(|e| described(&e))?;
             serde_json::to_value(report).map_err(|e| format!("the report does not serialise: {e}"))?
         };
-        if let Some(expected) = step.get("reply")
-            && let Err(what) = compare::contains(&reply, expected)
-        {
-            return Err(format!("{what}; expected {}, actual {}", shown(expected), shown(&reply)).into());
-        }
-        Ok(())
+        check_reply(step, &reply)
     }
 
     fn run_sql(&self, step: &Map<String, Json>) -> Outcomes {
@@ -284,11 +285,19 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Whether a reply has what the step expects of it.
+fn check_reply(step: &Map<String, Json>, actual: &Json) -> Outcomes {
+    let Some(expected) = step.get("reply") else { return Ok(()) };
+    compare::contains(actual, expected).map_err(|what| {
+        Failure::Step(format!("{what}; expected {}, actual {}", shown(expected), shown(actual)))
+    })
+}
+
 /// Refuses keys that a step of this kind does not have: a misspelt `reply` must not pass.
 fn check_keys(step: &Map<String, Json>, kind: &str) -> Result<(), String> {
     let more: &[&str] = match kind {
         "run" => &["reply", "error", "error_contains"],
-        "sweep" => &["reply"],
+        "sweep" | "aggregate" | "last" | "list" => &["reply"],
         "sql" => &["rows", "unordered", "error", "error_contains"],
         _ => &[],
     };

@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::snapshot::{CollectionSnapshot, Snapshot};
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use ebbtide_buckets::{time_values, value_at};
-use ebbtide_ttl::{Filter, Timestamp, Value, in_range, is_expired};
+use ebbtide_ttl::{Cutoff, Filter, Precision, Timestamp, Value, in_range};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl Deletion {
                 return Err(Error::corrupt(&segment.file.path, 0, what));
             }
             let numbers = numbers(reader.directory().rows(ordinal), &segment.state.deleted);
-            let hidden_until = snapshot.hidden_until(classes.of(meta).map(|c| c.1));
-            found.take(ordinal, &rows.times[at..end], &rows.matches[at..end], numbers, (hidden_until, precision));
+            let cutoff = snapshot.cutoff(classes.of(meta).map(|c| c.1));
+            found.take(ordinal, &rows.times[at..end], &rows.matches[at..end], numbers, (cutoff, precision));
             at = end;
         }
         let any = !found.dropped.is_empty() || !found.rows.is_empty();
@@ -146,13 +146,13 @@ impl Deletion {
         times: &[i64],
         matches: &[bool],
         numbers: impl Iterator<Item = u32>,
-        (hidden_until, precision): (Option<i64>, ebbtide_ttl::Precision),
+        (cutoff, precision): (Cutoff, Precision),
     ) {
         let Ok(ordinal) = u32::try_from(ordinal) else { return };
         if !matches.contains(&true) {
             return;
         }
-        let visible = |(t, m): &(&i64, &bool)| **m && !is_expired(**t, hidden_until);
+        let visible = |(t, m): &(&i64, &bool)| **m && !cutoff.hides(**t);
         self.visible += times.iter().zip(matches).filter(visible).count() as u64;
         let kept: Vec<i64> = times.iter().zip(matches).filter(|(_, m)| !**m).map(|(t, _)| *t).collect();
         match (kept.first(), kept.last()) {

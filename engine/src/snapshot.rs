@@ -1,11 +1,12 @@
 //! What a reader holds: one version of everything, and one reading of the clock.
 //!
-//! Expiry is decided here for every read, whoever reads: a measurement at `t` is visible iff `t` lies behind the
-//! cut-off of its meta's effective rule. Whether a sweep has run makes no difference in mode `exact`.
+//! Expiry is decided here for every read, whoever reads: a measurement at `t` is visible iff the cut-off of its meta's
+//! effective rule does not hide `t`. Whether a sweep has run makes no difference in mode `exact`.
 
 mod aggregate;
 mod last;
 mod listing;
+mod row_filter;
 mod scan;
 
 pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, KnownAggregate};
@@ -18,7 +19,7 @@ use crate::options::CollectionOptions;
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{PATH_SEPARATOR, Schema, value_at};
-use ebbtide_ttl::{Code, ExpiryMode, OutOfRange, RuleSet, Timestamp, Value, cutoff, exact_int, int_fits_double};
+use ebbtide_ttl::{Code, Cutoff, ExpiryMode, OutOfRange, RuleSet, Timestamp, Value, exact_int, int_fits_double};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -121,12 +122,14 @@ impl CollectionSnapshot {
         self.suspended
     }
 
-    /// The last instant, in units, at which measurements under a rule of `e` seconds are hidden now; `None` if none are.
-    pub(crate) fn hidden_until(&self, e: Option<i64>) -> Option<i64> {
-        if self.suspended.is_some() || self.state.options.expiry == ExpiryMode::Bucket {
-            return None;
+    /// What a reader must not see now of measurements under a rule of `e` seconds; of those without a rule it sees all.
+    pub(crate) fn cutoff(&self, e: Option<i64>) -> Cutoff {
+        match e {
+            Some(e) if self.suspended.is_none() && self.state.options.expiry == ExpiryMode::Exact => {
+                Cutoff::new(self.now, e, self.state.options.precision)
+            }
+            _ => Cutoff::NONE,
         }
-        cutoff(self.now, e?, self.state.options.precision)
     }
 }
 

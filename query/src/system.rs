@@ -16,7 +16,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ebbtide::{CollectionSnapshot, Snapshot};
-use ebbtide_ttl::{ExpiryMode, OutOfRange, Precision, Timestamp, Value, cutoff};
+use ebbtide_ttl::{Cutoff, ExpiryMode, OutOfRange, Precision, Timestamp, Value};
 use std::sync::Arc;
 
 /// Names of the system tables in the schema `ebbtide`.
@@ -279,7 +279,7 @@ fn collection(rows: &mut Rows, c: &CollectionSnapshot) -> ebbtide::Result<()> {
 
 /// The word for the width of windows; none if it was given in seconds.
 fn granularity(c: &CollectionSnapshot) -> Option<String> {
-    use ebbtide_ttl::{Bucketing, Granularity};
+    use ebbtide_ttl::{Cutoff, Bucketing, Granularity};
     match c.options().bucketing {
         Bucketing::Preset(Granularity::Seconds) => Some("seconds".to_owned()),
         Bucketing::Preset(Granularity::Minutes) => Some("minutes".to_owned()),
@@ -398,7 +398,7 @@ pub(crate) fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
         return Vec::new();
     }
     let text = |view: ebbtide_ttl::RuleView<'_>| {
-        let cut = cutoff(c.now(), view.expire_after_seconds, options.precision)?;
+        let cut = Cutoff::new(c.now(), view.expire_after_seconds, options.precision).last_hidden()?;
         let cut = Timestamp::from_units(cut, options.precision);
         Some(format!("{}: {} <= {cut}", view.label(), options.time_field))
     };

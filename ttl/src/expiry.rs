@@ -1,11 +1,13 @@
 //! The arithmetic of expiry and of windows, in a collection's own units of time, and the options that steer it.
 //!
-//! 1. An instant equal to the cut-off is expired: `t + E <= now` iff `t <= now - E`.
+//! 1. An instant equal to the cut-off is expired: `t + E <= now` iff `t <= now - E`. [`Cutoff`] owns that comparison.
 //! 2. Everything saturates: no time, however far off, wraps round and makes fresh data look old.
 
 mod bucketing;
+mod cutoff;
 
 pub use bucketing::{Bucketing, Granularity, SPAN_SECONDS_MAX};
+pub use cutoff::Cutoff;
 
 use crate::code::{Code, RuleError};
 use crate::time::{Precision, Timestamp};
@@ -16,22 +18,6 @@ use std::str::FromStr;
 
 /// 2038-01-19T03:14:08Z in seconds since the epoch: the first second that a signed 32-bit count cannot hold.
 const RANGE_SECONDS_END: i64 = 1 << 31;
-
-/// The latest time that is expired at `now` under a rule of `e_seconds`; `None` if no time that can be stored is.
-///
-/// # Units
-/// The result is in units of `precision` since the epoch, floored; it saturates at the last time that can be stored.
-#[must_use]
-pub fn cutoff(now: Timestamp, e_seconds: i64, precision: Precision) -> Option<i64> {
-    let cutoff = now.plus_seconds(e_seconds.saturating_neg());
-    (cutoff >= Timestamp::from_units(i64::MIN, precision)).then(|| cutoff.to_units_saturating(precision))
-}
-
-/// Whether the time `t` is expired under a cut-off made by [`cutoff`]; equality expires, and without a cut-off nothing does.
-#[must_use]
-pub fn is_expired(t: i64, cutoff: Option<i64>) -> bool {
-    cutoff.is_some_and(|cutoff| t <= cutoff)
-}
 
 /// The first instant at which a bucket with this upper bound (mode `bucket`: the window's end; mode `exact`: its last
 /// measurement) may be dropped: what listings show as `expires_at`. It does not saturate.

@@ -4,7 +4,7 @@
 //! year of retention is tested in a millisecond.
 //!
 //! ```
-//! use ebbtide_ttl::{Filter, Precision, RuleSet, RuleSpec, Timestamp, Value, cutoff, is_expired};
+//! use ebbtide_ttl::{Cutoff, Filter, Precision, RuleSet, RuleSpec, Timestamp, Value};
 //!
 //! // A collection keeps a day; what matches `sensor = "hq"` keeps an hour.
 //! let mut rules = RuleSet::new(Some(86_400));
@@ -14,9 +14,9 @@
 //! assert_eq!(seconds, 3_600);
 //!
 //! let now = Timestamp::from_millis(10_000_000);
-//! let cutoff = cutoff(now, seconds, Precision::Ms);
-//! assert!(is_expired(10_000_000 - 3_600_000, cutoff)); // exactly an hour old
-//! assert!(!is_expired(10_000_000 - 3_599_999, cutoff));
+//! let cutoff = Cutoff::new(now, seconds, Precision::Ms);
+//! assert!(cutoff.hides(10_000_000 - 3_600_000)); // exactly an hour old
+//! assert!(!cutoff.hides(10_000_000 - 3_599_999));
 //! # Ok::<(), ebbtide_ttl::RuleError>(())
 //! ```
 
@@ -33,7 +33,7 @@ mod value;
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use code::{Code, RuleError};
 pub use expiry::{
-    Bucketing, ExpiryMode, Granularity, OutOfRange, SPAN_SECONDS_MAX, cutoff, due_instant, in_range, is_expired,
+    Bucketing, Cutoff, ExpiryMode, Granularity, OutOfRange, SPAN_SECONDS_MAX, due_instant, in_range,
 };
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use guard::{ClockGuard, Held};

@@ -356,13 +356,11 @@ impl Round<'_> {
                 let mut rows = Vec::new();
                 let of_bucket = reader.directory().rows(found.ordinal);
                 crate::seal::push_without(&mut rows, of_bucket, &rest.segment.state.deleted);
-                let group = match found.check {
+                let group = match found.filter {
                     None => shape.group_of(found.brief.first, found.brief.last),
                     Some(_) => None,
                 };
-                let (kept, hidden_until) = found.check.unzip();
-                let hidden_until = hidden_until.flatten();
-                let piece = Piece { meta: *meta, kept, hidden_until, group, times: times_of(found) };
+                let piece = Piece { meta: *meta, filter: found.filter, group, times: times_of(found) };
                 for range in rows {
                     // A long bucket is cut too, so that threads share it.
                     let mut start = range.start;
@@ -388,7 +386,7 @@ impl Round<'_> {
                 let meta = metas.of(&bucket.id.meta);
                 let times = (bucket.first, bucket.last);
                 let group = shape.group_of(bucket.first, bucket.last);
-                unit.push(Piece { meta, kept: None, hidden_until: None, group, times }, rows);
+                unit.push(Piece { meta, filter: None, group, times }, rows);
             }
             units.push(Unit::Open(unit));
         }
@@ -397,8 +395,8 @@ impl Round<'_> {
 }
 
 fn times_of(found: &Found) -> (i64, i64) {
-    match found.check {
-        Some(((from, to), _)) => (found.brief.first.max(from), found.brief.last.min(to)),
+    match found.filter {
+        Some(filter) => filter.bounds(&found.brief),
         None => (found.brief.first, found.brief.last),
     }
 }
@@ -437,7 +435,7 @@ enum Source<'a> {
 fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) {
     let directory = rest.reader.directory();
     let schema = rest.reader.schema();
-    let group = |bucket: &Found| match bucket.check {
+    let group = |bucket: &Found| match bucket.filter {
         Some(_) => None,
         None => shape.group_of(bucket.brief.first, bucket.brief.last),
     };
@@ -468,7 +466,7 @@ fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) 
     // One entry for all of the segment.
     let state = &rest.segment.state;
     let untouched = state.dropped.is_empty() && state.changed.is_empty() && state.deleted.is_empty();
-    let all = rest.found.len() == directory.bucket_count() && rest.found.iter().all(|bucket| bucket.check.is_none());
+    let all = rest.found.len() == directory.bucket_count() && rest.found.iter().all(|bucket| bucket.filter.is_none());
     let one_meta = !by_meta || directory.meta_count() == 1;
     let live = rest.segment.live();
     if untouched

@@ -170,7 +170,7 @@ fn offer_sealed(
         newest.offer(numbers[meta], best);
     };
     for of_meta in found.chunk_by(|a, b| a.meta == b.meta) {
-        let is_cut = |bucket: &Found| bucket.check.is_some_and(|((_, to), _)| bucket.brief.last > to);
+        let is_cut = |bucket: &Found| bucket.filter.is_some_and(|filter| bucket.brief.last > filter.time.last);
         cut.extend(of_meta.iter().filter(|bucket| is_cut(bucket)));
         let Some(bucket) = of_meta.iter().filter(|bucket| !is_cut(bucket)).max_by_key(|b| b.brief.last) else {
             continue;
@@ -207,10 +207,10 @@ fn offer_sealed(
             ));
         };
         start = end;
-        let Some(((from, to), _)) = bucket.check else { continue };
-        let Some(place) = of_bucket.partition_point(|t| *t <= to).checked_sub(1) else { continue };
+        let Some(filter) = bucket.filter else { continue };
+        let Some(place) = of_bucket.partition_point(|t| *t <= filter.time.last).checked_sub(1) else { continue };
         let row = there.into_iter().flatten().nth(place);
-        if let Some(row) = row.filter(|_| of_bucket[place] >= from) {
+        if let Some(row) = row.filter(|_| filter.keeps(of_bucket[place])) {
             let best =
                 Best { time: of_bucket[place], source, at: number(bucket.ordinal)?, row: number(row)?, whole: false };
             offer(bucket.meta, best, numbers, newest);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::segment::{Brief, Segment};
 use crate::sweep::{bound_of, due_buckets, expires_at};
 use ebbtide_buckets::{BucketId, SegmentReader, time_values};
-use ebbtide_ttl::{RuleSet, Timestamp, Value, is_expired};
+use ebbtide_ttl::{Cutoff, RuleSet, Timestamp, Value};
 use std::collections::BTreeMap;
 
 /// A collection, as `SHOW COLLECTIONS` lists it.
@@ -299,7 +299,7 @@ impl CollectionSnapshot {
     /// Buckets with all their pieces; `visible` counts the visible rows of a sealed piece.
     fn wholes(
         &self,
-        visible: impl Fn(&Self, &Segment, (&SegmentReader, usize), (&Brief, Option<i64>)) -> Result<u64>,
+        visible: impl Fn(&Self, &Segment, (&SegmentReader, usize), (&Brief, Cutoff)) -> Result<u64>,
     ) -> Result<BTreeMap<BucketId, Whole>> {
         let mut wholes: BTreeMap<BucketId, Whole> = BTreeMap::new();
         let mut add = |id: BucketId, piece: Whole| {
@@ -320,8 +320,8 @@ impl CollectionSnapshot {
             let classes = segment.classes(self.rules(), Some(self.state.rules_epoch))?;
             for (ordinal, meta, brief) in segment.briefs(&reader) {
                 let class = classes.of(meta);
-                let cut = self.hidden_until(class.map(|c| c.1));
-                let visible = visible(self, segment, (&reader, ordinal), (&brief, cut))?;
+                let cutoff = self.cutoff(class.map(|c| c.1));
+                let visible = visible(self, segment, (&reader, ordinal), (&brief, cutoff))?;
                 let id = BucketId { meta: segment.meta(&reader, ordinal), window: brief.window };
                 let bytes = segment.share(brief.rows);
                 add(id, Whole { brief, visible, bytes, sealed: true, class });
@@ -332,8 +332,8 @@ impl CollectionSnapshot {
             let row_bytes = crate::memtable::row_bytes(chunk);
             for bucket in &chunk.buckets {
                 let class = self.rules().effective(&bucket.id.meta.value());
-                let cut = self.hidden_until(class.map(|c| c.1));
-                let is_visible = |row: &&u32| !is_expired(times[**row as usize], cut);
+                let cutoff = self.cutoff(class.map(|c| c.1));
+                let is_visible = |row: &&u32| !cutoff.hides(times[**row as usize]);
                 let brief = Brief {
                     window: bucket.id.window,
                     first: bucket.first,
@@ -354,12 +354,12 @@ impl CollectionSnapshot {
         &self,
         segment: &Segment,
         (reader, ordinal): (&SegmentReader, usize),
-        (brief, cut): (&Brief, Option<i64>),
+        (brief, cutoff): (&Brief, Cutoff),
     ) -> Result<u64> {
-        if !is_expired(brief.first, cut) {
+        if !cutoff.hides(brief.first) {
             return Ok(brief.rows);
         }
-        if is_expired(brief.last, cut) {
+        if cutoff.hides(brief.last) {
             return Ok(0);
         }
         let mut ranges = Vec::new();
@@ -368,7 +368,7 @@ impl CollectionSnapshot {
         for batch in reader.read(&[self.schema().time.clone()], self.schema(), &ranges, 1 << 13)? {
             let batch = batch?;
             let times = time_values(batch.column(0))?;
-            count += times.iter().filter(|t| !is_expired(**t, cut)).count() as u64;
+            count += (times.len() - cutoff.split(times)) as u64;
         }
         Ok(count)
     }

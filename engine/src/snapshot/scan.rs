@@ -1,6 +1,7 @@
 //! Scans: from a request to units of work that give batches of visible rows.
 
 use super::CollectionSnapshot;
+use super::row_filter::{RowFilter, Selection, TimeRange};
 use crate::error::{Error, Result};
 use crate::seal::push_without;
 use crate::segment::{Brief, Segment};
@@ -9,7 +10,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
 use ebbtide_buckets::{Chunk, FieldType, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
-use ebbtide_ttl::{Value, is_expired};
+use ebbtide_ttl::{Cutoff, Value};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -80,12 +81,6 @@ pub struct ScanReport {
     pub rows_hidden: u64,
 }
 
-/// Rows to keep: instants from the first to the second, inclusive.
-pub(crate) type Kept = (i64, i64);
-
-/// Rows to keep of buckets that hold others, and up to where those others are hidden because they are expired.
-pub(super) type Check = (Kept, Option<i64>);
-
 /// A piece of a scan that is read on its own.
 #[derive(Debug, Clone)]
 pub struct ScanUnit {
@@ -96,14 +91,12 @@ pub struct ScanUnit {
     exact: bool,
     /// Whether what is decoded is kept for other queries.
     cached: bool,
-    /// Up to here measurements are hidden because they are expired.
-    hidden_until: Option<i64>,
     hidden: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone)]
 enum Source {
-    Sealed { segment: Arc<Segment>, ranges: Vec<Range<u64>>, kept: Option<Kept> },
+    Sealed { segment: Arc<Segment>, ranges: Vec<Range<u64>>, filter: Option<RowFilter> },
     Open { chunk: Arc<Chunk>, rows: Option<UInt32Array> },
 }
 
@@ -144,12 +137,12 @@ impl ScanUnit {
                 };
                 Ok(Box::new(std::iter::once(Ok(batch))))
             }
-            Source::Sealed { segment, ranges, kept } => {
+            Source::Sealed { segment, ranges, filter } => {
                 let reader = match (segment.file.reader()?, self.cached) {
                     (reader, true) => reader,
                     (reader, false) => reader.without_cache(),
                 };
-                let Some(kept) = *kept else {
+                let Some(filter) = *filter else {
                     let batches = reader.read(&self.columns, &self.schema, ranges, BATCH_ROWS)?;
                     return Ok(Box::new(batches.map(|b| b.map_err(Error::from))));
                 };
@@ -161,24 +154,30 @@ impl ScanUnit {
                 let at = columns.iter().position(|c| c == time).unwrap_or(0);
                 let wanted: Vec<usize> = (0..self.columns.len()).collect();
                 let batches = reader.read(&columns, &self.schema, ranges, BATCH_ROWS)?;
-                let (hidden, hidden_until) = (self.hidden.clone(), self.hidden_until);
-                Ok(Box::new(batches.map(move |batch| {
-                    let batch = batch?;
-                    if hidden_until.is_some() {
-                        let expired =
-                            time_values(batch.column(at))?.iter().filter(|t| is_expired(**t, hidden_until)).count();
-                        hidden.fetch_add(expired as u64, Ordering::Relaxed);
-                    }
-                    keep(&batch, at, kept, &wanted)
-                })))
+                let hidden = self.hidden.clone();
+                Ok(Box::new(batches.map(move |batch| keep(&batch?, at, filter, &wanted, &hidden))))
             }
         }
     }
 }
 
-fn keep(batch: &RecordBatch, time: usize, kept: Kept, wanted: &[usize]) -> Result<RecordBatch> {
+/// The rows that a filter on column `time` lets through; counts those that are hidden because they are expired.
+fn keep(
+    batch: &RecordBatch,
+    time: usize,
+    filter: RowFilter,
+    wanted: &[usize],
+    hidden: &AtomicU64,
+) -> Result<RecordBatch> {
     let values = time_values(batch.column(time))?;
-    let mask: BooleanArray = values.iter().map(|t| Some(*t >= kept.0 && *t <= kept.1)).collect();
+    let mut expired = 0;
+    let keeps = |t: &i64| {
+        let is_expired = filter.cutoff.hides(*t);
+        expired += u64::from(is_expired);
+        !is_expired && filter.time.contains(*t)
+    };
+    let mask = BooleanArray::from(values.iter().map(keeps).collect::<Vec<bool>>());
+    hidden.fetch_add(expired, Ordering::Relaxed);
     Ok(filter_record_batch(&batch.project(wanted)?, &mask)?)
 }
 
@@ -202,31 +201,8 @@ pub(super) struct Found {
     /// Ordinal of its meta.
     pub(super) meta: usize,
     pub(super) brief: Brief,
-    /// What its rows have to be held against, if not all of them are wanted.
-    pub(super) check: Option<Check>,
-}
-
-/// Which rows of one bucket are wanted.
-enum Wanted {
-    All,
-    Some(Kept),
-    Hidden,
-    Pruned,
-}
-
-fn wanted(brief: &Brief, time: Kept, hidden_until: Option<i64>) -> Wanted {
-    if is_expired(brief.last, hidden_until) {
-        return Wanted::Hidden;
-    }
-    // The unit of time behind the cut-off is the first that is not expired.
-    let from = hidden_until.map_or(time.0, |cut| time.0.max(cut.saturating_add(1)));
-    if brief.last < from || brief.first > time.1 {
-        Wanted::Pruned
-    } else if brief.first >= from && brief.last <= time.1 {
-        Wanted::All
-    } else {
-        Wanted::Some((from, time.1))
-    }
+    /// What its rows have to pass, if not all of them are wanted.
+    pub(super) filter: Option<RowFilter>,
 }
 
 impl CollectionSnapshot {
@@ -282,7 +258,7 @@ impl CollectionSnapshot {
 pub(super) struct Scan<'a> {
     snapshot: &'a CollectionSnapshot,
     request: &'a ScanRequest,
-    time: Kept,
+    time: TimeRange,
     columns: Arc<Vec<String>>,
     units: Vec<ScanUnit>,
     report: ScanReport,
@@ -293,7 +269,10 @@ impl<'a> Scan<'a> {
         Scan {
             snapshot,
             request,
-            time: (request.time.0.unwrap_or(i64::MIN), request.time.1.unwrap_or(i64::MAX)),
+            time: TimeRange {
+                first: request.time.0.unwrap_or(i64::MIN),
+                last: request.time.1.unwrap_or(i64::MAX),
+            },
             columns: Arc::default(),
             units: Vec::new(),
             report: ScanReport::default(),
@@ -304,15 +283,16 @@ impl<'a> Scan<'a> {
         self.report
     }
 
-    fn hidden_until(&self, e: Option<i64>) -> Option<i64> {
-        if self.request.include_hidden { None } else { self.snapshot.hidden_until(e) }
+    fn filter(&self, e: Option<i64>) -> RowFilter {
+        let cutoff = if self.request.include_hidden { Cutoff::NONE } else { self.snapshot.cutoff(e) };
+        RowFilter { time: self.time, cutoff }
     }
 
     /// The buckets of a segment of which rows are wanted, in order; `None` if it need not be opened to know that there are
     /// none.
     pub(super) fn found(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Vec<Found>)>> {
         let live = segment.live();
-        if live.buckets == 0 || live.last_max < self.time.0 || live.first_min > self.time.1 {
+        if live.buckets == 0 || !self.time.overlaps(live.first_min, live.last_max) {
             self.report.buckets_pruned += u64::from(live.buckets);
             return Ok(None);
         }
@@ -320,7 +300,7 @@ impl<'a> Scan<'a> {
         let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
         // A segment that is expired as a whole is skipped without its directory.
         if let (_, Some(longest)) = classes.range()
-            && is_expired(live.last_max, self.hidden_until(Some(longest)))
+            && self.filter(Some(longest)).cutoff.hides(live.last_max)
         {
             self.report.buckets_hidden += u64::from(live.buckets);
             self.report.rows_hidden += live.rows;
@@ -343,21 +323,21 @@ impl<'a> Scan<'a> {
                 self.report.buckets_pruned += 1;
                 continue;
             }
-            let cut = self.hidden_until(classes.of(meta).map(|c| c.1));
-            let check = match wanted(&brief, self.time, cut) {
-                Wanted::All => None,
-                Wanted::Some(kept) => Some((kept, cut)),
-                Wanted::Pruned => {
+            let filter = self.filter(classes.of(meta).map(|c| c.1));
+            let filter = match filter.select(&brief) {
+                Selection::All => None,
+                Selection::Some => Some(filter),
+                Selection::Pruned => {
                     self.report.buckets_pruned += 1;
                     continue;
                 }
-                Wanted::Hidden => {
+                Selection::Hidden => {
                     self.report.buckets_hidden += 1;
                     self.report.rows_hidden += brief.rows;
                     continue;
                 }
             };
-            found.push(Found { ordinal, meta, brief, check });
+            found.push(Found { ordinal, meta, brief, filter });
         }
         if failed {
             let mut metas: Vec<usize> = found.iter().map(|f| f.meta).collect();
@@ -460,20 +440,20 @@ impl<'a> Scan<'a> {
                 rows: bucket.rows.len() as u64,
                 out_of_range: 0,
             };
-            let cut = self.hidden_until(e);
-            match wanted(&brief, self.time, cut) {
-                Wanted::All => found.push((number, Cow::Borrowed(bucket.rows.as_slice()))),
-                Wanted::Some((from, to)) => {
-                    let inside = |row: &&u32| (from..=to).contains(&values[**row as usize]);
-                    found.push((number, bucket.rows.iter().filter(inside).copied().collect()));
-                    let expired = |row: &&u32| is_expired(values[**row as usize], cut);
+            let filter = self.filter(e);
+            match filter.select(&brief) {
+                Selection::All => found.push((number, Cow::Borrowed(bucket.rows.as_slice()))),
+                Selection::Some => {
+                    let keeps = |row: &&u32| filter.keeps(values[**row as usize]);
+                    found.push((number, bucket.rows.iter().filter(keeps).copied().collect()));
+                    let expired = |row: &&u32| filter.cutoff.hides(values[**row as usize]);
                     self.report.rows_hidden += bucket.rows.iter().filter(expired).count() as u64;
                 }
-                Wanted::Pruned => {
+                Selection::Pruned => {
                     self.report.buckets_pruned += 1;
                     continue;
                 }
-                Wanted::Hidden => {
+                Selection::Hidden => {
                     self.report.buckets_hidden += 1;
                     self.report.rows_hidden += brief.rows;
                     continue;
@@ -521,7 +501,6 @@ pub(super) fn open_unit(
         rows: count,
         exact: true,
         cached: true,
-        hidden_until: None,
         hidden: Arc::default(),
     }
 }
@@ -534,23 +513,22 @@ pub(super) fn units_of<'f>(
     columns: &Arc<Vec<String>>,
     schema: &Arc<Schema>,
 ) -> Vec<ScanUnit> {
-    // Rows that need the same check of times are read together: seldom more than the number of rules.
-    let mut parts: HashMap<Option<Check>, Vec<Range<u64>>> = HashMap::new();
+    // Rows that have to pass the same filter are read together: seldom more filters than rules.
+    let mut parts: HashMap<Option<RowFilter>, Vec<Range<u64>>> = HashMap::new();
     for bucket in found {
-        let ranges = parts.entry(bucket.check).or_default();
+        let ranges = parts.entry(bucket.filter).or_default();
         push_without(ranges, reader.directory().rows(bucket.ordinal), &segment.state.deleted);
     }
     let mut parts: Vec<_> = parts.into_iter().collect();
-    parts.sort_by_key(|(check, _)| *check);
+    parts.sort_by_key(|(filter, _)| *filter);
     let mut units = Vec::new();
-    for (check, ranges) in parts {
+    for (filter, ranges) in parts {
         for ranges in cut(ranges) {
             units.push(ScanUnit {
                 rows: ranges.iter().map(|r| r.end - r.start).sum(),
-                exact: check.is_none(),
+                exact: filter.is_none(),
                 cached: true,
-                source: Source::Sealed { segment: segment.clone(), ranges, kept: check.map(|c| c.0) },
-                hidden_until: check.and_then(|c| c.1),
+                source: Source::Sealed { segment: segment.clone(), ranges, filter },
                 hidden: Arc::default(),
                 columns: columns.clone(),
                 schema: schema.clone(),

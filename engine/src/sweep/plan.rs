@@ -5,7 +5,7 @@ use crate::segment::{Brief, Classes, Segment};
 use crate::snapshot::suspension;
 use crate::state::CollectionState;
 use ebbtide_buckets::{BucketId, SegmentReader};
-use ebbtide_ttl::{ExpiryMode, RuleSet, Timestamp, cutoff, is_expired};
+use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -328,7 +328,7 @@ struct Look<'a> {
     mode: ExpiryMode,
     now: Timestamp,
     /// The E that was last asked for, and its cut-off: mostly it is the same for many buckets.
-    cutoff: Cell<Option<(i64, Option<i64>)>>,
+    cutoff: Cell<Option<(i64, Cutoff)>>,
     /// Whether buckets that are open, even in part, are left out.
     open_wait: bool,
     /// Segments that could not be read, and why.
@@ -366,12 +366,12 @@ impl<'a> Look<'a> {
         let cutoff = match self.cutoff.get() {
             Some((known, cutoff)) if known == e => cutoff,
             _ => {
-                let cutoff = cutoff(self.now, e, self.collection.options.precision);
+                let cutoff = Cutoff::new(self.now, e, self.collection.options.precision);
                 self.cutoff.set(Some((e, cutoff)));
                 cutoff
             }
         };
-        is_expired(bound, cutoff)
+        cutoff.hides(bound)
     }
 
     fn classes(&self, segment: &Arc<Segment>) -> Result<Option<Classes>> {

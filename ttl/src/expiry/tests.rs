@@ -13,10 +13,10 @@ fn precisions() -> impl Strategy<Value = Precision> {
 
 #[test]
 fn an_instant_equal_to_the_cutoff_is_expired() {
-    let cutoff = cutoff(Timestamp::from_millis(300 * S), 300, Precision::Ms);
-    assert!(is_expired(0, cutoff));
-    assert!(!is_expired(1, cutoff));
-    assert!(is_expired(-1, cutoff));
+    let cutoff = Cutoff::new(Timestamp::from_millis(300 * S), 300, Precision::Ms);
+    assert!(cutoff.hides(0));
+    assert!(!cutoff.hides(1));
+    assert!(cutoff.hides(-1));
 }
 
 #[test]
@@ -24,28 +24,28 @@ fn a_bucket_is_due_to_the_millisecond() {
     let end = seconds("2023-03-27T18:30:00Z") * S;
     let due = due_instant(end, 300, Precision::Ms);
     assert_eq!(due.to_string(), "2023-03-27T18:35:00Z");
-    assert!(!is_expired(end, cutoff(Timestamp::from_nanos(due.nanos() - 1), 300, Precision::Ms)));
-    assert!(is_expired(end, cutoff(due, 300, Precision::Ms)));
+    assert!(!Cutoff::new(Timestamp::from_nanos(due.nanos() - 1), 300, Precision::Ms).hides(end));
+    assert!(Cutoff::new(due, 300, Precision::Ms).hides(end));
 }
 
 #[test]
 fn zero_seconds_expire_the_present_but_not_the_future() {
-    assert!(is_expired(5, cutoff(Timestamp::from_nanos(5), 0, Precision::Ns)));
-    assert!(!is_expired(6, cutoff(Timestamp::from_nanos(5), 0, Precision::Ns)));
+    assert!(Cutoff::new(Timestamp::from_nanos(5), 0, Precision::Ns).hides(5));
+    assert!(!Cutoff::new(Timestamp::from_nanos(5), 0, Precision::Ns).hides(6));
 }
 
 #[test]
 fn times_at_the_ends_of_the_range_expire_when_they_are_due() {
     let second = 1_000_000_000;
     let first = Timestamp::from_nanos(i128::from(i64::MIN) + second);
-    assert_eq!(cutoff(first, 1, Precision::Ns), Some(i64::MIN));
-    assert_eq!(cutoff(Timestamp::from_nanos(first.nanos() - 1), 1, Precision::Ns), None);
-    assert!(!is_expired(i64::MIN, None));
+    assert_eq!(Cutoff::new(first, 1, Precision::Ns).last_hidden(), Some(i64::MIN));
+    assert_eq!(Cutoff::new(Timestamp::from_nanos(first.nanos() - 1), 1, Precision::Ns), Cutoff::NONE);
+    assert!(!Cutoff::NONE.hides(i64::MIN));
     let last = Timestamp::from_nanos(i128::from(i64::MAX) + second);
-    assert!(!is_expired(i64::MAX, cutoff(Timestamp::from_nanos(last.nanos() - 1), 1, Precision::Ns)));
-    assert!(is_expired(i64::MAX, cutoff(last, 1, Precision::Ns)));
-    assert!(is_expired(i64::MAX, cutoff(Timestamp::from_nanos(i128::MAX / 2), 1, Precision::Ns)));
-    assert_eq!(cutoff(Timestamp::EPOCH, i64::MAX, Precision::Ns), None);
+    assert!(!Cutoff::new(Timestamp::from_nanos(last.nanos() - 1), 1, Precision::Ns).hides(i64::MAX));
+    assert!(Cutoff::new(last, 1, Precision::Ns).hides(i64::MAX));
+    assert!(Cutoff::new(Timestamp::from_nanos(i128::MAX / 2), 1, Precision::Ns).hides(i64::MAX));
+    assert_eq!(Cutoff::new(Timestamp::EPOCH, i64::MAX, Precision::Ns), Cutoff::NONE);
     assert_eq!(due_instant(i64::MAX, 1, Precision::Ns).nanos(), i128::from(i64::MAX) + 1_000_000_000);
 }
 
@@ -160,15 +160,27 @@ fn custom_spans_only_grow_and_may_become_presets() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// The three ways to say it are one: `t + E <= now`, `t <= cutoff(now)`, `due_instant(t) <= now`.
+    /// The three ways to say it are one: `t + E <= now`, `t <= Cutoff::new(now)`, `due_instant(t) <= now`.
     #[test]
     fn cutoff_and_due_instant_agree(t: i64, now: i64, near in -3_i64..4, e in 0_i64..=2_147_483_647, p in precisions(),
                                     is_near: bool) {
         let due = i128::from(t) * p.nanos() + i128::from(e) * 1_000_000_000;
         let now = if is_near { Timestamp::from_nanos(due + i128::from(near)) } else { Timestamp::from_units(now, p) };
         let by_definition = due <= now.nanos();
-        prop_assert_eq!(is_expired(t, cutoff(now, e, p)), by_definition);
+        prop_assert_eq!(Cutoff::new(now, e, p).hides(t), by_definition);
         prop_assert_eq!(due_instant(t, e, p) <= now, by_definition);
+    }
+
+    /// The neighbours of the boundary, and a split of ascending times, are on the sides that `hides` says.
+    #[test]
+    fn a_cutoff_is_one_boundary(now: i64, e in 0_i64..=2_147_483_647, p in precisions(), mut times: Vec<i64>) {
+        let cutoff = Cutoff::new(Timestamp::from_units(now, p), e, p);
+        prop_assert!(cutoff.last_hidden().is_none_or(|t| cutoff.hides(t)));
+        prop_assert!(cutoff.first_visible().is_none_or(|t| !cutoff.hides(t)));
+        times.extend(cutoff.last_hidden());
+        times.sort_unstable();
+        let (hidden, visible) = times.split_at(cutoff.split(&times));
+        prop_assert!(hidden.iter().all(|t| cutoff.hides(*t)) && visible.iter().all(|t| !cutoff.hides(*t)));
     }
 
     /// Time that passes never makes an expired measurement live again, nor does a shorter E make it live longer.
@@ -177,9 +189,9 @@ proptest! {
                            p in precisions()) {
         let (now, later) = (Timestamp::from_units(now.min(later), p), Timestamp::from_units(now.max(later), p));
         let (shorter, e) = (shorter.min(e), shorter.max(e));
-        if is_expired(t, cutoff(now, e, p)) {
-            prop_assert!(is_expired(t, cutoff(later, e, p)));
-            prop_assert!(is_expired(t, cutoff(now, shorter, p)));
+        if Cutoff::new(now, e, p).hides(t) {
+            prop_assert!(Cutoff::new(later, e, p).hides(t));
+            prop_assert!(Cutoff::new(now, shorter, p).hides(t));
         }
     }
 

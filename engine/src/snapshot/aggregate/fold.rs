@@ -3,13 +3,12 @@
 use super::groups::{Shape, State, Table};
 use super::guarded::{AggregateGuard, refused};
 use crate::error::{Error, Result};
-use crate::snapshot::scan::Kept;
+use crate::snapshot::row_filter::RowFilter;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values};
-use ebbtide_ttl::is_expired;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -23,10 +22,8 @@ const PARALLEL_ROWS_MIN: u64 = 1 << 15;
 pub(super) struct Piece {
     /// Number of the meta in the answer.
     pub(super) meta: u32,
-    /// Times of the wanted rows, if not all are.
-    pub(super) kept: Option<Kept>,
-    /// Up to here rows that are not wanted are hidden because they are expired.
-    pub(super) hidden_until: Option<i64>,
+    /// What its rows have to pass, if not all of them are wanted.
+    pub(super) filter: Option<RowFilter>,
     /// The group that all of them are in.
     pub(super) group: Option<i64>,
     /// Bounds of the times of the wanted rows.
@@ -152,7 +149,7 @@ fn fold(shape: &Shape, unit: &Unit) -> Result<(Table, Vec<u32>)> {
     }
     let table = Table::new(shape, metas.len(), times.unwrap_or((0, 0)));
     let mut folding = Folding { shape, table, pieces: local, at: 0, used: 0, runs: Vec::new() };
-    let needs_times = shape.edges || folding.pieces.iter().any(|(p, _)| p.kept.is_some() || p.group.is_none());
+    let needs_times = shape.edges || folding.pieces.iter().any(|(p, _)| p.filter.is_some() || p.group.is_none());
     match unit {
         Unit::Sealed(unit) => folding.sealed(unit, needs_times)?,
         Unit::Open(unit) => folding.open(unit)?,
@@ -250,11 +247,10 @@ impl Folding<'_> {
             return push(self.table.slot(piece.meta, piece.group.unwrap_or(0)), rows);
         };
         let (mut start, mut end) = (rows.start, rows.end);
-        if let Some((from, to)) = piece.kept {
-            let inside = &times[rows.clone()];
-            start = rows.start + inside.partition_point(|t| *t < from);
-            self.table.hidden += inside.partition_point(|t| is_expired(*t, piece.hidden_until)) as u64;
-            end = rows.start + inside.partition_point(|t| *t <= to);
+        if let Some(filter) = piece.filter {
+            let (kept, hidden) = filter.cut(&times[rows.clone()]);
+            self.table.hidden += hidden as u64;
+            (start, end) = (rows.start + kept.start, rows.start + kept.end);
         }
         while start < end {
             let group = self.shape.group(times[start]);

@@ -3,8 +3,8 @@
 use super::int;
 use arbitrary::{Result, Unstructured};
 use ebbtide::ttl::{
-    Bucketing, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, Precision, RuleSet, Timestamp, Value, cutoff, due_instant,
-    in_range, is_expired, parse_expire_after, parse_expire_after_or_off,
+    Bucketing, Cutoff, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, Precision, RuleSet, Timestamp, Value, due_instant,
+    in_range, parse_expire_after, parse_expire_after_or_off,
 };
 use ebbtide_buckets::Window;
 
@@ -28,9 +28,9 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         .saturating_add(i64::from(u.arbitrary::<i8>()?));
     let t = if u.arbitrary()? { int(u)? } else { near };
 
-    let limit = cutoff(now, e, precision);
+    let limit = Cutoff::new(now, e, precision);
     let instant = Timestamp::from_units(t, precision);
-    assert_eq!(is_expired(t, limit), instant.nanos() + life <= now.nanos(), "{t} {e} {now}");
+    assert_eq!(limit.hides(t), instant.nanos() + life <= now.nanos(), "{t} {e} {now}");
     assert_eq!(due_instant(t, e, precision).nanos(), instant.nanos() + life);
     assert_eq!(instant.to_units(precision), Some(t));
     assert_eq!(in_range(t, precision), (0..(1_i128 << 31) * per_second).contains(&i128::from(t)));
@@ -47,7 +47,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     // A bucket is never due before its last possible measurement is expired.
     let last = window.end.saturating_sub(1).max(t);
     if due_instant(window.end, e, precision) <= now {
-        assert!(is_expired(last, limit) && is_expired(t, limit));
+        assert!(limit.hides(last) && limit.hides(t));
     }
 
     let given = super::scalar(u)?;
