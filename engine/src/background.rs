@@ -1,7 +1,7 @@
 //! Work that nobody waits for: sealing by age, compaction, and the sweeper, on a tokio runtime of the user's.
 
-use crate::core::Core;
 use crate::db::Database;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::settings::Durability;
 use ebbtide_ttl::Code;
@@ -34,29 +34,29 @@ impl Database {
     /// [`Code::IllegalOperation`] outside of a tokio runtime, for a database that is open for reading only, and under a
     /// virtual clock, where time passes only by hand.
     pub fn start_background(&self) -> Result<Background> {
-        self.core.check_writable()?;
-        if self.core.clock.is_virtual() {
+        self.engine.check_writable()?;
+        if self.engine.clock.is_virtual() {
             return Err(Error::new(Code::IllegalOperation, "nothing runs by itself under a virtual clock"));
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
             Error::new(Code::IllegalOperation, "start_background must be called inside a tokio runtime")
         })?;
-        let mut tasks = vec![runtime.spawn(run(Arc::downgrade(&self.core)))];
-        if let Durability::Interval(interval) = self.core.settings.durability {
-            tasks.push(runtime.spawn(sync_every(Arc::downgrade(&self.core), interval)));
+        let mut tasks = vec![runtime.spawn(run(Arc::downgrade(&self.engine)))];
+        if let Durability::Interval(interval) = self.engine.settings.durability {
+            tasks.push(runtime.spawn(sync_every(Arc::downgrade(&self.engine), interval)));
         }
         Ok(Background { tasks })
     }
 }
 
 /// Syncs the log twice in an interval, whatever else there is to do: what waits for one sync is durable before the interval is over.
-async fn sync_every(core: Weak<Core>, interval: Duration) {
+async fn sync_every(engine: Weak<Engine>, interval: Duration) {
     let mut ticks = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let Some(core) = core.upgrade().filter(|core| core.poisoned().is_none()) else { return };
-        let synced = tokio::task::spawn_blocking(move || report("sync the log", core.sync_log()));
+        let Some(engine) = engine.upgrade().filter(|engine| engine.poisoned().is_none()) else { return };
+        let synced = tokio::task::spawn_blocking(move || report("sync the log", engine.sync_log()));
         if synced.await.is_err() {
             return;
         }
@@ -68,18 +68,18 @@ struct Due {
     last_seal: Duration,
 }
 
-async fn run(core: Weak<Core>) {
-    let Some(now) = core.upgrade().map(|core| core.clock.monotonic()) else { return };
+async fn run(engine: Weak<Engine>) {
+    let Some(now) = engine.upgrade().map(|engine| engine.clock.monotonic()) else { return };
     let mut due = Due { last_sweep: now, last_seal: now };
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let Some(half_full) = core.upgrade().map(|core| core.half_full.clone()) else { return };
+        let Some(half_full) = engine.upgrade().map(|engine| engine.half_full.clone()) else { return };
         tokio::select! {
             _ = ticks.tick() => {}
             () = half_full.notified() => {}
         }
-        let Some(working) = core.upgrade() else { return };
+        let Some(working) = engine.upgrade() else { return };
         let worked = tokio::task::spawn_blocking(move || {
             due.tick(&working);
             due
@@ -88,8 +88,8 @@ async fn run(core: Weak<Core>) {
             Ok(next) => due = next,
             Err(error) => {
                 // A panic may have come between an edit and its effect in memory.
-                if let Some(core) = core.upgrade().filter(|_| error.is_panic()) {
-                    core.poison(&Error::internal(format!("background work ended: {error}")));
+                if let Some(engine) = engine.upgrade().filter(|_| error.is_panic()) {
+                    engine.poison(&Error::internal(format!("background work ended: {error}")));
                 }
                 return;
             }
@@ -98,33 +98,33 @@ async fn run(core: Weak<Core>) {
 }
 
 impl Due {
-    fn tick(&mut self, core: &Core) {
-        if core.poisoned().is_some() {
+    fn tick(&mut self, engine: &Engine) {
+        if engine.poisoned().is_some() {
             return;
         }
-        let now = core.clock.monotonic();
-        let rows: u64 = core.state.read().collections.values().map(|c| c.memtable.rows()).sum();
+        let now = engine.clock.monotonic();
+        let rows: u64 = engine.state.read().collections.values().map(|c| c.memtable.rows()).sum();
         if rows == 0 {
             self.last_seal = now;
-        } else if core.is_half_full() || now.saturating_sub(self.last_seal) >= core.settings.memtable_age_max {
-            let maintenance = core.maintenance.lock_beside_writers();
-            report("seal", crate::seal::flush(core, &maintenance, None));
+        } else if engine.is_half_full() || now.saturating_sub(self.last_seal) >= engine.settings.memtable_age_max {
+            let maintenance = engine.maintenance.lock_beside_writers();
+            report("seal", crate::seal::flush(engine, &maintenance, None));
             // Who writes at full speed would have to wait for a compaction; it is for when there is time.
-            if !core.is_half_full() {
-                report("compact", crate::seal::compact(core, &maintenance, None, false));
+            if !engine.is_half_full() {
+                report("compact", crate::compact::compact(engine, &maintenance, None, false));
             }
-            self.last_seal = core.clock.monotonic();
+            self.last_seal = engine.clock.monotonic();
         }
-        let sleep = core.sweeper.parameters.lock().sleep();
+        let sleep = engine.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {
-            let swept = crate::sweep::sweep(core, None);
+            let swept = crate::sweep::sweep(engine, None);
             // Nothing else may come that would make room of what is left of worn segments.
-            if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_buckets > 0) && !core.is_half_full() {
-                let maintenance = core.maintenance.lock_beside_writers();
-                report("compact", crate::seal::compact(core, &maintenance, None, false));
+            if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_buckets > 0) && !engine.is_half_full() {
+                let maintenance = engine.maintenance.lock_beside_writers();
+                report("compact", crate::compact::compact(engine, &maintenance, None, false));
             }
             report("sweep", swept.map(|_| ()));
-            self.last_sweep = core.clock.monotonic();
+            self.last_sweep = engine.clock.monotonic();
         }
     }
 }

@@ -52,23 +52,28 @@ const COMMANDS: &[Command] = &[
 const GET_PARAMETER: &str = "getParameter";
 const SET_PARAMETER: &str = "setParameter";
 
-/// Runs one command document and returns its reply.
-pub(crate) fn run(db: &Database, command: &Json) -> Result<Json> {
-    let members = command.as_object().ok_or_else(|| {
-        let what = format!("a command must be an object such as {{\"ping\": 1}}, not {}", args::kind(command));
-        Error::new(Code::TypeMismatch, what)
-    })?;
-    let Some(name) = members.keys().next() else {
-        return Err(Error::new(Code::CommandNotFound, "the command is empty: its first key must name what to do"));
-    };
-    let known = COMMANDS.iter().find(|c| c.name == name).ok_or_else(|| unknown_command(name))?;
-    let args = match known.name {
-        GET_PARAMETER | SET_PARAMETER => Args::unchecked(known.name, members),
-        _ => Args::of_command(known.name, members, known.options)?,
-    };
-    let mut reply = (known.run)(db, &args)?;
-    reply.insert("ok".to_owned(), Json::from(1));
-    Ok(Json::Object(reply))
+impl Database {
+    /// Runs one command document in the shape that MongoDB users know, and returns its reply.
+    ///
+    /// # Errors
+    /// With MongoDB's code and code name for the same mistake.
+    pub fn run_command(&self, command: &Json) -> Result<Json> {
+        let members = command.as_object().ok_or_else(|| {
+            let what = format!("a command must be an object such as {{\"ping\": 1}}, not {}", args::kind(command));
+            Error::new(Code::TypeMismatch, what)
+        })?;
+        let Some(name) = members.keys().next() else {
+            return Err(Error::new(Code::CommandNotFound, "the command is empty: its first key must name what to do"));
+        };
+        let known = COMMANDS.iter().find(|c| c.name == name).ok_or_else(|| unknown_command(name))?;
+        let args = match known.name {
+            GET_PARAMETER | SET_PARAMETER => Args::unchecked(known.name, members),
+            _ => Args::of_command(known.name, members, known.options)?,
+        };
+        let mut reply = (known.run)(self, &args)?;
+        reply.insert("ok".to_owned(), Json::from(1));
+        Ok(Json::Object(reply))
+    }
 }
 
 fn unknown_command(name: &str) -> Error {

@@ -185,7 +185,8 @@ impl<'a> Case<'a> {
 
     fn step(&mut self, step: &Json) -> Outcomes {
         let Some(step) = step.as_object() else { return Err("a step must be an object".to_owned().into()) };
-        let kinds = ["at", "jump", "run", "sweep", "sql", "aggregate", "last", "list", "reopen", "crash", "flush", "compact"];
+        let kinds =
+            ["at", "jump", "run", "sweep", "sql", "aggregate", "last", "list", "reopen", "crash", "flush", "compact"];
         let mut found = kinds.into_iter().filter(|kind| step.contains_key(*kind));
         let (Some(kind), None) = (found.next(), found.next()) else {
             return Err(format!("a step must have exactly one of the keys {}", kinds.join(", ")).into());
@@ -288,9 +289,8 @@ impl<'a> Case<'a> {
 /// Whether a reply has what the step expects of it.
 fn check_reply(step: &Map<String, Json>, actual: &Json) -> Outcomes {
     let Some(expected) = step.get("reply") else { return Ok(()) };
-    compare::contains(actual, expected).map_err(|what| {
-        Failure::Step(format!("{what}; expected {}, actual {}", shown(expected), shown(actual)))
-    })
+    compare::contains(actual, expected)
+        .map_err(|what| Failure::Step(format!("{what}; expected {}, actual {}", shown(expected), shown(actual))))
 }
 
 /// Refuses keys that a step of this kind does not have: a misspelt `reply` must not pass.

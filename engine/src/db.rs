@@ -6,7 +6,7 @@ mod collection;
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
 
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, RealFs};
 use crate::manifest::{CollectionRecord, Op, SweepRecord};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// An open database. Clones share it; it is closed when [`Database::close`] is called or the last clone goes.
 #[derive(Debug, Clone)]
 pub struct Database {
-    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Arc<Engine>,
 }
 
 /// Bounds of a pass of the sweeper.
@@ -100,19 +100,19 @@ impl Database {
     /// The folder that the database lies in.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.core.dir
+        &self.engine.dir
     }
 
     /// The clock that expiry goes by.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
-        self.core.clock.clone()
+        self.engine.clock.clone()
     }
 
     /// Whether it was opened for reading only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.core.read_only
+        self.engine.read_only
     }
 
     /// Makes a collection. One that exists with the same effective options is left as it is.
@@ -123,14 +123,14 @@ impl Database {
     /// [`Code::InvalidOptions`], [`Code::BadValue`] or [`Code::InvalidNamespace`] for what is not allowed,
     /// [`Code::NamespaceExists`] if it exists with other options.
     pub fn create_collection(&self, name: &str, options: CollectionOptions) -> Result<Collection> {
-        let core = &self.core;
-        core.check_writable()?;
+        let engine = &self.engine;
+        engine.check_writable()?;
         check_collection_name(name)?;
         options.validate()?;
-        let _maintenance = core.maintenance.lock();
+        let _maintenance = engine.maintenance.lock();
         let rules = RuleSet::new(options.expire_after_seconds);
         let (existing, id) = {
-            let state = core.state.read();
+            let state = engine.state.read();
             (state.collections.get(name).cloned(), state.next_collection)
         };
         if let Some(existing) = existing {
@@ -152,12 +152,12 @@ impl Database {
         let options = CollectionOptions { expire_after_seconds: None, ..options };
         let name = name.to_owned();
         let record = CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
-        core.commit(vec![Op::PutCollection(record)])?;
+        engine.commit(vec![Op::PutCollection(record)])?;
         Ok(self.handle(&name))
     }
 
     fn handle(&self, name: &str) -> Collection {
-        Collection::new(self.core.clone(), name)
+        Collection::new(self.engine.clone(), name)
     }
 
     /// An existing collection.
@@ -165,14 +165,14 @@ impl Database {
     /// # Errors
     /// [`Code::NamespaceNotFound`].
     pub fn collection(&self, name: &str) -> Result<Collection> {
-        self.core.state.read().collection(name)?;
+        self.engine.state.read().collection(name)?;
         Ok(self.handle(name))
     }
 
     /// Names of the collections, sorted.
     #[must_use]
     pub fn collections(&self) -> Vec<String> {
-        self.core.state.read().collections.keys().cloned().collect()
+        self.engine.state.read().collections.keys().cloned().collect()
     }
 
     /// Drops a collection with all that is in it.
@@ -182,11 +182,11 @@ impl Database {
     /// # Errors
     /// [`Code::NamespaceNotFound`].
     pub fn drop_collection(&self, name: &str) -> Result<()> {
-        let _maintenance = self.core.maintenance.lock();
-        self.core.check_writable()?;
-        let id = self.core.state.read().collection(name)?.id;
-        self.core.commit(vec![Op::DropCollection { id }])?;
-        self.core.cut_log_if_room()
+        let _maintenance = self.engine.maintenance.lock();
+        self.engine.check_writable()?;
+        let id = self.engine.state.read().collection(name)?.id;
+        self.engine.commit(vec![Op::DropCollection { id }])?;
+        self.engine.cut_log_if_room()
     }
 
     /// Changes a collection's options, and the seconds of one of its partial indexes: all of it or nothing.
@@ -200,10 +200,10 @@ impl Database {
         for e in seconds.into_iter().flatten() {
             check_seconds(e, Code::InvalidOptions)?;
         }
-        let core = &self.core;
-        let maintenance = core.maintenance.lock();
-        core.check_writable()?;
-        let mut record = core.state.read().collection(name)?.record();
+        let engine = &self.engine;
+        let maintenance = engine.maintenance.lock();
+        engine.check_writable()?;
+        let mut record = engine.state.read().collection(name)?.record();
         let before = (record.options.clone(), record.rules.clone());
         if let Some(bucketing) = change.bucketing {
             check_growth(record.options.bucketing, bucketing)?;
@@ -227,14 +227,14 @@ impl Database {
         }
         if record.options.bucketing.span_seconds() != before.0.bucketing.span_seconds() {
             // Old buckets keep their windows: open ones are sealed with them.
-            crate::seal::flush(core, &maintenance, Some(name))?;
+            crate::seal::flush(engine, &maintenance, Some(name))?;
         }
         self.put(record)
     }
 
     fn put(&self, mut record: CollectionRecord) -> Result<()> {
         record.rules_epoch += 1;
-        self.core.commit(vec![Op::PutCollection(record)])
+        self.engine.commit(vec![Op::PutCollection(record)])
     }
 
     /// Makes partial rules: all of them or none. What exists in the same form is left as it is.
@@ -246,9 +246,9 @@ impl Database {
         for spec in &specs {
             check_seconds(spec.expire_after_seconds(), Code::CannotCreateIndex)?;
         }
-        let _maintenance = self.core.maintenance.lock();
-        self.core.check_writable()?;
-        let mut record = self.core.state.read().collection(name)?.record();
+        let _maintenance = self.engine.maintenance.lock();
+        self.engine.check_writable()?;
+        let mut record = self.engine.state.read().collection(name)?.record();
         if record.options.meta_field.is_none() {
             let what = format!("collection '{name}' has no metaField, so it can have no partial TTL index");
             return Err(Error::new(Code::InvalidOptions, what));
@@ -292,9 +292,9 @@ impl Database {
     }
 
     fn change_rules(&self, name: &str, change: impl FnOnce(&mut RuleSet) -> Result<()>) -> Result<()> {
-        let _maintenance = self.core.maintenance.lock();
-        self.core.check_writable()?;
-        let mut record = self.core.state.read().collection(name)?.record();
+        let _maintenance = self.engine.maintenance.lock();
+        self.engine.check_writable()?;
+        let mut record = self.engine.state.read().collection(name)?.record();
         let before = record.rules.clone();
         change(&mut record.rules)?;
         if record.rules == before { Ok(()) } else { self.put(record) }
@@ -303,13 +303,13 @@ impl Database {
     /// A view of everything as it is now, at the clock's instant.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take_now(&self.core)
+        self.engine.snapshot()
     }
 
     /// A view of everything that is stored now, as it looks at another instant, past or future.
     #[must_use]
     pub fn snapshot_at(&self, now: Timestamp) -> Snapshot {
-        Snapshot::take(&self.core, now)
+        Snapshot::take(&self.engine.state.read(), now)
     }
 
     /// Runs one full pass of the sweeper.
@@ -327,7 +327,7 @@ impl Database {
     /// # Errors
     /// As for [`Database::sweep`].
     pub fn sweep_with(&self, options: &SweepOptions) -> Result<SweepReport> {
-        crate::sweep::sweep(&self.core, options.max_sub_passes)
+        crate::sweep::sweep(&self.engine, options.max_sub_passes)
     }
 
     /// Seals all open buckets.
@@ -335,8 +335,8 @@ impl Database {
     /// # Errors
     /// [`Code::OutOfDiskSpace`] if there is no room: the buckets stay open, and in the log.
     pub fn flush(&self) -> Result<()> {
-        let maintenance = self.core.maintenance.lock();
-        crate::seal::flush(&self.core, &maintenance, None)
+        let maintenance = self.engine.maintenance.lock();
+        crate::seal::flush(&self.engine, &maintenance, None)
     }
 
     /// Merges small segments and rewrites worn ones, in one collection or in all.
@@ -344,12 +344,12 @@ impl Database {
     /// # Errors
     /// [`Code::NamespaceNotFound`]; [`Code::OutOfDiskSpace`]: the segments stay as they are.
     pub fn compact(&self, name: Option<&str>) -> Result<()> {
-        let maintenance = self.core.maintenance.lock();
+        let maintenance = self.engine.maintenance.lock();
         if let Some(name) = name {
-            self.core.state.read().collection(name)?;
+            self.engine.state.read().collection(name)?;
         }
-        crate::seal::flush(&self.core, &maintenance, name)?;
-        crate::seal::compact(&self.core, &maintenance, name, true)
+        crate::seal::flush(&self.engine, &maintenance, name)?;
+        crate::compact::compact(&self.engine, &maintenance, name, true)
     }
 
     /// The value of a sweeper parameter.
@@ -357,7 +357,7 @@ impl Database {
     /// # Errors
     /// [`Code::InvalidOptions`] if there is no such parameter.
     pub fn parameter(&self, name: &str) -> Result<Value> {
-        Ok(self.core.sweeper.parameters.lock().get(name)?)
+        Ok(self.engine.sweeper.parameters.lock().get(name)?)
     }
 
     /// Changes a sweeper parameter until the database is closed; returns what it was.
@@ -365,31 +365,31 @@ impl Database {
     /// # Errors
     /// [`Code::InvalidOptions`] if there is no such parameter, [`Code::BadValue`] or [`Code::TypeMismatch`] for its value.
     pub fn set_parameter(&self, name: &str, value: &Value) -> Result<Value> {
-        Ok(self.core.sweeper.parameters.lock().set(name, value)?)
+        Ok(self.engine.sweeper.parameters.lock().set(name, value)?)
     }
 
     /// All sweeper parameters with their values.
     #[must_use]
     pub fn parameters(&self) -> Vec<(&'static str, Value)> {
-        let parameters = self.core.sweeper.parameters.lock();
+        let parameters = self.engine.sweeper.parameters.lock();
         Parameters::names().filter_map(|name| Some((name, parameters.get(name).ok()?))).collect()
     }
 
     /// Accepts the wall clock as it is: the sweeper goes on after a jump.
     pub fn confirm_clock(&self) {
-        self.core.sweeper.confirm(self.core.clock.now(), self.core.clock.monotonic());
+        self.engine.sweeper.confirm(self.engine.clock.now(), self.engine.clock.monotonic());
     }
 
     /// Why a sweep would drop nothing now, if the clock guard holds it.
     #[must_use]
     pub fn clock_held(&self) -> Option<String> {
-        self.core.sweeper.held(self.core.clock.now(), self.core.clock.monotonic()).map(|held| held.to_string())
+        self.engine.sweeper.held(self.engine.clock.now(), self.engine.clock.monotonic()).map(|held| held.to_string())
     }
 
     /// Counters since the open.
     #[must_use]
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.core.metrics.snapshot(self.core.state.read().open_files())
+        self.engine.metrics.snapshot(self.engine.state.read().open_files())
     }
 
     /// What is stored and what goes next, as `snapshot` shows it, in the text format that Prometheus scrapes; behind it
@@ -401,8 +401,8 @@ impl Database {
     /// # Errors
     /// Damage in a segment.
     pub fn prometheus(&self, snapshot: &Snapshot) -> Result<String> {
-        let mut text = crate::metrics::prometheus::gauges(&self.core, snapshot)?;
-        if self.core.log.lock().writer.is_some() {
+        let mut text = crate::metrics::prometheus::gauges(&self.engine, snapshot)?;
+        if self.engine.log.lock().writer.is_some() {
             text.push_str(&self.metrics().prometheus());
         }
         Ok(text)
@@ -411,21 +411,13 @@ impl Database {
     /// The pass of the sweeper that is running, if one is.
     #[must_use]
     pub fn current_operation(&self) -> Option<Operation> {
-        self.core.sweeper.running()
+        self.engine.sweeper.running()
     }
 
     /// The history of drops, oldest first; the newest thousand are kept.
     #[must_use]
     pub fn sweeps(&self) -> Vec<SweepRecord> {
-        self.core.state.read().sweeps.iter().cloned().collect()
-    }
-
-    /// Runs one command document in the shape that MongoDB users know, and returns its reply.
-    ///
-    /// # Errors
-    /// With MongoDB's code and code name for the same mistake.
-    pub fn run_command(&self, command: &serde_json::Value) -> Result<serde_json::Value> {
-        crate::commands::run(self, command)
+        self.engine.state.read().sweeps.iter().cloned().collect()
     }
 
     /// Reads every file and checks every checksum and count; returns what is wrong, nothing if all is well.
@@ -433,7 +425,7 @@ impl Database {
     /// # Errors
     /// Only if the folder cannot be read at all.
     pub fn verify(&self) -> Result<crate::verify::VerifyReport> {
-        crate::verify::verify(&self.core)
+        crate::verify::verify(&self.engine)
     }
 
     /// Seals what is open and gives the folder free. Other clones can read on from what they hold. A mark in the folder says
@@ -444,16 +436,16 @@ impl Database {
     /// What sealing meets; the database is closed all the same, and the log keeps what could not be sealed.
     pub fn close(self) -> Result<()> {
         // Held to the end: nothing may be written in the background into a folder that somebody else opens by then.
-        let maintenance = self.core.maintenance.lock();
-        let writable = self.core.check_writable().is_ok();
-        let outcome = if writable { crate::seal::flush(&self.core, &maintenance, None) } else { Ok(()) };
-        outcome.and(self.core.close())
+        let maintenance = self.engine.maintenance.lock();
+        let writable = self.engine.check_writable().is_ok();
+        let outcome = if writable { crate::seal::flush(&self.engine, &maintenance, None) } else { Ok(()) };
+        outcome.and(self.engine.close())
     }
 
     /// Gives the folder free without any clean-up, as a crash would. For tests.
     #[doc(hidden)]
     pub fn abandon(self) {
-        self.core.shut();
+        self.engine.shut();
     }
 }
 

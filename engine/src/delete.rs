@@ -1,11 +1,11 @@
 //! Deletes: rows that match are gone at once and for good, the hidden ones among them too.
 
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::manifest::{ChangedBucket, Op};
-use crate::seal::push_without;
+use crate::manifest::Op;
 use crate::segment::Segment;
-use crate::snapshot::{CollectionSnapshot, Snapshot};
+use crate::segment::bounds::ChangedBucket;
+use crate::snapshot::CollectionSnapshot;
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use ebbtide_buckets::{time_values, value_at};
 use ebbtide_ttl::{Cutoff, Filter, Precision, Timestamp, Value, in_range};
@@ -57,12 +57,12 @@ impl RowPredicate for FilterPredicate<'_> {
 }
 
 /// Deletes what matches; returns how many of the deleted measurements were visible.
-pub(crate) fn delete(core: &Core, name: &str, predicate: &dyn RowPredicate) -> Result<u64> {
-    let maintenance = core.maintenance.lock();
-    core.check_writable()?;
-    core.state.read().collection(name)?;
-    crate::seal::flush(core, &maintenance, Some(name))?;
-    let snapshot = Snapshot::take_now(core).collection(name)?;
+pub(crate) fn delete(engine: &Engine, name: &str, predicate: &dyn RowPredicate) -> Result<u64> {
+    let maintenance = engine.maintenance.lock();
+    engine.check_writable()?;
+    engine.state.read().collection(name)?;
+    crate::seal::flush(engine, &maintenance, Some(name))?;
+    let snapshot = engine.snapshot().collection(name)?;
     let mut visible = 0;
     let mut ops = Vec::new();
     for segment in snapshot.state.segments.values() {
@@ -76,7 +76,7 @@ pub(crate) fn delete(core: &Core, name: &str, predicate: &dyn RowPredicate) -> R
         });
     }
     if !ops.is_empty() {
-        core.commit(ops)?;
+        engine.commit(ops)?;
     }
     Ok(visible)
 }
@@ -110,7 +110,7 @@ impl Deletion {
         let buckets: Vec<_> = segment.briefs(&reader).filter(|(_, _, b)| b.last >= from && b.first <= to).collect();
         let mut ranges = Vec::new();
         for (ordinal, _, _) in &buckets {
-            push_without(&mut ranges, reader.directory().rows(*ordinal), &segment.state.deleted);
+            segment.push_live(&mut ranges, &reader, *ordinal);
         }
         let schema = snapshot.schema();
         let known = schema.arrow();

@@ -9,7 +9,8 @@ use crate::closed::Ended;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
 use crate::options::{CollectionOptions, check_collection_name};
-use ebbtide_buckets::{Schema, SegmentMeta};
+use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
+use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Code, EXPIRE_AFTER_SECONDS_MAX, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -36,96 +37,6 @@ pub(crate) struct CollectionRecord {
     pub(crate) schema: Schema,
     /// Inserts up to this sequence number are in segments; the log is replayed from the next one.
     pub(crate) sealed_seq: u64,
-}
-
-/// Which rule all metas of a segment have, if they share one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ClassStamp {
-    pub(crate) rules_epoch: u64,
-    /// Index of the effective rule in the rule set; `None` if no rule matches.
-    pub(crate) rule: Option<u32>,
-}
-
-/// A segment and what is still there of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SegmentRecord {
-    pub(crate) id: u64,
-    pub(crate) meta: SegmentMeta,
-    pub(crate) class: Option<ClassStamp>,
-    pub(crate) state: SegmentState,
-}
-
-/// What deletes and drops left of a segment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SegmentState {
-    /// Ordinals of buckets that are gone as a whole.
-    pub(crate) dropped: RoaringBitmap,
-    /// Rows that were deleted one by one.
-    pub(crate) deleted: RoaringBitmap,
-    /// Buckets that lost rows: their true bounds now.
-    pub(crate) changed: Vec<ChangedBucket>,
-    pub(crate) live: Live,
-}
-
-impl SegmentState {
-    /// What further drops leave of it.
-    pub(crate) fn without_buckets(&self, dropped: &RoaringBitmap, live: Live) -> SegmentState {
-        let dropped = &self.dropped | dropped;
-        let changed = self.changed.iter().filter(|c| !dropped.contains(c.ordinal)).copied().collect();
-        SegmentState { deleted: self.deleted.clone(), changed, dropped, live }
-    }
-}
-
-/// A bucket that lost some of its rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ChangedBucket {
-    pub(crate) ordinal: u32,
-    pub(crate) rows: u64,
-    pub(crate) first: i64,
-    pub(crate) last: i64,
-    pub(crate) out_of_range: u64,
-}
-
-/// Sums and bounds over the buckets of a segment that are still there: enough to know what is due without its directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Live {
-    pub(crate) rows: u64,
-    pub(crate) buckets: u32,
-    pub(crate) out_of_range: u64,
-    pub(crate) first_min: i64,
-    pub(crate) last_min: i64,
-    pub(crate) last_max: i64,
-    pub(crate) window_start_min: i64,
-    pub(crate) window_end_min: i64,
-    pub(crate) window_end_max: i64,
-}
-
-impl Live {
-    /// Nothing yet: the neutral element of [`Live::add`].
-    pub(crate) const EMPTY: Live = Live {
-        rows: 0,
-        buckets: 0,
-        out_of_range: 0,
-        first_min: i64::MAX,
-        last_min: i64::MAX,
-        last_max: i64::MIN,
-        window_start_min: i64::MAX,
-        window_end_min: i64::MAX,
-        window_end_max: i64::MIN,
-    };
-
-    /// Adds one bucket.
-    pub(crate) fn add(&mut self, bucket: &crate::segment::Brief) {
-        self.rows += bucket.rows;
-        self.buckets += 1;
-        self.out_of_range += bucket.out_of_range;
-        self.first_min = self.first_min.min(bucket.first);
-        self.last_min = self.last_min.min(bucket.last);
-        self.last_max = self.last_max.max(bucket.last);
-        self.window_start_min = self.window_start_min.min(bucket.window.start);
-        self.window_end_min = self.window_end_min.min(bucket.window.end);
-        self.window_end_max = self.window_end_max.max(bucket.window.end);
-    }
 }
 
 /// What one edit of the sweeper dropped through one rule.
@@ -179,7 +90,7 @@ pub(crate) enum Op {
         collection: u64,
         segment: u64,
         dropped: RoaringBitmap,
-        live: Live,
+        live: LiveSummary,
     },
     RemoveSegment {
         collection: u64,

@@ -8,7 +8,7 @@
 //! Each step can be interrupted and done again.
 
 use crate::closed::{self, Mark};
-use crate::core::{Core, Opened};
+use crate::engine::{Engine, Opened};
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs, LockError, replace};
 use crate::manifest::{self, ManifestWriter, Op};
@@ -33,7 +33,7 @@ pub(crate) fn open(
     dir: PathBuf,
     settings: Settings,
     read_only: bool,
-) -> Result<Core> {
+) -> Result<Engine> {
     settings.validate()?;
     if read_only {
         let mut tries = 0;
@@ -42,7 +42,7 @@ pub(crate) fn open(
             match read_beside(&fs, &dir, &settings).and_then(held) {
                 Ok(read) => {
                     let opened = read.opened(None, None, None);
-                    return Ok(Core::new(fs, clock, dir, settings, read_only, opened));
+                    return Ok(Engine::new(fs, clock, dir, settings, read_only, opened));
                 }
                 Err(error) if tries == READ_ONLY_TRIES => return Err(error),
                 Err(_) => {}
@@ -56,11 +56,11 @@ pub(crate) fn open(
         }
         opened => opened?,
     };
-    let core = Core::new(fs, clock, dir, settings, read_only, opened);
+    let engine = Engine::new(fs, clock, dir, settings, read_only, opened);
     if replayed == Replayed::Not {
-        replay_and_seal(&core)?;
+        replay_and_seal(&engine)?;
     }
-    Ok(core)
+    Ok(engine)
 }
 
 /// Holds the segments for a reader: a writer beside it may unlink them before they are first read.
@@ -360,26 +360,26 @@ fn push(state: &mut State, record: LogRecord) -> Result<()> {
 
 /// Replays the log of an open database that nobody uses yet, and seals what outgrows the memory for it. That the log is sound is
 /// known. On a disk without room for that, what is left stays in memory: it has to be open to be swept.
-fn replay_and_seal(core: &Core) -> Result<()> {
-    let maintenance = core.maintenance.lock();
+fn replay_and_seal(engine: &Engine) -> Result<()> {
+    let maintenance = engine.maintenance.lock();
     let (logs, wanted, end) = {
-        let mut state = core.state.write();
+        let mut state = engine.state.write();
         // The edit that seals goes by it.
         let end = std::mem::replace(&mut state.applied_seq, 0);
         (state.logs.clone(), unsealed(&state), end)
     };
     let mut seals = true;
     for first_seq in logs.into_iter().filter(|first_seq| *first_seq <= end) {
-        let path = core.dir.join(wal::file_name(first_seq));
+        let path = engine.dir.join(wal::file_name(first_seq));
         let mut visit = |record: LogRecord| {
             let bytes = {
-                let mut state = core.state.write();
+                let mut state = engine.state.write();
                 state.applied_seq = record.seq;
                 push(&mut state, record)?;
                 state.memtable_bytes()
             };
-            if seals && bytes > core.settings.memtable_bytes_max {
-                match crate::seal::flush(core, &maintenance, None) {
+            if seals && bytes > engine.settings.memtable_bytes_max {
+                match crate::seal::flush(engine, &maintenance, None) {
                     Err(error) if error.code() == Code::OutOfDiskSpace => {
                         tracing::warn!(%error, "the log holds more than may be in memory, and it could not be sealed");
                         seals = false;
@@ -389,7 +389,7 @@ fn replay_and_seal(core: &Core) -> Result<()> {
             }
             Ok(())
         };
-        if let (_, Some(damage)) = wal::read_each(core.fs.as_ref(), &path, core.identity, &wanted, &mut visit)? {
+        if let (_, Some(damage)) = wal::read_each(engine.fs.as_ref(), &path, engine.identity, &wanted, &mut visit)? {
             return Err(damage);
         }
     }

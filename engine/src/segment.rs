@@ -1,15 +1,19 @@
 //! A segment in a version: its immutable file, and what deletes and drops left of it.
 
-use crate::error::{Error, Result};
-use crate::fs::Fs;
-use crate::manifest::{ChangedBucket, ClassStamp, Live, NUMBER_END, SegmentRecord, SegmentState};
-use crate::readers::Readers;
-use crate::sync::{AtomicBool, Mutex, Ordering};
-use ebbtide_buckets::{MetaKey, ReadAt, SegmentMeta, SegmentReader, Window};
+pub(crate) mod bounds;
+pub(crate) mod file;
+pub(crate) mod segment_cache;
+
+use crate::error::Result;
+use crate::manifest::NUMBER_END;
+use crate::sync::Mutex;
+use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
+use ebbtide_buckets::{BucketId, MetaKey, SegmentReader};
 use ebbtide_ttl::RuleSet;
+use file::SegmentFile;
 use roaring::RoaringBitmap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The name of segment number `id`.
 pub(crate) fn file_name(id: u64) -> String {
@@ -20,117 +24,6 @@ pub(crate) fn file_name(id: u64) -> String {
 pub(crate) fn parse_name(name: &str) -> Option<u64> {
     let hex = name.strip_prefix("seg-")?.strip_suffix(".parquet")?;
     (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|id| *id < NUMBER_END)
-}
-
-/// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is gone.
-#[derive(Debug)]
-pub(crate) struct SegmentFile {
-    pub(crate) id: u64,
-    pub(crate) path: PathBuf,
-    pub(crate) meta: SegmentMeta,
-    fs: Arc<dyn Fs>,
-    readers: Arc<Readers>,
-    reader: Mutex<Option<SegmentReader>>,
-    /// Keeps the content where another process may unlink the file.
-    held: OnceLock<Arc<dyn ReadAt>>,
-    obsolete: AtomicBool,
-}
-
-impl SegmentFile {
-    pub(crate) fn new(fs: Arc<dyn Fs>, readers: Arc<Readers>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
-        let path = dir.join(file_name(id));
-        let (reader, held) = (Mutex::new(None), OnceLock::new());
-        SegmentFile { id, path, meta, fs, readers, reader, held, obsolete: AtomicBool::new(false) }
-    }
-
-    /// The open file with its directory, read at its first use and kept under the budget of [`Readers`].
-    pub(crate) fn reader(self: &Arc<Self>) -> Result<SegmentReader> {
-        let mut reader = self.reader.lock();
-        if let Some(reader) = reader.as_ref() {
-            return Ok(reader.clone());
-        }
-        let opened = self.open_anew()?.with_cache(self.readers.columns());
-        *reader = Some(opened.clone());
-        drop(reader);
-        self.readers.opened(self, opened.memory_bytes());
-        Ok(opened)
-    }
-
-    /// Whether the cache of columns has room for so many rows of so many columns. Reading more than that through it would
-    /// only drive out what other queries need.
-    pub(crate) fn cache_holds(&self, rows: u64, columns: usize) -> bool {
-        rows.saturating_mul(columns as u64).saturating_mul(8) <= self.readers.columns().bytes_max() as u64
-    }
-
-    /// The budget for directories, of which a walk through all segments leaves most to others.
-    pub(crate) fn directory_bytes_max(&self) -> usize {
-        self.readers.directory_bytes_max()
-    }
-
-    /// The file as it is on the disk now, nothing of it from memory.
-    pub(crate) fn open_anew(&self) -> Result<SegmentReader> {
-        let file = match self.held.get() {
-            Some(held) => held.clone(),
-            None => self.open_file()?,
-        };
-        if file.len() != self.meta.bytes {
-            let what = format!("segment length expected={} found={}", self.meta.bytes, file.len());
-            return Err(Error::corrupt(&self.path, file.len().min(self.meta.bytes), what));
-        }
-        let opened = SegmentReader::open(file, &self.path.display().to_string())?;
-        if opened.checksum() != self.meta.checksum {
-            let what = "the file is a segment, but not the one that the manifest names: it was put in its place";
-            return Err(Error::corrupt(&self.path, 0, what));
-        }
-        Ok(opened)
-    }
-
-    fn open_file(&self) -> Result<Arc<dyn ReadAt>> {
-        self.fs.open_read(&self.path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::corrupt(&self.path, 0, "segment file is missing"),
-            _ => Error::io("open the segment", &self.path, &e),
-        })
-    }
-
-    /// Opens the file now and keeps it, so that it can be read when a writer beside has unlinked it.
-    pub(crate) fn hold(&self) -> Result<()> {
-        if self.held.get().is_none() {
-            let file = self.open_file()?;
-            self.held.get_or_init(|| file);
-        }
-        Ok(())
-    }
-
-    /// Forgets the open file; it is opened again at its next use.
-    pub(crate) fn close(&self) {
-        *self.reader.lock() = None;
-    }
-
-    /// Says that no version names this file any more.
-    pub(crate) fn retire(&self) {
-        self.obsolete.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for SegmentFile {
-    fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire)
-            && let Err(error) = self.fs.remove(&self.path)
-        {
-            // The manifest no longer names it: the next open removes what is left.
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove a segment that is no longer needed");
-        }
-    }
-}
-
-/// What there is to know of one bucket (or of the part of one that lies in a segment).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Brief {
-    pub(crate) window: Window,
-    pub(crate) first: i64,
-    pub(crate) last: i64,
-    pub(crate) rows: u64,
-    pub(crate) out_of_range: u64,
 }
 
 /// The effective rule of every meta of a segment.
@@ -181,7 +74,7 @@ impl Segment {
         SegmentRecord { id: self.file.id, meta: self.file.meta, class: self.class, state: self.state.clone() }
     }
 
-    pub(crate) fn live(&self) -> &Live {
+    pub(crate) fn live(&self) -> &LiveSummary {
         &self.state.live
     }
 
@@ -241,21 +134,21 @@ impl Segment {
     }
 
     /// The bucket `ordinal`, if it is still there.
-    pub(crate) fn brief(&self, reader: &SegmentReader, ordinal: usize) -> Option<Brief> {
+    pub(crate) fn brief(&self, reader: &SegmentReader, ordinal: usize) -> Option<BucketBounds> {
         let number = u32::try_from(ordinal).ok()?;
         (!self.state.dropped.contains(number)).then(|| self.brief_as_left(reader, number))
     }
 
     /// The bucket `number`, which was not dropped.
-    fn brief_as_left(&self, reader: &SegmentReader, number: u32) -> Brief {
+    fn brief_as_left(&self, reader: &SegmentReader, number: u32) -> BucketBounds {
         let (directory, ordinal) = (reader.directory(), number as usize);
         let window = directory.window(ordinal);
         if let Some(changed) = self.changed(number) {
             let ChangedBucket { rows, first, last, out_of_range, .. } = *changed;
-            return Brief { window, first, last, rows, out_of_range };
+            return BucketBounds { window, first, last, rows, out_of_range };
         }
         let rows = directory.rows(ordinal);
-        Brief {
+        BucketBounds {
             window,
             first: directory.first(ordinal),
             last: directory.last(ordinal),
@@ -275,7 +168,10 @@ impl Segment {
     }
 
     /// Every bucket that is still there: ordinal, ordinal of its meta, and bounds.
-    pub(crate) fn briefs<'a>(&'a self, reader: &'a SegmentReader) -> impl Iterator<Item = (usize, usize, Brief)> + 'a {
+    pub(crate) fn briefs<'a>(
+        &'a self,
+        reader: &'a SegmentReader,
+    ) -> impl Iterator<Item = (usize, usize, BucketBounds)> + 'a {
         self.briefs_of(reader, 0..reader.directory().meta_count())
     }
 
@@ -284,7 +180,7 @@ impl Segment {
         &'a self,
         reader: &'a SegmentReader,
         metas: impl IntoIterator<Item = usize> + 'a,
-    ) -> impl Iterator<Item = (usize, usize, Brief)> + 'a {
+    ) -> impl Iterator<Item = (usize, usize, BucketBounds)> + 'a {
         let directory = reader.directory();
         metas.into_iter().flat_map(move |meta| {
             directory
@@ -296,6 +192,45 @@ impl Segment {
     /// The meta of bucket `ordinal`.
     pub(crate) fn meta(&self, reader: &SegmentReader, ordinal: usize) -> MetaKey {
         reader.directory().meta_of(ordinal)
+    }
+
+    /// Ranges of rows that are still there, and the buckets that they belong to with their counts, in the order of rows.
+    pub(crate) fn live_rows(&self, reader: &SegmentReader) -> (Vec<Range<u64>>, Vec<(BucketId, u64)>) {
+        let mut ranges = Vec::new();
+        let mut buckets = Vec::new();
+        for (ordinal, _, brief) in self.briefs(reader) {
+            let id = BucketId { meta: self.meta(reader, ordinal), window: brief.window };
+            buckets.push((id, brief.rows));
+            self.push_live(&mut ranges, reader, ordinal);
+        }
+        (ranges, buckets)
+    }
+
+    /// Appends the rows of bucket `ordinal` less the deleted ones, joining ranges that touch.
+    pub(crate) fn push_live(&self, ranges: &mut Vec<Range<u64>>, reader: &SegmentReader, ordinal: usize) {
+        let mut push = |range: Range<u64>| match ranges.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        };
+        let rows = reader.directory().rows(ordinal);
+        let mut start = rows.start;
+        if !self.state.deleted.is_empty() {
+            let (low, high) =
+                (u32::try_from(rows.start).unwrap_or(u32::MAX), u32::try_from(rows.end).unwrap_or(u32::MAX));
+            for gone in self.state.deleted.range(low..high) {
+                push(start..u64::from(gone));
+                start = u64::from(gone) + 1;
+            }
+        }
+        push(start..rows.end);
+    }
+
+    /// The rows of bucket `ordinal` that are still there, as ranges in order.
+    pub(crate) fn live_ranges(&self, reader: &SegmentReader, ordinal: usize) -> Vec<Range<u64>> {
+        let mut ranges = Vec::new();
+        self.push_live(&mut ranges, reader, ordinal);
+        ranges
     }
 
     /// The state after further buckets are gone and further rows are deleted.
@@ -319,7 +254,7 @@ impl Segment {
         state.changed.retain(|c| !state.dropped.contains(c.ordinal));
         let next = Segment::new(self.file.clone(), self.class, state);
         let reader = self.file.reader()?;
-        let mut live = Live::EMPTY;
+        let mut live = LiveSummary::EMPTY;
         let mut left = RoaringBitmap::new();
         left.insert_range(..u32::try_from(reader.directory().bucket_count()).unwrap_or(u32::MAX));
         left -= &next.state.dropped;

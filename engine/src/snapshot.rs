@@ -13,14 +13,12 @@ pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, Kno
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 
-use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
-use crate::state::CollectionState;
-use arrow::array::RecordBatch;
-use ebbtide_buckets::{PATH_SEPARATOR, Schema, value_at};
-use ebbtide_ttl::{Code, Cutoff, ExpiryMode, OutOfRange, RuleSet, Timestamp, Value, exact_int, int_fits_double};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::state::{CollectionState, State};
+use ebbtide_buckets::Schema;
+use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An immutable view of the database at one instant of the clock.
@@ -31,14 +29,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What is there now, at the clock's instant. The clock is read last: what a sweep dropped before had expired then.
-    pub(crate) fn take_now(core: &Core) -> Self {
-        let snapshot = Self::take(core, Timestamp::EPOCH);
-        Snapshot { now: core.clock.now(), ..snapshot }
-    }
-
-    pub(crate) fn take(core: &Core, now: Timestamp) -> Self {
-        Snapshot { now, collections: Arc::new(core.state.read().collections.clone()) }
+    pub(crate) fn take(state: &State, now: Timestamp) -> Self {
+        Snapshot { now, collections: Arc::new(state.collections.clone()) }
     }
 
     /// The instant at which expiry is decided.
@@ -65,16 +57,8 @@ impl Snapshot {
     /// [`Code::NamespaceNotFound`].
     pub fn collection(&self, name: &str) -> Result<CollectionSnapshot> {
         let state = self.collections.get(name).ok_or_else(|| Error::no_collection(name))?;
-        Ok(CollectionSnapshot { now: self.now, state: state.clone(), suspended: suspension(state) })
+        Ok(CollectionSnapshot { now: self.now, state: state.clone(), suspended: state.suspension() })
     }
-}
-
-/// How many live measurements outside of 1970..2038 suspend expiry, if any do.
-pub(crate) fn suspension(state: &CollectionState) -> Option<u64> {
-    if state.options.out_of_range == OutOfRange::Expire {
-        return None;
-    }
-    Some(state.out_of_range()).filter(|count| *count > 0)
 }
 
 /// One collection in a [`Snapshot`].
@@ -131,59 +115,4 @@ impl CollectionSnapshot {
             _ => Cutoff::NONE,
         }
     }
-}
-
-/// Refuses to widen fields of which some stored whole number would lose precision as floating point. `incoming` is what
-/// brings the floating-point numbers. Segments in `looked` are taken for read; those that were read are added.
-pub(crate) fn check_widening(
-    core: &Core,
-    name: &str,
-    fields: &[String],
-    incoming: &RecordBatch,
-    looked: &mut BTreeSet<u64>,
-) -> Result<()> {
-    let mut snapshot = Snapshot::take_now(core).collection(name)?;
-    let state = Arc::make_mut(&mut snapshot.state);
-    Arc::make_mut(&mut state.segments).retain(|id, _| !looked.contains(id));
-    for field in fields {
-        let top = field.split(PATH_SEPARATOR).next().unwrap_or(field).to_owned();
-        // Who brings the field's first whole numbers may still be on the way: then nothing that is stored has it.
-        if snapshot.schema().arrow().index_of(&top).is_err() {
-            continue;
-        }
-        let request = ScanRequest { projection: Some(vec![top]), include_hidden: true, ..ScanRequest::default() };
-        for unit in snapshot.scan(&request)? {
-            for batch in unit.read()? {
-                let batch = batch?;
-                let lossy = |v: &i64| !int_fits_double(*v);
-                if let Some(value) = ebbtide_buckets::ints_at(batch.column(0), field).iter().find(|v| lossy(v)) {
-                    let index = first_fraction(incoming, field).unwrap_or(0);
-                    let field = field.replace(PATH_SEPARATOR, ".");
-                    let what = format!(
-                        "index {index}: field '{field}' is int64, the value is a double: the field cannot become double, \
-                         since it holds {value}, which a double cannot; insert a whole number, or delete that measurement"
-                    );
-                    return Err(Error::new(Code::TypeMismatch, what).with_index(index));
-                }
-            }
-        }
-    }
-    looked.extend(snapshot.state.segments.keys());
-    Ok(())
-}
-
-/// The first row of a batch that holds a number at `path` that is not whole.
-fn first_fraction(batch: &RecordBatch, path: &str) -> Option<usize> {
-    fn holds_fraction(value: &Value, path: &[&str]) -> bool {
-        match (value, path) {
-            (Value::Array(items), path) => items.iter().any(|item| holds_fraction(item, path)),
-            (Value::Double(d), []) => exact_int(*d).is_none(),
-            (object, [name, rest @ ..]) => object.get(name).is_some_and(|member| holds_fraction(member, rest)),
-            _ => false,
-        }
-    }
-    let path: Vec<&str> = path.split(PATH_SEPARATOR).collect();
-    let (top, rest) = path.split_first()?;
-    let column = batch.column_by_name(top)?;
-    (0..batch.num_rows()).find(|row| holds_fraction(&value_at(column.as_ref(), *row), rest))
 }

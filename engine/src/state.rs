@@ -5,10 +5,11 @@ use crate::fs::Fs;
 use crate::manifest::{CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
-use crate::readers::Readers;
-use crate::segment::{Segment, SegmentFile};
+use crate::segment::Segment;
+use crate::segment::file::SegmentFile;
+use crate::segment::segment_cache::SegmentCache;
 use ebbtide_buckets::Schema;
-use ebbtide_ttl::RuleSet;
+use ebbtide_ttl::{OutOfRange, RuleSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,13 +47,21 @@ impl CollectionState {
         let open: u64 = self.memtable.chunks().flat_map(|c| &c.buckets).map(|b| u64::from(b.out_of_range)).sum();
         sealed + open
     }
+
+    /// How many live measurements outside of 1970..2038 suspend expiry, if any do.
+    pub(crate) fn suspension(&self) -> Option<u64> {
+        if self.options.out_of_range == OutOfRange::Expire {
+            return None;
+        }
+        Some(self.out_of_range()).filter(|count| *count > 0)
+    }
 }
 
 /// Everything. Copies are cheap and independent.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     fs: Arc<dyn Fs>,
-    readers: Arc<Readers>,
+    cache: Arc<SegmentCache>,
     dir: PathBuf,
     pub(crate) collections: BTreeMap<String, Arc<CollectionState>>,
     /// Their names by their numbers.
@@ -74,7 +83,7 @@ impl State {
     pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf, cache_bytes_max: usize) -> Self {
         State {
             fs,
-            readers: Arc::new(Readers::new(cache_bytes_max)),
+            cache: Arc::new(SegmentCache::new(cache_bytes_max)),
             dir,
             collections: BTreeMap::new(),
             names: HashMap::new(),
@@ -102,7 +111,7 @@ impl State {
 
     /// Segment files that are held open for reading.
     pub(crate) fn open_files(&self) -> u64 {
-        self.readers.open_files()
+        self.cache.open_files()
     }
 
     /// Bytes of open buckets over all collections.
@@ -144,7 +153,7 @@ impl State {
             }
             Op::AddSegment { collection, segment } => {
                 self.next_segment = self.next_segment.max(segment.id + 1);
-                let file = SegmentFile::new(self.fs.clone(), self.readers.clone(), &self.dir, segment.id, segment.meta);
+                let file = SegmentFile::new(self.fs.clone(), self.cache.clone(), &self.dir, segment.id, segment.meta);
                 let entry = Arc::new(Segment::new(Arc::new(file), segment.class, segment.state));
                 Arc::make_mut(&mut self.known(collection)?.segments).insert(segment.id, entry);
             }

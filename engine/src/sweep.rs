@@ -6,23 +6,22 @@
 
 mod open;
 mod plan;
+pub(crate) mod sweeper;
 
 pub(crate) use plan::{bound_of, due_buckets};
+pub use sweeper::Operation;
 
-use crate::core::{Core, Log};
+use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
-use crate::sync::{Mutex, MutexGuard};
-use ebbtide_ttl::{
-    ClockGuard, Code, Held, Parameters, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass,
-};
+use crate::sync::MutexGuard;
+use ebbtide_ttl::{Code, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass};
 use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// What a pass did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -40,83 +39,20 @@ pub struct SweepReport {
     pub unread: Vec<String>,
 }
 
-/// A pass that is running.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Operation {
-    /// The clock reading of the pass.
-    pub started: Timestamp,
-    /// The collection that is visited.
-    pub collection: String,
-    /// The rule that is visited.
-    pub rule: String,
-    /// Buckets found due and counted so far in this pass. They go when a rule comes to an end of them, at the latest with the sub-pass.
-    pub buckets: u64,
-    /// Measurements in them.
-    pub measurements: u64,
-}
-
-/// The sweeper's own state: one per open database.
-#[derive(Debug)]
-pub(crate) struct Sweeper {
-    pub(crate) parameters: Mutex<Parameters>,
-    guard: Mutex<ClockGuard>,
-    running: Mutex<Option<Operation>>,
-    /// Passes run one after the other.
-    pass: Mutex<()>,
-    warned: Mutex<std::collections::HashSet<u64>>,
-}
-
-impl Sweeper {
-    pub(crate) fn new(wall: Timestamp, monotonic: Duration) -> Self {
-        Sweeper {
-            parameters: Mutex::new(Parameters::default()),
-            guard: Mutex::new(ClockGuard::new(wall, monotonic)),
-            running: Mutex::new(None),
-            pass: Mutex::new(()),
-            warned: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn running(&self) -> Option<Operation> {
-        self.running.lock().clone()
-    }
-
-    /// Accepts the wall clock as it is now.
-    pub(crate) fn confirm(&self, wall: Timestamp, monotonic: Duration) {
-        self.guard.lock().confirm(wall, monotonic);
-    }
-
-    /// Whether a person left word that the time is right.
-    fn is_confirmed(&self, core: &Core, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> bool {
-        let confirmed = crate::confirmation::take(core.fs.as_ref(), &core.dir, wall, tolerance_secs);
-        if confirmed {
-            self.confirm(wall, monotonic);
-        }
-        confirmed
-    }
-
-    /// Why a pass would be held now, if it would.
-    pub(crate) fn held(&self, wall: Timestamp, monotonic: Duration) -> Option<Held> {
-        let tolerance = self.parameters.lock().clock_jump_tolerance_secs;
-        self.guard.lock().peek(wall, monotonic, tolerance)
-    }
-}
-
 /// Runs one pass, of at most `max_sub_passes` if that is given.
-pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepReport> {
+pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<SweepReport> {
     let _span = tracing::debug_span!("sweep").entered();
-    core.check_writable()?;
-    let _pass = core.sweeper.pass.lock();
-    let parameters = core.sweeper.parameters.lock().clone();
+    engine.check_writable()?;
+    let _pass = engine.sweeper.pass.lock();
+    let parameters = engine.sweeper.parameters.lock().clone();
     if !parameters.monitor_enabled {
         return Ok(SweepReport::default());
     }
-    let (now, started) = (core.clock.now(), core.clock.monotonic());
+    let (now, started) = (engine.clock.now(), engine.clock.monotonic());
     let tolerance = parameters.clock_jump_tolerance_secs;
-    let held = core.sweeper.guard.lock().look(now, started, tolerance).err();
+    let held = engine.sweeper.guard.lock().look(now, started, tolerance).err();
     if let Some(held) = held
-        && !core.sweeper.is_confirmed(core, now, started, tolerance)
+        && !engine.sweeper.is_confirmed((engine.fs.as_ref(), &engine.dir), now, started, tolerance)
     {
         tracing::warn!(%held, "the sweep was held");
         return Ok(SweepReport {
@@ -126,7 +62,7 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         });
     }
     let mut pass = Pass {
-        core,
+        engine,
         now,
         plans: BTreeMap::new(),
         counted: (0, 0),
@@ -136,12 +72,12 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         unread: BTreeSet::new(),
         fatal: None,
     };
-    let clock = core.clock.clone();
+    let clock = engine.clock.clone();
     let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, max_sub_passes);
     pass.settle_all();
     let (fatal, unread) = (pass.fatal.take(), std::mem::take(&mut pass.unread));
-    *core.sweeper.running.lock() = None;
-    let duration = core.clock.monotonic().saturating_sub(started);
+    *engine.sweeper.running.lock() = None;
+    let duration = engine.clock.monotonic().saturating_sub(started);
     let counts = TtlMetrics {
         passes: report.passes,
         sub_passes: report.sub_passes,
@@ -152,7 +88,7 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
         failed_rules: (report.failed.len() + unread.len()) as u64 + pass.failed,
         duration_micros: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
     };
-    core.metrics.swept(&counts);
+    engine.metrics.swept(&counts);
     match fatal {
         Some(error) => Err(error),
         None => Ok(SweepReport { counts, held: None, unread: unread.into_iter().collect() }),
@@ -160,7 +96,7 @@ pub(crate) fn sweep(core: &Core, max_sub_passes: Option<u64>) -> Result<SweepRep
 }
 
 struct Pass<'a> {
-    core: &'a Core,
+    engine: &'a Engine,
     now: Timestamp,
     /// What is due and what visits took of it, by collection, found at most once per sub-pass unless something else changed the
     /// segments.
@@ -182,7 +118,7 @@ struct Pass<'a> {
 impl PassTarget for Pass<'_> {
     fn rules(&mut self) -> Vec<RuleRef> {
         self.settle_all();
-        let state = self.core.state.read();
+        let state = self.engine.state.read();
         let rule_of =
             |name: &str, rule: Option<&str>| RuleRef { collection: name.to_owned(), rule: rule.map(str::to_owned) };
         let collections = state.collections.values();
@@ -196,7 +132,7 @@ impl PassTarget for Pass<'_> {
         let visited = self.visit_rule(rule, limit);
         visited.map_err(|error| {
             tracing::error!(?rule, %error, "a rule could not be swept");
-            if self.core.poisoned().is_some() {
+            if self.engine.poisoned().is_some() {
                 self.fatal = Some(error.clone());
             }
             error.to_string()
@@ -206,9 +142,9 @@ impl PassTarget for Pass<'_> {
 
 impl Pass<'_> {
     fn visit_rule(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit> {
-        let core = self.core;
-        let maintenance = core.maintenance.lock();
-        let Some(mut collection) = core.state.read().collections.get(&rule.collection).cloned() else {
+        let engine = self.engine;
+        let maintenance = engine.maintenance.lock();
+        let Some(mut collection) = engine.state.read().collections.get(&rule.collection).cloned() else {
             return Ok(Visit::default());
         };
         if self.warn_if_suspended(&collection) {
@@ -222,23 +158,23 @@ impl Pass<'_> {
         if !fresh {
             if let Some(stale) = self.plans.remove(&collection.id) {
                 self.settle(&stale, &collection);
-                let Some(settled) = core.state.read().by_id(collection.id).cloned() else {
+                let Some(settled) = engine.state.read().by_id(collection.id).cloned() else {
                     return Ok(Visit::default());
                 };
                 collection = settled;
             }
             let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
             if plan.needs_flush {
-                match crate::seal::flush(core, &maintenance, Some(&collection.name)) {
+                match crate::seal::flush(engine, &maintenance, Some(&collection.name)) {
                     // What is sealed and due makes room: on a full disk above all it must go.
                     Err(error) if error.code() == Code::OutOfDiskSpace => {
                         tracing::warn!(%error, "open buckets are due and could not be sealed");
-                        unsealed = open::drop_all(core, collection.id, self.now)?;
+                        unsealed = open::drop_all(engine, collection.id, self.now)?;
                         add(&mut self.dropped, &unsealed);
                     }
                     flushed => flushed?,
                 }
-                let Some(sealed) = core.state.read().collections.get(&rule.collection).cloned() else {
+                let Some(sealed) = engine.state.read().collections.get(&rule.collection).cloned() else {
                     return Ok(unsealed);
                 };
                 collection = sealed;
@@ -256,15 +192,15 @@ impl Pass<'_> {
         // Rules may have changed since the sub-pass began: the plan's own rules are what counts.
         let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(unsealed) };
         let label = view.label().to_owned();
-        let started = core.clock.monotonic();
-        let out_of_time = || limit.time.is_some_and(|max| core.clock.monotonic().saturating_sub(started) >= max);
+        let started = engine.clock.monotonic();
+        let out_of_time = || limit.time.is_some_and(|max| engine.clock.monotonic().saturating_sub(started) >= max);
         let taken = plan.take(view.index, limit.buckets, &out_of_time)?;
         if !taken.stopped_at_limit {
             // Now, while nobody else can change what was looked at; what stopped at a limit is looked at again.
             let items = plan.take_taken();
             self.drop_or_note(&collection, &items.iter().map(|(rule, item)| (*rule, item)).collect::<Vec<_>>());
             if let (Some(plan), Some(now)) =
-                (self.plans.get_mut(&collection.id), core.state.read().by_id(collection.id))
+                (self.plans.get_mut(&collection.id), engine.state.read().by_id(collection.id))
             {
                 plan.follow(now);
             }
@@ -275,7 +211,7 @@ impl Pass<'_> {
         visit.stopped_at_limit = taken.stopped_at_limit;
         self.counted.0 += visit.buckets;
         self.counted.1 += visit.measurements;
-        *core.sweeper.running.lock() = Some(Operation {
+        *engine.sweeper.running.lock() = Some(Operation {
             started: self.now,
             collection: collection.name.clone(),
             rule: label,
@@ -291,8 +227,8 @@ impl Pass<'_> {
             if plan.counted().next().is_none() {
                 continue;
             }
-            let _maintenance = self.core.maintenance.lock();
-            let collection = self.core.state.read().by_id(id).cloned();
+            let _maintenance = self.engine.maintenance.lock();
+            let collection = self.engine.state.read().by_id(id).cloned();
             if let Some(collection) = collection {
                 self.settle(&plan, &collection);
             }
@@ -301,7 +237,7 @@ impl Pass<'_> {
 
     /// The same for one plan, in the present version of its collection, in one edit. The caller holds the maintenance lock.
     fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
-        let suspended = crate::snapshot::suspension(collection).is_some();
+        let suspended = collection.suspension().is_some();
         let mut items: Vec<(usize, &Item)> = plan.counted().collect();
         // Where somebody else changed the segment or the rules another visit finds what is still due.
         items.retain(|(_, item)| !suspended && plan.still_holds(collection, item));
@@ -335,7 +271,7 @@ impl Pass<'_> {
         let Some(error) = error else { return };
         tracing::error!(collection = %collection.name, %error, "what is due could not be dropped");
         self.failed += 1;
-        if self.core.poisoned().is_some() {
+        if self.engine.poisoned().is_some() {
             self.fatal = Some(error.clone());
         }
     }
@@ -363,15 +299,15 @@ impl Pass<'_> {
         if ops.is_empty() {
             return Ok(false);
         }
-        let Some(_no_inserts) = hold_unless_suspended(self.core, collection.id) else { return Ok(false) };
-        self.core.commit(ops)?;
+        let Some(_no_inserts) = hold_unless_suspended(self.engine, collection.id) else { return Ok(false) };
+        self.engine.commit(ops)?;
         add(&mut self.dropped, &sum);
         Ok(true)
     }
 
     fn warn_if_suspended(&self, collection: &CollectionState) -> bool {
-        let mut warned = self.core.sweeper.warned.lock();
-        match crate::snapshot::suspension(collection) {
+        let mut warned = self.engine.sweeper.warned.lock();
+        match collection.suspension() {
             Some(measurements) if warned.insert(collection.id) => {
                 tracing::warn!(
                     collection = %collection.name,
@@ -390,9 +326,9 @@ impl Pass<'_> {
 }
 
 /// Keeps inserts out until what is returned is dropped; `None` if one has come that suspends expiry.
-fn hold_unless_suspended(core: &Core, collection: u64) -> Option<MutexGuard<'_, Log>> {
-    let log = core.log.lock();
-    let suspended = core.state.read().by_id(collection).is_none_or(|c| crate::snapshot::suspension(c).is_some());
+fn hold_unless_suspended(engine: &Engine, collection: u64) -> Option<MutexGuard<'_, Log>> {
+    let log = engine.log.lock();
+    let suspended = engine.state.read().by_id(collection).is_none_or(|c| c.suspension().is_some());
     (!suspended).then_some(log)
 }
 

@@ -1,11 +1,10 @@
 //! Verification: every file read, every checksum and count compared.
 
 use crate::closed::Mark;
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest;
 use crate::segment::Segment;
-use crate::snapshot::Snapshot;
 use crate::wal;
 use ebbtide_buckets::Schema;
 
@@ -22,9 +21,9 @@ pub struct VerifyReport {
     pub faults: Vec<String>,
 }
 
-pub(crate) fn verify(core: &Core) -> Result<VerifyReport> {
+pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    let snapshot = Snapshot::take_now(core);
+    let snapshot = engine.snapshot();
     for name in snapshot.collections() {
         let collection = snapshot.collection(&name)?;
         for segment in collection.state.segments.values() {
@@ -37,21 +36,21 @@ pub(crate) fn verify(core: &Core) -> Result<VerifyReport> {
         }
     }
     // The manifest and the log were checked when the database was opened; they are read again as they are now.
-    report.faults.extend(verify_manifest(core)?.map(|fault| fault.to_string()));
-    report.faults.extend(verify_logs(core).into_iter().map(|fault| fault.to_string()));
+    report.faults.extend(verify_manifest(engine)?.map(|fault| fault.to_string()));
+    report.faults.extend(verify_logs(engine).into_iter().map(|fault| fault.to_string()));
     if report.faults.is_empty() {
-        report.faults.extend(verify_end(core).map(|fault| fault.to_string()));
+        report.faults.extend(verify_end(engine).map(|fault| fault.to_string()));
     }
     Ok(report)
 }
 
-fn verify_manifest(core: &Core) -> Result<Option<Error>> {
+fn verify_manifest(engine: &Engine) -> Result<Option<Error>> {
     // While nobody can append, a half-written end is a fault; but another process may be writing beside a reader.
-    let _writer = core.manifest.lock();
-    let Some(number) = manifest::numbers(core.fs.as_ref(), &core.dir)?.pop() else { return Ok(None) };
-    Ok(match manifest::read(core.fs.as_ref(), &core.dir, number) {
-        Ok(contents) if contents.torn_bytes > 0 && !core.read_only => {
-            let path = core.dir.join(manifest::file_name(number));
+    let _writer = engine.manifest.lock();
+    let Some(number) = manifest::numbers(engine.fs.as_ref(), &engine.dir)?.pop() else { return Ok(None) };
+    Ok(match manifest::read(engine.fs.as_ref(), &engine.dir, number) {
+        Ok(contents) if contents.torn_bytes > 0 && !engine.read_only => {
+            let path = engine.dir.join(manifest::file_name(number));
             Some(Error::corrupt(&path, contents.end, "the last manifest edit is damaged"))
         }
         Ok(_) => None,
@@ -59,16 +58,16 @@ fn verify_manifest(core: &Core) -> Result<Option<Error>> {
     })
 }
 
-fn verify_logs(core: &Core) -> Vec<Error> {
+fn verify_logs(engine: &Engine) -> Vec<Error> {
     // As for the manifest; and no log leaves while it is read.
-    let _writer = core.log.lock();
-    let logs: Vec<u64> = core.state.read().logs.iter().copied().collect();
+    let _writer = engine.log.lock();
+    let logs: Vec<u64> = engine.state.read().logs.iter().copied().collect();
     let mut faults = Vec::new();
     for first_seq in logs {
-        let path = core.dir.join(wal::file_name(first_seq));
-        match wal::read_each(core.fs.as_ref(), &path, core.identity, &|_, _| true, &mut |_| Ok(())) {
+        let path = engine.dir.join(wal::file_name(first_seq));
+        match wal::read_each(engine.fs.as_ref(), &path, engine.identity, &|_, _| true, &mut |_| Ok(())) {
             Ok((_, Some(damage))) => faults.push(damage),
-            Ok((end, None)) if end.torn_bytes > 0 && !core.read_only => {
+            Ok((end, None)) if end.torn_bytes > 0 && !engine.read_only => {
                 faults.push(Error::corrupt(&path, end.whole, "the last log record is damaged"));
             }
             Ok(_) => {}
@@ -79,15 +78,15 @@ fn verify_logs(core: &Core) -> Vec<Error> {
 }
 
 /// Whether manifest and log still end as the last close left them.
-fn verify_end(core: &Core) -> Option<Error> {
-    let (fs, dir) = (core.fs.as_ref(), &core.dir);
+fn verify_end(engine: &Engine) -> Option<Error> {
+    let (fs, dir) = (engine.fs.as_ref(), &engine.dir);
     let names = || fs.list(dir).map_err(|e| Error::io("list", dir, &e));
     let newest = |names: &[String]| names.iter().filter_map(|name| manifest::parse_name(name)).max();
     let look = |names: &[String], number: u64| {
         let Some(mark) = Mark::read(fs, dir, names)? else { return Ok(()) };
         if mark.counts(dir, number, &manifest::read(fs, dir, number)?)? {
             let path = dir.join(wal::file_name(mark.log.number));
-            let (end, _) = wal::read_each(fs, &path, core.identity, &|_, _| false, &mut |_| Ok(()))?;
+            let (end, _) = wal::read_each(fs, &path, engine.identity, &|_, _| false, &mut |_| Ok(()))?;
             mark.check_log(&path, mark.log.number, end)?;
         }
         Ok(())
@@ -107,7 +106,7 @@ pub(crate) fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> 
     let reader = segment.file.open_anew()?;
     reader.verify()?;
     let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-    let (ranges, _) = crate::seal::live_rows(segment, &reader);
+    let (ranges, _) = segment.live_rows(&reader);
     let mut rows = 0;
     for batch in reader.read(&columns, schema, &ranges, 1 << 16)? {
         rows += batch?.num_rows() as u64;

@@ -21,6 +21,6 @@ fn what_a_sweep_leaves_of_a_segment_is_written_anew_when_most_is_gone_though_not
     assert_eq!(rows(), [(4, 4)]);
     let mut due = Due { last_sweep: clock.monotonic(), last_seal: clock.monotonic() };
     clock.set(Timestamp::parse("2024-01-01T04:00:00Z").unwrap());
-    due.tick(&db.core);
+    due.tick(&db.engine);
     assert_eq!(rows(), [(1, 1)]);
 }

@@ -31,9 +31,9 @@ pub(super) fn listings(collection: &CollectionSnapshot) -> Result<Json> {
     let buckets = collection.buckets()?;
     let buckets = buckets.iter().map(|b| json!({"meta": json_of(&b.meta), "measurements": b.measurements}));
     let rules = collection.rule_infos()?;
-    let rules = rules.iter().map(|r| {
-        json!({"rule": r.rule, "buckets": r.buckets, "measurements": r.measurements, "dueBuckets": r.due_buckets})
-    });
+    let rules = rules.iter().map(
+        |r| json!({"rule": r.rule, "buckets": r.buckets, "measurements": r.measurements, "dueBuckets": r.due_buckets}),
+    );
     let measurements = collection.info()?.measurements;
     Ok(json!({
         "measurements": measurements,

@@ -62,8 +62,8 @@ impl Builder {
     /// and offset if it is damaged, [`Code::IncompatibleFormat`] if another version made it,
     /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and what the file system says.
     pub fn open(self) -> Result<Database> {
-        let core = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
-        Ok(Database { core: Arc::new(core) })
+        let engine = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
+        Ok(Database { engine: Arc::new(engine) })
     }
 
     /// Looks through the database for damage, and with [`RepairMode::Apply`] sets aside what is damaged, so that the

@@ -1,9 +1,10 @@
 //! A collection: inserts, deletes, and views of it.
 
-use crate::core::{Core, out_of_range};
 use crate::delete::{FilterPredicate, RowPredicate};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::snapshot::{CollectionSnapshot, Snapshot};
+use crate::insert::out_of_range;
+use crate::snapshot::CollectionSnapshot;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Accepted, Schema, batch_from_arrow, batch_from_documents};
 #[cfg(doc)]
@@ -15,7 +16,7 @@ use std::sync::Arc;
 /// A collection of an open database.
 #[derive(Debug, Clone)]
 pub struct Collection {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     name: Arc<str>,
 }
 
@@ -55,8 +56,8 @@ pub struct LenientReply {
 }
 
 impl Collection {
-    pub(super) fn new(core: Arc<Core>, name: &str) -> Collection {
-        Collection { core, name: name.into() }
+    pub(super) fn new(engine: Arc<Engine>, name: &str) -> Collection {
+        Collection { engine, name: name.into() }
     }
 
     /// The collection's name.
@@ -70,7 +71,7 @@ impl Collection {
     /// # Errors
     /// [`Code::NamespaceNotFound`] if it was dropped.
     pub fn snapshot(&self) -> Result<CollectionSnapshot> {
-        Snapshot::take_now(&self.core).collection(&self.name)
+        self.engine.snapshot().collection(&self.name)
     }
 
     /// Stores a batch of measurements, all or none. This is the fast door: columns stay columns.
@@ -95,7 +96,7 @@ impl Collection {
 
     /// Stores the first `rows` measurements that `build` makes a batch of.
     fn insert_rows(&self, rows: usize, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Result<u64> {
-        let stored = self.core.insert(&self.name, &|schema| build(schema, rows));
+        let stored = self.engine.insert(&self.name, &|schema| build(schema, rows));
         stored.map_err(|error| self.first_fault(error, build))
     }
 
@@ -103,7 +104,7 @@ impl Collection {
     /// one that failed may fail a later check.
     fn first_fault(&self, mut error: Error, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Error {
         while let Some(before) = error.index().filter(|index| *index > 0) {
-            match self.core.check(&self.name, &|schema| build(schema, before)) {
+            match self.engine.check(&self.name, &|schema| build(schema, before)) {
                 Err(earlier) if earlier.index().is_some_and(|index| index < before) => error = earlier,
                 _ => break,
             }
@@ -177,6 +178,6 @@ impl Collection {
     /// # Errors
     /// As for [`Collection::delete`], and what the predicate says.
     pub fn delete_where(&self, predicate: &dyn RowPredicate) -> Result<u64> {
-        crate::delete::delete(&self.core, &self.name, predicate)
+        crate::delete::delete(&self.engine, &self.name, predicate)
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::db::Database;
 use crate::fs::sim::SimFs;
+use crate::segment::bounds::ChangedBucket;
 use ebbtide_ttl::{Bucketing, RuleSet, Timestamp, Value, VirtualClock};
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::SetSegment { collection: c, segment: segment.id, state }
     };
     let bucket = ChangedBucket { ordinal: 0, rows: 1, first: 1, last: 1, out_of_range: 0 };
-    let too_many = Live { rows: u64::MAX, ..segment.state.live };
+    let too_many = LiveSummary { rows: u64::MAX, ..segment.state.live };
     let rules = |e: i64| {
         // What `RuleSet` would refuse is forged in its bytes.
         let of = |e: i64| postcard::to_stdvec(&RuleSet::new(Some(e))).unwrap();

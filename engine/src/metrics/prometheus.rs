@@ -1,7 +1,7 @@
 //! Counters and sizes in the text format that Prometheus scrapes.
 
 use super::MetricsSnapshot;
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::snapshot::{CollectionInfo, RuleInfo, Snapshot};
 use ebbtide_ttl::Timestamp;
@@ -80,7 +80,7 @@ impl MetricsSnapshot {
 }
 
 /// What is stored, and what goes next, as one snapshot shows it.
-pub(crate) fn gauges(core: &Core, snapshot: &Snapshot) -> Result<String> {
+pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     let mut page = Page::default();
     let mut all: Vec<Sizes> = Vec::new();
     for name in snapshot.collections() {
@@ -96,7 +96,7 @@ pub(crate) fn gauges(core: &Core, snapshot: &Snapshot) -> Result<String> {
     collections(&mut page, &all);
     rules(&mut page, &all);
     page.single("now_seconds", "gauge", "The instant that expiry was decided at, since 1970.", seconds(snapshot.now()));
-    page.single("log_bytes", "gauge", "Bytes of the log files that are there.", log_bytes(core)?);
+    page.single("log_bytes", "gauge", "Bytes of the log files that are there.", log_bytes(engine)?);
     Ok(page.text)
 }
 
@@ -164,12 +164,12 @@ fn rules(page: &mut Page, all: &[Sizes]) {
 }
 
 /// Bytes of the log; a file that another program has removed meanwhile has none.
-fn log_bytes(core: &Core) -> Result<u64> {
-    let logs: Vec<u64> = core.state.read().logs.iter().copied().collect();
+fn log_bytes(engine: &Engine) -> Result<u64> {
+    let logs: Vec<u64> = engine.state.read().logs.iter().copied().collect();
     let mut sum = 0;
     for first_seq in logs {
-        let path = core.dir.join(crate::wal::file_name(first_seq));
-        match core.fs.len(&path) {
+        let path = engine.dir.join(crate::wal::file_name(first_seq));
+        match engine.fs.len(&path) {
             Ok(len) => sum += len,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io("measure the log", &path, &error)),

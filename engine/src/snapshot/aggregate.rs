@@ -7,9 +7,9 @@
 
 mod fold;
 mod groups;
-mod guarded;
+mod guard;
 
-pub use guarded::{AggregateGuard, Aggregated};
+pub use guard::AggregateGuard;
 
 use super::CollectionSnapshot;
 use super::scan::{
@@ -104,6 +104,17 @@ pub struct KnownAggregate {
     pub report: ScanReport,
 }
 
+/// What [`CollectionSnapshot::aggregate_guarded`] gives.
+#[derive(Debug, Clone)]
+pub struct Aggregated {
+    /// The columns of [`CollectionSnapshot::aggregate`].
+    pub groups: RecordBatch,
+    /// Buckets that were answered by their directory.
+    pub known: u64,
+    /// What was read beside them, and all that was left out.
+    pub report: ScanReport,
+}
+
 impl CollectionSnapshot {
     /// Aggregates the measurements that are visible at [`CollectionSnapshot::now`]: one row a group, sorted by meta and
     /// time, with the meta (if they are told apart), the start of the group in time (if there is a width), and the
@@ -114,6 +125,36 @@ impl CollectionSnapshot {
     /// that an int64 does not hold; damage in a segment.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<RecordBatch> {
         Ok(self.aggregate_guarded(request, &())?.groups)
+    }
+
+    /// [`CollectionSnapshot::aggregate`] for as long as a guard lets it.
+    ///
+    /// # Errors
+    /// As for [`CollectionSnapshot::aggregate`]; [`Code::Interrupted`] where the guard said no.
+    pub fn aggregate_guarded(&self, request: &AggregateRequest, guard: &dyn AggregateGuard) -> Result<Aggregated> {
+        let (mut left, mut segments) = (0, 0);
+        let all = Gathered::in_rounds(self, request, guard, |shape, metas, round| {
+            left += round.rest.iter().map(|rest| rest.found.len()).sum::<usize>();
+            left += round.open.iter().map(|(_, found)| found.len()).sum::<usize>();
+            segments += round.rest.len() as u64;
+            let units = round.units(shape, metas)?;
+            fold::fold_all(shape, &units, &mut round.table, guard)
+        })?;
+        let (mut report, left) = (all.report, left as u64);
+        let known = report.buckets.saturating_sub(left);
+        (report.buckets, report.segments) = (left, segments);
+        report.rows_hidden += all.table.hidden;
+        let groups = all.table.finish(self, request, &all.shape, &all.metas)?;
+        Ok(Aggregated { groups, known, report })
+    }
+
+    /// First and last time of what is stored, whether it is visible or not. What was deleted may count.
+    #[must_use]
+    pub fn stored_times(&self) -> Option<(i64, i64)> {
+        let sealed = self.state.segments.values().map(|segment| segment.live());
+        let sealed = sealed.filter(|live| live.buckets > 0).map(|live| (live.first_min, live.last_max));
+        let open = self.state.memtable.chunks().flat_map(|chunk| &chunk.buckets).map(|b| (b.first, b.last));
+        sealed.chain(open).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
     /// The part of [`CollectionSnapshot::aggregate`] that is known without reading measurements, and a scan of the rest:
@@ -314,7 +355,7 @@ impl<'a> Walk<'a, '_> {
         let whole = groups::states_bytes(&self.shape, metas, times, sealed_rows + open_rows.sum::<u64>());
         // Each thread has a table of its own, and the answer is made of the states.
         if !guard.may_take(whole.saturating_mul(2 + fold::cores()).saturating_add(held)) {
-            return Err(guarded::refused());
+            return Err(guard::refused());
         }
         let mut table = Table::new(&self.shape, metas, times);
         for rest in &mut sealed {
@@ -353,9 +394,7 @@ impl Round<'_> {
             };
             let mut unit = SealedUnit::new(reader.clone());
             for (found, meta) in rest.found.iter().zip(&rest.metas) {
-                let mut rows = Vec::new();
-                let of_bucket = reader.directory().rows(found.ordinal);
-                crate::seal::push_without(&mut rows, of_bucket, &rest.segment.state.deleted);
+                let rows = rest.segment.live_ranges(&reader, found.ordinal);
                 let group = match found.filter {
                     None => shape.group_of(found.brief.first, found.brief.last),
                     Some(_) => None,
@@ -476,7 +515,7 @@ fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) 
         && let Some(group) = shape.group_of(live.first_min, live.last_max)
         && let Some(bucket) = rest.found.first()
     {
-        let brief = crate::segment::Brief { rows: live.rows, ..bucket.brief };
+        let brief = crate::segment::bounds::BucketBounds { rows: live.rows, ..bucket.brief };
         table.add_known(rest.metas.first().copied().unwrap_or(0), group, &brief, &sources, 0);
         rest.found.clear();
         rest.metas.clear();

@@ -187,7 +187,7 @@ fn offer_sealed(
         return Ok(());
     }
     let mut ranges = Vec::new();
-    cut.iter().for_each(|b| crate::seal::push_without(&mut ranges, directory.rows(b.ordinal), deleted));
+    cut.iter().for_each(|b| sealed.segment.push_live(&mut ranges, &sealed.reader, b.ordinal));
     let schema = sealed.reader.schema();
     let mut all: Vec<i64> = Vec::new();
     for batch in sealed.reader.read_stored(std::slice::from_ref(&schema.time), &ranges, BATCH_ROWS)? {
@@ -195,9 +195,7 @@ fn offer_sealed(
     }
     let mut start = 0;
     for bucket in cut {
-        let rows = directory.rows(bucket.ordinal);
-        let mut there = Vec::new();
-        crate::seal::push_without(&mut there, rows, deleted);
+        let there = sealed.segment.live_ranges(&sealed.reader, bucket.ordinal);
         let end = start + usize::try_from(bucket.brief.rows).unwrap_or(usize::MAX);
         let Some(of_bucket) = all.get(start..end) else {
             return Err(Error::corrupt(

@@ -4,7 +4,8 @@
 
 use super::{CollectionSnapshot, ScanRequest};
 use crate::error::Result;
-use crate::segment::{Brief, Segment};
+use crate::segment::Segment;
+use crate::segment::bounds::BucketBounds;
 use crate::sweep::{bound_of, due_buckets, expires_at};
 use ebbtide_buckets::{BucketId, SegmentReader, time_values};
 use ebbtide_ttl::{Cutoff, RuleSet, Timestamp, Value};
@@ -115,7 +116,7 @@ pub struct SegmentInfo {
 
 /// A bucket with all its pieces.
 struct Whole {
-    brief: Brief,
+    brief: BucketBounds,
     visible: u64,
     bytes: u64,
     sealed: bool,
@@ -299,7 +300,7 @@ impl CollectionSnapshot {
     /// Buckets with all their pieces; `visible` counts the visible rows of a sealed piece.
     fn wholes(
         &self,
-        visible: impl Fn(&Self, &Segment, (&SegmentReader, usize), (&Brief, Cutoff)) -> Result<u64>,
+        visible: impl Fn(&Self, &Segment, (&SegmentReader, usize), (&BucketBounds, Cutoff)) -> Result<u64>,
     ) -> Result<BTreeMap<BucketId, Whole>> {
         let mut wholes: BTreeMap<BucketId, Whole> = BTreeMap::new();
         let mut add = |id: BucketId, piece: Whole| {
@@ -334,13 +335,7 @@ impl CollectionSnapshot {
                 let class = self.rules().effective(&bucket.id.meta.value());
                 let cutoff = self.cutoff(class.map(|c| c.1));
                 let is_visible = |row: &&u32| !cutoff.hides(times[**row as usize]);
-                let brief = Brief {
-                    window: bucket.id.window,
-                    first: bucket.first,
-                    last: bucket.last,
-                    rows: bucket.rows.len() as u64,
-                    out_of_range: u64::from(bucket.out_of_range),
-                };
+                let brief = BucketBounds::from(bucket);
                 let visible = bucket.rows.iter().filter(is_visible).count() as u64;
                 let bytes = row_bytes * bucket.rows.len() as u64;
                 add(bucket.id.clone(), Whole { brief, visible, bytes, sealed: false, class });
@@ -354,7 +349,7 @@ impl CollectionSnapshot {
         &self,
         segment: &Segment,
         (reader, ordinal): (&SegmentReader, usize),
-        (brief, cutoff): (&Brief, Cutoff),
+        (brief, cutoff): (&BucketBounds, Cutoff),
     ) -> Result<u64> {
         if !cutoff.hides(brief.first) {
             return Ok(brief.rows);
@@ -362,8 +357,7 @@ impl CollectionSnapshot {
         if cutoff.hides(brief.last) {
             return Ok(0);
         }
-        let mut ranges = Vec::new();
-        crate::seal::push_without(&mut ranges, reader.directory().rows(ordinal), &segment.state.deleted);
+        let ranges = segment.live_ranges(reader, ordinal);
         let mut count = 0;
         for batch in reader.read(&[self.schema().time.clone()], self.schema(), &ranges, 1 << 13)? {
             let batch = batch?;

@@ -1,6 +1,6 @@
 //! Which rows of a bucket a reader gets: those within the wanted times that have not expired.
 
-use crate::segment::Brief;
+use crate::segment::bounds::BucketBounds;
 use ebbtide_ttl::Cutoff;
 
 /// Instants from the first to the last, inclusive, in units of the collection's precision.
@@ -43,7 +43,7 @@ impl RowFilter {
         self.time.contains(t) && !self.cutoff.hides(t)
     }
 
-    pub(super) fn select(self, bucket: &Brief) -> Selection {
+    pub(super) fn select(self, bucket: &BucketBounds) -> Selection {
         if self.cutoff.hides(bucket.last) {
             Selection::Hidden
         } else if !self.time.overlaps(bucket.first, bucket.last) {
@@ -56,7 +56,7 @@ impl RowFilter {
     }
 
     /// Bounds of the times that it lets through of a bucket, of which it lets some through.
-    pub(super) fn bounds(self, bucket: &Brief) -> (i64, i64) {
+    pub(super) fn bounds(self, bucket: &BucketBounds) -> (i64, i64) {
         let visible = self.cutoff.first_visible().unwrap_or(i64::MAX);
         (bucket.first.max(self.time.first).max(visible), bucket.last.min(self.time.last))
     }

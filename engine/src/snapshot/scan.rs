@@ -3,8 +3,8 @@
 use super::CollectionSnapshot;
 use super::row_filter::{RowFilter, Selection, TimeRange};
 use crate::error::{Error, Result};
-use crate::seal::push_without;
-use crate::segment::{Brief, Segment};
+use crate::segment::Segment;
+use crate::segment::bounds::BucketBounds;
 use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
@@ -200,7 +200,7 @@ pub(super) struct Found {
     pub(super) ordinal: usize,
     /// Ordinal of its meta.
     pub(super) meta: usize,
-    pub(super) brief: Brief,
+    pub(super) brief: BucketBounds,
     /// What its rows have to pass, if not all of them are wanted.
     pub(super) filter: Option<RowFilter>,
 }
@@ -269,10 +269,7 @@ impl<'a> Scan<'a> {
         Scan {
             snapshot,
             request,
-            time: TimeRange {
-                first: request.time.0.unwrap_or(i64::MIN),
-                last: request.time.1.unwrap_or(i64::MAX),
-            },
+            time: TimeRange { first: request.time.0.unwrap_or(i64::MIN), last: request.time.1.unwrap_or(i64::MAX) },
             columns: Arc::default(),
             units: Vec::new(),
             report: ScanReport::default(),
@@ -433,13 +430,7 @@ impl<'a> Scan<'a> {
             }
             let class = state.rules.effective_for_all();
             let e = class.unwrap_or_else(|| state.rules.effective(&bucket.id.meta.value())).map(|c| c.1);
-            let brief = Brief {
-                window: bucket.id.window,
-                first: bucket.first,
-                last: bucket.last,
-                rows: bucket.rows.len() as u64,
-                out_of_range: 0,
-            };
+            let brief = BucketBounds::from(bucket);
             let filter = self.filter(e);
             match filter.select(&brief) {
                 Selection::All => found.push((number, Cow::Borrowed(bucket.rows.as_slice()))),
@@ -517,7 +508,7 @@ pub(super) fn units_of<'f>(
     let mut parts: HashMap<Option<RowFilter>, Vec<Range<u64>>> = HashMap::new();
     for bucket in found {
         let ranges = parts.entry(bucket.filter).or_default();
-        push_without(ranges, reader.directory().rows(bucket.ordinal), &segment.state.deleted);
+        segment.push_live(ranges, reader, bucket.ordinal);
     }
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_by_key(|(filter, _)| *filter);

@@ -2,7 +2,7 @@
 
 use super::plan::{Item, due_buckets};
 use super::{Gone, hold_unless_suspended, record_of};
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::manifest::Op;
 use ebbtide_buckets::BucketId;
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, HashSet};
 /// Drops all open buckets of a collection with what is sealed of them, if all of them are due: one edit says that they are
 /// sealed, and adds no segment. A live one among them has to be sealed before the log can go, and then the others wait for
 /// room with it. The caller holds the maintenance lock.
-pub(super) fn drop_all(core: &Core, id: u64, now: Timestamp) -> Result<Visit> {
+pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit> {
     let (seq, collection) = {
-        let mut state = core.state.write();
+        let mut state = engine.state.write();
         let seq = state.applied_seq;
         let Some(collection) = state.by_id_mut(id) else { return Ok(Visit::default()) };
         collection.memtable.freeze();
         (seq, collection.clone())
     };
     // What is sealed must not be ahead of what the log keeps of other collections.
-    core.sync_log()?;
+    engine.sync_log()?;
     let open: HashSet<&BucketId> = collection.memtable.chunks().flat_map(|c| &c.buckets).map(|b| &b.id).collect();
     let due = match due_buckets(&collection, &collection.rules, Some(collection.rules_epoch), now) {
         Err(error) if error.is_of_one_file() => return Ok(Visit::default()), // The plan names it, and goes on around it.
@@ -51,9 +51,9 @@ pub(super) fn drop_all(core: &Core, id: u64, now: Timestamp) -> Result<Visit> {
             ops.push(record_of(&collection, now, (rule.expire_after_seconds, rule.label()), &counts));
         }
     }
-    let Some(no_inserts) = hold_unless_suspended(core, id) else { return Ok(Visit::default()) };
-    core.commit(ops)?;
+    let Some(no_inserts) = hold_unless_suspended(engine, id) else { return Ok(Visit::default()) };
+    engine.commit(ops)?;
     drop(no_inserts);
-    core.cut_log_if_room()?;
+    engine.cut_log_if_room()?;
     Ok(visit)
 }

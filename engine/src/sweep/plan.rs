@@ -1,8 +1,8 @@
 //! What is due: a pure look at one collection in one version, at one instant.
 
 use crate::error::{Error, Result};
-use crate::segment::{Brief, Classes, Segment};
-use crate::snapshot::suspension;
+use crate::segment::bounds::BucketBounds;
+use crate::segment::{Classes, Segment};
 use crate::state::CollectionState;
 use ebbtide_buckets::{BucketId, SegmentReader};
 use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement.
-pub(crate) fn bound_of(mode: ExpiryMode, brief: &Brief) -> i64 {
+pub(crate) fn bound_of(mode: ExpiryMode, brief: &BucketBounds) -> i64 {
     match mode {
         ExpiryMode::Bucket => brief.window.end,
         ExpiryMode::Exact => brief.last,
@@ -110,7 +110,7 @@ impl Plan {
             segments: collection.segments.clone(),
             rules_epoch: collection.rules_epoch,
         };
-        if suspension(collection).is_some() || collection.rules.is_empty() {
+        if collection.suspension().is_some() || collection.rules.is_empty() {
             return Ok(plan);
         }
         let mut look = Look::new(collection, &collection.rules, Some(collection.rules_epoch), now);
@@ -296,7 +296,7 @@ pub(crate) fn due_buckets(
     epoch: Option<u64>,
     now: Timestamp,
 ) -> Result<Vec<(BucketId, DueBucket)>> {
-    if suspension(collection).is_some() || rules.is_empty() {
+    if collection.suspension().is_some() || rules.is_empty() {
         return Ok(Vec::new());
     }
     let look = Look::new(collection, rules, epoch, now);
@@ -379,21 +379,19 @@ impl<'a> Look<'a> {
     }
 
     /// Open buckets with their bounds and the bytes that they take in memory.
-    fn open(&self) -> impl Iterator<Item = (&BucketId, Brief, u64)> {
+    fn open(&self) -> impl Iterator<Item = (&BucketId, BucketBounds, u64)> {
         let buckets = self.collection.memtable.chunks().flat_map(|c| {
             let row_bytes = crate::memtable::row_bytes(c);
             c.buckets.iter().map(move |b| (b, row_bytes))
         });
         buckets.map(|(b, row_bytes)| {
-            let (first, last) = (b.first, b.last);
-            let rows = b.rows.len() as u64;
-            let brief = Brief { window: b.id.window, first, last, rows, out_of_range: u64::from(b.out_of_range) };
-            (&b.id, brief, rows * row_bytes)
+            let brief = BucketBounds::from(b);
+            (&b.id, brief, brief.rows * row_bytes)
         })
     }
 
     fn open_buckets_due(&self) -> bool {
-        let due = |id: &BucketId, brief: &Brief| {
+        let due = |id: &BucketId, brief: &BucketBounds| {
             let class = self.rules.effective(&id.meta.value());
             class.is_some_and(|(_, e)| self.is_due(bound_of(self.mode, brief), e))
         };

@@ -1,7 +1,7 @@
 //! Reading what the directory does not answer: columns as they are stored, straight into the states of groups.
 
 use super::groups::{Shape, State, Table};
-use super::guarded::{AggregateGuard, refused};
+use super::guard::{AggregateGuard, refused};
 use crate::error::{Error, Result};
 use crate::snapshot::row_filter::RowFilter;
 use crate::sync::{AtomicU64, Mutex, Ordering};

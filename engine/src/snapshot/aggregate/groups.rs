@@ -2,7 +2,7 @@
 
 use super::{Aggregate, AggregateRequest, Metas, Source};
 use crate::error::{Error, Result};
-use crate::segment::Brief;
+use crate::segment::bounds::BucketBounds;
 use crate::snapshot::CollectionSnapshot;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::cast;
@@ -184,7 +184,14 @@ impl Table {
     }
 
     /// Adds a bucket by its statistics.
-    pub(super) fn add_known(&mut self, meta: u32, group: i64, brief: &Brief, sources: &[Source<'_>], entry: usize) {
+    pub(super) fn add_known(
+        &mut self,
+        meta: u32,
+        group: i64,
+        brief: &BucketBounds,
+        sources: &[Source<'_>],
+        entry: usize,
+    ) {
         let slot = self.slot(meta, group) as usize;
         self.rows[slot] += brief.rows;
         for (at, source) in sources.iter().enumerate() {

@@ -1,18 +1,24 @@
 //! Open segments, under one budget: file handles and directories of those that were opened last are kept, and the columns
 //! that queries decoded of them.
 
-use crate::segment::SegmentFile;
 use crate::sync::Mutex;
 use ebbtide_buckets::BlockCache;
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 /// Segments that are kept open: far below the 1024 file handles that a process has by default.
 const OPEN_SEGMENTS_MAX: usize = 512;
 
+/// What the cache closes when its budget is spent.
+pub(crate) trait OpenFile: Debug + Send + Sync {
+    /// Forgets the open file; it is opened again at its next use.
+    fn close(&self);
+}
+
 /// The segments that are open, in the order in which they were opened.
 #[derive(Debug)]
-pub(crate) struct Readers {
+pub(crate) struct SegmentCache {
     open: Mutex<Open>,
     directory_bytes_max: usize,
     columns: Arc<BlockCache>,
@@ -20,15 +26,15 @@ pub(crate) struct Readers {
 
 #[derive(Debug, Default)]
 struct Open {
-    files: VecDeque<(Weak<SegmentFile>, usize)>,
+    files: VecDeque<(Weak<dyn OpenFile>, usize)>,
     bytes: usize,
 }
 
-impl Readers {
+impl SegmentCache {
     /// Half of the budget is for directories, half for columns.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let half = bytes_max / 2;
-        Readers { open: Mutex::default(), directory_bytes_max: half, columns: Arc::new(BlockCache::new(half)) }
+        SegmentCache { open: Mutex::default(), directory_bytes_max: half, columns: Arc::new(BlockCache::new(half)) }
     }
 
     /// Segments that are held open.
@@ -47,11 +53,11 @@ impl Readers {
     }
 
     /// Notes that `file` was opened, and closes the oldest ones beyond the budget. Who reads from one goes on reading.
-    pub(crate) fn opened(&self, file: &Arc<SegmentFile>, bytes: usize) {
+    pub(crate) fn opened(&self, file: Weak<dyn OpenFile>, bytes: usize) {
         let mut closing = Vec::new();
         {
             let mut open = self.open.lock();
-            open.files.push_back((Arc::downgrade(file), bytes));
+            open.files.push_back((file, bytes));
             open.bytes += bytes;
             while open.files.len() > 1
                 && (open.files.len() > OPEN_SEGMENTS_MAX || open.bytes > self.directory_bytes_max)

@@ -1,0 +1,287 @@
+//! How an insert becomes durable and visible.
+//!
+//! It is validated under the newest schema, queued, written to the log with everything else that is queued, and then added to
+//! the memtable. The first waiter that finds no leader writes for all.
+
+pub(crate) mod queue;
+mod widen;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::options::CollectionOptions;
+use crate::settings::Durability;
+use crate::state::CollectionState;
+use crate::sync::MutexGuard;
+use crate::wal;
+use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
+use ebbtide_ttl::{Code, OutOfRange, Timestamp};
+use queue::{Pending, Queue};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use widen::check_widening;
+
+impl Engine {
+    /// What `build` makes under the newest schema; `None` without rows. Whether fields may widen is still to be checked.
+    fn validate(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<Option<Validated>> {
+        let (collection, applied) = {
+            let state = self.state.read();
+            let collection = state.collection(name)?;
+            (collection.clone(), collection.schema.clone())
+        };
+        let newest = self.inserts.lock().schemas.get(&collection.id).cloned().unwrap_or(applied);
+        let accepted = build(&newest)?;
+        if accepted.batch.num_rows() == 0 {
+            return Ok(None);
+        }
+        let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
+        let batch = compact_views(accepted.batch)?;
+        let span = collection.options.bucketing.span_seconds();
+        let chunk = Chunk::build(batch, &schema, span);
+        check_size(&chunk)?;
+        check_metas(&chunk)?;
+        if collection.options.out_of_range == OutOfRange::Reject {
+            refuse_out_of_range(&chunk, &collection.options)?;
+        }
+        Ok(Some(Validated { collection, newest, schema, chunk, span }))
+    }
+
+    /// Refuses what [`Engine::insert`] would refuse; nothing is stored.
+    pub(crate) fn check(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<()> {
+        let Some(found) = self.validate(name, build)? else { return Ok(()) };
+        let widens = widened(&found.newest, &found.schema);
+        if widens.is_empty() {
+            return Ok(());
+        }
+        check_widening(self, name, &widens, &found.chunk.batch, &mut BTreeSet::new())
+    }
+
+    /// Stores one atomic batch: validated by `build` under the newest schema, logged, visible, in this order.
+    pub(crate) fn insert(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<u64> {
+        let _span = tracing::debug_span!("insert", collection = name).entered();
+        self.check_writable()?;
+        self.make_room()?;
+        loop {
+            let Some(found) = self.validate(name, build)? else { return Ok(0) };
+            let Validated { collection, newest, schema, chunk, span } = found;
+            let rows = chunk.batch.num_rows() as u64;
+            let payload = wal::encode_payload(&chunk.batch)?;
+            wal::check_payload(&payload)?;
+            let crc = crc32fast::hash(&payload);
+
+            let widens = widened(&newest, &schema);
+            let mut looked = BTreeSet::new();
+            if !widens.is_empty() {
+                // Most of what is stored is read here, where nobody waits for it.
+                check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
+            }
+            let mut queue = self.inserts.lock();
+            while queue.widening {
+                self.inserts.wait(&mut queue);
+            }
+            if !widens.is_empty() {
+                // Nothing may be on its way to the fields that are about to lose their whole numbers.
+                queue.widening = true;
+                while queue.leader || !queue.pending.is_empty() {
+                    self.inserts.wait(&mut queue);
+                }
+                queue.widening = false;
+                self.inserts.notify_all();
+            }
+            let current = {
+                let state = self.state.read();
+                match state.collection(name) {
+                    Ok(now) if now.id == collection.id => {
+                        queue.schemas.get(&now.id).cloned().unwrap_or_else(|| now.schema.clone())
+                    }
+                    _ => return Err(Error::no_collection(name)),
+                }
+            };
+            if !Arc::ptr_eq(&current, &newest) && *current != *newest {
+                continue;
+            }
+            if !widens.is_empty() {
+                check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
+            }
+            self.check_writable()?;
+            queue.next_ticket += 1;
+            let ticket = queue.next_ticket;
+            if !Arc::ptr_eq(&schema, &newest) {
+                queue.schemas.insert(collection.id, schema.clone());
+            }
+            queue.pending.push(Pending { ticket, collection: collection.id, payload, crc, chunk, schema, span });
+            self.wait_for(queue, ticket)?;
+            return Ok(rows);
+        }
+    }
+
+    /// Waits until `ticket` is decided; whoever finds no leader leads.
+    fn wait_for<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, ticket: u64) -> Result<()> {
+        loop {
+            if queue.done >= ticket {
+                return queue.failed.remove(&ticket).map_or(Ok(()), Err);
+            }
+            if queue.leader {
+                self.inserts.wait(&mut queue);
+                continue;
+            }
+            queue.leader = true;
+            let group = std::mem::take(&mut queue.pending);
+            drop(queue);
+            let last = group.last().map_or(0, |p| p.ticket);
+            let tickets: Vec<u64> = group.iter().map(|p| p.ticket).collect();
+            let mut leading = Leading { engine: self, tickets: tickets.clone(), done: false };
+            let outcome = self.write_group(group);
+            leading.done = true;
+            drop(leading);
+            queue = self.inserts.lock();
+            queue.leader = false;
+            queue.done = queue.done.max(last);
+            match outcome {
+                Ok(()) => queue.forget_applied_schemas(),
+                Err(error) => queue.fail(tickets, &error),
+            }
+            self.inserts.notify_all();
+        }
+    }
+
+    /// Writes a group of inserts to the log with one sync, then makes them visible.
+    fn write_group(&self, group: Vec<Pending>) -> Result<()> {
+        let mut log = self.log.lock();
+        self.check_writable()?;
+        self.rotate_log_if_full(&mut log)?;
+        let (first_seq, synced_seq) = (log.next_seq, log.synced_seq);
+        let no_log = || Error::internal("a writable database has a log");
+        let place = log.writer.as_ref().ok_or_else(no_log)?.place();
+        let mut frames = Vec::with_capacity(group.iter().map(|p| p.payload.len() + 64).sum());
+        for (seq, pending) in (first_seq..).zip(&group) {
+            let record = wal::Record { seq, collection: pending.collection, synced_seq };
+            wal::put_frame(&mut frames, place, record, &pending.payload, pending.crc);
+        }
+        let last_seq = first_seq + group.len() as u64 - 1;
+        let now = self.clock.monotonic();
+        let due = match self.settings.durability {
+            Durability::Sync => true,
+            Durability::Interval(interval) => now.saturating_sub(log.last_sync) >= interval,
+        };
+        let writer = log.writer.as_mut().ok_or_else(no_log)?;
+        let before = writer.len();
+        if let Err(error) = writer.append(&frames) {
+            return Err(match writer.cut_back(before) {
+                Ok(()) => error,
+                Err(_) => self.poison(&error),
+            });
+        }
+        self.metrics.logged(frames.len() as u64);
+        if due {
+            writer.sync().map_err(|e| self.poison(&e))?;
+            self.metrics.synced();
+            log.synced_seq = last_seq;
+            log.last_sync = now;
+        }
+        log.next_seq = last_seq + 1;
+        let mut state = self.state.write();
+        for (seq, pending) in (first_seq..).zip(group) {
+            state.applied_seq = seq;
+            // A collection that was dropped meanwhile: the insert came before the drop.
+            let Some(collection) = state.by_id_mut(pending.collection) else { continue };
+            let span = collection.options.bucketing.span_seconds();
+            collection.schema = pending.schema;
+            let schema = collection.schema.clone();
+            let chunk = match pending.span == span {
+                true => pending.chunk,
+                false => Chunk::build(pending.chunk.batch, &schema, span), // The span grew since it was queued.
+            };
+            self.metrics.inserted(chunk.batch.num_rows() as u64);
+            let pushed = collection.memtable.push(Arc::new(chunk), seq, (&schema, span));
+            pushed.map_err(|e| self.poison(&e))?;
+        }
+        drop(state);
+        if self.is_half_full() {
+            self.half_full.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Seals open buckets when they have outgrown their budget: the writer that meets a full budget does the work.
+    fn make_room(&self) -> Result<()> {
+        if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
+            return Ok(());
+        }
+        let guard = self.maintenance.lock();
+        if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
+            return Ok(());
+        }
+        crate::seal::flush(self, &guard, None)
+    }
+}
+
+/// The thread that writes for all that wait. Should it panic, the others must not wait for ever.
+struct Leading<'a> {
+    engine: &'a Engine,
+    tickets: Vec<u64>,
+    done: bool,
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let error = self.engine.poison(&Error::internal("the thread that wrote the log panicked"));
+        let mut queue = self.engine.inserts.lock();
+        queue.leader = false;
+        queue.fail(std::mem::take(&mut self.tickets), &error);
+        self.engine.inserts.notify_all();
+    }
+}
+
+/// Fields that turn from whole numbers to floating point, by path.
+fn widened(old: &Schema, new: &Schema) -> Vec<String> {
+    if std::ptr::eq(old, new) { Vec::new() } else { ebbtide_buckets::widened_fields(old, new) }
+}
+
+/// Checks what the columns of one insert take in memory.
+fn check_size(chunk: &Chunk) -> Result<()> {
+    let bytes = ebbtide_buckets::batch_bytes(&chunk.batch);
+    if bytes <= BATCH_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("one insert of {bytes} bytes is more than {BATCH_BYTES_MAX}: split it into several");
+    Err(Error::new(Code::BSONObjectTooLarge, what))
+}
+
+fn check_metas(chunk: &Chunk) -> Result<()> {
+    let Some(bucket) = chunk.buckets.iter().find(|b| b.id.meta.as_bytes().len() > META_BYTES_MAX) else {
+        return Ok(());
+    };
+    let index = bucket.rows.iter().min().map_or(0, |row| *row as usize);
+    let what = format!(
+        "index {index}: the meta takes {} bytes, {META_BYTES_MAX} are allowed: a meta names a series, data belongs into fields",
+        bucket.id.meta.as_bytes().len()
+    );
+    Err(Error::new(Code::BSONObjectTooLarge, what).with_index(index))
+}
+
+/// Measurements that may be stored under `schema`, as far as they themselves can tell.
+struct Validated {
+    collection: Arc<CollectionState>,
+    newest: Arc<Schema>,
+    schema: Arc<Schema>,
+    chunk: Chunk,
+    span: i64,
+}
+
+fn refuse_out_of_range(chunk: &Chunk, options: &CollectionOptions) -> Result<()> {
+    let times = ebbtide_buckets::times(&chunk.batch)?;
+    let found = times.iter().enumerate().find(|(_, t)| !ebbtide_ttl::in_range(**t, options.precision));
+    found.map_or(Ok(()), |(index, t)| Err(out_of_range(index, Timestamp::from_units(*t, options.precision))))
+}
+
+/// The error about a measurement that `outOfRange: reject` refuses.
+pub(crate) fn out_of_range(index: usize, at: Timestamp) -> Error {
+    let what = format!(
+        "index {index}: the time {at} lies outside of 1970-01-01T00:00:00Z to 2038-01-19T03:14:08Z, which the \
+         collection's outOfRange = reject refuses"
+    );
+    Error::new(Code::BadValue, what).with_index(index)
+}

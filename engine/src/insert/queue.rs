@@ -1,0 +1,83 @@
+//! Inserts between validation and visibility: the queue in which they wait for the thread that writes the log.
+
+use crate::error::Error;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use ebbtide_buckets::{Chunk, Schema};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An insert that waits for its turn in the log.
+pub(crate) struct Pending {
+    pub(crate) ticket: u64,
+    pub(crate) collection: u64,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) crc: u32,
+    pub(crate) chunk: Chunk,
+    pub(crate) schema: Arc<Schema>,
+    /// The width of its windows.
+    pub(crate) span: i64,
+}
+
+/// Inserts between validation and visibility.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) next_ticket: u64,
+    /// Every ticket up to this one is decided; those that failed are in `failed`.
+    pub(crate) done: u64,
+    pub(crate) failed: HashMap<u64, Error>,
+    /// Whether some thread is writing what was queued.
+    pub(crate) leader: bool,
+    /// Whether some insert waits until nothing is queued: nothing more may be, or it would wait for ever.
+    pub(crate) widening: bool,
+    /// Schemas with the effect of queued inserts, where it differs from what is visible.
+    pub(crate) schemas: HashMap<u64, Arc<Schema>>,
+}
+
+impl Queue {
+    /// Refuses a group and what was validated on top of it: the schemas of the group may never have come to be.
+    pub(crate) fn fail(&mut self, mut tickets: Vec<u64>, error: &Error) {
+        let queued = std::mem::take(&mut self.pending);
+        tickets.extend(queued.iter().map(|p| p.ticket));
+        self.done = self.done.max(tickets.last().copied().unwrap_or(0));
+        self.failed.extend(tickets.into_iter().map(|ticket| (ticket, error.clone())));
+        self.schemas.clear();
+    }
+
+    pub(crate) fn forget_applied_schemas(&mut self) {
+        if self.pending.is_empty() {
+            self.schemas.clear();
+        }
+    }
+}
+
+/// The queue and the signal that something in it was decided.
+#[derive(Default)]
+pub(crate) struct InsertQueue {
+    queue: Mutex<Queue>,
+    decided: Condvar,
+}
+
+impl InsertQueue {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// Waits until some insert is decided, or the queue is free for others.
+    pub(crate) fn wait(&self, queue: &mut MutexGuard<'_, Queue>) {
+        self.decided.wait(queue);
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.decided.notify_all();
+    }
+
+    /// Waits until every insert that is queued now is decided; others may come, and are not waited for.
+    pub(crate) fn drain(&self) {
+        let mut queue = self.lock();
+        let last = queue.next_ticket;
+        while queue.done < last {
+            self.wait(&mut queue);
+        }
+    }
+}

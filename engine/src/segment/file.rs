@@ -1,0 +1,113 @@
+//! A segment's file: opened at its first use, unlinked when nobody can see it any more.
+
+use super::file_name;
+use super::segment_cache::{OpenFile, SegmentCache};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+use ebbtide_buckets::{ReadAt, SegmentMeta, SegmentReader};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is gone.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) id: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) meta: SegmentMeta,
+    fs: Arc<dyn Fs>,
+    cache: Arc<SegmentCache>,
+    reader: Mutex<Option<SegmentReader>>,
+    /// Keeps the content where another process may unlink the file.
+    held: OnceLock<Arc<dyn ReadAt>>,
+    obsolete: AtomicBool,
+}
+
+impl SegmentFile {
+    pub(crate) fn new(fs: Arc<dyn Fs>, cache: Arc<SegmentCache>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
+        let path = dir.join(file_name(id));
+        let (reader, held) = (Mutex::new(None), OnceLock::new());
+        SegmentFile { id, path, meta, fs, cache, reader, held, obsolete: AtomicBool::new(false) }
+    }
+
+    /// The open file with its directory, read at its first use and kept under the budget of [`SegmentCache`].
+    pub(crate) fn reader(self: &Arc<Self>) -> Result<SegmentReader> {
+        let mut reader = self.reader.lock();
+        if let Some(reader) = reader.as_ref() {
+            return Ok(reader.clone());
+        }
+        let opened = self.open_anew()?.with_cache(self.cache.columns());
+        *reader = Some(opened.clone());
+        drop(reader);
+        let file: Weak<dyn OpenFile> = Arc::downgrade(self) as _;
+        self.cache.opened(file, opened.memory_bytes());
+        Ok(opened)
+    }
+
+    /// Whether the cache of columns has room for so many rows of so many columns. Reading more than that through it would
+    /// only drive out what other queries need.
+    pub(crate) fn cache_holds(&self, rows: u64, columns: usize) -> bool {
+        rows.saturating_mul(columns as u64).saturating_mul(8) <= self.cache.columns().bytes_max() as u64
+    }
+
+    /// The budget for directories, of which a walk through all segments leaves most to others.
+    pub(crate) fn directory_bytes_max(&self) -> usize {
+        self.cache.directory_bytes_max()
+    }
+
+    /// The file as it is on the disk now, nothing of it from memory.
+    pub(crate) fn open_anew(&self) -> Result<SegmentReader> {
+        let file = match self.held.get() {
+            Some(held) => held.clone(),
+            None => self.open_file()?,
+        };
+        if file.len() != self.meta.bytes {
+            let what = format!("segment length expected={} found={}", self.meta.bytes, file.len());
+            return Err(Error::corrupt(&self.path, file.len().min(self.meta.bytes), what));
+        }
+        let opened = SegmentReader::open(file, &self.path.display().to_string())?;
+        if opened.checksum() != self.meta.checksum {
+            let what = "the file is a segment, but not the one that the manifest names: it was put in its place";
+            return Err(Error::corrupt(&self.path, 0, what));
+        }
+        Ok(opened)
+    }
+
+    fn open_file(&self) -> Result<Arc<dyn ReadAt>> {
+        self.fs.open_read(&self.path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&self.path, 0, "segment file is missing"),
+            _ => Error::io("open the segment", &self.path, &e),
+        })
+    }
+
+    /// Opens the file now and keeps it, so that it can be read when a writer beside has unlinked it.
+    pub(crate) fn hold(&self) -> Result<()> {
+        if self.held.get().is_none() {
+            let file = self.open_file()?;
+            self.held.get_or_init(|| file);
+        }
+        Ok(())
+    }
+
+    /// Says that no version names this file any more.
+    pub(crate) fn retire(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl OpenFile for SegmentFile {
+    fn close(&self) {
+        *self.reader.lock() = None;
+    }
+}
+
+impl Drop for SegmentFile {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Err(error) = self.fs.remove(&self.path)
+        {
+            // The manifest no longer names it: the next open removes what is left.
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a segment that is no longer needed");
+        }
+    }
+}
