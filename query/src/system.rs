@@ -279,7 +279,7 @@ fn collection(rows: &mut Rows, c: &CollectionSnapshot) -> ebbtide::Result<()> {
 
 /// The word for the width of windows; none if it was given in seconds.
 fn granularity(c: &CollectionSnapshot) -> Option<String> {
-    use ebbtide_ttl::{Cutoff, Bucketing, Granularity};
+    use ebbtide_ttl::{Bucketing, Cutoff, Granularity};
     match c.options().bucketing {
         Bucketing::Preset(Granularity::Seconds) => Some("seconds".to_owned()),
         Bucketing::Preset(Granularity::Minutes) => Some("minutes".to_owned()),
