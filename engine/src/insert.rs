@@ -6,6 +6,7 @@
 pub(crate) mod queue;
 mod widen;
 
+use crate::batch_id::BatchId;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
@@ -56,7 +57,12 @@ impl Engine {
     }
 
     /// Stores one atomic batch: validated by `build` under the newest schema, logged, visible, in this order.
-    pub(crate) fn insert(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<u64> {
+    pub(crate) fn insert(
+        &self,
+        name: &str,
+        batch_id: Option<BatchId>,
+        build: &dyn Fn(&Schema) -> Result<Accepted>,
+    ) -> Result<u64> {
         let _span = tracing::debug_span!("insert", collection = name).entered();
         self.check_writable()?;
         self.make_room()?;
@@ -64,7 +70,7 @@ impl Engine {
             let Some(found) = self.validate(name, build)? else { return Ok(0) };
             let Validated { collection, newest, schema, chunk, span } = found;
             let rows = chunk.batch.num_rows() as u64;
-            let payload = wal::encode_payload(&chunk.batch)?;
+            let payload = wal::encode_payload(&chunk.batch, batch_id)?;
             wal::check_payload(&payload)?;
             let crc = crc32fast::hash(&payload);
 
@@ -108,7 +114,8 @@ impl Engine {
             if !Arc::ptr_eq(&schema, &newest) {
                 queue.schemas.insert(collection.id, schema.clone());
             }
-            queue.pending.push(Pending { ticket, collection: collection.id, payload, crc, chunk, schema, span });
+            let collection = collection.id;
+            queue.pending.push(Pending { ticket, collection, batch_id, payload, crc, chunk, schema, span });
             self.wait_for(queue, ticket)?;
             return Ok(rows);
         }
@@ -192,7 +199,7 @@ impl Engine {
                 false => Chunk::build(pending.chunk.batch, &schema, span), // The span grew since it was queued.
             };
             self.metrics.inserted(chunk.batch.num_rows() as u64);
-            let pushed = collection.memtable.push(Arc::new(chunk), seq, (&schema, span));
+            let pushed = collection.memtable.push(Arc::new(chunk), (seq, pending.batch_id), (&schema, span));
             pushed.map_err(|e| self.poison(&e))?;
         }
         drop(state);

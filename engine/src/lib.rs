@@ -32,6 +32,7 @@ struct Readme;
 
 mod awaited;
 mod background;
+mod batch_id;
 mod closed;
 mod commands;
 mod compact;
@@ -64,6 +65,7 @@ mod wal;
 
 pub use crate::awaited::ScanStream;
 pub use crate::background::Background;
+pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::db::{Builder, Collection, Database, LenientReply, RuleChange, SweepOptions};
 pub use crate::delete::RowPredicate;
 pub use crate::error::{Error, ErrorKind, Result};

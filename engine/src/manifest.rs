@@ -5,6 +5,7 @@
 //! further one an edit. An edit is atomic: its frame is whole or it did not happen. A new file replaces the old one by
 //! sync, rename and folder sync, so that the newest file always starts with a whole checkpoint. FORMAT.md has the bytes.
 
+use crate::batch_id::LastBatch;
 use crate::closed::Ended;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -107,6 +108,11 @@ pub(crate) enum Op {
         first_seq: u64,
     },
     Swept(SweepRecord),
+    /// The last insert with an id among those that are sealed.
+    SetLastBatch {
+        collection: u64,
+        last: LastBatch,
+    },
 }
 
 /// Numbers of things and records stay below this, so that the next one can always be counted.
@@ -127,6 +133,7 @@ impl Op {
                 record.check()
             }
             Op::DropCollection { id } => numbers(&[*id]),
+            Op::SetLastBatch { collection, .. } => numbers(&[*collection]),
             Op::SetSchema { collection, .. } => numbers(&[*collection]),
             Op::AddSegment { collection, segment } => {
                 numbers(&[*collection, segment.id, segment.meta.bytes])?;

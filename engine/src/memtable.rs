@@ -1,5 +1,6 @@
 //! Open buckets: the rows of a collection that are not sealed yet.
 
+use crate::batch_id::{BatchId, IdTrail, LastBatch};
 use crate::error::{Error, Result};
 use ebbtide_buckets::{Chunk, Schema, adapt, batch_bytes};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) struct Memtable {
     oldest_seq: Option<u64>,
     frozen_rows: u64,
     frozen_bytes: usize,
+    frozen_ids: IdTrail,
+    active_ids: IdTrail,
 }
 
 impl Memtable {
@@ -48,8 +51,14 @@ impl Memtable {
     }
 
     /// Adds the rows of insert `seq`, merging small chunks in the manner of a counter.
-    pub(crate) fn push(&mut self, chunk: Arc<Chunk>, seq: u64, (schema, span_seconds): (&Schema, i64)) -> Result<()> {
+    pub(crate) fn push(
+        &mut self,
+        chunk: Arc<Chunk>,
+        (seq, id): (u64, Option<BatchId>),
+        (schema, span_seconds): (&Schema, i64),
+    ) -> Result<()> {
         self.oldest_seq.get_or_insert(seq);
+        self.active_ids.add(id);
         self.rows += chunk.batch.num_rows() as u64;
         self.bytes += batch_bytes(&chunk.batch) + index_bytes(&chunk);
         self.active.push(chunk);
@@ -96,9 +105,20 @@ impl Memtable {
     /// Closes the chunks so far to further rows and returns them: they are about to be sealed.
     pub(crate) fn freeze(&mut self) -> Vec<Arc<Chunk>> {
         self.frozen.append(&mut self.active);
+        self.frozen_ids.append(std::mem::take(&mut self.active_ids));
         self.frozen_rows += std::mem::take(&mut self.rows);
         self.frozen_bytes += std::mem::take(&mut self.bytes);
         self.frozen.clone()
+    }
+
+    /// The last insert with an id once the frozen chunks are sealed; `sealed` is the one before them.
+    pub(crate) fn last_frozen_batch(&self, sealed: Option<LastBatch>) -> Option<LastBatch> {
+        self.frozen_ids.after(sealed)
+    }
+
+    /// The last insert with an id of all; `sealed` is the one before the open buckets.
+    pub(crate) fn last_batch(&self, sealed: Option<LastBatch>) -> Option<LastBatch> {
+        self.active_ids.after(self.frozen_ids.after(sealed))
     }
 
     /// Forgets the frozen chunks: they are sealed. `next_seq` is the first insert that is not.
@@ -106,6 +126,7 @@ impl Memtable {
         self.frozen.clear();
         self.frozen_rows = 0;
         self.frozen_bytes = 0;
+        self.frozen_ids = IdTrail::default();
         self.oldest_seq = (!self.active.is_empty()).then_some(next_seq);
     }
 }

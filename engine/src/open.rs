@@ -355,7 +355,7 @@ fn push(state: &mut State, record: LogRecord) -> Result<()> {
     let span = collection.options.bucketing.span_seconds();
     let chunk = Arc::new(Chunk::build(batch, &schema, span));
     collection.schema = schema.clone();
-    collection.memtable.push(chunk, record.seq, (&schema, span))
+    collection.memtable.push(chunk, (record.seq, record.batch_id), (&schema, span))
 }
 
 /// Replays the log of an open database that nobody uses yet, and seals what outgrows the memory for it. That the log is sound is

@@ -599,7 +599,7 @@ fn write_log(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
     let mut seq = plan.fresh_seq;
     for record in plan.kept.drain(..) {
         let Some(batch) = record.batch else { continue };
-        let payload = wal::encode_payload(&batch)?;
+        let payload = wal::encode_payload(&batch, record.batch_id)?;
         wal::check_payload(&payload)?;
         let mut frame = Vec::with_capacity(payload.len() + 64);
         let head = wal::Record { seq, collection: record.collection, synced_seq: plan.fresh_seq - 1 };

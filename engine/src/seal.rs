@@ -139,7 +139,7 @@ fn flush_collection(engine: &Engine, name: &str) -> Result<()> {
     }
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
     ops.extend(write_segments(engine, &collection, harvest)?);
-    ops.push(Op::Sealed { collection: collection.id, seq });
+    ops.extend(collection.sealed(seq));
     commit_segments(engine, ops)?;
     engine.metrics.sealed();
     Ok(())

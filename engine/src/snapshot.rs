@@ -13,6 +13,7 @@ pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, Kno
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 
+use crate::batch_id::LastBatch;
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::state::{CollectionState, State};
@@ -74,6 +75,18 @@ impl CollectionSnapshot {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state.name
+    }
+
+    /// The collection's number in its database. No two collections ever have the same one, whatever their names.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.state.id
+    }
+
+    /// The last insert that was given an id; `None` if none was. See [`crate::Collection::insert_with_id`].
+    #[must_use]
+    pub fn last_batch(&self) -> Option<LastBatch> {
+        self.state.memtable.last_batch(self.state.last_batch)
     }
 
     /// The collection's schema: time, meta and the fields that were seen so far.

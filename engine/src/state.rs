@@ -1,5 +1,6 @@
 //! What exists at one moment, in memory: the effect of all manifest edits and of the inserts that are not sealed yet.
 
+use crate::batch_id::LastBatch;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::manifest::{CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord};
@@ -24,6 +25,8 @@ pub(crate) struct CollectionState {
     pub(crate) rules_epoch: u64,
     pub(crate) schema: Arc<Schema>,
     pub(crate) sealed_seq: u64,
+    /// The last insert with an id among those that are sealed.
+    pub(crate) last_batch: Option<LastBatch>,
     pub(crate) segments: Arc<BTreeMap<u64, Arc<Segment>>>,
     pub(crate) memtable: Memtable,
 }
@@ -39,6 +42,13 @@ impl CollectionState {
             schema: (*self.schema).clone(),
             sealed_seq: self.sealed_seq,
         }
+    }
+
+    /// The edits that say that the frozen open buckets are sealed: inserts up to `seq` are.
+    pub(crate) fn sealed(&self, seq: u64) -> impl Iterator<Item = Op> {
+        let last = self.memtable.last_frozen_batch(self.last_batch).filter(|last| Some(*last) != self.last_batch);
+        let last = last.map(|last| Op::SetLastBatch { collection: self.id, last });
+        last.into_iter().chain([Op::Sealed { collection: self.id, seq }])
     }
 
     /// Measurements outside of 1970..2038 that are still there.
@@ -180,6 +190,7 @@ impl State {
                 state.sealed_seq = seq;
                 state.memtable.sealed(seq + 1);
             }
+            Op::SetLastBatch { collection, last } => self.known(collection)?.last_batch = Some(last),
             Op::AddLog { first_seq } => {
                 self.applied_seq = self.applied_seq.max(first_seq.saturating_sub(1));
                 self.logs.insert(first_seq);
@@ -235,6 +246,7 @@ impl State {
                     rules_epoch: record.rules_epoch,
                     schema: Arc::new(record.schema),
                     sealed_seq: record.sealed_seq,
+                    last_batch: None,
                     segments: Arc::default(),
                     memtable: Memtable::default(),
                 };
@@ -254,6 +266,7 @@ impl State {
         let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
         for collection in self.collections.values() {
             ops.push(Op::PutCollection(collection.record()));
+            ops.extend(collection.last_batch.map(|last| Op::SetLastBatch { collection: collection.id, last }));
             ops.extend(
                 collection.segments.values().map(|s| Op::AddSegment { collection: collection.id, segment: s.record() }),
             );

@@ -4,6 +4,7 @@
 //! first frame of the newest file that is torn, and refuses damage anywhere else: skipping over it would leave a hole.
 //! FORMAT.md has the bytes.
 
+use crate::batch_id::BatchId;
 use crate::closed::Ended;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -27,6 +28,8 @@ pub(crate) struct LogRecord {
     pub(crate) collection: u64,
     /// `None` where the caller did not want it.
     pub(crate) batch: Option<RecordBatch>,
+    /// The id that the insert was given, where its batch is wanted.
+    pub(crate) batch_id: Option<BatchId>,
     /// What it takes in the log.
     pub(crate) bytes: u64,
 }
@@ -42,9 +45,33 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|number| *number < NUMBER_END)
 }
 
-/// The payload of a frame: one packed batch.
-pub(crate) fn encode_payload(batch: &RecordBatch) -> Result<Vec<u8>> {
-    Ok(ebbtide_buckets::pack(batch)?)
+/// The first byte of a payload that begins with a [`BatchId`]; a packed batch begins with its own version.
+const WITH_ID: u8 = 0xb1;
+/// That byte, and the two numbers of the id.
+const ID_BYTES: usize = 1 + 8 + 8;
+
+/// The payload of a frame: the insert's id, if it has one, and one packed batch.
+pub(crate) fn encode_payload(batch: &RecordBatch, id: Option<BatchId>) -> Result<Vec<u8>> {
+    let packed = ebbtide_buckets::pack(batch)?;
+    let Some(id) = id else { return Ok(packed) };
+    let mut payload = Vec::with_capacity(ID_BYTES + packed.len());
+    payload.push(WITH_ID);
+    payload.extend_from_slice(&id.source.to_le_bytes());
+    payload.extend_from_slice(&id.number.to_le_bytes());
+    payload.extend_from_slice(&packed);
+    Ok(payload)
+}
+
+fn decode_payload(payload: &[u8]) -> std::result::Result<(RecordBatch, Option<BatchId>), String> {
+    let (id, packed) = match payload.split_first_chunk::<ID_BYTES>() {
+        Some((&[WITH_ID, a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7], packed)) => {
+            let source = u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]);
+            let number = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+            (Some(BatchId { source, number }), packed)
+        }
+        _ => (None, payload),
+    };
+    Ok((unpack(packed).map_err(|e| e.to_string())?, id))
 }
 
 /// Checks that a frame can hold this payload.
@@ -253,16 +280,17 @@ pub(crate) fn read_each(
     while let Some((head, payload)) = whole_frame(&bytes, at) {
         let batch = if head.seq == seq {
             wanted(seq, head.collection)
-                .then(|| unpack(payload))
+                .then(|| decode_payload(payload))
                 .transpose()
                 .map_err(|e| format!("log record {seq} does not decode: {e}"))
         } else {
             Err(format!("log record expected={seq} found={}", head.seq))
         };
         match batch {
-            Ok(batch) => {
+            Ok(decoded) => {
                 let bytes = (FRAME_BYTES + payload.len()) as u64;
-                visit(LogRecord { seq, collection: head.collection, batch, bytes })?;
+                let (batch, batch_id) = decoded.map_or((None, None), |(batch, id)| (Some(batch), id));
+                visit(LogRecord { seq, collection: head.collection, batch, batch_id, bytes })?;
             }
             Err(what) => {
                 damage = Some(Error::corrupt(path, at as u64, what));
@@ -291,8 +319,10 @@ pub(crate) fn records_behind(bytes: &[u8], from: usize) -> Vec<LogRecord> {
     while at < bytes.len() {
         match whole_frame(bytes, at) {
             Some((head, payload)) => {
-                let (batch, bytes) = (unpack(payload).ok(), FRAME_BYTES + payload.len());
-                records.push(LogRecord { seq: head.seq, collection: head.collection, batch, bytes: bytes as u64 });
+                let (decoded, bytes) = (decode_payload(payload).ok(), FRAME_BYTES + payload.len());
+                let (batch, batch_id) = decoded.map_or((None, None), |(batch, id)| (Some(batch), id));
+                let (seq, collection) = (head.seq, head.collection);
+                records.push(LogRecord { seq, collection, batch, batch_id, bytes: bytes as u64 });
                 at += bytes;
             }
             None => at += 1,

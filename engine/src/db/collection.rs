@@ -1,5 +1,6 @@
 //! A collection: inserts, deletes, and views of it.
 
+use crate::batch_id::BatchId;
 use crate::delete::{FilterPredicate, RowPredicate};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -83,7 +84,22 @@ impl Collection {
     /// with [`Error::index`]; [`Code::OutOfDiskSpace`]: nothing was stored; [`Code::NotWritable`]: writing has stopped,
     /// and whether the batch is stored shows when the database is opened again.
     pub fn insert(&self, batch: &RecordBatch) -> Result<u64> {
-        self.insert_rows(batch.num_rows(), &|schema, rows| Ok(batch_from_arrow(&batch.slice(0, rows), schema)?))
+        self.insert_batch(batch, None)
+    }
+
+    /// Like [`Collection::insert`], for a program that has to know after a crash whether this batch was stored:
+    /// [`CollectionSnapshot::last_batch`] then tells. The id is as durable as the rows, and outlives them: it stays when
+    /// they are deleted or swept. Only the last id of a collection is kept, so one program at a time gives them. A batch
+    /// without rows stores nothing, its id neither.
+    ///
+    /// # Errors
+    /// As for [`Collection::insert`].
+    pub fn insert_with_id(&self, batch: &RecordBatch, id: BatchId) -> Result<u64> {
+        self.insert_batch(batch, Some(id))
+    }
+
+    fn insert_batch(&self, batch: &RecordBatch, id: Option<BatchId>) -> Result<u64> {
+        self.insert_rows(batch.num_rows(), id, &|schema, rows| Ok(batch_from_arrow(&batch.slice(0, rows), schema)?))
     }
 
     /// Stores documents, all or none.
@@ -91,12 +107,18 @@ impl Collection {
     /// # Errors
     /// As for [`Collection::insert`].
     pub fn insert_documents(&self, documents: &[Value]) -> Result<u64> {
-        self.insert_rows(documents.len(), &|schema, rows| Ok(batch_from_documents(&documents[..rows], schema)?))
+        let build = |schema: &Schema, rows: usize| Ok(batch_from_documents(&documents[..rows], schema)?);
+        self.insert_rows(documents.len(), None, &build)
     }
 
     /// Stores the first `rows` measurements that `build` makes a batch of.
-    fn insert_rows(&self, rows: usize, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Result<u64> {
-        let stored = self.engine.insert(&self.name, &|schema| build(schema, rows));
+    fn insert_rows(
+        &self,
+        rows: usize,
+        id: Option<BatchId>,
+        build: &dyn Fn(&Schema, usize) -> Result<Accepted>,
+    ) -> Result<u64> {
+        let stored = self.engine.insert(&self.name, id, &|schema| build(schema, rows));
         stored.map_err(|error| self.first_fault(error, build))
     }
 

@@ -1,5 +1,6 @@
 //! Inserts between validation and visibility: the queue in which they wait for the thread that writes the log.
 
+use crate::batch_id::BatchId;
 use crate::error::Error;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use ebbtide_buckets::{Chunk, Schema};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Pending {
     pub(crate) ticket: u64,
     pub(crate) collection: u64,
+    pub(crate) batch_id: Option<BatchId>,
     pub(crate) payload: Vec<u8>,
     pub(crate) crc: u32,
     pub(crate) chunk: Chunk,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::batch_id::BatchId;
 use crate::db::Database;
 use crate::fs::sim::SimFs;
 use crate::segment::bounds::ChangedBucket;
@@ -80,6 +81,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         forged.extend_from_slice(&good[at + 1..]);
         postcard::from_bytes::<RuleSet>(&forged).unwrap()
     };
+    let last = LastBatch { id: BatchId { source: u64::MAX, number: u64::MAX }, is_newest: true };
     let forged = [
         Op::NextIds { collection: u64::MAX, segment: 1, seq: 1 },
         Op::NextIds { collection: 2, segment: u64::MAX, seq: 1 },
@@ -111,6 +113,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::DropBuckets { collection: c, segment: segment.id, dropped: RoaringBitmap::new(), live: too_many },
         Op::RemoveSegment { collection: c, segment: u64::MAX },
         Op::Sealed { collection: c, seq: u64::MAX },
+        Op::SetLastBatch { collection: u64::MAX, last },
         Op::AddLog { first_seq: u64::MAX },
         Op::RemoveLog { first_seq: NUMBER_END },
     ];
@@ -125,6 +128,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         collection(&|r| r.rules_epoch += 1),
         changed(&|s| s.live.rows = 1),
         Op::Sealed { collection: c, seq: record.sealed_seq },
+        Op::SetLastBatch { collection: c, last },
     ];
     for op in &taken {
         with_edit(&sample, op).map(|_| ()).unwrap_or_else(|error| panic!("{op:?}: {error}"));

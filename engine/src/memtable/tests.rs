@@ -12,7 +12,7 @@ fn filled(inserts: impl IntoIterator<Item = usize>) -> Memtable {
         let end = next + i64::try_from(rows).unwrap();
         let times = TimestampMillisecondArray::from_iter_values(next..end).with_timezone("UTC");
         let batch = RecordBatch::try_new(schema.arrow(), vec![Arc::new(times)]).unwrap();
-        table.push(Arc::new(Chunk::build(batch, &schema, 3_600)), seq, (&schema, 3_600)).unwrap();
+        table.push(Arc::new(Chunk::build(batch, &schema, 3_600)), (seq, None), (&schema, 3_600)).unwrap();
         next = end;
     }
     let times = table.chunks().flat_map(|c| c.batch.column(0).as_primitive::<TimestampMillisecondType>().values());

@@ -45,7 +45,7 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
     // The types of the fields stay, although only the log knew them.
     let mut ops = vec![Op::SetSchema { collection: id, schema: (*collection.schema).clone() }];
     visit.files = gone.edits(&collection, &mut ops)?;
-    ops.push(Op::Sealed { collection: id, seq });
+    ops.extend(collection.sealed(seq));
     for (rule, counts) in by_rule {
         if let Some(rule) = collection.rules.rule(rule) {
             ops.push(record_of(&collection, now, (rule.expire_after_seconds, rule.label()), &counts));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 mod awaited;
+mod batch_ids;
 mod cost;
 mod damage;
 mod machine;
