@@ -259,8 +259,8 @@ impl<'a> Case<'a> {
         let (Some(expected), Ok(actual)) = (step.get("rows"), &outcome) else { return Ok(()) };
         let wanted = expected.as_array().ok_or_else(|| "rows must be a list".to_owned())?;
         let compared = match step.get("unordered").map(Json::as_bool) {
-            Some(Some(true)) => compare::contains_unordered(actual, wanted),
-            None | Some(Some(false)) => compare::contains(&Json::Array(actual.clone()), expected),
+            Some(Some(true)) => compare::same_rows_unordered(actual, wanted),
+            None | Some(Some(false)) => compare::same_rows(actual, expected),
             Some(None) => return Err("unordered must be true or false".to_owned().into()),
         };
         compared.map_err(|what| {

@@ -1,5 +1,7 @@
 //! Instants and precisions. An instant is kept in nanoseconds as `i128`, so that no date of any precision overflows it.
 
+mod far;
+
 use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -60,7 +62,7 @@ impl Timestamp {
         Timestamp(self.0 + i128::from(seconds) * NANOS_PER_SECOND)
     }
 
-    /// Reads an RFC 3339 time, or a date or local time that is taken as UTC.
+    /// Reads an RFC 3339 time, or a date or local time that is taken as UTC. Years of more than four digits have a sign.
     ///
     /// # Errors
     /// Says what was given and what is expected.
@@ -84,12 +86,15 @@ impl Timestamp {
             Some(t) => {
                 Ok(Timestamp(i128::from(t.timestamp()) * NANOS_PER_SECOND + i128::from(t.timestamp_subsec_nanos())))
             }
-            None => Err(format!("'{text}' is not a time; write it as 2024-01-31T12:00:00Z")),
+            None => match far::read(text) {
+                Some(nanos) => Ok(Timestamp(nanos)),
+                None => Err(format!("'{text}' is not a time; write it as 2024-01-31T12:00:00Z")),
+            },
         }
     }
 }
 
-/// RFC 3339 in UTC with as many digits of the second as are needed; seconds since the epoch outside of the calendar's range.
+/// RFC 3339 in UTC with as many digits of the second as are needed; years beyond 0 to 9999 have a sign.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.div_euclid(NANOS_PER_SECOND);
@@ -98,7 +103,7 @@ impl fmt::Display for Timestamp {
             i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, u32::try_from(nanos).unwrap_or(0)));
         match date {
             Some(date) => f.write_str(&date.to_rfc3339_opts(SecondsFormat::AutoSi, true)),
-            None => write!(f, "{seconds}s"),
+            None => far::write(self.0, f),
         }
     }
 }

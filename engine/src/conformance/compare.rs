@@ -10,8 +10,24 @@ pub(super) fn contains(actual: &Json, expected: &Json) -> Result<(), String> {
     contains_at("", Some(actual), expected)
 }
 
-/// Like [`contains`] for two lists, in any order.
-pub(super) fn contains_unordered(actual: &[Json], expected: &[Json]) -> Result<(), String> {
+/// Checks that rows of SQL are those that are expected, in this order: each has the columns of its row, and no others.
+pub(super) fn same_rows(actual: &[Json], expected: &Json) -> Result<(), String> {
+    contains(&Json::Array(actual.to_vec()), expected)?;
+    let wanted = expected.as_array().map_or(&[][..], Vec::as_slice);
+    actual.iter().zip(wanted).try_for_each(|(row, wanted)| no_more_columns(row, wanted))
+}
+
+/// Refuses a row with a column that the case does not list.
+fn no_more_columns(row: &Json, wanted: &Json) -> Result<(), String> {
+    let (Some(row), Some(wanted)) = (row.as_object(), wanted.as_object()) else { return Ok(()) };
+    match row.keys().find(|name| !wanted.contains_key(*name)) {
+        Some(name) => Err(format!("column '{name}' is not listed")),
+        None => Ok(()),
+    }
+}
+
+/// Like [`same_rows`], in any order.
+pub(super) fn same_rows_unordered(actual: &[Json], expected: &[Json]) -> Result<(), String> {
     if actual.len() != expected.len() {
         return Err(format!("expected {} rows, actual {}", expected.len(), actual.len()));
     }
@@ -29,7 +45,8 @@ pub(super) fn contains_unordered(actual: &[Json], expected: &[Json]) -> Result<(
 
 fn assign(row: usize, expected: &[Json], actual: &[Json], owner: &mut [Option<usize>], tried: &mut [bool]) -> bool {
     for candidate in 0..actual.len() {
-        if tried[candidate] || contains(&actual[candidate], &expected[row]).is_err() {
+        let differs = || contains(&actual[candidate], &expected[row]).is_err();
+        if tried[candidate] || no_more_columns(&actual[candidate], &expected[row]).is_err() || differs() {
             continue;
         }
         tried[candidate] = true;

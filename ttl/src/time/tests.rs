@@ -32,7 +32,19 @@ fn times_are_shown_with_the_digits_they_need() {
     for text in ["2024-01-31T12:00:00Z", "1969-12-31T23:59:59.999Z", "2024-01-31T12:00:00.000000001Z"] {
         assert_eq!(Timestamp::parse(text).unwrap().to_string(), text);
     }
-    assert_eq!(Timestamp::from_nanos(i128::from(i64::MAX) * NANOS_PER_SECOND).to_string(), "9223372036854775807s");
+    let ends = [
+        (i64::MAX, Precision::Ms, "+292278994-08-17T07:12:55.807Z"),
+        (i64::MIN, Precision::Ms, "-292275055-05-16T16:47:04.192Z"),
+        (i64::MAX, Precision::Us, "+294247-01-10T04:00:54.775807Z"),
+        (i64::MIN, Precision::Us, "-290308-12-21T19:59:05.224192Z"),
+    ];
+    for (units, precision, text) in ends {
+        assert_eq!(Timestamp::from_units(units, precision).to_string(), text);
+        assert_eq!(Timestamp::parse(text), Ok(Timestamp::from_units(units, precision)));
+    }
+    for text in ["+292278994-13-01T00:00:00Z", "+292278994-02-30T00:00:00Z", "+292278994-02-01T24:00:00Z", "+1"] {
+        assert!(Timestamp::parse(text).is_err(), "{text}");
+    }
 }
 
 #[test]
@@ -70,6 +82,14 @@ proptest! {
     fn instants_read_back_as_they_are_written(seconds in -62_135_596_800_i64..253_402_300_800, nanos in 0_i128..NANOS_PER_SECOND,
                                               coarse in prop::sample::select(vec![1_i128, 1_000, 1_000_000, NANOS_PER_SECOND])) {
         let instant = Timestamp::from_nanos(i128::from(seconds) * NANOS_PER_SECOND + nanos / coarse * coarse);
+        prop_assert_eq!(Timestamp::parse(&instant.to_string()), Ok(instant));
+    }
+
+    /// In every unit, to the ends of 64 bits, of which the calendar of chrono holds a thousandth.
+    #[test]
+    fn stored_units_read_back_as_they_are_written(t: i64, shift in 0_u32..20,
+                               p in prop::sample::select(vec![Precision::Ms, Precision::Us, Precision::Ns])) {
+        let instant = Timestamp::from_units(t >> shift, p);
         prop_assert_eq!(Timestamp::parse(&instant.to_string()), Ok(instant));
     }
 
