@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Casts a batch made under an older schema to a newer one: missing columns are null, whole numbers become doubles,
+/// Casts a batch of an older schema to a newer one: missing columns become null, integers become doubles,
 /// objects get their new members. A batch that already fits is returned as it is.
 ///
 /// # Errors

@@ -108,7 +108,7 @@ fn depth(ty: &DataType) -> usize {
     }
 }
 
-/// Where an array stands in the batch, for messages.
+/// The position of an array in the batch, for messages.
 struct Place<'a> {
     path: &'a str,
     /// The row of the batch that a place in the array belongs to.
@@ -240,7 +240,7 @@ fn check_fit(ints: &Int64Array, place: &Place<'_>) -> Result<(), BatchError> {
     }
 }
 
-/// The ints that the doubles are, if all of them are whole.
+/// The doubles as ints, if all of them are integral.
 fn whole_numbers(doubles: &ArrayRef) -> Option<ArrayRef> {
     let doubles: &Float64Array = doubles.as_primitive::<Float64Type>();
     if !doubles.iter().flatten().all(|d| exact_int(d).is_some()) {
@@ -283,7 +283,7 @@ fn canonical_list(
         .map_err(|e| BatchError::from_arrow(&e))
 }
 
-/// The list without items that no row shows: those of rows that were cut off, and those behind a null.
+/// The list without items that no row refers to: those of sliced-off rows, and those under a null.
 fn visible_items(list: &ListArray) -> Result<ListArray, BatchError> {
     let offsets = list.value_offsets();
     let all = offsets.first() == Some(&0) && offsets.last().is_some_and(|end| *end as usize == list.values().len());

@@ -1,4 +1,4 @@
-//! Values to columns. The values have been checked against the type before: what does not fit becomes null.
+//! Values to columns. The values have already been checked against the type; one that does not fit becomes null.
 
 use crate::schema::FieldType;
 use arrow::array::{

@@ -21,7 +21,7 @@ pub fn times(batch: &RecordBatch) -> Result<&[i64], ArrowError> {
     }
 }
 
-/// Bytes that the rows take. Arrays of a user's may share buffers that are far larger: a slice counts as what it uses.
+/// Memory of the rows in bytes. A caller's arrays may be slices of far larger buffers: only the slice counts.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(column_bytes).sum()
 }
@@ -113,10 +113,10 @@ fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
     }
 }
 
-/// What parts the names in the path of a field: no name holds it.
+/// Separates the names in the path of a field; no name contains it.
 pub const PATH_SEPARATOR: char = '\0';
 
-/// Paths (parted by [`PATH_SEPARATOR`]) of the fields that are whole numbers under `old` and floating point under `new`.
+/// Paths (joined by [`PATH_SEPARATOR`]) of the fields that are integers under `old` and floating point under `new`.
 #[must_use]
 pub fn widened_fields(old: &Schema, new: &Schema) -> Vec<String> {
     let mut paths = Vec::new();

@@ -18,8 +18,8 @@ use std::fmt;
 pub struct Accepted {
     /// The measurements, canonical under `schema`.
     pub batch: RecordBatch,
-    /// The collection's schema with what these measurements add. Where a field was int64 and is double here, the caller
-    /// checks that what is stored fits.
+    /// The collection's schema extended by these measurements. If a field was int64 and is double here, the caller
+    /// checks that no stored value loses precision.
     pub schema: Schema,
 }
 
@@ -28,7 +28,7 @@ pub struct Accepted {
 pub struct BatchError {
     /// The zero-based index of the measurement.
     pub index: usize,
-    /// What is wrong with it; the message names the index too.
+    /// The error; its message includes the index.
     pub error: RuleError,
 }
 

@@ -1,4 +1,4 @@
-//! How large things may be. What is beyond is refused with an error that names the limit; nothing is stored then.
+//! Size limits. Anything larger is refused with an error that names the limit, and nothing is stored.
 
 use ebbtide_ttl::{Code, RuleError, Value};
 
@@ -43,7 +43,7 @@ impl DocumentRoom {
         DocumentRoom(DOCUMENT_BYTES_MAX - 8)
     }
 
-    /// Takes a member, if there is room for it.
+    /// Counts a member, if there is room for it.
     pub(crate) fn take(&mut self, name: &str, value: &Value) -> Result<(), RuleError> {
         self.0 = self
             .0
@@ -54,12 +54,12 @@ impl DocumentRoom {
     }
 }
 
-/// An error about something that is too large.
+/// An error for something that is too large.
 pub(crate) fn too_large(what: impl Into<String>) -> RuleError {
     RuleError::new(Code::BSONObjectTooLarge, what)
 }
 
-/// What a value leaves of `room` bytes; `None` if it takes more. Does not go deeper than values may nest.
+/// The bytes left of `room` after a value; `None` if it needs more. Stops at the nesting limit of values.
 fn room_left(value: &Value, room: usize, depth: usize) -> Option<usize> {
     match value {
         Value::String(text) => room.checked_sub(text.len()),

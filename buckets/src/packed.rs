@@ -1,4 +1,4 @@
-//! A batch in few bytes and at little cost: what the log keeps of an insert until its rows are sealed.
+//! A compact, cheap encoding of a batch: the form in which the log keeps an insert until its rows are sealed.
 //!
 //! Whole numbers are stored as their distance from the least one, or from the one before, in 0, 1, 2, 4 or 8 bytes each;
 //! doubles that are short decimals as whole numbers with a scale; texts that repeat by number; nulls in a bitmap only. What

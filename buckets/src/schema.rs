@@ -1,4 +1,4 @@
-//! What the fields of a collection are, how that grows, and how it looks in Arrow.
+//! The fields of a collection and their types, how they grow, and their Arrow schema.
 
 use arrow::datatypes::{DataType, Field, Fields, Schema as ArrowSchema, SchemaRef, TimeUnit};
 use ebbtide_ttl::{Code, Precision, RuleError};
@@ -227,7 +227,7 @@ impl Schema {
     }
 
     /// The least schema that holds the values of both: new fields are added, int64 meets double as double at every
-    /// depth, members of objects are merged. Whether stored whole numbers fit doubles is for the caller to check.
+    /// depth, members of objects are merged. The caller checks that stored integers fit into doubles.
     ///
     /// # Errors
     /// `TypeMismatch` that names the field, its type and the other type; `InvalidOptions` if the two are not of one

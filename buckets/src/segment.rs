@@ -44,7 +44,7 @@ pub(crate) const KEY_DIRECTORY: &str = "ebbtide.directory";
 pub(crate) const KEY_SCHEMA: &str = "ebbtide.schema";
 /// Where the tail begins, and its checksum.
 pub(crate) const KEY_TAIL: &str = "ebbtide.tail";
-/// What stands before the two numbers of [`KEY_TAIL`].
+/// The text before the two numbers of [`KEY_TAIL`].
 pub(crate) const TAIL_MARK: &[u8] = b"ebbtide-tail:start=";
 
 /// Random access to the bytes of a file.
@@ -83,11 +83,11 @@ impl ReadAt for Bytes {
 pub struct SegmentError {
     /// The segment's name.
     pub name: String,
-    /// The byte of the file that it is about.
+    /// The offset in the file.
     pub offset: u64,
-    /// What is expected and what is there.
+    /// What was expected and what was found.
     pub message: String,
-    /// Why the file system refused to read, if that is what it is about: then nothing is known to be damaged.
+    /// The file system's error, if the read itself failed; then the file is not known to be damaged.
     pub refused: Option<io::ErrorKind>,
 }
 
@@ -96,7 +96,7 @@ impl SegmentError {
         SegmentError { name: name.to_owned(), offset, message: message.into(), refused: None }
     }
 
-    /// About a read that failed. A file that ends early is damaged; of any other nobody knows.
+    /// An error for a failed read: an early end means damage, any other I/O error says nothing about the data.
     pub(crate) fn unread(name: &str, offset: u64, error: &io::Error) -> SegmentError {
         let refused = Some(error.kind()).filter(|kind| *kind != io::ErrorKind::UnexpectedEof);
         SegmentError { refused, ..SegmentError::new(name, offset, format!("cannot be read: {error}")) }
@@ -130,7 +130,7 @@ pub struct EncodedSegment {
     pub meta: SegmentMeta,
 }
 
-/// What is known of a segment without opening it. Times are in units of the collection's precision.
+/// The summary of a segment, known without opening it. Times are in units of the collection's precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentMeta {
     /// How many measurements it holds.

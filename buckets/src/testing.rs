@@ -1,4 +1,4 @@
-//! What the tests of several modules share.
+//! Helpers shared by the tests of several modules.
 
 use crate::{Accepted, Schema, Window, batch_from_documents, value_at};
 use arrow::array::RecordBatch;

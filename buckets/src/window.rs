@@ -23,7 +23,7 @@ impl Window {
     }
 }
 
-/// What a bucket is keyed by within its collection. Sorts by meta, then by time.
+/// The key of a bucket within its collection. Sorts by meta, then by time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId {
     /// The meta value's key.

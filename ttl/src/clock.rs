@@ -1,4 +1,4 @@
-//! The door to time: nothing in Ebbtide reads a clock but through [`Clock`].
+//! Access to time: everything in Ebbtide that reads a clock does so through [`Clock`].
 
 use crate::time::Timestamp;
 use parking_lot::Mutex;
@@ -6,15 +6,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Wall time, which people set, and monotonic time, which only moves on.
+/// Wall time, which can be set, and monotonic time, which only advances.
 pub trait Clock: Debug + Send + Sync {
     /// The wall clock's instant. It can be wrong and can step in both directions.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed start; never goes backwards and is not set by anybody.
+    /// Time since a fixed start. It never goes backwards and cannot be set.
     fn monotonic(&self) -> Duration;
 
-    /// Whether time passes only when somebody says so; then nothing runs by itself in the background.
+    /// Whether time passes only when it is set; then nothing runs by itself in the background.
     fn is_virtual(&self) -> bool {
         false
     }
@@ -56,7 +56,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move. Clones share one time.
+/// A clock that moves only when it is set. Clones share one time.
 #[derive(Debug, Clone)]
 pub struct VirtualClock {
     state: Arc<Mutex<(Timestamp, Duration)>>,
@@ -69,7 +69,7 @@ impl VirtualClock {
         VirtualClock { state: Arc::new(Mutex::new((now, Duration::ZERO))) }
     }
 
-    /// Lets time go on (or, if `now` is in the past, steps the wall clock alone back) to `now`.
+    /// Advances both clocks to `now`; if `now` is in the past, sets only the wall clock back.
     pub fn set(&self, now: Timestamp) {
         let mut state = self.state.lock();
         if let Ok(ahead) = u64::try_from(now.nanos() - state.0.nanos()) {
@@ -80,12 +80,12 @@ impl VirtualClock {
         state.0 = now;
     }
 
-    /// Sets the wall clock alone: a wrong clock.
+    /// Sets the wall clock only, to simulate a wrong clock.
     pub fn jump(&self, now: Timestamp) {
         self.state.lock().0 = now;
     }
 
-    /// Sets the monotonic time alone: a machine that slept while time went on, or one whose clock is broken.
+    /// Sets the monotonic time only, to simulate a machine that was suspended or whose clock is broken.
     pub fn set_monotonic(&self, monotonic: Duration) {
         self.state.lock().1 = monotonic;
     }

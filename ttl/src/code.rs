@@ -1,4 +1,4 @@
-//! Error codes: the numbers and names that MongoDB gives to the same mistakes, and our own for what it has no name for.
+//! Error codes: MongoDB's numbers and names for the same errors, and our own where it has none.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The arithmetic of expiry and of windows, in a collection's own units of time, and the options that steer it.
 //!
 //! 1. An instant equal to the cut-off is expired: `t + E <= now` iff `t <= now - E`. [`Cutoff`] owns that comparison.
-//! 2. Everything saturates: no time, however far off, wraps round and makes fresh data look old.
+//! 2. Everything saturates: no time, however distant, wraps around and makes new data look old.
 
 mod bucketing;
 mod cutoff;
@@ -91,7 +91,7 @@ pub enum ExpiryMode {
 
 words!(ExpiryMode, "expiry", Exact = "exact", Bucket = "bucket");
 
-/// What happens about times outside 1970 to 2038.
+/// What is done about times outside 1970 to 2038.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum OutOfRange {
     /// While such a measurement is stored, nothing in its collection expires.

@@ -3,7 +3,7 @@
 //! 1. A filter is kept as it was given, for listings, and in its normal form, for matching and for identity: two
 //!    filters are equal iff their normal forms are.
 //! 2. Filters with equal normal forms match the same values.
-//! 3. A partial filter is positive: it cannot match by absence, but through an explicit null.
+//! 3. A partial filter is positive: it matches a missing value only through an explicit null.
 
 mod matching;
 mod node;
@@ -77,19 +77,19 @@ impl Filter {
         Ok(Filter { source: filter.clone(), root })
     }
 
-    /// The filter that everything matches.
+    /// The empty filter, which matches everything.
     #[must_use]
     pub fn everything() -> Filter {
         Self::of(Node::And(Vec::new()))
     }
 
-    /// `{path: value}`: the value at a dotted path is this one.
+    /// `{path: value}`: the value at a dotted path equals this one.
     #[must_use]
     pub fn eq(path: &str, value: Value) -> Filter {
         Self::of(Node::condition(path, Test::Eq(value.normalized())))
     }
 
-    /// `{path: {$gt: bound}}` and its kin. Nothing is greater or less than an object, a list or null.
+    /// `{path: {$gt: bound}}`, `$gte`, `$lt` or `$lte`. Nothing is greater or less than an object, a list or null.
     #[must_use]
     pub fn compare(path: &str, comparison: Comparison, bound: Value) -> Filter {
         Self::of(Node::condition(path, Test::Compare(comparison, bound.normalized())))
@@ -113,19 +113,19 @@ impl Filter {
         Self::of(Node::condition(path, Test::Type(classes.iter().copied().collect())))
     }
 
-    /// What matches all of these.
+    /// `$and`: matches what all of these match.
     #[must_use]
     pub fn and(filters: Vec<Filter>) -> Filter {
         Self::of(Node::and(filters.into_iter().map(|f| f.root).collect()))
     }
 
-    /// What matches one of these.
+    /// `$or`: matches what at least one of these matches.
     #[must_use]
     pub fn or(filters: Vec<Filter>) -> Filter {
         Self::of(Node::or(filters.into_iter().map(|f| f.root).collect()))
     }
 
-    /// What does not match this.
+    /// `$nor` of one clause: matches what this does not match.
     #[must_use]
     pub fn negate(filter: Filter) -> Filter {
         Self::of(Node::not(filter.root))
@@ -153,13 +153,13 @@ impl Filter {
         text::to_value(&self.root)
     }
 
-    /// Whether everything matches, because there is no condition.
+    /// Whether the filter has no condition and so matches everything.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         matches!(&self.root, Node::And(all) if all.is_empty())
     }
 
-    /// The top-level fields that conditions are about.
+    /// The top-level fields that the conditions mention.
     #[must_use]
     pub fn fields(&self) -> BTreeSet<&str> {
         let mut fields = BTreeSet::new();
@@ -169,7 +169,7 @@ impl Filter {
         fields
     }
 
-    /// The dotted paths that conditions are about.
+    /// The dotted paths that the conditions mention.
     #[must_use]
     pub fn paths(&self) -> BTreeSet<String> {
         let mut paths = BTreeSet::new();
@@ -179,13 +179,13 @@ impl Filter {
         paths
     }
 
-    /// Whether all conditions are about the meta field or its sub-fields.
+    /// Whether all conditions mention only the meta field or its sub-fields.
     #[must_use]
     pub fn is_meta_only(&self, meta_field: &str) -> bool {
         self.fields().iter().all(|field| *field == meta_field)
     }
 
-    /// Whether a document matches; `field` gives its top-level fields by name, null for a missing one.
+    /// Whether a document matches; `field` returns a top-level field by name, null for a missing one.
     #[must_use]
     pub fn matches<'v>(&self, field: &dyn Fn(&str) -> Cow<'v, Value>) -> bool {
         matching::matches(&self.root, &|condition| matching::holds(condition, &field(condition.field())))
@@ -199,7 +199,7 @@ impl Filter {
         })
     }
 
-    /// Whether a meta value matches, for a filter whose conditions are all about the meta field.
+    /// Whether a meta value matches, for a filter that mentions only the meta field.
     #[must_use]
     pub fn matches_meta(&self, meta: &Value) -> bool {
         matching::matches(&self.root, &|condition| matching::holds(condition, meta))
@@ -212,7 +212,7 @@ impl Filter {
         matching::time_bounds(&self.root, time_field)
     }
 
-    /// The parts that must all match, for pruning each by what is known about it; one part if this is no conjunction.
+    /// The conjuncts, each usable for pruning since all must match; the filter itself if it is no conjunction.
     #[must_use]
     pub fn conjuncts(&self) -> Vec<Filter> {
         match &self.root {
@@ -221,8 +221,8 @@ impl Filter {
         }
     }
 
-    /// The condition that all conjuncts about `meta_field` alone make together: what it does not match, the filter
-    /// does not match.
+    /// The conjunction of the conjuncts that mention only `meta_field`. What it does not match, the whole filter does
+    /// not match.
     #[must_use]
     pub fn meta_part(&self, meta_field: &str) -> Filter {
         Self::and(self.conjuncts().into_iter().filter(|part| part.is_meta_only(meta_field)).collect())

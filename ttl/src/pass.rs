@@ -6,7 +6,7 @@ pub use parameters::Parameters;
 
 use std::time::Duration;
 
-/// A rule of a collection, as a pass knows it.
+/// Identifies a rule of a collection in a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RuleRef {
     /// The collection's name.
@@ -18,9 +18,9 @@ pub struct RuleRef {
 /// How far a visit to a rule may go; it stops at whichever limit it reaches first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisitLimit {
-    /// So many buckets; `None` is no limit.
+    /// Number of buckets; `None` is no limit.
     pub buckets: Option<u64>,
-    /// So much monotonic time; `None` is no limit.
+    /// Monotonic time; `None` is no limit.
     pub time: Option<Duration>,
 }
 
@@ -33,7 +33,7 @@ pub struct Visit {
     pub measurements: u64,
     /// Bytes of the buckets.
     pub bytes: u64,
-    /// Files given back.
+    /// Files unlinked.
     pub files: u64,
     /// Whether it reached a limit, so that there may be more to drop. A visit that dropped nothing is never asked for
     /// more in the same pass.
@@ -42,13 +42,13 @@ pub struct Visit {
 
 /// What a pass sweeps.
 pub trait PassTarget {
-    /// The rules to visit, asked anew for each sub-pass: rules made meanwhile are met by the next one.
+    /// The rules to visit. Called once for each sub-pass, so the next one includes rules created meanwhile.
     fn rules(&mut self) -> Vec<RuleRef>;
 
     /// Drops what is due through a rule, up to the limit. A rule that no longer exists has nothing due.
     ///
     /// # Errors
-    /// Says why the rule could not be swept; the pass goes on with the others.
+    /// Why the rule could not be swept; the pass continues with the others.
     fn visit(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit, String>;
 }
 
@@ -65,11 +65,11 @@ pub struct PassReport {
     pub measurements: u64,
     /// Bytes of the buckets.
     pub bytes: u64,
-    /// Files given back.
+    /// Files unlinked.
     pub files: u64,
     /// The rules that failed, each once, with the reason. A rule that failed is not visited again in the same pass.
     pub failed: Vec<(RuleRef, String)>,
-    /// Monotonic time that it took.
+    /// Duration in monotonic time.
     pub duration: Duration,
     /// Whether rules were left that had stopped at a limit, because no further sub-pass was allowed.
     pub has_more: bool,
@@ -78,7 +78,7 @@ pub struct PassReport {
 /// Runs one pass: sub-passes until in the last one no rule stopped at a limit, or `sub_passes_max` is reached.
 ///
 /// A sub-pass visits all rules in turn, then in further rounds those that stopped at a limit, until there are none or
-/// the sub-pass's target time is over. Whether sweeping is enabled at all is the caller's to ask, before.
+/// the sub-pass's target time is over. The caller checks beforehand whether sweeping is enabled.
 pub fn run_pass(
     parameters: &Parameters,
     monotonic: &dyn Fn() -> Duration,

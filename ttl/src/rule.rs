@@ -15,21 +15,21 @@ use crate::filter::Filter;
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 
-/// The index of the collection's own rule in a [`RuleSet`], whether it has one or not; the partial rules follow from 1.
+/// The index of the collection's own rule in a [`RuleSet`], also when it has none; the partial rules start at 1.
 pub const COLLECTION_RULE: usize = 0;
-/// What listings call that rule; no index has this name.
+/// The name of that rule in listings; no index can have this name.
 const COLLECTION_RULE_LABEL: &str = "collection";
 
 /// A partial TTL index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialRule {
-    /// Its name, unique in the collection.
+    /// The name, unique in the collection.
     pub name: String,
     /// The key's direction, 1 or -1: shown, and part of the identity, without any other effect.
     pub key_direction: i32,
     /// E in seconds.
     pub expire_after_seconds: i64,
-    /// Which metas it is for.
+    /// The metas that the rule applies to.
     pub filter: Filter,
 }
 
@@ -48,7 +48,7 @@ pub struct RuleView<'a> {
     pub name: Option<&'a str>,
     /// E in seconds.
     pub expire_after_seconds: i64,
-    /// Which metas it is for; `None` for all.
+    /// The metas that the rule applies to; `None` for all.
     pub filter: Option<&'a Filter>,
 }
 
@@ -77,7 +77,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// A set with the collection's own rule, if it has one, alone.
+    /// A set without partial rules.
     #[must_use]
     pub fn new(expire_after_seconds: Option<i64>) -> Self {
         RuleSet { collection: expire_after_seconds, partial: Vec::new() }
@@ -123,7 +123,7 @@ impl RuleSet {
         own.into_iter().chain(partial)
     }
 
-    /// The rule at an index that [`RuleSet::effective`] gave.
+    /// The rule at an index returned by [`RuleSet::effective`].
     #[must_use]
     pub fn rule(&self, index: usize) -> Option<RuleView<'_>> {
         self.iter().find(|rule| rule.index == index)
@@ -163,13 +163,13 @@ impl RuleSet {
         }
     }
 
-    /// The shortest E of all rules in seconds: nothing younger is expired.
+    /// The shortest E of all rules, in seconds: nothing younger has expired.
     #[must_use]
     pub fn shortest(&self) -> Option<i64> {
         self.iter().map(|rule| rule.expire_after_seconds).min()
     }
 
-    /// Creates partial rules, all or none. One that is there already with the same name and E is left alone.
+    /// Creates partial rules, all or none. A rule that exists with the same name and E is left as it is.
     ///
     /// # Errors
     /// `IndexOptionsConflict` if the same key and filter have another E or name, `IndexKeySpecsConflict` if the name is

@@ -10,7 +10,7 @@ const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
 /// An instant: nanoseconds since 1970-01-01T00:00:00Z, negative before it.
 ///
-/// It is aligned like an `i64`, so that no member of a document is padded to 64 bytes because of it.
+/// Aligned like an `i64`, so that it does not pad the members of documents to 64 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[repr(Rust, packed(8))]
 pub struct Timestamp(i128);
@@ -65,7 +65,7 @@ impl Timestamp {
     /// Reads an RFC 3339 time, or a date or local time that is taken as UTC. Years of more than four digits have a sign.
     ///
     /// # Errors
-    /// Says what was given and what is expected.
+    /// The text that was given and the expected format.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let utc = |t: NaiveDateTime| t.and_utc();

@@ -7,10 +7,10 @@ use smol_str::SmolStr;
 use std::cmp::Ordering;
 
 /// The name of a member of an object. Up to 23 bytes are held in place, since names are read with every document; `"t".into()`
-/// makes one.
+/// creates one.
 pub type Name = SmolStr;
 
-/// A value of a document. Null stands for missing too: the contract makes no difference between them.
+/// A value of a document. Null also represents a missing value: the contract does not distinguish them.
 #[derive(Debug, Clone, Default)]
 pub enum Value {
     /// Null, or missing.

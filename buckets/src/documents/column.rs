@@ -21,7 +21,7 @@ pub(super) enum Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// A column of a field that has a type already, in a batch of so many documents.
+    /// A column of a field whose type is known, with room for the given number of documents.
     pub(super) fn of(ty: &FieldType, rows: usize) -> Column<'a> {
         match ty {
             FieldType::Int64 => Column::Ints(Int64Builder::with_capacity(rows), Vec::new()),
@@ -30,7 +30,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Puts the value of document `row` behind those before it. Its type was checked: where doubles come after whole numbers,
+    /// Appends the value of document `row`. Its type was checked: where doubles come after whole numbers,
     /// they become doubles.
     #[expect(clippy::cast_precision_loss, reason = "ints that a double cannot hold were refused before")]
     pub(super) fn put(&mut self, row: usize, value: &'a Value) {

@@ -70,7 +70,7 @@ pub(super) fn a_value(value: &Value) -> String {
     })
 }
 
-/// What is known of a field's type so far.
+/// What the values so far say about a field's type.
 pub(super) enum Infer {
     /// Nothing: only nulls were seen.
     Unknown,
@@ -179,7 +179,7 @@ impl Infer {
 pub(super) struct Members {
     list: Vec<Member>,
     index: AHashMap<String, usize>,
-    /// Counts the objects read, so that a name that comes twice in one is found.
+    /// Counts the objects read, to detect a name that occurs twice in one object.
     object: u64,
     next: usize,
 }
@@ -218,12 +218,12 @@ impl Members {
         self.next = 0;
     }
 
-    /// The place of a name, if it is the one that comes next in most documents of one source.
+    /// The index of a name, if it is the name expected next; documents of one source mostly have the same order.
     pub(super) fn expected(&self, name: &str) -> Option<usize> {
         self.list.get(self.next).is_some_and(|m| m.name == name).then_some(self.next)
     }
 
-    /// Takes one member of the present object, and gives its place among all; `parent` is the object's own path.
+    /// Adds a member of the current object and returns its index among all members; `parent` is the object's path.
     pub(super) fn take(
         &mut self,
         name: &str,
@@ -244,7 +244,7 @@ impl Members {
         Ok(at)
     }
 
-    /// The same for a member of which the place is known.
+    /// The same for a member whose index is known.
     pub(super) fn take_at(
         &mut self,
         at: usize,

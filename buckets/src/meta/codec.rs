@@ -28,7 +28,7 @@ const DATE: u8 = 8;
 /// Deeper than any value that is accepted, and shallow enough for every stack.
 const DEPTH_MAX: usize = 128;
 
-/// From here on a double no longer holds every whole number.
+/// From here on a double cannot represent every integer.
 const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// Appends a value; members of objects must be in order and without nulls.

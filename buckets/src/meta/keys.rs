@@ -1,4 +1,4 @@
-//! Keys of a whole column at once, and columns of keys.
+//! Converts whole columns to meta keys, and keys to columns.
 
 use super::MetaKey;
 use crate::build::build_array;

@@ -1,4 +1,4 @@
-//! Blocks of whole numbers: a base, and what is above it in as many bytes as the greatest needs.
+//! Blocks of integers: a base, and the offsets from it in as many bytes as the largest needs.
 
 use crate::segment::varint::{self, Cursor};
 
@@ -13,7 +13,7 @@ pub(super) fn put<T: Copy + Ord + Into<i64>>(out: &mut Vec<u8>, values: &[T], de
     let greatest: i64 = values.iter().copied().max().map_or(0, Into::into);
     let plain = width(greatest.wrapping_sub(least).cast_unsigned(), dense);
     let steps = || values.windows(2).map(|pair| pair[1].into().wrapping_sub(pair[0].into()));
-    // Times mostly grow by steps that are smaller than their range; of what is narrow already nothing is to be gained.
+    // Times mostly grow in steps that are smaller than their range; narrow values gain nothing.
     let least_step = if plain > 2 { steps().min().unwrap_or(0) } else { 0 };
     let widest = || steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()).max().unwrap_or(0);
     let stepped = if plain > 2 { width(widest(), dense) } else { plain };
@@ -21,7 +21,7 @@ pub(super) fn put<T: Copy + Ord + Into<i64>>(out: &mut Vec<u8>, values: &[T], de
         out.extend([FROM_BEFORE, stepped]);
         varint::put_i64(out, values[0].into());
         varint::put_i64(out, least_step);
-        // The first number takes a place too, so that there is one for each.
+        // The first number has a delta as well, so that every number has one.
         let above = std::iter::once(0).chain(steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()));
         put_narrow(out, above, values.len(), stepped);
     } else {

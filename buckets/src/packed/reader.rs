@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 64;
 /// Brings back the batch that [`crate::pack`] packed.
 ///
 /// # Errors
-/// What is wrong with the bytes, and where.
+/// What is wrong with the bytes, and at which offset.
 pub fn unpack(bytes: &[u8]) -> Result<RecordBatch, String> {
     let mut cursor = Cursor::new(bytes);
     let version = cursor.byte()?;
@@ -35,7 +35,7 @@ pub fn unpack(bytes: &[u8]) -> Result<RecordBatch, String> {
         fields.push(field);
     }
     if cursor.at() != bytes.len() {
-        return Err(format!("{} bytes behind the batch", bytes.len() - cursor.at()));
+        return Err(format!("{} bytes after the batch", bytes.len() - cursor.at()));
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(|e| e.to_string())

@@ -59,7 +59,7 @@ fn bytes_that_end_early_are_an_error() {
         assert!(unpack(&packed[..len]).is_err(), "cut to {len} bytes");
     }
     let longer = [packed.as_slice(), &[0]].concat();
-    assert!(unpack(&longer).unwrap_err().contains("behind"));
+    assert!(unpack(&longer).unwrap_err().contains("after the batch"));
 }
 
 #[test]

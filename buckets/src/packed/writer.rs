@@ -23,7 +23,7 @@ pub fn pack(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     for (at, (field, column)) in batch.schema_ref().fields().iter().zip(batch.columns()).enumerate() {
         varint::put_bytes(&mut out, field.name().as_bytes());
         put_type(&mut out, field)?;
-        // A byte for each row in one column: what says how many rows there are cannot be forged to any number.
+        // A byte for each row in one column: the number of rows cannot be forged to exceed the bytes that are there.
         put_array(&mut out, column, at == 0)?;
     }
     Ok(out)
@@ -53,7 +53,7 @@ fn put_type(out: &mut Vec<u8>, field: &Field) -> Result<(), ArrowError> {
     }
 }
 
-/// `dense`: at least a bit goes into it for every row.
+/// `dense`: it takes at least one bit per row.
 fn put_array(out: &mut Vec<u8>, array: &ArrayRef, dense: bool) -> Result<(), ArrowError> {
     let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     match &nulls {
@@ -111,7 +111,7 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef, dense: bool) -> Result<(), Arr
     Ok(())
 }
 
-/// As [`put_bits`], from bits that lie as they are to be.
+/// Like [`put_bits`], for bits that are packed already.
 fn put_bitmap(out: &mut Vec<u8>, bits: &BooleanBuffer) {
     out.extend(&bits.sliced().as_slice()[..bits.len().div_ceil(8)]);
     let past = bits.len() % 8;
@@ -144,7 +144,7 @@ fn put_ints(out: &mut Vec<u8>, values: &[i64], all: bool, rows: impl Iterator<It
     }
 }
 
-/// Appends doubles that lie in several runs.
+/// Appends doubles from several slices.
 fn put_doubles(out: &mut Vec<u8>, runs: &[&[f64]], dense: bool) {
     let mut narrow = Narrow::default();
     if runs.iter().any(|run| !run.is_empty()) && runs.iter().all(|run| narrow.append(run)) {

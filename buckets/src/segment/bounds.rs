@@ -1,4 +1,4 @@
-//! Skipping buckets by what their statistics rule out.
+//! Skipping buckets that statistics rule out.
 
 use super::directory::Directory;
 use super::stats::{FieldStats, Numbers};

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Columns of open segments in blocks of rows, decoded, under a budget of bytes. What was used stays; what was not used
-/// while half of the budget was filled goes.
+/// Columns of open segments in blocks of rows, decoded, under a budget of bytes. Blocks that were
+/// used stay; those that were not used while half of the budget was filled are dropped.
 #[derive(Debug)]
 pub struct BlockCache {
     bytes_max: usize,
@@ -28,7 +28,7 @@ struct Held {
 }
 
 impl BlockCache {
-    /// With a budget of so many bytes.
+    /// A cache with a budget in bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         BlockCache { bytes_max, segments: AtomicU64::new(0), held: Mutex::default() }
@@ -86,7 +86,7 @@ impl Held {
         }
     }
 
-    /// Gives back the older generation.
+    /// Drops the older generation.
     fn grow_old(&mut self) -> Blocks {
         self.recent_bytes = 0;
         std::mem::replace(&mut self.older, std::mem::take(&mut self.recent))

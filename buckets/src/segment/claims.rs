@@ -1,4 +1,4 @@
-//! What the footer of a segment says, against what can be: a checksum proves that nothing was damaged, not that the writer
+//! Checks the claims of a segment's footer: a checksum proves that nothing was damaged, not that the writer
 //! was honest, and the Parquet reader trusts every number of it.
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
@@ -26,7 +26,7 @@ fn bytes_of(column: &ColumnChunkMetaData) -> Result<Range<u64>, String> {
 /// Checks counts, sizes and places of everything that the footer describes.
 ///
 /// # Errors
-/// The first claim that cannot be true of a file with `rows` rows whose data ends at `data_end`.
+/// The first claim that cannot be true for a file with `rows` rows whose data ends at `data_end`.
 pub(super) fn check(metadata: &ParquetMetaData, rows: u64, data_end: u64) -> Result<(), String> {
     let mut rows_left = rows;
     let mut taken: Vec<Range<u64>> = Vec::new();

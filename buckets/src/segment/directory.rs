@@ -3,7 +3,7 @@
 //! Inside: the metas in order, each as the bytes it shares with the one before and the rest; per meta its number of
 //! buckets; then one list per property of the buckets (window, first and last time, rows, rows out of range) as variable
 //! length numbers, differences where they are small; the checksums of the data blocks; the statistics by field; the
-//! postings. The whole is one zstd frame behind its raw length.
+//! postings. The whole is one zstd frame, preceded by its raw length.
 
 use super::postings::Postings;
 use super::stats::{FieldStats, StatsBuilder};
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 /// Buckets of fewer rows on average share one entry of statistics: their own would cost more than they save.
 const ROWS_FOR_STATS: u64 = 16;
-/// No directory comes near; a raw length beyond it is no length.
+/// Far larger than any directory: a greater raw length is damage.
 const RAW_BYTES_MAX: u32 = 1 << 30;
 
 /// Lists with an entry for each bucket.
@@ -90,7 +90,7 @@ impl Directory {
     /// The canonical bytes of a meta: see [`MetaKey::as_bytes`]. Metas are in the order of their bytes.
     ///
     /// # Panics
-    /// If there is no such meta, as with all that take a meta's ordinal.
+    /// If there is no such meta; the same holds for all functions that take a meta's ordinal.
     #[must_use]
     pub fn meta_bytes(&self, meta: usize) -> &[u8] {
         let start = if meta == 0 { 0 } else { self.meta_ends[meta - 1] };
@@ -133,7 +133,7 @@ impl Directory {
     /// The meta of a bucket.
     ///
     /// # Panics
-    /// If there is no such bucket, as with all that take a bucket's ordinal.
+    /// If there is no such bucket; the same holds for all functions that take a bucket's ordinal.
     #[must_use]
     pub fn meta_of(&self, bucket: usize) -> MetaKey {
         self.meta(self.bucket_metas[bucket] as usize)
@@ -217,7 +217,7 @@ impl Directory {
         self.postings.get_or_init(|| Postings::decode(&self.postings_bytes).ok()).as_ref()?.get(path, value)
     }
 
-    /// How much memory the directory takes, about, for caches with a budget.
+    /// The approximate memory of the directory in bytes, for caches with a budget.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let metas = self.meta_bytes.len() + self.meta_count() * 12;
@@ -288,7 +288,7 @@ pub(super) fn encode(
     Ok(framed)
 }
 
-/// Reads a directory whose checksum was verified. `data_bytes` is what lies before it in the file.
+/// Reads a directory whose checksum was verified. `data_bytes` is the length of the data before it in the file.
 pub(super) fn decode(framed: &[u8], data_bytes: u64) -> Result<Directory, String> {
     let (len, frame) = framed.split_first_chunk::<4>().ok_or("directory: shorter than its length")?;
     let len = u32::from_le_bytes(*len);
@@ -310,7 +310,8 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     let mut bucket_metas = Vec::new();
     for meta in 0..meta_ends.len() {
         let count = cursor.count()?;
-        // Each bucket takes bytes further on, one in each list: what has no room there is no bucket, and would only fill the memory.
+        // Each bucket takes a byte in each of the following lists: a count that does not fit there is damage, and
+        // would only exhaust memory.
         if (bucket_metas.len() + count).saturating_mul(BUCKET_LISTS) > raw.len() {
             return Err("more buckets than there is room for".to_owned());
         }

@@ -1,7 +1,7 @@
 //! Which metas of a segment have which value in which member: bitmaps of meta ordinals.
 //!
 //! Only scalars are indexed, and the scalar items of lists, since a condition on a list holds if it holds for an item.
-//! A member whose values are nearly all different is left out: its bitmaps would be as long as the list of metas itself.
+//! A member whose values are nearly all different has none: its bitmaps would be as long as the list of metas itself.
 
 use super::varint::{self, Cursor};
 use crate::meta::MetaKey;
@@ -45,7 +45,7 @@ impl Postings {
                 }
             }
             Value::Array(items) => {
-                // Below a list of objects or lists, what a condition means is for the filter to say.
+                // The filter decides what a condition means below a list of objects or lists.
                 if items.iter().any(|item| matches!(item, Value::Object(_) | Value::Array(_))) {
                     opaque.insert(path.clone());
                 } else {

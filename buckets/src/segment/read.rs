@@ -106,13 +106,13 @@ impl SegmentReader {
         Ok(SegmentReader(Arc::new(inner), None))
     }
 
-    /// The same segment, which from now on keeps what it decodes in a cache.
+    /// The same segment with a cache for what it decodes.
     #[must_use]
     pub fn with_cache(self, cache: &Arc<BlockCache>) -> SegmentReader {
         SegmentReader(self.0, Some((cache.clone(), cache.number())))
     }
 
-    /// The same segment, read past the cache: for whoever reads everything once.
+    /// The same segment without the cache, for readers that read everything once.
     #[must_use]
     pub fn without_cache(self) -> SegmentReader {
         SegmentReader(self.0, None)
@@ -167,19 +167,19 @@ impl SegmentReader {
         self.0.data_end
     }
 
-    /// The checksum of the tail, by which the file is told from others.
+    /// The checksum of the tail, which identifies the file.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         self.0.checksum
     }
 
-    /// How much memory an open segment takes, about.
+    /// The approximate memory of an open segment in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.parquet_metadata().memory_size() + self.directory().memory_bytes()
     }
 
-    /// How much memory all rows of all columns take once they are read, about.
+    /// The approximate memory of all rows of all columns once they are read, in bytes.
     #[must_use]
     pub fn columns_memory(&self) -> u64 {
         let groups = self.parquet_metadata().row_groups().iter();
@@ -243,11 +243,11 @@ impl SegmentReader {
         })
     }
 
-    /// Reads rows as they are stored, for whoever needs no canonical form: the named top-level columns, which the segment
-    /// has to have, under their names. Ranges and batches are as for [`SegmentReader::read`].
+    /// Reads rows in their stored form, for readers that need no canonical form: the named top-level columns, under their
+    /// names. Ranges and batches are as for [`SegmentReader::read`].
     ///
     /// # Errors
-    /// If ranges are not as said or a column is not in the segment. Damage in the data shows when the batch is read.
+    /// If the ranges are invalid or the segment lacks a column. Damage in the data is reported when the batch is read.
     pub fn read_stored(
         &self,
         columns: &[String],
@@ -372,7 +372,7 @@ fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), Segment
     // The digits stand for zeros in their own checksum.
     let digits_at = usize::try_from(end_at + digits as u64 - start.min(end_at + digits as u64)).unwrap_or(usize::MAX);
     let Some((before, rest)) = tail.split_at_checked(digits_at).filter(|(_, rest)| rest.len() >= 8) else {
-        return Err(bad(end_at + digits as u64, "footer: the tail begins behind its checksum"));
+        return Err(bad(end_at + digits as u64, "footer: the tail begins after its checksum"));
     };
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(before);
@@ -588,7 +588,7 @@ impl ChunkReader for Tail {
 }
 
 impl Inner {
-    /// Data bytes, whole blocks of which are compared with their checksums.
+    /// Data bytes; every block that is read is compared with its checksum.
     fn read(&self, start: u64, length: usize) -> Result<Bytes, SegmentError> {
         const BLOCK: u64 = BLOCK_BYTES as u64;
         let end = start.checked_add(length as u64).filter(|end| *end <= self.data_end);
@@ -626,7 +626,7 @@ impl Inner {
 /// The data of a file for the Parquet reader.
 struct Checked {
     inner: Arc<Inner>,
-    /// The first error. On its way through the Parquet reader it becomes a text that has lost its offset.
+    /// The first error, kept because the Parquet reader turns it into a text without an offset.
     failed: Arc<OnceLock<SegmentError>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a segment knows of a numeric field per bucket, so that some queries need not read the field at all.
+//! Statistics of numeric fields per bucket, which answer some queries without reading the field.
 
 use super::physical::valid_runs;
 use super::tally::{DoubleTally, IntTally, Tally};
@@ -17,7 +17,7 @@ pub enum Numbers {
 }
 
 impl Numbers {
-    /// A number as a double. Whole numbers beyond 2^53 are rounded.
+    /// A number as a double. Integers beyond 2^53 are rounded.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "asked for of fields of doubles, whose whole numbers are exact")]
     pub fn double(&self, entry: usize) -> Option<f64> {
@@ -63,7 +63,7 @@ enum Kind {
     Double,
 }
 
-/// One entry while it is gathered. Whole numbers and decimals are gathered as `k`, doubles as `d`.
+/// One entry under construction. Integers and decimals use `k`, doubles use `d`.
 #[derive(Clone)]
 struct Entry {
     rows: u64,
@@ -109,7 +109,7 @@ impl Entry {
         self.add(value.is_some());
     }
 
-    /// Rows of whole numbers of at most 32 bits: taken together, then into the entry at once.
+    /// Rows of integers of at most 32 bits: accumulated together, then added to the entry at once.
     fn add_narrow(&mut self, column: &PrimitiveArray<Decimal32Type>) {
         if column.is_empty() {
             return;
@@ -178,7 +178,7 @@ pub(crate) struct StatsBuilder {
 }
 
 impl StatsBuilder {
-    /// For a column of a physical type; `None` if there is nothing to gather of it.
+    /// For a column of a physical type; `None` if it has no statistics.
     pub(crate) fn new(name: &str, physical: &DataType, entries: usize) -> Option<StatsBuilder> {
         let kind = match physical {
             DataType::Int64 => Kind::Int,
@@ -189,7 +189,7 @@ impl StatsBuilder {
         Some(StatsBuilder { name: name.to_owned(), kind, entries: vec![Entry::EMPTY; entries] })
     }
 
-    /// Takes rows of a column into an entry; rows come in order.
+    /// Adds rows of a column to an entry; rows are given in order.
     pub(crate) fn add(&mut self, entry: usize, column: &ArrayRef, rows: Range<usize>) {
         let Some(entry) = self.entries.get_mut(entry) else { return };
         match column.data_type() {
@@ -237,7 +237,7 @@ impl StatsBuilder {
             varint::put_i64(&mut out, entry.k[MIN].wrapping_sub(before));
             before = entry.k[MIN];
         }
-        // Where there is no first value anything does: the least costs one byte.
+        // Without a first value any number will do: the least costs one byte.
         let is_there = |e: &Entry, which| which != FIRST || e.first_valid;
         for which in [MAX, FIRST, LAST] {
             let value = |e: &Entry| if is_there(e, which) { e.k[which] } else { e.k[MIN] };
@@ -252,7 +252,7 @@ impl StatsBuilder {
 }
 
 impl FieldStats {
-    /// What the values of an entry come to, if the field holds whole numbers.
+    /// The aggregate of an entry's values, if the field holds integers.
     #[must_use]
     pub fn ints(&self, entry: usize) -> Option<IntTally> {
         let (Numbers::Int(min), Numbers::Int(max)) = (&self.min, &self.max) else { return None };
@@ -260,7 +260,7 @@ impl FieldStats {
         Some(Tally { count: *self.counts.get(entry)?, min: *min.get(entry)?, max: *max.get(entry)?, sum })
     }
 
-    /// What the values of an entry come to, as doubles.
+    /// The aggregate of an entry's values as doubles.
     #[must_use]
     pub fn doubles(&self, entry: usize) -> Option<DoubleTally> {
         let (count, sum) = (*self.counts.get(entry)?, *self.sums.get(entry)?);

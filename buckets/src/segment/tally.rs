@@ -5,7 +5,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
 
-/// What the values of some rows come to, nulls left out. Where `count` is 0 the rest means nothing.
+/// The aggregate of the non-null values of some rows. If `count` is 0 the rest is meaningless.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally<T, S> {
     /// Values that are not null.
@@ -18,14 +18,14 @@ pub struct Tally<T, S> {
     pub sum: S,
 }
 
-/// Of whole numbers. The sum is exact.
+/// Of integers. The sum is exact.
 pub type IntTally = Tally<i64, i128>;
 /// Of doubles. The sum is that of some order of additions; of rows that are stored as decimals it is exact before it is
 /// rounded.
 pub type DoubleTally = Tally<f64, f64>;
 
 impl IntTally {
-    /// Adds what other rows come to.
+    /// Merges the aggregate of other rows.
     pub fn merge(&mut self, other: &IntTally) {
         if other.count == 0 {
             return;
@@ -42,7 +42,7 @@ impl IntTally {
 }
 
 impl DoubleTally {
-    /// Adds what other rows come to.
+    /// Merges the aggregate of other rows.
     pub fn merge(&mut self, other: &DoubleTally) {
         if other.count == 0 {
             return;
@@ -131,7 +131,7 @@ fn ints_of(values: &[i64]) -> IntTally {
         min = min.min(*v);
         max = max.max(*v);
     }
-    // So many values between these bounds cannot outgrow 64 bits together.
+    // The sum of this many values between these bounds fits into 64 bits.
     let bound = u64::MAX >> 1 >> (usize::BITS - values.len().leading_zeros());
     let small = min.unsigned_abs() <= bound && max.unsigned_abs() <= bound;
     let sum = match small {
@@ -148,7 +148,7 @@ fn of_whole(values: &[i64], power: f64) -> DoubleTally {
 }
 
 fn doubles_of(values: &[f64]) -> DoubleTally {
-    // Bits folded so that whole numbers are in the total order of the doubles.
+    // Bits folded so that the integers have the total order of the doubles.
     let fold = |bits: i64| bits ^ (((bits >> 63).cast_unsigned()) >> 1).cast_signed();
     let (mut min, mut max, mut sum) = (i64::MAX, i64::MIN, 0.0);
     for v in values {
@@ -161,7 +161,7 @@ fn doubles_of(values: &[f64]) -> DoubleTally {
     Tally { count: values.len() as u64, min: unfold(min), max: unfold(max), sum }
 }
 
-/// Gives each run's stretches of valid values to `tally`, and what they come to to `merge`.
+/// Passes each run's ranges of valid values to `tally`, and their aggregate to `merge`.
 fn each<V, T>(
     values: &[V],
     nulls: Option<&NullBuffer>,

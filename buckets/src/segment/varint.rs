@@ -29,7 +29,7 @@ pub(crate) fn unfold(folded: u64) -> i64 {
     (folded >> 1) as i64 ^ -((folded & 1) as i64)
 }
 
-/// Reads what the functions above wrote.
+/// Reads numbers written by the functions above.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Hardly any number takes more, and none of these is too large.
+    /// Hardly any number takes more bytes, and none of this length overflows.
     #[inline]
     fn up_to_nine_bytes(&mut self) -> Option<u64> {
         let mut value = 0;
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         self.u64().map(unfold)
     }
 
-    /// So many numbers, one after the other. Mostly they take one byte each, or one is like the one before.
+    /// Reads the given number of numbers. Most take one byte, or repeat the one before.
     pub(crate) fn numbers(&mut self, count: usize, mut take: impl FnMut(u64)) -> Result<(), String> {
         let rest = &self.bytes[self.at..];
         if let Some(bytes) = rest.get(..count).filter(|bytes| bytes.iter().fold(0, |all, byte| all | byte) < 0x80) {
@@ -106,7 +106,7 @@ impl<'a> Cursor<'a> {
             return Ok(());
         }
         let (mut last, mut len) = (0, 0);
-        // Nothing is like what is stored before the first one.
+        // The first number has no predecessor.
         let (mut stored, mut mask) = (1, 0);
         for _ in 0..count {
             if self.eight_bytes(self.at).is_some_and(|next| next & mask == stored) {

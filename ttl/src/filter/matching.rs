@@ -24,7 +24,7 @@ pub(super) fn holds(condition: &Condition, field: &Value) -> bool {
     holds || (!found && test_value(&condition.test, &Value::Null))
 }
 
-/// Gives `test` the values at a path until it accepts one: several where the path leads through lists.
+/// Calls `test` with each value at a path until it accepts one; a path through lists has several.
 fn walk(value: &Value, path: &[String], test: &mut dyn FnMut(&Value) -> bool) -> bool {
     let Some((name, rest)) = path.split_first() else {
         return test(value);

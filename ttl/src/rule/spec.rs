@@ -34,7 +34,7 @@ impl RuleSpec {
     /// Reads one element of `createIndexes`' `indexes`, for a collection with these fields.
     ///
     /// # Errors
-    /// `IDLUnknownField` for an option that is not known; else the code that the contract gives to the mistake.
+    /// `IDLUnknownField` for an unknown option; otherwise the code that the contract assigns to the error.
     pub fn parse(spec: &Value, time_field: &str, meta_field: Option<&str>) -> Result<Self, RuleError> {
         let Value::Object(options) = spec else {
             return Err(mismatch("an index", "an object", spec));

@@ -16,9 +16,9 @@ enum Token {
     String(String),
     Date(Timestamp),
     Binary(Vec<u8>),
-    /// So many values follow.
+    /// A list; this number of values follows.
     Array(u32),
-    /// So many pairs of a name (as a string) and a value follow.
+    /// An object; this number of pairs of a name (as a string) and a value follows.
     Object(u32),
 }
 
