@@ -37,6 +37,7 @@ mod arrow_input;
 mod build;
 mod chunk;
 mod columns;
+mod counts;
 mod documents;
 mod limits;
 mod meta;
@@ -51,6 +52,7 @@ pub use chunk::{Chunk, ChunkBucket};
 pub use columns::{
     PATH_SEPARATOR, batch_bytes, compact_views, ints_at, schema_of_batch, time_values, times, widened_fields,
 };
+pub use counts::{to_number, to_usize};
 pub use documents::{Accepted, BatchError, batch_from_documents};
 pub use limits::{BATCH_BYTES_MAX, DOCUMENT_BYTES_MAX, FIELD_NAME_BYTES_MAX, FIELDS_MAX, META_BYTES_MAX, NESTING_MAX};
 pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};

@@ -164,7 +164,14 @@ fn merge_segments(
 ) -> Result<()> {
     // The schema may be ahead of what is durable: only the log holds the insert that widened it.
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
-    ops.extend(write_segments(engine, collection, harvest)?);
+    let added = write_segments(engine, collection, harvest)?;
+    let rows_of = |op: &Op| match op {
+        Op::AddSegment { segment, .. } => segment.state.live.rows,
+        _ => 0,
+    };
+    let (before, after): (u64, u64) = (group.iter().map(|s| s.live().rows).sum(), added.iter().map(rows_of).sum());
+    assert_eq!(before, after, "compaction keeps every row");
+    ops.extend(added);
     ops.extend(group.iter().map(|s| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
     commit_segments(engine, ops)
 }

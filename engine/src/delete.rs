@@ -3,11 +3,11 @@
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
-use crate::segment::Segment;
 use crate::segment::bounds::ChangedBucket;
+use crate::segment::{Segment, ordinal_number, row_number};
 use crate::snapshot::CollectionSnapshot;
 use arrow::array::{Array, BooleanArray, RecordBatch};
-use ebbtide_buckets::{time_values, value_at};
+use ebbtide_buckets::{time_values, to_usize, value_at};
 use ebbtide_ttl::{Cutoff, Filter, Precision, Timestamp, Value, in_range};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
@@ -126,7 +126,7 @@ impl Deletion {
         let mut found = Deletion::default();
         let mut at = 0;
         for (ordinal, meta, brief) in buckets {
-            let end = at + usize::try_from(brief.rows).unwrap_or(usize::MAX);
+            let end = at + to_usize(brief.rows);
             if end > rows.times.len() {
                 let what = format!("segment rows expected={end} found={}", rows.times.len());
                 return Err(Error::corrupt(&segment.file.path, 0, what));
@@ -148,7 +148,7 @@ impl Deletion {
         numbers: impl Iterator<Item = u32>,
         (cutoff, precision): (Cutoff, Precision),
     ) {
-        let Ok(ordinal) = u32::try_from(ordinal) else { return };
+        let ordinal = ordinal_number(ordinal);
         if !matches.contains(&true) {
             return;
         }
@@ -181,5 +181,5 @@ struct Matches {
 
 /// Numbers of the rows in `rows` that are still there.
 fn numbers(rows: std::ops::Range<u64>, deleted: &RoaringBitmap) -> impl Iterator<Item = u32> {
-    rows.filter_map(|row| u32::try_from(row).ok()).filter(|row| !deleted.contains(*row))
+    rows.map(row_number).filter(|row| !deleted.contains(*row))
 }

@@ -11,7 +11,7 @@ use crate::segment::{self, Segment};
 use crate::state::CollectionState;
 use crate::sync::MutexGuard;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{BucketId, Schema, SealRun, Sealer, adapt, times};
+use ebbtide_buckets::{BucketId, Schema, SealRun, Sealer, adapt, times, to_usize};
 use ebbtide_ttl::in_range;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -75,8 +75,7 @@ impl Harvest {
         }
         let mut rows = rows.into_iter();
         for (id, count) in buckets {
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
-            self.buckets.entry(id).or_default().extend(rows.by_ref().take(count));
+            self.buckets.entry(id).or_default().extend(rows.by_ref().take(to_usize(count)));
         }
         Ok(())
     }
@@ -90,6 +89,14 @@ impl Harvest {
                 rows.sort_by_key(time);
             }
         }
+    }
+
+    /// Fails unless the rows of a bucket are in the order of time, within its window.
+    fn assert_in_order(&self, id: &BucketId, rows: &Rows) {
+        let time = |at: &(u32, u32)| self.times[at.0 as usize][at.1 as usize];
+        assert!(rows.is_sorted_by_key(time), "rows are sealed in the order of time");
+        let within = |at: Option<&(u32, u32)>| at.map(time).is_some_and(|t| id.window.start <= t && t <= id.window.end);
+        assert!(within(rows.first()) && within(rows.last()), "rows lie in the window of their bucket");
     }
 
     fn brief(&self, id: &BucketId, rows: &Rows, precision: ebbtide_ttl::Precision) -> BucketBounds {
@@ -190,6 +197,9 @@ pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, harv
 fn write_groups(engine: &Engine, collection: &CollectionState, mut harvest: Harvest, ops: &mut Vec<Op>) -> Result<()> {
     harvest.sort();
     let precision = collection.options.precision;
+    let in_buckets: usize = harvest.buckets.values().map(Vec::len).sum();
+    let in_pieces: usize = harvest.pieces.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(in_buckets, in_pieces, "every row is sealed, in one bucket");
     let mut groups: BTreeMap<Group, Buckets> = BTreeMap::new();
     let mut class_of_meta = (None, None);
     for (id, rows) in std::mem::take(&mut harvest.buckets) {
@@ -215,12 +225,16 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut harvest: Harv
     for (rule, mut buckets) in merge_small(groups, true, |(_, rows)| rows.len() as u64) {
         buckets.sort_by(|a, b| a.0.cmp(&b.0));
         for buckets in split_large(buckets, rows_max) {
+            assert!(buckets.is_sorted_by(|a, b| a.0 < b.0), "buckets are sealed in order, each once");
             let mut live = LiveSummary::EMPTY;
             for (id, rows) in &buckets {
+                harvest.assert_in_order(id, rows);
                 live.add(&harvest.brief(id, rows, precision));
             }
             let runs: Vec<SealRun> = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
             let encoded = sealer.encode(&runs, &help)?;
+            let (meta, counts) = (&encoded.meta, (live.rows, live.buckets, live.first_min, live.last_max));
+            assert_eq!((meta.rows, meta.buckets, meta.first, meta.last), counts, "a segment holds what was sealed");
             let id = {
                 let mut state = engine.state.write();
                 state.next_segment += 1;

@@ -26,6 +26,16 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|id| *id < NUMBER_END)
 }
 
+/// The number of a bucket as bitmaps hold it.
+pub(crate) fn ordinal_number(ordinal: usize) -> u32 {
+    u32::try_from(ordinal).expect("a segment has fewer than 2^32 buckets: its directory is refused otherwise")
+}
+
+/// The number of a row as bitmaps hold it.
+pub(crate) fn row_number(row: u64) -> u32 {
+    u32::try_from(row).expect("a segment has fewer than 2^32 rows: its directory is refused otherwise")
+}
+
 /// The effective rule of every meta of a segment.
 #[derive(Debug, Clone)]
 pub(crate) enum Classes {
@@ -86,7 +96,8 @@ impl Segment {
     /// Bytes on disk of `rows` of its rows.
     pub(crate) fn share(&self, rows: u64) -> u64 {
         let all = u128::from(self.file.meta.rows.max(1));
-        u64::try_from(u128::from(self.file.meta.bytes) * u128::from(rows) / all).unwrap_or(u64::MAX)
+        let bytes = u128::from(self.file.meta.bytes) * u128::from(rows) / all;
+        u64::try_from(bytes).unwrap_or(u64::MAX) // A damaged record may name more rows than the file has.
     }
 
     /// The effective rule that all its metas have, as far as that is known without its directory.
@@ -135,7 +146,7 @@ impl Segment {
 
     /// The bucket `ordinal`, if it is still there.
     pub(crate) fn brief(&self, reader: &SegmentReader, ordinal: usize) -> Option<BucketBounds> {
-        let number = u32::try_from(ordinal).ok()?;
+        let number = ordinal_number(ordinal);
         (!self.state.dropped.contains(number)).then(|| self.brief_as_left(reader, number))
     }
 
@@ -159,7 +170,7 @@ impl Segment {
 
     /// Whether a bucket still has all the rows that it was written with.
     pub(crate) fn is_unchanged(&self, ordinal: usize) -> bool {
-        u32::try_from(ordinal).is_ok_and(|ordinal| self.changed(ordinal).is_none())
+        self.changed(ordinal_number(ordinal)).is_none()
     }
 
     fn changed(&self, ordinal: u32) -> Option<&ChangedBucket> {
@@ -216,9 +227,7 @@ impl Segment {
         let rows = reader.directory().rows(ordinal);
         let mut start = rows.start;
         if !self.state.deleted.is_empty() {
-            let (low, high) =
-                (u32::try_from(rows.start).unwrap_or(u32::MAX), u32::try_from(rows.end).unwrap_or(u32::MAX));
-            for gone in self.state.deleted.range(low..high) {
+            for gone in self.state.deleted.range(row_number(rows.start)..row_number(rows.end)) {
                 push(start..u64::from(gone));
                 start = u64::from(gone) + 1;
             }
@@ -256,7 +265,7 @@ impl Segment {
         let reader = self.file.reader()?;
         let mut live = LiveSummary::EMPTY;
         let mut left = RoaringBitmap::new();
-        left.insert_range(..u32::try_from(reader.directory().bucket_count()).unwrap_or(u32::MAX));
+        left.insert_range(..ordinal_number(reader.directory().bucket_count()));
         left -= &next.state.dropped;
         for number in &left {
             live.add(&next.brief_as_left(&reader, number));

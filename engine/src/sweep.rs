@@ -15,13 +15,15 @@ use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
+use crate::segment::Segment;
 use crate::state::CollectionState;
 use crate::sync::MutexGuard;
-use ebbtide_ttl::{Code, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass};
+use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass};
 use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What a pass did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -144,81 +146,92 @@ impl Pass<'_> {
     fn visit_rule(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit> {
         let engine = self.engine;
         let maintenance = engine.maintenance.lock();
-        let Some(mut collection) = engine.state.read().collections.get(&rule.collection).cloned() else {
+        let Some(found) = engine.state.read().collections.get(&rule.collection).cloned() else {
             return Ok(Visit::default());
         };
-        if self.warn_if_suspended(&collection) {
+        if self.warn_if_suspended(&found) || self.broken.contains(&found.id) {
             return Ok(Visit::default());
         }
-        if self.broken.contains(&collection.id) {
-            return Ok(Visit::default());
-        }
-        let mut unsealed = Visit::default();
-        let fresh = self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(&collection));
-        if !fresh {
-            if let Some(stale) = self.plans.remove(&collection.id) {
-                self.settle(&stale, &collection);
-                let Some(settled) = engine.state.read().by_id(collection.id).cloned() else {
-                    return Ok(Visit::default());
-                };
-                collection = settled;
-            }
-            let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
-            if plan.needs_flush {
-                match crate::seal::flush(engine, &maintenance, Some(&collection.name)) {
-                    // What is sealed and due makes room: on a full disk above all it must go.
-                    Err(error) if error.code() == Code::OutOfDiskSpace => {
-                        tracing::warn!(%error, "open buckets are due and could not be sealed");
-                        unsealed = open::drop_all(engine, collection.id, self.now)?;
-                        add(&mut self.dropped, &unsealed);
-                    }
-                    flushed => flushed?,
-                }
-                let Some(sealed) = engine.state.read().collections.get(&rule.collection).cloned() else {
-                    return Ok(unsealed);
-                };
-                collection = sealed;
-                // Others may have come meanwhile: somebody who inserts what is expired already must not stop the sweep.
-                plan = Plan::make(&collection, self.now, OpenBuckets::Wait)?;
-            }
-            for error in &plan.unread {
-                if self.unread.insert(error.to_string()) {
-                    tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
-                }
-            }
-            self.plans.insert(collection.id, plan);
-        }
-        let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(unsealed) };
+        let mut visit = self.refresh_plan(&found, &maintenance)?;
+        let collection = self.present(found.id)?;
+        let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(visit) };
         // Rules may have changed since the sub-pass began: the plan's own rules are what counts.
-        let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(unsealed) };
-        let label = view.label().to_owned();
+        let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(visit) };
         let started = engine.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| engine.clock.monotonic().saturating_sub(started) >= max);
         let taken = plan.take(view.index, limit.buckets, &out_of_time)?;
         if !taken.stopped_at_limit {
-            // Now, while nobody else can change what was looked at; what stopped at a limit is looked at again.
-            let items = plan.take_taken();
-            self.drop_or_note(&collection, &items.iter().map(|(rule, item)| (*rule, item)).collect::<Vec<_>>());
-            if let (Some(plan), Some(now)) =
-                (self.plans.get_mut(&collection.id), engine.state.read().by_id(collection.id))
-            {
-                plan.follow(now);
-            }
+            self.drop_taken(&collection)?;
         }
-        let mut visit = unsealed;
         visit.buckets += taken.buckets;
         visit.measurements += taken.rows;
         visit.stopped_at_limit = taken.stopped_at_limit;
+        self.show_progress(&collection, view.label(), &visit);
+        Ok(visit)
+    }
+
+    /// A collection as it is now. The caller holds the maintenance lock, without which none is dropped.
+    fn present(&self, id: u64) -> Result<Arc<CollectionState>> {
+        let present = self.engine.state.read().by_id(id).cloned();
+        present.ok_or_else(|| Error::internal("a collection was dropped beside the maintenance lock"))
+    }
+
+    /// Sees to it that there is a plan for the present version of a collection. Returns what that took: on a full disk open
+    /// buckets are dropped that could not be sealed.
+    fn refresh_plan(&mut self, collection: &CollectionState, maintenance: &MutexGuard<'_, ()>) -> Result<Visit> {
+        if self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(collection)) {
+            return Ok(Visit::default());
+        }
+        if let Some(stale) = self.plans.remove(&collection.id) {
+            self.settle(&stale, collection);
+        }
+        let (mut unsealed, mut collection) = (Visit::default(), self.present(collection.id)?);
+        let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
+        if plan.needs_flush {
+            match crate::seal::flush(self.engine, maintenance, Some(&collection.name)) {
+                // What is sealed and due makes room: on a full disk above all it must go.
+                Err(error) if error.code() == Code::OutOfDiskSpace => {
+                    tracing::warn!(%error, "open buckets are due and could not be sealed");
+                    unsealed = open::drop_all(self.engine, collection.id, self.now)?;
+                    add(&mut self.dropped, &unsealed);
+                }
+                flushed => flushed?,
+            }
+            collection = self.present(collection.id)?;
+            // Others may have come meanwhile: somebody who inserts what is expired already must not stop the sweep.
+            plan = Plan::make(&collection, self.now, OpenBuckets::Wait)?;
+        }
+        for error in &plan.unread {
+            if self.unread.insert(error.to_string()) {
+                tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
+            }
+        }
+        self.plans.insert(collection.id, plan);
+        Ok(unsealed)
+    }
+
+    /// Drops what visits took to its end, while nobody else can change what was looked at.
+    fn drop_taken(&mut self, collection: &CollectionState) -> Result<()> {
+        let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(()) };
+        let items = plan.take_taken();
+        self.drop_or_note(collection, &items.iter().map(|(rule, item)| (*rule, item)).collect::<Vec<_>>());
+        let now = self.present(collection.id)?;
+        if let Some(plan) = self.plans.get_mut(&collection.id) {
+            plan.follow(&now);
+        }
+        Ok(())
+    }
+
+    fn show_progress(&mut self, collection: &CollectionState, label: &str, visit: &Visit) {
         self.counted.0 += visit.buckets;
         self.counted.1 += visit.measurements;
-        *engine.sweeper.running.lock() = Some(Operation {
+        *self.engine.sweeper.running.lock() = Some(Operation {
             started: self.now,
             collection: collection.name.clone(),
-            rule: label,
+            rule: label.to_owned(),
             buckets: self.counted.0,
             measurements: self.counted.1,
         });
-        Ok(visit)
     }
 
     /// Drops what visits have counted. The plans end with it.
@@ -281,7 +294,10 @@ impl Pass<'_> {
         let mut gone = Gone::default();
         let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
         for (rule, item) in items {
-            match gone.add(collection, item) {
+            let view = collection.rules.rule(*rule);
+            let view = view.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?;
+            let cutoff = Cutoff::new(self.now, view.expire_after_seconds, collection.options.precision);
+            match gone.add(collection, item, cutoff) {
                 Err(error) if error.is_of_one_file() => {
                     tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
                     self.unread.insert(error.to_string());
@@ -300,6 +316,13 @@ impl Pass<'_> {
             return Ok(false);
         }
         let Some(_no_inserts) = hold_unless_suspended(self.engine, collection.id) else { return Ok(false) };
+        let present = self.present(collection.id)?;
+        let is_same = |id: &u64| match (present.segments.get(id), collection.segments.get(id)) {
+            (Some(now), Some(seen)) => Arc::ptr_eq(now, seen),
+            _ => false,
+        };
+        let touched = items.iter().flat_map(|(_, item)| item.segments());
+        assert!(touched.into_iter().all(|id| is_same(&id)), "what was looked at is what is dropped");
         self.engine.commit(ops)?;
         add(&mut self.dropped, &sum);
         Ok(true)
@@ -361,29 +384,38 @@ struct Gone {
 }
 
 impl Gone {
-    /// Adds what was counted of an item; returns what that is.
-    fn add(&mut self, collection: &CollectionState, item: &Item) -> Result<Visit> {
+    /// Adds what was counted of an item, all of which `cutoff` hides; returns what that is.
+    fn add(&mut self, collection: &CollectionState, item: &Item, cutoff: Cutoff) -> Result<Visit> {
         let segment = |id: &u64| {
             let segment = collection.segments.get(id);
             segment.ok_or_else(|| Error::internal("a segment was looked for before"))
         };
+        // The readers also say what is left of the segments.
+        let check = |id: &u64, ordinals: &RoaringBitmap| -> Result<()> {
+            let (segment, reader) = (segment(id)?, segment(id)?.file.reader()?);
+            for ordinal in ordinals {
+                let bounds = segment.brief(&reader, ordinal as usize);
+                assert!(bounds.is_some_and(|b| cutoff.hides(b.last)), "a bucket that is dropped is there, and expired");
+            }
+            Ok(())
+        };
         match item {
             Item::Segment { segment: id, buckets, counted, .. } if counted < buckets => {
                 match plan::first_of(segment(id)?, *counted) {
-                    Ok(part) => return self.add(collection, &part),
+                    Ok(part) => return self.add(collection, &part, cutoff),
                     // Which buckets are the first of it nobody can say, and all of it is due.
-                    Err(error) if error.is_of_one_file() => self.whole.push(*id),
+                    Err(error) if error.is_of_one_file() => self.drop_segment(segment(id)?, cutoff),
                     Err(error) => return Err(error),
                 }
             }
-            Item::Segment { segment, .. } => self.whole.push(*segment),
+            Item::Segment { segment: id, .. } => self.drop_segment(segment(id)?, cutoff),
             Item::Part { segment: id, ordinals, .. } => {
-                segment(id)?.file.reader()?; // What is left of it has to be told.
+                check(id, ordinals)?;
                 *self.partial.entry(*id).or_default() |= ordinals;
             }
             Item::Bucket { pieces, .. } => {
-                for (id, _) in pieces {
-                    segment(id)?.file.reader()?;
+                for (id, ordinal) in pieces {
+                    check(id, &RoaringBitmap::from_iter([*ordinal]))?;
                 }
                 for (id, ordinal) in pieces {
                     self.partial.entry(*id).or_default().insert(*ordinal);
@@ -391,6 +423,11 @@ impl Gone {
             }
         }
         Ok(Visit { buckets: item.buckets(), measurements: item.rows(), bytes: item.bytes(), ..Visit::default() })
+    }
+
+    fn drop_segment(&mut self, segment: &Segment, cutoff: Cutoff) {
+        assert!(cutoff.hides(segment.live().last_max), "a segment that is dropped as a whole is expired");
+        self.whole.push(segment.file.id);
     }
 
     /// The edits that drop all of it; returns how many files become unneeded by them.

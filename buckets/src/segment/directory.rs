@@ -338,7 +338,11 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
         rows = rows.and_then(|rows| rows.checked_add(more));
         row_ends.push(rows.unwrap_or_default());
     })?;
-    rows.ok_or("more rows than can be")?;
+    rows.filter(|rows| *rows < u64::from(u32::MAX)).ok_or("more rows than can be")?;
+    let bounds = windows.iter().zip(firsts.iter().zip(&lasts));
+    if let Some(at) = bounds.into_iter().position(|(w, (a, b))| w.start > *a || a > b || *b > w.end) {
+        return Err(format!("the times of bucket {at} are not within its window"));
+    }
     let mut out_of_range = Vec::new();
     let mut buckets = 0..buckets;
     cursor

@@ -11,6 +11,7 @@ use super::{
     SegmentMeta, TAIL_MARK,
 };
 use crate::chunk::times;
+use crate::counts::{to_number, to_usize};
 use crate::schema::{FieldType, Schema};
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
@@ -215,7 +216,7 @@ impl<'a> Watch<'a> {
         let Some(stats) = &mut self.stats else { return };
         let mut from = 0;
         while from < array.len() {
-            let take = usize::try_from(self.left_in_bucket).unwrap_or(usize::MAX).min(array.len() - from);
+            let take = to_usize(self.left_in_bucket).min(array.len() - from);
             stats.add(self.bucket, array, from..from + take);
             from += take;
             self.left_in_bucket -= take as u64;
@@ -307,8 +308,8 @@ fn meta_of(entries: &[Entry], rows: u64, bytes: u64) -> SegmentMeta {
     let metas = 1 + entries.windows(2).filter(|pair| pair[0].meta != pair[1].meta).count();
     SegmentMeta {
         rows,
-        buckets: u32::try_from(entries.len()).unwrap_or(u32::MAX),
-        metas: u32::try_from(metas).unwrap_or(u32::MAX),
+        buckets: to_number(entries.len()),
+        metas: to_number(metas),
         bytes,
         first: entries.iter().map(|e| e.first).min().unwrap_or(0),
         last: entries.iter().map(|e| e.last).max().unwrap_or(0),

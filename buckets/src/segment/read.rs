@@ -8,6 +8,7 @@ use super::directory::{self, Directory};
 use super::physical::{hinted, restore};
 use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
 use crate::adapt::adapt_to;
+use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -326,7 +327,7 @@ impl SegmentReader {
         let mut at = 0;
         while at < self.0.data_end {
             let len = STEP.min(self.0.data_end - at);
-            self.0.read(at, usize::try_from(len).unwrap_or(usize::MAX))?;
+            self.0.read(at, to_usize(len))?;
             at += len;
         }
         Ok(())
@@ -370,7 +371,7 @@ fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), Segment
         None => read(start, len - start)?,
     };
     // The digits stand for zeros in their own checksum.
-    let digits_at = usize::try_from(end_at + digits as u64 - start.min(end_at + digits as u64)).unwrap_or(usize::MAX);
+    let digits_at = to_usize(end_at + digits as u64 - start.min(end_at + digits as u64));
     let Some((before, rest)) = tail.split_at_checked(digits_at).filter(|(_, rest)| rest.len() >= 8) else {
         return Err(bad(end_at + digits as u64, "footer: the tail begins after its checksum"));
     };
@@ -409,7 +410,7 @@ fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, Parq
 
 /// The row groups that hold any of the ranges, and the rows to take among them.
 fn select(metadata: &ParquetMetaData, ranges: &[Range<u64>]) -> (Vec<usize>, RowSelection) {
-    let as_rows = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
+    let as_rows = to_usize;
     let mut groups = Vec::new();
     let mut selectors = Vec::new();
     let mut group_start = 0;
@@ -499,7 +500,7 @@ impl Iterator for SegmentBatches {
         let batch = match &mut self.source {
             Some(source) => source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left))),
             None => {
-                let rows = usize::try_from(self.rows_left).unwrap_or(usize::MAX).min(self.batch_rows);
+                let rows = to_usize(self.rows_left).min(self.batch_rows);
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
                 RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options)
                     .map_err(|error| failure(&self.failed, &self.name, &error))
@@ -599,7 +600,7 @@ impl Inner {
         }
         let first = start / BLOCK;
         let blocks_end = end.div_ceil(BLOCK).saturating_mul(BLOCK).min(self.data_end);
-        let size = usize::try_from(blocks_end - first * BLOCK).unwrap_or(usize::MAX);
+        let size = to_usize(blocks_end - first * BLOCK);
         let bytes =
             self.file.read_at(first * BLOCK, size).map_err(|e| SegmentError::unread(&self.name, first * BLOCK, &e))?;
         if bytes.len() != size {
@@ -618,7 +619,7 @@ impl Inner {
                 return Err(SegmentError::new(&self.name, block * BLOCK, message));
             }
         }
-        let skip = usize::try_from(start - first * BLOCK).unwrap_or(0);
+        let skip = to_usize(start - first * BLOCK);
         Ok(bytes.slice(skip..skip + length))
     }
 }
@@ -642,7 +643,7 @@ impl ChunkReader for Checked {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         // Pages are found through the offset index, and read by get_bytes. Should the reader ever want a stream, it gets
         // the rest of the data.
-        let length = usize::try_from(self.inner.data_end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let length = to_usize(self.inner.data_end.saturating_sub(start));
         Ok(self.get_bytes(start, length)?.reader())
     }
 

@@ -106,8 +106,8 @@ impl Query {
             }
         }
         order(&mut found, &sort);
-        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
-        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let skip = ebbtide_buckets::to_usize(self.skip);
+        let limit = self.limit.map_or(usize::MAX, ebbtide_buckets::to_usize);
         Ok(found.into_iter().skip(skip).take(limit).map(|found| found.document).collect())
     }
 

@@ -18,7 +18,7 @@ use super::scan::{
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Chunk, FieldStats, FieldType, MetaKey, SegmentReader};
+use ebbtide_buckets::{Chunk, FieldStats, FieldType, MetaKey, SegmentReader, to_number};
 use ebbtide_ttl::Code;
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
 use groups::{FieldShape, Shape, Table};
@@ -270,7 +270,7 @@ impl Metas {
     }
 
     fn number(&mut self, key: MetaKey) -> u32 {
-        let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        let next = to_number(self.keys.len());
         match self.numbers.entry(key) {
             std::collections::hash_map::Entry::Occupied(known) => *known.get(),
             std::collections::hash_map::Entry::Vacant(new) => {
@@ -516,7 +516,7 @@ fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) 
         && let Some(bucket) = rest.found.first()
     {
         let brief = crate::segment::bounds::BucketBounds { rows: live.rows, ..bucket.brief };
-        table.add_known(rest.metas.first().copied().unwrap_or(0), group, &brief, &sources, 0);
+        table.add_known(rest.metas[0], group, &brief, &sources, 0);
         rest.found.clear();
         rest.metas.clear();
     }

@@ -3,12 +3,13 @@
 use super::CollectionSnapshot;
 use super::scan::{Found, Scan, ScanRequest};
 use crate::error::{Error, Result};
-use crate::segment::Segment;
+use crate::segment::{Segment, ordinal_number, row_number};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use ebbtide_buckets::{
-    Chunk, FieldType, MetaKey, Numbers, Schema, SegmentReader, adapt, column_of_keys, time_values, times,
+    Chunk, FieldType, MetaKey, Numbers, Schema, SegmentReader, adapt, column_of_keys, time_values, times, to_number,
+    to_usize,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ struct Newest {
 
 impl Newest {
     fn number(&mut self, key: MetaKey) -> u32 {
-        let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        let next = to_number(self.keys.len());
         match self.numbers.entry(key) {
             std::collections::hash_map::Entry::Occupied(known) => *known.get(),
             std::collections::hash_map::Entry::Vacant(new) => {
@@ -84,14 +85,14 @@ impl CollectionSnapshot {
             if !same {
                 numbers = vec![u32::MAX; reader.directory().meta_count()];
             }
-            let source = u32::try_from(sealed.len()).unwrap_or(u32::MAX);
+            let source = to_number(sealed.len());
             sealed.push(Sealed { segment, reader });
             offer_sealed(&sealed[source as usize], source, &found, &mut numbers, &mut newest)?;
         }
         let mut chunks: Vec<&Arc<Chunk>> = Vec::new();
         for chunk in self.state.memtable.chunks() {
             let values = times(&chunk.batch)?;
-            let source = u32::try_from(sealed.len() + chunks.len()).unwrap_or(u32::MAX);
+            let source = to_number(sealed.len() + chunks.len());
             for (bucket, rows) in scan.found_open(chunk)? {
                 let Some(row) = rows.last().copied() else { continue };
                 let number = newest.number(chunk.buckets[bucket].id.meta.clone());
@@ -177,9 +178,9 @@ fn offer_sealed(
         };
         let rows = directory.rows(bucket.ordinal);
         let whole = sealed.segment.is_unchanged(bucket.ordinal);
-        let is_there = |row: &u64| whole || u32::try_from(*row).is_ok_and(|row| !deleted.contains(row));
+        let is_there = |row: &u64| whole || !deleted.contains(row_number(*row));
         if let Some(row) = rows.rev().find(is_there) {
-            let (at, row) = (number(bucket.ordinal)?, number(row)?);
+            let (at, row) = (ordinal_number(bucket.ordinal), row_number(row));
             offer(bucket.meta, Best { time: bucket.brief.last, source, at, row, whole }, numbers, newest);
         }
     }
@@ -196,7 +197,7 @@ fn offer_sealed(
     let mut start = 0;
     for bucket in cut {
         let there = sealed.segment.live_ranges(&sealed.reader, bucket.ordinal);
-        let end = start + usize::try_from(bucket.brief.rows).unwrap_or(usize::MAX);
+        let end = start + to_usize(bucket.brief.rows);
         let Some(of_bucket) = all.get(start..end) else {
             return Err(Error::corrupt(
                 &sealed.segment.file.path,
@@ -209,16 +210,17 @@ fn offer_sealed(
         let Some(place) = of_bucket.partition_point(|t| *t <= filter.time.last).checked_sub(1) else { continue };
         let row = there.into_iter().flatten().nth(place);
         if let Some(row) = row.filter(|_| filter.keeps(of_bucket[place])) {
-            let best =
-                Best { time: of_bucket[place], source, at: number(bucket.ordinal)?, row: number(row)?, whole: false };
+            let best = Best {
+                time: of_bucket[place],
+                source,
+                at: ordinal_number(bucket.ordinal),
+                row: row_number(row),
+                whole: false,
+            };
             offer(bucket.meta, best, numbers, newest);
         }
     }
     Ok(())
-}
-
-fn number<T: TryInto<u32>>(value: T) -> Result<u32> {
-    value.try_into().map_err(|_| Error::internal("a segment of over 2^32 rows"))
 }
 
 fn of_columns(target: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {

@@ -3,10 +3,10 @@
 use super::plan::{Item, due_buckets};
 use super::{Gone, hold_unless_suspended, record_of};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::manifest::Op;
 use ebbtide_buckets::BucketId;
-use ebbtide_ttl::{Timestamp, Visit};
+use ebbtide_ttl::{Cutoff, Timestamp, Visit};
 use std::collections::{BTreeMap, HashSet};
 
 /// Drops all open buckets of a collection with what is sealed of them, if all of them are due: one edit says that they are
@@ -40,7 +40,11 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
             counts.measurements += bucket.rows;
             counts.bytes += bucket.bytes;
         }
-        gone.add(&collection, &Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes })?;
+        let rule = collection.rules.rule(bucket.rule);
+        let rule = rule.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?;
+        let cutoff = Cutoff::new(now, rule.expire_after_seconds, collection.options.precision);
+        let item = Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes };
+        gone.add(&collection, &item, cutoff)?;
     }
     // The types of the fields stay, although only the log knew them.
     let mut ops = vec![Op::SetSchema { collection: id, schema: (*collection.schema).clone() }];

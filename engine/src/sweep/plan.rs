@@ -1,10 +1,30 @@
 //! What is due: a pure look at one collection in one version, at one instant.
+//!
+//! # Why a drop never takes a live measurement
+//!
+//! A bucket (meta, window) may lie in several pieces: at most one in each segment, and one in each chunk in memory.
+//!
+//! 1. No time in a piece is after its bound ([`bound_of`]). So once the cut-off of the effective rule hides the bound, it hides
+//!    every measurement in the piece. `DropEdit::add` asserts that it hides the last time of whatever is dropped.
+//! 2. A meta has one effective rule, so all pieces of a bucket have the same. [`DueScan::buckets`] refuses a bucket of two.
+//! 3. A bucket goes with all of its pieces. Segments are dropped or cut on their own only where their windows overlap those of
+//!    nothing else that may hold one of their metas (`Overlaps::is_alone`, which asserts that it knows the segment itself); all
+//!    other pieces are collected by bucket, and one that is not due keeps the others.
+//! 4. What a segment holds that cannot be read is unknown, so buckets whose windows overlap it stay. [`DueScan::buckets`] asserts
+//!    that no piece comes from such a segment.
+//! 5. What was looked at is what is dropped. Nothing but the holder of the maintenance lock changes segments or rules, and a plan
+//!    that outlives the lock is held against the present version ([`Plan::still_holds`]). `Pass::drop` asserts that the
+//!    segments in the state are the very ones of the plan.
+//! 6. While a measurement lies outside of 1970..2038, nothing expires. No insert can bring one between the last look at that and
+//!    the edit, because the sweep holds the log (`hold_unless_suspended`).
+//! 7. `now` is one reading of the clock, before the plan was made and accepted by the clock guard. What it hides stays hidden
+//!    for every later reading.
 
 use crate::error::{Error, Result};
 use crate::segment::bounds::BucketBounds;
-use crate::segment::{Classes, Segment};
+use crate::segment::{Classes, Segment, ordinal_number};
 use crate::state::CollectionState;
-use ebbtide_buckets::{BucketId, SegmentReader};
+use ebbtide_buckets::{BucketId, SegmentReader, to_usize};
 use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use std::cell::{Cell, RefCell};
@@ -12,10 +32,10 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement.
+/// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement. None is after it.
 pub(crate) fn bound_of(mode: ExpiryMode, brief: &BucketBounds) -> i64 {
     match mode {
-        ExpiryMode::Bucket => brief.window.end,
+        ExpiryMode::Bucket => brief.window.end.max(brief.last),
         ExpiryMode::Exact => brief.last,
     }
 }
@@ -46,7 +66,7 @@ impl Item {
     }
 
     /// The segments that it is about.
-    fn segments(&self) -> Vec<u64> {
+    pub(super) fn segments(&self) -> Vec<u64> {
         match self {
             Item::Segment { segment, .. } | Item::Part { segment, .. } => vec![*segment],
             Item::Bucket { pieces, .. } => pieces.iter().map(|(segment, _)| *segment).collect(),
@@ -233,13 +253,13 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn add(&mut self, ordinal: usize, rows: u64) {
-        let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
+    fn add(&mut self, ordinal: u32, rows: u64) {
+        assert!(ordinal >= self.run.end, "buckets come in ascending order");
         if ordinal != self.run.end || self.run.is_empty() {
             self.ordinals.insert_range(self.run.clone());
             self.run.start = ordinal;
         }
-        self.run.end = ordinal.saturating_add(1);
+        self.run.end = ordinal + 1;
         self.rows += rows;
     }
 
@@ -257,8 +277,8 @@ fn part_of(segment: &Segment, ordinals: RoaringBitmap, rows: u64) -> Item {
 pub(super) fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
     let reader = segment.file.reader()?;
     let mut first = Gathered::default();
-    for (ordinal, _, brief) in segment.briefs(&reader).take(usize::try_from(buckets).unwrap_or(usize::MAX)) {
-        first.add(ordinal, brief.rows);
+    for (ordinal, _, brief) in segment.briefs(&reader).take(to_usize(buckets)) {
+        first.add(ordinal_number(ordinal), brief.rows);
     }
     Ok(first.item(segment))
 }
@@ -405,7 +425,7 @@ impl<'a> Look<'a> {
             let live = segment.live();
             let (least, most) = match self.mode {
                 ExpiryMode::Exact => (live.last_min, live.last_max),
-                ExpiryMode::Bucket => (live.window_end_min, live.window_end_max),
+                ExpiryMode::Bucket => (live.window_end_min, live.window_end_max.max(live.last_max)),
             };
             let smallest = self.rules.shortest();
             if !smallest.is_some_and(|e| self.is_due(least, e)) {
@@ -442,7 +462,7 @@ impl<'a> Look<'a> {
             if let Some((rule, e)) = classes.of(meta)
                 && self.is_due(bound_of(self.mode, &brief), e)
             {
-                parts.entry(rule).or_default().add(ordinal, brief.rows);
+                parts.entry(rule).or_default().add(ordinal_number(ordinal), brief.rows);
             }
         });
         Ok(parts.into_iter().map(|(rule, part)| (rule, part.item(segment))).collect())
@@ -465,7 +485,10 @@ impl<'a> Look<'a> {
                     continue;
                 }
                 let entry = found.entry(id()).or_insert(DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 });
-                entry.pieces.push((segment.file.id, u32::try_from(ordinal).unwrap_or(u32::MAX)));
+                if entry.rule != rule {
+                    return Err(Error::corrupt(&segment.file.path, 0, "a bucket belongs to two rules"));
+                }
+                entry.pieces.push((segment.file.id, ordinal_number(ordinal)));
                 entry.rows += brief.rows;
                 entry.bytes += segment.share(brief.rows);
             }
@@ -490,6 +513,9 @@ impl<'a> Look<'a> {
         // Nobody knows what those segments hold of a bucket, and a bucket goes as a whole.
         let unread: Vec<Interval> = self.unread.borrow().iter().map(|(segment, _)| window_interval(segment)).collect();
         found.retain(|id, _| unread.iter().all(|(start, end)| *start >= id.window.end || *end <= id.window.start));
+        let is_unread = |id: u64| self.unread.borrow().iter().any(|(segment, _)| segment.file.id == id);
+        let pieces = || found.values().flat_map(|bucket| &bucket.pieces);
+        assert!(unread.is_empty() || pieces().all(|(id, _)| !is_unread(*id)), "what cannot be read is not dropped");
         let mut found: Vec<_> = found.into_iter().collect();
         found.sort_by(|a, b| (a.0.window.start, &a.0.meta).cmp(&(b.0.window.start, &b.0.meta)));
         Ok(found)
@@ -498,7 +524,7 @@ impl<'a> Look<'a> {
     /// Takes out buckets of which a segment that is not due holds a later piece.
     fn without_younger_pieces(&self, due: &[Arc<Segment>], found: &mut HashMap<BucketId, DueBucket>) -> Result<()> {
         let Some(start) = found.keys().map(|id| id.window.start).min() else { return Ok(()) };
-        let end = found.keys().map(|id| id.window.end).max().unwrap_or(i64::MAX);
+        let Some(end) = found.keys().map(|id| id.window.end).max() else { return Ok(()) };
         let rules: HashSet<usize> = found.values().map(|bucket| bucket.rule).collect();
         for segment in self.collection.segments.values() {
             let overlaps = segment.live().window_start_min < end && segment.live().window_end_max > start;
@@ -580,6 +606,7 @@ impl Intervals {
     /// Whether one of the intervals overlaps no other.
     fn is_alone(&self, interval: Interval) -> bool {
         let at = self.sorted.partition_point(|other| *other < interval);
+        assert_eq!(self.sorted.get(at), Some(&interval), "a segment is among those that may hold its buckets");
         let next_overlaps = self.sorted.get(at + 1).is_some_and(|next| next.0 < interval.1);
         let earlier_overlaps = self.end_before.get(at).is_some_and(|end| *end > interval.0);
         !next_overlaps && !earlier_overlaps

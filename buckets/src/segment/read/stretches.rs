@@ -1,6 +1,7 @@
 //! Rows of an open segment through the cache of decoded columns, a stretch of some blocks at a time.
 
 use super::{ArrowError, SegmentReader, failure, read_next};
+use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::FieldType;
 use crate::segment::SegmentError;
@@ -161,7 +162,7 @@ impl Stretches {
         if !missing.is_empty() {
             let wanted: Columns = columns.iter().map(|column| fixed[*column].clone()).collect();
             let ranges: Vec<Range<u64>> = missing.iter().map(|at| self.rows_of(blocks[*at])).collect();
-            let rows = usize::try_from(BLOCK_ROWS).unwrap_or(usize::MAX);
+            let rows = to_usize(BLOCK_ROWS);
             let mut pages = self.reader.reader(&wanted, &ranges, rows, &self.failed)?;
             for (block, range) in missing.into_iter().zip(ranges) {
                 let batch = self.next_of(&mut pages, range.end - range.start)?;
@@ -265,7 +266,7 @@ fn cut(ranges: &[Range<u64>]) -> (Vec<u64>, VecDeque<(usize, Range<usize>)>) {
                 blocks.push(block);
             }
             let start = block * BLOCK_ROWS;
-            let place = |row: u64| usize::try_from(row.clamp(start, start + BLOCK_ROWS) - start).unwrap_or(0);
+            let place = |row: u64| to_usize(row.clamp(start, start + BLOCK_ROWS) - start);
             pieces.push_back((blocks.len() - 1, place(range.start)..place(range.end)));
         }
     }

@@ -8,7 +8,10 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
-use ebbtide_buckets::{Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values};
+use ebbtide_buckets::{
+    Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values, to_number, to_usize,
+};
+use ebbtide_ttl::Code;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -143,7 +146,7 @@ fn fold(shape: &Shape, unit: &Unit) -> Result<(Table, Vec<u32>)> {
         if metas.last() != Some(&piece.meta) {
             metas.push(piece.meta);
         }
-        let meta = u32::try_from(metas.len() - 1).unwrap_or(u32::MAX);
+        let meta = to_number(metas.len() - 1);
         local.push((Piece { meta, ..*piece }, *rows));
         times = Some(times.map_or(piece.times, |(a, b)| (a.min(piece.times.0), b.max(piece.times.1))));
     }
@@ -177,7 +180,7 @@ impl Folding<'_> {
             columns.push(schema.time.clone());
         }
         if columns.is_empty() {
-            return self.batch(None, &[], usize::try_from(unit.rows).unwrap_or(usize::MAX));
+            return self.batch(None, &[], to_usize(unit.rows));
         }
         for batch in unit.reader.read_stored(&columns, &unit.ranges, BATCH_ROWS)? {
             let batch = batch?;
@@ -214,12 +217,12 @@ impl Folding<'_> {
             let Some((piece, count)) = self.pieces.get(self.at).copied() else {
                 return Err(Error::internal("more rows were read than were asked for"));
             };
-            let take = usize::try_from(count - self.used).unwrap_or(usize::MAX).min(rows - start);
+            let take = to_usize(count - self.used).min(rows - start);
             self.used += take as u64;
             if self.used == count {
                 (self.at, self.used) = (self.at + 1, 0);
             }
-            self.cut(&piece, times, start..start + take, &mut runs);
+            self.cut(&piece, times, start..start + take, &mut runs)?;
             start += take;
         }
         for (slot, from, to) in &runs {
@@ -240,11 +243,12 @@ impl Folding<'_> {
     }
 
     /// Cuts rows of one piece into runs of one group.
-    fn cut(&mut self, piece: &Piece, times: Option<&[i64]>, rows: Range<usize>, runs: &mut Vec<Run>) {
+    fn cut(&mut self, piece: &Piece, times: Option<&[i64]>, rows: Range<usize>, runs: &mut Vec<Run>) -> Result<()> {
         #[expect(clippy::cast_possible_truncation, reason = "a batch holds fewer than 2^32 rows")]
         let mut push = |slot: u32, rows: Range<usize>| runs.push((slot, rows.start as u32, rows.end as u32));
         let (Some(times), None) = (times, piece.group) else {
-            return push(self.table.slot(piece.meta, piece.group.unwrap_or(0)), rows);
+            push(self.table.slot(piece.meta, piece.group.unwrap_or(0)), rows);
+            return Ok(());
         };
         let (mut start, mut end) = (rows.start, rows.end);
         if let Some(filter) = piece.filter {
@@ -253,6 +257,10 @@ impl Folding<'_> {
             (start, end) = (rows.start + kept.start, rows.start + kept.end);
         }
         while start < end {
+            if times[start] < piece.times.0 || times[start] > piece.times.1 {
+                let what = "the times of a bucket's rows are not within the bounds that its directory says";
+                return Err(Error::new(Code::DataCorruptionDetected, what));
+            }
             let group = self.shape.group(times[start]);
             let last = match self.shape.width {
                 Some(width) => {
@@ -265,6 +273,7 @@ impl Folding<'_> {
             push(self.table.slot(piece.meta, group), start..next);
             start = next;
         }
+        Ok(())
     }
 
     fn edges(&mut self, times: &[i64], of_fields: &[Option<ArrayRef>], runs: &[Run]) {

@@ -7,7 +7,7 @@ use crate::snapshot::CollectionSnapshot;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
-use ebbtide_buckets::{DoubleTally, FieldType, IntTally, Numbers, column_of_keys};
+use ebbtide_buckets::{DoubleTally, FieldType, IntTally, Numbers, column_of_keys, to_number, to_usize};
 use ebbtide_ttl::Code;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub(super) fn states_bytes(shape: &Shape, metas: usize, times: (i64, i64), rows:
     let dense = all.saturating_mul(shape.fields.len() + 1) <= DENSE_STATES_MAX;
     match dense {
         true => all.saturating_mul(group_bytes(shape)),
-        false => all.min(usize::try_from(rows).unwrap_or(usize::MAX)).saturating_mul(sparse_bytes(shape)),
+        false => all.min(to_usize(rows)).saturating_mul(sparse_bytes(shape)),
     }
 }
 
@@ -148,11 +148,12 @@ impl Table {
     pub(super) fn slot(&mut self, meta: u32, group: i64) -> u32 {
         match &mut self.slots {
             Slots::Dense { base, span } => {
-                let at = usize::try_from(group.wrapping_sub(*base)).unwrap_or(0).min(*span - 1);
-                u32::try_from(meta as usize * *span + at).unwrap_or(u32::MAX)
+                let at = group.checked_sub(*base).and_then(|at| usize::try_from(at).ok()).filter(|at| at < span);
+                let at = at.expect("a dense table has a place for every group between its bounds");
+                to_number(meta as usize * *span + at)
             }
             Slots::Sparse { numbers, keys } => {
-                let next = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+                let next = to_number(keys.len());
                 let number = *numbers.entry((meta, group)).or_insert(next);
                 if number == next {
                     keys.push((meta, group));
@@ -175,10 +176,7 @@ impl Table {
     /// The numbers of the meta and of the group in time of a place.
     fn key(&self, slot: usize) -> (u32, i64) {
         match &self.slots {
-            Slots::Dense { base, span } => {
-                let group = base.wrapping_add(i64::try_from(slot % span).unwrap_or(0));
-                (u32::try_from(slot / span).unwrap_or(u32::MAX), group)
-            }
+            Slots::Dense { base, span } => (to_number(slot / span), *base + i64::from(to_number(slot % span))),
             Slots::Sparse { keys, .. } => keys[slot],
         }
     }
@@ -228,7 +226,7 @@ impl Table {
         self.hidden += part.hidden;
         for from in (0..part.rows.len()).filter(|slot| part.rows[*slot] > 0) {
             let (meta, group) = part.key(from);
-            let meta = metas.map_or(meta, |metas| metas.get(meta as usize).copied().unwrap_or(0));
+            let meta = metas.map_or(meta, |metas| metas[meta as usize]);
             let into = self.slot(meta, group) as usize;
             self.rows[into] += part.rows[from];
             for (state, other) in self.states.iter_mut().zip(&part.states) {
@@ -335,7 +333,7 @@ impl Table {
                             );
                             return Err(Error::new(Code::BadValue, what));
                         }
-                        some(|t| i64::try_from(t.sum).unwrap_or(i64::MAX))
+                        some(|t| i64::try_from(t.sum).expect("sums that do not fit are refused above"))
                     }
                     Aggregate::Avg(_) => Arc::new(
                         slots()
@@ -379,7 +377,7 @@ fn meta_column(
             distinct.push(metas.keys[*meta].clone());
             before = Some(*meta);
         }
-        numbers.push(u32::try_from(distinct.len() - 1).unwrap_or(0));
+        numbers.push(to_number(distinct.len() - 1));
     }
     let column = column_of_keys(&distinct, ty, precision);
     Ok(arrow::compute::take(&column, &arrow::array::UInt32Array::from(numbers), None)?)
