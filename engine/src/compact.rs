@@ -7,7 +7,7 @@ use crate::seal::{Group, Harvest, commit_segments, merge_small, partition_width,
 use crate::segment::{Classes, Segment};
 use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
-use crate::sync::MutexGuard;
+use crate::sync::Guard;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,12 +21,7 @@ const SMALL_SEGMENTS_MAX: usize = 4;
 ///
 /// `thorough` merges from two segments on; otherwise it takes [`SMALL_SEGMENTS_MAX`]. A segment that cannot be read stays as it
 /// is; the error about the first of them comes when all else is done.
-pub(crate) fn compact(
-    engine: &Engine,
-    _maintenance: &MutexGuard<'_, ()>,
-    only: Option<&str>,
-    thorough: bool,
-) -> Result<()> {
+pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<&str>, thorough: bool) -> Result<()> {
     engine.check_writable()?;
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
     let mut unread = Unread::default();

@@ -1,7 +1,6 @@
 //! The engine's heart: the locks, the log, and how every change but an insert goes through the manifest.
 //!
-//! Order of locks: `maintenance`, `queue`, `log`, `manifest`, `state`. A later one is never held while an earlier one
-//! is taken. Readers take `state` for the moment of copying a few pointers, never across I/O.
+//! Locks are taken in the order of [`Rank`]. Readers take `state` for the moment of copying a few pointers, never across I/O.
 
 use crate::closed::Mark;
 use crate::error::{Error, Result};
@@ -14,7 +13,7 @@ use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::sweep::sweeper::Sweeper;
-use crate::sync::{Mutex, RwLock};
+use crate::sync::{Mutex, Ordered, Rank, RwLock};
 use crate::wal::{self, LogWriter};
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use std::path::PathBuf;
@@ -38,9 +37,9 @@ pub(crate) struct Engine {
     pub(crate) read_only: bool,
     pub(crate) maintenance: Maintenance,
     pub(crate) inserts: InsertQueue,
-    pub(crate) log: Mutex<Log>,
-    pub(crate) manifest: Mutex<Option<ManifestWriter>>,
-    pub(crate) state: RwLock<State>,
+    pub(crate) log: Ordered<Mutex<Log>>,
+    pub(crate) manifest: Ordered<Mutex<Option<ManifestWriter>>>,
+    pub(crate) state: Ordered<RwLock<State>>,
     pub(crate) sweeper: Sweeper,
     pub(crate) metrics: Metrics,
     /// Tells the background that open buckets have grown to half of what they may.
@@ -83,10 +82,10 @@ impl Engine {
             identity: opened.identity,
             read_only,
             maintenance: Maintenance::new(),
-            inserts: InsertQueue::default(),
-            log: Mutex::new(log),
-            manifest: Mutex::new(opened.manifest),
-            state: RwLock::new(opened.state),
+            inserts: InsertQueue::new(),
+            log: Ordered::mutex(Rank::Log, log),
+            manifest: Ordered::mutex(Rank::Manifest, opened.manifest),
+            state: Ordered::rw_lock(Rank::State, opened.state),
             sweeper,
             metrics: Metrics::default(),
             half_full: Arc::default(),

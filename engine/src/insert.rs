@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::settings::Durability;
 use crate::state::CollectionState;
-use crate::sync::MutexGuard;
+use crate::sync::Guard;
 use crate::wal;
 use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
 use ebbtide_ttl::{Code, OutOfRange, Timestamp};
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// Waits until `ticket` is decided; whoever finds no leader leads.
-    fn wait_for<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, ticket: u64) -> Result<()> {
+    fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: u64) -> Result<()> {
         loop {
             if queue.done >= ticket {
                 return queue.failed.remove(&ticket).map_or(Ok(()), Err);

@@ -1,12 +1,12 @@
 //! The lock that is held by whatever rewrites segments or the catalogue: flush, compaction, sweep, delete, commands that
 //! change it.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Guard, Mutex, Ordered, Ordering, Rank};
 
 /// The lock, which knows whether somebody waits for it.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
-    lock: Mutex<()>,
+    lock: Ordered<Mutex<()>>,
     awaited: AtomicU64,
     /// Whether who holds it works beside writers that go on.
     beside_writers: AtomicBool,
@@ -14,10 +14,14 @@ pub(crate) struct Maintenance {
 
 impl Maintenance {
     pub(crate) fn new() -> Self {
-        Maintenance { lock: Mutex::new(()), awaited: AtomicU64::new(0), beside_writers: AtomicBool::new(false) }
+        Maintenance {
+            lock: Ordered::mutex(Rank::Maintenance, ()),
+            awaited: AtomicU64::new(0),
+            beside_writers: AtomicBool::new(false),
+        }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock(&self) -> Guard<'_, ()> {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         let guard = self.lock.lock();
         self.awaited.fetch_sub(1, Ordering::Relaxed);
@@ -26,7 +30,7 @@ impl Maintenance {
     }
 
     /// The same for work in the background: writers keep a core of their own.
-    pub(crate) fn lock_beside_writers(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_beside_writers(&self) -> Guard<'_, ()> {
         let guard = self.lock();
         self.beside_writers.store(true, Ordering::Relaxed);
         guard

@@ -9,7 +9,7 @@ use crate::manifest::Op;
 use crate::segment::bounds::{BucketBounds, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
 use crate::segment::{self, Segment};
 use crate::state::CollectionState;
-use crate::sync::MutexGuard;
+use crate::sync::Guard;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{BucketId, Schema, SealRun, Sealer, adapt, times, to_usize};
 use ebbtide_ttl::in_range;
@@ -112,7 +112,7 @@ impl Harvest {
 }
 
 /// Seals the open buckets of one collection, or of all.
-pub(crate) fn flush(engine: &Engine, _maintenance: &MutexGuard<'_, ()>, only: Option<&str>) -> Result<()> {
+pub(crate) fn flush(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<&str>) -> Result<()> {
     engine.check_writable()?;
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {

@@ -17,7 +17,7 @@ use crate::manifest::{Op, SweepRecord};
 use crate::metrics::TtlMetrics;
 use crate::segment::Segment;
 use crate::state::CollectionState;
-use crate::sync::MutexGuard;
+use crate::sync::Guard;
 use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass};
 use plan::{Item, OpenBuckets, Plan};
 use roaring::RoaringBitmap;
@@ -178,7 +178,7 @@ impl Pass<'_> {
 
     /// Sees to it that there is a plan for the present version of a collection. Returns what that took: on a full disk open
     /// buckets are dropped that could not be sealed.
-    fn refresh_plan(&mut self, collection: &CollectionState, maintenance: &MutexGuard<'_, ()>) -> Result<Visit> {
+    fn refresh_plan(&mut self, collection: &CollectionState, maintenance: &Guard<'_, ()>) -> Result<Visit> {
         if self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(collection)) {
             return Ok(Visit::default());
         }
@@ -349,7 +349,7 @@ impl Pass<'_> {
 }
 
 /// Keeps inserts out until what is returned is dropped; `None` if one has come that suspends expiry.
-fn hold_unless_suspended(engine: &Engine, collection: u64) -> Option<MutexGuard<'_, Log>> {
+fn hold_unless_suspended(engine: &Engine, collection: u64) -> Option<Guard<'_, Log>> {
     let log = engine.log.lock();
     let suspended = engine.state.read().by_id(collection).is_none_or(|c| c.suspension().is_some());
     (!suspended).then_some(log)

@@ -2,7 +2,7 @@
 
 use crate::batch_id::BatchId;
 use crate::error::Error;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Guard, Mutex, Ordered, Rank};
 use ebbtide_buckets::{Chunk, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,20 +54,23 @@ impl Queue {
 }
 
 /// The queue and the signal that something in it was decided.
-#[derive(Default)]
 pub(crate) struct InsertQueue {
-    queue: Mutex<Queue>,
+    queue: Ordered<Mutex<Queue>>,
     decided: Condvar,
 }
 
 impl InsertQueue {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+    pub(crate) fn new() -> Self {
+        InsertQueue { queue: Ordered::mutex(Rank::Queue, Queue::default()), decided: Condvar::new() }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, Queue> {
         self.queue.lock()
     }
 
     /// Waits until some insert is decided, or the queue is free for others.
-    pub(crate) fn wait(&self, queue: &mut MutexGuard<'_, Queue>) {
-        self.decided.wait(queue);
+    pub(crate) fn wait(&self, queue: &mut Guard<'_, Queue>) {
+        self.decided.wait(queue.inner());
     }
 
     pub(crate) fn notify_all(&self) {

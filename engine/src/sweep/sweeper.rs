@@ -1,7 +1,7 @@
 //! The sweeper's own state: its parameters, the clock guard, and the pass that is running.
 
 use crate::fs::Fs;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Ordered, Rank};
 use ebbtide_ttl::{ClockGuard, Held, Parameters, Timestamp};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ pub(crate) struct Sweeper {
     pub(super) guard: Mutex<ClockGuard>,
     pub(super) running: Mutex<Option<Operation>>,
     /// Passes run one after the other.
-    pub(super) pass: Mutex<()>,
+    pub(super) pass: Ordered<Mutex<()>>,
     pub(super) warned: Mutex<HashSet<u64>>,
 }
 
@@ -41,7 +41,7 @@ impl Sweeper {
             parameters: Mutex::new(Parameters::default()),
             guard: Mutex::new(ClockGuard::new(wall, monotonic)),
             running: Mutex::new(None),
-            pass: Mutex::new(()),
+            pass: Ordered::mutex(Rank::Pass, ()),
             warned: Mutex::default(),
         }
     }
