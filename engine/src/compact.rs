@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
-use crate::seal::{Group, Harvest, commit_segments, merge_small, partition_width, write_segments};
+use crate::seal::{Group, SealInput, commit_segments, merge_small, partition_width, write_segments};
 use crate::segment::{Classes, Segment};
 use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
@@ -24,15 +24,15 @@ const SMALL_SEGMENTS_MAX: usize = 4;
 pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<&str>, thorough: bool) -> Result<()> {
     engine.check_writable()?;
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
-    let mut unread = Unread::default();
+    let mut unread = ReadErrors::default();
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         let collection = engine.state.read().collection(name)?.clone();
         for mut group in candidates(&collection, thorough, &engine.settings, &mut unread)? {
             let _span = tracing::debug_span!("compact", collection = %name, segments = group.len()).entered();
             while is_worth_merging(&group, thorough) {
-                match harvest_segments(&collection, &group) {
-                    Ok(harvest) => {
-                        merge_segments(engine, &collection, &group, harvest)?;
+                match seal_input(&collection, &group) {
+                    Ok(input) => {
+                        merge_segments(engine, &collection, &group, input)?;
                         engine.metrics.compacted();
                         break;
                     }
@@ -49,9 +49,9 @@ pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Optio
 
 /// The error about the first segment that could not be read.
 #[derive(Default)]
-struct Unread(Option<Error>);
+struct ReadErrors(Option<Error>);
 
-impl Unread {
+impl ReadErrors {
     /// Notes an error that is about one segment; returns any other.
     fn note(&mut self, error: Error) -> Result<()> {
         if !error.is_of_one_file() {
@@ -74,7 +74,7 @@ fn candidates(
     collection: &CollectionState,
     thorough: bool,
     settings: &Settings,
-    unread: &mut Unread,
+    unread: &mut ReadErrors,
 ) -> Result<Vec<Vec<Arc<Segment>>>> {
     let rows_max = settings.segment_rows_max as u64;
     let memory_max = (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2);
@@ -118,7 +118,7 @@ fn portions(
     group: Vec<Arc<Segment>>,
     rows_max: u64,
     memory_max: u64,
-    unread: &mut Unread,
+    unread: &mut ReadErrors,
 ) -> Result<Vec<Vec<Arc<Segment>>>> {
     let mut portions: Vec<(u64, u64, Vec<Arc<Segment>>)> = Vec::new();
     for segment in group {
@@ -143,23 +143,23 @@ fn portions(
 }
 
 /// All that is left of some segments; an error comes with the place of the one that it is about.
-fn harvest_segments(collection: &CollectionState, group: &[Arc<Segment>]) -> Result<Harvest, (usize, Error)> {
-    let mut harvest = Harvest::default();
+fn seal_input(collection: &CollectionState, group: &[Arc<Segment>]) -> Result<SealInput, (usize, Error)> {
+    let mut input = SealInput::default();
     for (at, segment) in group.iter().enumerate() {
-        harvest.add_segment(segment, &collection.schema).map_err(|error| (at, error))?;
+        input.add_segment(segment, &collection.schema).map_err(|error| (at, error))?;
     }
-    Ok(harvest)
+    Ok(input)
 }
 
 fn merge_segments(
     engine: &Engine,
     collection: &CollectionState,
     group: &[Arc<Segment>],
-    harvest: Harvest,
+    input: SealInput,
 ) -> Result<()> {
     // The schema may be ahead of what is durable: only the log holds the insert that widened it.
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
-    let added = write_segments(engine, collection, harvest)?;
+    let added = write_segments(engine, collection, input)?;
     let rows_of = |op: &Op| match op {
         Op::AddSegment { segment, .. } => segment.state.live.rows,
         _ => 0,

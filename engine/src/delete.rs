@@ -107,7 +107,8 @@ impl Deletion {
         }
         let reader = segment.file.reader()?;
         let classes = segment.classes(snapshot.rules(), Some(snapshot.state.rules_epoch))?;
-        let buckets: Vec<_> = segment.briefs(&reader).filter(|(_, _, b)| b.last >= from && b.first <= to).collect();
+        let buckets: Vec<_> =
+            segment.live_buckets(&reader).filter(|(_, _, b)| b.last >= from && b.first <= to).collect();
         let mut ranges = Vec::new();
         for (ordinal, _, _) in &buckets {
             segment.push_live(&mut ranges, &reader, *ordinal);
@@ -125,8 +126,8 @@ impl Deletion {
         }
         let mut found = Deletion::default();
         let mut at = 0;
-        for (ordinal, meta, brief) in buckets {
-            let end = at + to_usize(brief.rows);
+        for (ordinal, meta, bounds) in buckets {
+            let end = at + to_usize(bounds.rows);
             if end > rows.times.len() {
                 let what = format!("segment rows expected={end} found={}", rows.times.len());
                 return Err(Error::corrupt(&segment.file.path, 0, what));

@@ -49,7 +49,7 @@ pub(crate) struct Engine {
 }
 
 /// What opening a database hands over.
-pub(crate) struct Opened {
+pub(crate) struct OpenState {
     pub(crate) identity: [u8; 16],
     pub(crate) state: State,
     pub(crate) next_seq: u64,
@@ -65,7 +65,7 @@ impl Engine {
         dir: PathBuf,
         settings: Settings,
         read_only: bool,
-        opened: Opened,
+        opened: OpenState,
     ) -> Self {
         let sweeper = Sweeper::new(clock.now(), clock.monotonic());
         let log = Log {

@@ -1,14 +1,15 @@
 //! The only door to disk.
 //!
 //! Everything the engine writes goes through [`Fs`], so that a test can put a simulated disk in its place: one that
-//! loses what was not synced, runs full, fails a sync, or stops at any operation ([`sim::SimFs`]). [`RealFs`] is the
-//! disk of the operating system.
+//! loses what was not synced, runs full, fails a sync, or stops at any operation (`sim::SimFs`, with the feature
+//! `testing`). [`RealFs`] is the disk of the operating system.
 //!
 //! The contract is weaker than what any one file system gives: syncing a file makes its content durable but not its
 //! name, and syncing a folder makes the names in it durable but not what they hold. [`Fs::publish`] is the one way to
 //! replace a file, and does all of it in the right order.
 
 mod real;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod sim;
 

@@ -23,7 +23,7 @@ use widen::check_widening;
 
 impl Engine {
     /// What `build` makes under the newest schema; `None` without rows. Whether fields may widen is still to be checked.
-    fn validate(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<Option<Validated>> {
+    fn validate(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<Option<Submission>> {
         let (collection, applied) = {
             let state = self.state.read();
             let collection = state.collection(name)?;
@@ -43,7 +43,7 @@ impl Engine {
         if collection.options.out_of_range == OutOfRange::Reject {
             refuse_out_of_range(&chunk, &collection.options)?;
         }
-        Ok(Some(Validated { collection, newest, schema, chunk, span }))
+        Ok(Some(Submission { collection, newest, schema, chunk, span }))
     }
 
     /// Refuses what [`Engine::insert`] would refuse; nothing is stored.
@@ -68,7 +68,7 @@ impl Engine {
         self.make_room()?;
         loop {
             let Some(found) = self.validate(name, build)? else { return Ok(0) };
-            let Validated { collection, newest, schema, chunk, span } = found;
+            let Submission { collection, newest, schema, chunk, span } = found;
             let rows = chunk.batch.num_rows() as u64;
             let payload = wal::encode_payload(&chunk.batch, batch_id)?;
             wal::check_payload(&payload)?;
@@ -136,10 +136,10 @@ impl Engine {
             drop(queue);
             let last = group.last().map_or(0, |p| p.ticket);
             let tickets: Vec<u64> = group.iter().map(|p| p.ticket).collect();
-            let mut leading = Leading { engine: self, tickets: tickets.clone(), done: false };
+            let mut guard = LeaderGuard { engine: self, tickets: tickets.clone(), done: false };
             let outcome = self.write_group(group);
-            leading.done = true;
-            drop(leading);
+            guard.done = true;
+            drop(guard);
             queue = self.inserts.lock();
             queue.leader = false;
             queue.done = queue.done.max(last);
@@ -223,13 +223,13 @@ impl Engine {
 }
 
 /// The thread that writes for all that wait. Should it panic, the others must not wait for ever.
-struct Leading<'a> {
+struct LeaderGuard<'a> {
     engine: &'a Engine,
     tickets: Vec<u64>,
     done: bool,
 }
 
-impl Drop for Leading<'_> {
+impl Drop for LeaderGuard<'_> {
     fn drop(&mut self) {
         if self.done {
             return;
@@ -270,7 +270,7 @@ fn check_metas(chunk: &Chunk) -> Result<()> {
 }
 
 /// Measurements that may be stored under `schema`, as far as they themselves can tell.
-struct Validated {
+struct Submission {
     collection: Arc<CollectionState>,
     newest: Arc<Schema>,
     schema: Arc<Schema>,

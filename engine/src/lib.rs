@@ -37,6 +37,7 @@ mod closed;
 mod commands;
 mod compact;
 mod confirmation;
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod db;
 mod delete;

@@ -8,7 +8,7 @@
 //! Each step can be interrupted and done again.
 
 use crate::closed::{self, Mark};
-use crate::engine::{Engine, Opened};
+use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs, LockError, replace};
 use crate::manifest::{self, ManifestWriter, Op};
@@ -75,7 +75,7 @@ fn open_for_writing(
     clock: &dyn Clock,
     dir: &Path,
     settings: &Settings,
-) -> Result<(Opened, Replayed)> {
+) -> Result<(OpenState, Replayed)> {
     // Before the lock: nothing is left in a folder of somebody else, not even that.
     if fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         refuse_foreign(dir, &fs.list(dir).map_err(|e| Error::io("list", dir, &e))?)?;
@@ -97,7 +97,7 @@ fn open_for_writing(
         state.unlinks = true;
         crate::reserve::make(fs.as_ref(), dir);
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
-        return Ok((Opened { identity, state, next_seq: 1, log, manifest, lock }, Replayed::Whole));
+        return Ok((OpenState { identity, state, next_seq: 1, log, manifest, lock }, Replayed::Whole));
     }
     let mut read = read_state(fs, dir, names, settings)?;
     let next_seq = read.state.applied_seq + 1;
@@ -209,9 +209,9 @@ impl ReadState {
         log: Option<LogWriter>,
         manifest: Option<ManifestWriter>,
         lock: Option<Box<dyn FileLock>>,
-    ) -> Opened {
+    ) -> OpenState {
         let next_seq = self.state.applied_seq + 1;
-        Opened { identity: self.identity, state: self.state, next_seq, log, manifest, lock }
+        OpenState { identity: self.identity, state: self.state, next_seq, log, manifest, lock }
     }
 }
 

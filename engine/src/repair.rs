@@ -487,8 +487,8 @@ fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
     let mut metas = Metas::default();
     // The directory has a checksum of its own: it may be whole where the data is not.
     if let Ok(reader) = segment.file.reader() {
-        for (ordinal, _, brief) in segment.briefs(&reader) {
-            metas.add(&segment.meta(&reader, ordinal), brief.rows, brief.first, brief.last);
+        for (ordinal, _, bounds) in segment.live_buckets(&reader) {
+            metas.add(&segment.meta(&reader, ordinal), bounds.rows, bounds.first, bounds.last);
         }
     }
     let time = |t: i64| Timestamp::from_units(t, collection.schema.precision);

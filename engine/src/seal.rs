@@ -41,13 +41,13 @@ pub(crate) type Group = (Option<u32>, i64);
 
 /// Rows on their way into segments: pieces of one schema, and for each bucket where its rows are.
 #[derive(Default)]
-pub(crate) struct Harvest {
+pub(crate) struct SealInput {
     pieces: Vec<RecordBatch>,
     times: Vec<Vec<i64>>,
     buckets: BTreeMap<BucketId, Rows>,
 }
 
-impl Harvest {
+impl SealInput {
     fn add_piece(&mut self, batch: &RecordBatch, schema: &Schema) -> Result<u32> {
         let batch = adapt(batch, schema)?;
         let number =
@@ -75,7 +75,15 @@ impl Harvest {
         }
         let mut rows = rows.into_iter();
         for (id, count) in buckets {
-            self.buckets.entry(id).or_default().extend(rows.by_ref().take(to_usize(count)));
+            let of_bucket: Rows = rows.by_ref().take(to_usize(count)).collect();
+            if of_bucket.len() as u64 != count || !self.is_in_order(&id, &of_bucket) {
+                let what = "the rows of a bucket are fewer than its directory says, out of order, or not in its window";
+                return Err(Error::corrupt(&segment.file.path, 0, what));
+            }
+            self.buckets.entry(id).or_default().extend(of_bucket);
+        }
+        if rows.next().is_some() {
+            return Err(Error::corrupt(&segment.file.path, 0, "rows are in no bucket"));
         }
         Ok(())
     }
@@ -91,15 +99,14 @@ impl Harvest {
         }
     }
 
-    /// Fails unless the rows of a bucket are in the order of time, within its window.
-    fn assert_in_order(&self, id: &BucketId, rows: &Rows) {
+    /// Whether the rows of a bucket are in the order of time, and within its window.
+    fn is_in_order(&self, id: &BucketId, rows: &Rows) -> bool {
         let time = |at: &(u32, u32)| self.times[at.0 as usize][at.1 as usize];
-        assert!(rows.is_sorted_by_key(time), "rows are sealed in the order of time");
         let within = |at: Option<&(u32, u32)>| at.map(time).is_some_and(|t| id.window.start <= t && t <= id.window.end);
-        assert!(within(rows.first()) && within(rows.last()), "rows lie in the window of their bucket");
+        rows.is_sorted_by_key(time) && within(rows.first()) && within(rows.last())
     }
 
-    fn brief(&self, id: &BucketId, rows: &Rows, precision: ebbtide_ttl::Precision) -> BucketBounds {
+    fn bounds(&self, id: &BucketId, rows: &Rows, precision: ebbtide_ttl::Precision) -> BucketBounds {
         let time = |at: &(u32, u32)| self.times[at.0 as usize][at.1 as usize];
         BucketBounds {
             window: id.window,
@@ -136,16 +143,16 @@ fn flush_collection(engine: &Engine, name: &str) -> Result<()> {
         return Ok(());
     }
     engine.sync_log()?;
-    let mut harvest = Harvest::default();
+    let mut input = SealInput::default();
     for chunk in &chunks {
-        let piece = harvest.add_piece(&chunk.batch, &collection.schema)?;
+        let piece = input.add_piece(&chunk.batch, &collection.schema)?;
         for bucket in &chunk.buckets {
-            let rows = harvest.buckets.entry(bucket.id.clone()).or_default();
+            let rows = input.buckets.entry(bucket.id.clone()).or_default();
             rows.extend(bucket.rows.iter().map(|row| (piece, *row)));
         }
     }
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
-    ops.extend(write_segments(engine, &collection, harvest)?);
+    ops.extend(write_segments(engine, &collection, input)?);
     ops.extend(collection.sealed(seq));
     commit_segments(engine, ops)?;
     engine.metrics.sealed();
@@ -183,9 +190,9 @@ fn take_back(engine: &Engine, paths: &[PathBuf]) {
 
 /// Writes segments and returns the edits that add them. They are durable, but nobody's until the edits are. If one cannot
 /// be written, the others are taken back: on a full disk every attempt would leave more behind.
-pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, harvest: Harvest) -> Result<Vec<Op>> {
+pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, input: SealInput) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
-    match write_groups(engine, collection, harvest, &mut ops) {
+    match write_groups(engine, collection, input, &mut ops) {
         Ok(()) => Ok(ops),
         Err(error) => {
             take_back(engine, &added(engine, &ops));
@@ -194,15 +201,15 @@ pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, harv
     }
 }
 
-fn write_groups(engine: &Engine, collection: &CollectionState, mut harvest: Harvest, ops: &mut Vec<Op>) -> Result<()> {
-    harvest.sort();
+fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealInput, ops: &mut Vec<Op>) -> Result<()> {
+    input.sort();
     let precision = collection.options.precision;
-    let in_buckets: usize = harvest.buckets.values().map(Vec::len).sum();
-    let in_pieces: usize = harvest.pieces.iter().map(RecordBatch::num_rows).sum();
+    let in_buckets: usize = input.buckets.values().map(Vec::len).sum();
+    let in_pieces: usize = input.pieces.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(in_buckets, in_pieces, "every row is sealed, in one bucket");
     let mut groups: BTreeMap<Group, Buckets> = BTreeMap::new();
     let mut class_of_meta = (None, None);
-    for (id, rows) in std::mem::take(&mut harvest.buckets) {
+    for (id, rows) in std::mem::take(&mut input.buckets) {
         if class_of_meta.0.as_ref() != Some(&id.meta) {
             let class = collection.rules.effective(&id.meta.value());
             class_of_meta = (Some(id.meta.clone()), class);
@@ -213,14 +220,14 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut harvest: Harv
         let rule = class.and_then(|c| u32::try_from(c.0).ok());
         groups.entry((rule, partition)).or_default().push((id, rows));
     }
-    let (bytes, rows) = harvest
+    let (bytes, rows) = input
         .pieces
         .iter()
         .fold((0, 0), |(bytes, rows), piece| (bytes + ebbtide_buckets::batch_bytes(piece), rows + piece.num_rows()));
     let rows_max = engine.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
     // Beside writers one core is enough, until somebody waits for this.
     let help = || engine.maintenance.may_use_all_cores() || engine.fills_faster_than_sealed();
-    let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut harvest.pieces), &help)?;
+    let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut input.pieces), &help)?;
     let mut names_changed = false;
     for (rule, mut buckets) in merge_small(groups, true, |(_, rows)| rows.len() as u64) {
         buckets.sort_by(|a, b| a.0.cmp(&b.0));
@@ -228,8 +235,11 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut harvest: Harv
             assert!(buckets.is_sorted_by(|a, b| a.0 < b.0), "buckets are sealed in order, each once");
             let mut live = LiveSummary::EMPTY;
             for (id, rows) in &buckets {
-                harvest.assert_in_order(id, rows);
-                live.add(&harvest.brief(id, rows, precision));
+                assert!(
+                    input.is_in_order(id, rows),
+                    "rows are sealed in the order of time, in the window of their bucket"
+                );
+                live.add(&input.bounds(id, rows, precision));
             }
             let runs: Vec<SealRun> = buckets.into_iter().map(|(id, rows)| SealRun { id, rows }).collect();
             let encoded = sealer.encode(&runs, &help)?;

@@ -145,13 +145,13 @@ impl Segment {
     }
 
     /// The bucket `ordinal`, if it is still there.
-    pub(crate) fn brief(&self, reader: &SegmentReader, ordinal: usize) -> Option<BucketBounds> {
+    pub(crate) fn bounds(&self, reader: &SegmentReader, ordinal: usize) -> Option<BucketBounds> {
         let number = ordinal_number(ordinal);
-        (!self.state.dropped.contains(number)).then(|| self.brief_as_left(reader, number))
+        (!self.state.dropped.contains(number)).then(|| self.bounds_as_left(reader, number))
     }
 
     /// The bucket `number`, which was not dropped.
-    fn brief_as_left(&self, reader: &SegmentReader, number: u32) -> BucketBounds {
+    fn bounds_as_left(&self, reader: &SegmentReader, number: u32) -> BucketBounds {
         let (directory, ordinal) = (reader.directory(), number as usize);
         let window = directory.window(ordinal);
         if let Some(changed) = self.changed(number) {
@@ -179,15 +179,15 @@ impl Segment {
     }
 
     /// Every bucket that is still there: ordinal, ordinal of its meta, and bounds.
-    pub(crate) fn briefs<'a>(
+    pub(crate) fn live_buckets<'a>(
         &'a self,
         reader: &'a SegmentReader,
     ) -> impl Iterator<Item = (usize, usize, BucketBounds)> + 'a {
-        self.briefs_of(reader, 0..reader.directory().meta_count())
+        self.buckets_of_metas(reader, 0..reader.directory().meta_count())
     }
 
     /// Every bucket of these metas (ordinals in the directory, ascending) that is still there.
-    pub(crate) fn briefs_of<'a>(
+    pub(crate) fn buckets_of_metas<'a>(
         &'a self,
         reader: &'a SegmentReader,
         metas: impl IntoIterator<Item = usize> + 'a,
@@ -196,7 +196,7 @@ impl Segment {
         metas.into_iter().flat_map(move |meta| {
             directory
                 .buckets_of_meta(meta)
-                .filter_map(move |ordinal| Some((ordinal, meta, self.brief(reader, ordinal)?)))
+                .filter_map(move |ordinal| Some((ordinal, meta, self.bounds(reader, ordinal)?)))
         })
     }
 
@@ -209,9 +209,9 @@ impl Segment {
     pub(crate) fn live_rows(&self, reader: &SegmentReader) -> (Vec<Range<u64>>, Vec<(BucketId, u64)>) {
         let mut ranges = Vec::new();
         let mut buckets = Vec::new();
-        for (ordinal, _, brief) in self.briefs(reader) {
-            let id = BucketId { meta: self.meta(reader, ordinal), window: brief.window };
-            buckets.push((id, brief.rows));
+        for (ordinal, _, bounds) in self.live_buckets(reader) {
+            let id = BucketId { meta: self.meta(reader, ordinal), window: bounds.window };
+            buckets.push((id, bounds.rows));
             self.push_live(&mut ranges, reader, ordinal);
         }
         (ranges, buckets)
@@ -268,7 +268,7 @@ impl Segment {
         left.insert_range(..ordinal_number(reader.directory().bucket_count()));
         left -= &next.state.dropped;
         for number in &left {
-            live.add(&next.brief_as_left(&reader, number));
+            live.add(&next.bounds_as_left(&reader, number));
         }
         let mut state = next.state;
         state.live = live;

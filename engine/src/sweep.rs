@@ -291,7 +291,7 @@ impl Pass<'_> {
 
     /// Drops items, each through its rule, in one edit, but for what cannot be read. Returns whether anything went.
     fn drop(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) -> Result<bool> {
-        let mut gone = Gone::default();
+        let mut gone = DropEdit::default();
         let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
         for (rule, item) in items {
             let view = collection.rules.rule(*rule);
@@ -378,12 +378,12 @@ fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str
 
 /// What goes with one edit.
 #[derive(Default)]
-struct Gone {
+struct DropEdit {
     whole: Vec<u64>,
     partial: BTreeMap<u64, RoaringBitmap>,
 }
 
-impl Gone {
+impl DropEdit {
     /// Adds what was counted of an item, all of which `cutoff` hides; returns what that is.
     fn add(&mut self, collection: &CollectionState, item: &Item, cutoff: Cutoff) -> Result<Visit> {
         let segment = |id: &u64| {
@@ -394,7 +394,7 @@ impl Gone {
         let check = |id: &u64, ordinals: &RoaringBitmap| -> Result<()> {
             let (segment, reader) = (segment(id)?, segment(id)?.file.reader()?);
             for ordinal in ordinals {
-                let bounds = segment.brief(&reader, ordinal as usize);
+                let bounds = segment.bounds(&reader, ordinal as usize);
                 assert!(bounds.is_some_and(|b| cutoff.hides(b.last)), "a bucket that is dropped is there, and expired");
             }
             Ok(())

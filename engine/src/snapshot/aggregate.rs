@@ -13,7 +13,7 @@ pub use guard::AggregateGuard;
 
 use super::CollectionSnapshot;
 use super::scan::{
-    Found, MetaFilter, Scan, ScanReport, ScanRequest, ScanUnit, open_unit, past_cache_if_too_many, units_of,
+    MetaFilter, Scan, ScanReport, ScanRequest, ScanUnit, SelectedBucket, open_unit, past_cache_if_too_many, units_of,
 };
 use crate::error::{Error, Result};
 use crate::segment::Segment;
@@ -219,7 +219,7 @@ impl CollectionSnapshot {
 struct Rest<'a> {
     segment: &'a Arc<Segment>,
     reader: SegmentReader,
-    found: Vec<Found>,
+    found: Vec<SelectedBucket>,
     /// For each of them the number of its meta among those of the answer.
     metas: Vec<u32>,
 }
@@ -334,7 +334,7 @@ impl<'a> Walk<'a, '_> {
                 true => numbers_of(&reader, &found, sealed.last(), &mut self.metas),
                 false => vec![0; found.len()],
             };
-            bytes += reader.directory().memory_bytes() + found.len() * size_of::<Found>();
+            bytes += reader.directory().memory_bytes() + found.len() * size_of::<SelectedBucket>();
             sealed.push(Rest { segment, reader, found, metas: numbers });
             if bytes > segment.file.directory_bytes_max() / 4 {
                 last = false;
@@ -348,9 +348,9 @@ impl<'a> Walk<'a, '_> {
         let open_times = open.iter().flat_map(|(chunk, found): &OpenRest<'_>| {
             found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
         });
-        let bounds = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (metas, times) = (self.metas.keys.len().max(1), bounds.unwrap_or((0, 0)));
-        let sealed_rows = sealed.iter().flat_map(|rest| &rest.found).map(|found| found.brief.rows).sum::<u64>();
+        let span = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (metas, times) = (self.metas.keys.len().max(1), span.unwrap_or((0, 0)));
+        let sealed_rows = sealed.iter().flat_map(|rest| &rest.found).map(|found| found.bounds.rows).sum::<u64>();
         let open_rows = open.iter().flat_map(|(_, found): &OpenRest<'_>| found).map(|(_, rows)| rows.len() as u64);
         let whole = groups::states_bytes(&self.shape, metas, times, sealed_rows + open_rows.sum::<u64>());
         // Each thread has a table of its own, and the answer is made of the states.
@@ -386,7 +386,7 @@ impl Round<'_> {
     /// The work that it leaves.
     fn units(&self, shape: &Shape, metas: &Metas) -> Result<Vec<Unit>> {
         let mut units = Vec::new();
-        let rows: u64 = self.rest.iter().flat_map(|rest| &rest.found).map(|found| found.brief.rows).sum();
+        let rows: u64 = self.rest.iter().flat_map(|rest| &rest.found).map(|found| found.bounds.rows).sum();
         for rest in &self.rest {
             let reader = match rest.segment.file.cache_holds(rows, shape.fields.len() + 1) {
                 true => rest.reader.clone(),
@@ -396,7 +396,7 @@ impl Round<'_> {
             for (found, meta) in rest.found.iter().zip(&rest.metas) {
                 let rows = rest.segment.live_ranges(&reader, found.ordinal);
                 let group = match found.filter {
-                    None => shape.group_of(found.brief.first, found.brief.last),
+                    None => shape.group_of(found.bounds.first, found.bounds.last),
                     Some(_) => None,
                 };
                 let piece = Piece { meta: *meta, filter: found.filter, group, times: times_of(found) };
@@ -433,15 +433,20 @@ impl Round<'_> {
     }
 }
 
-fn times_of(found: &Found) -> (i64, i64) {
+fn times_of(found: &SelectedBucket) -> (i64, i64) {
     match found.filter {
-        Some(filter) => filter.bounds(&found.brief),
-        None => (found.brief.first, found.brief.last),
+        Some(filter) => filter.bounds(&found.bounds),
+        None => (found.bounds.first, found.bounds.last),
     }
 }
 
 /// The numbers of the metas of buckets. Segments of the same metas are frequent: then they need not be looked up.
-fn numbers_of(reader: &SegmentReader, found: &[Found], before: Option<&Rest<'_>>, metas: &mut Metas) -> Vec<u32> {
+fn numbers_of(
+    reader: &SegmentReader,
+    found: &[SelectedBucket],
+    before: Option<&Rest<'_>>,
+    metas: &mut Metas,
+) -> Vec<u32> {
     let before = before.filter(|before| {
         before.found.len() == found.len()
             && before.found.iter().zip(found).all(|(a, b)| a.meta == b.meta)
@@ -474,9 +479,9 @@ enum Source<'a> {
 fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) {
     let directory = rest.reader.directory();
     let schema = rest.reader.schema();
-    let group = |bucket: &Found| match bucket.filter {
+    let group = |bucket: &SelectedBucket| match bucket.filter {
         Some(_) => None,
-        None => shape.group_of(bucket.brief.first, bucket.brief.last),
+        None => shape.group_of(bucket.bounds.first, bucket.bounds.last),
     };
     if !rest.found.iter().any(|bucket| group(bucket).is_some()) {
         return;
@@ -493,7 +498,7 @@ fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) 
         for (bucket, meta) in found.into_iter().zip(metas) {
             let unchanged = sources.is_empty() || rest.segment.is_unchanged(bucket.ordinal);
             match group(&bucket).filter(|_| unchanged) {
-                Some(group) => table.add_known(meta, group, &bucket.brief, &sources, bucket.ordinal),
+                Some(group) => table.add_known(meta, group, &bucket.bounds, &sources, bucket.ordinal),
                 None => {
                     rest.found.push(bucket);
                     rest.metas.push(meta);
@@ -515,8 +520,8 @@ fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) 
         && let Some(group) = shape.group_of(live.first_min, live.last_max)
         && let Some(bucket) = rest.found.first()
     {
-        let brief = crate::segment::bounds::BucketBounds { rows: live.rows, ..bucket.brief };
-        table.add_known(rest.metas[0], group, &brief, &sources, 0);
+        let bounds = crate::segment::bounds::BucketBounds { rows: live.rows, ..bucket.bounds };
+        table.add_known(rest.metas[0], group, &bounds, &sources, 0);
         rest.found.clear();
         rest.metas.clear();
     }

@@ -1,7 +1,7 @@
 //! The last measurement of every series: found in the bucket directories, and where statistics hold its values, not read.
 
 use super::CollectionSnapshot;
-use super::scan::{Found, Scan, ScanRequest};
+use super::scan::{Scan, ScanRequest, SelectedBucket};
 use crate::error::{Error, Result};
 use crate::segment::{Segment, ordinal_number, row_number};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -156,14 +156,14 @@ impl CollectionSnapshot {
 fn offer_sealed(
     sealed: &Sealed<'_>,
     source: u32,
-    found: &[Found],
+    found: &[SelectedBucket],
     numbers: &mut [u32],
     newest: &mut Newest,
 ) -> Result<()> {
     let directory = sealed.reader.directory();
     let deleted = &sealed.segment.state.deleted;
     // Buckets of which the last row is too new: only their times say which one is wanted.
-    let mut cut: Vec<&Found> = Vec::new();
+    let mut cut: Vec<&SelectedBucket> = Vec::new();
     let offer = |meta: usize, best: Best, numbers: &mut [u32], newest: &mut Newest| {
         if numbers[meta] == u32::MAX {
             numbers[meta] = newest.number(directory.meta(meta));
@@ -171,9 +171,10 @@ fn offer_sealed(
         newest.offer(numbers[meta], best);
     };
     for of_meta in found.chunk_by(|a, b| a.meta == b.meta) {
-        let is_cut = |bucket: &Found| bucket.filter.is_some_and(|filter| bucket.brief.last > filter.time.last);
+        let is_cut =
+            |bucket: &SelectedBucket| bucket.filter.is_some_and(|filter| bucket.bounds.last > filter.time.last);
         cut.extend(of_meta.iter().filter(|bucket| is_cut(bucket)));
-        let Some(bucket) = of_meta.iter().filter(|bucket| !is_cut(bucket)).max_by_key(|b| b.brief.last) else {
+        let Some(bucket) = of_meta.iter().filter(|bucket| !is_cut(bucket)).max_by_key(|b| b.bounds.last) else {
             continue;
         };
         let rows = directory.rows(bucket.ordinal);
@@ -181,7 +182,7 @@ fn offer_sealed(
         let is_there = |row: &u64| whole || !deleted.contains(row_number(*row));
         if let Some(row) = rows.rev().find(is_there) {
             let (at, row) = (ordinal_number(bucket.ordinal), row_number(row));
-            offer(bucket.meta, Best { time: bucket.brief.last, source, at, row, whole }, numbers, newest);
+            offer(bucket.meta, Best { time: bucket.bounds.last, source, at, row, whole }, numbers, newest);
         }
     }
     if cut.is_empty() {
@@ -197,7 +198,7 @@ fn offer_sealed(
     let mut start = 0;
     for bucket in cut {
         let there = sealed.segment.live_ranges(&sealed.reader, bucket.ordinal);
-        let end = start + to_usize(bucket.brief.rows);
+        let end = start + to_usize(bucket.bounds.rows);
         let Some(of_bucket) = all.get(start..end) else {
             return Err(Error::corrupt(
                 &sealed.segment.file.path,

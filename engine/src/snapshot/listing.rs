@@ -116,7 +116,7 @@ pub struct SegmentInfo {
 
 /// A bucket with all its pieces.
 struct Whole {
-    brief: BucketBounds,
+    bounds: BucketBounds,
     visible: u64,
     bytes: u64,
     sealed: bool,
@@ -214,13 +214,13 @@ impl CollectionSnapshot {
     /// Damage in a segment.
     pub fn buckets(&self) -> Result<Vec<BucketInfo>> {
         let info = |(id, whole): (BucketId, Whole)| {
-            let bound = bound_of(self.options().expiry, &whole.brief);
+            let bound = bound_of(self.options().expiry, &whole.bounds);
             BucketInfo {
                 meta: id.meta.value(),
                 window_start: self.instant(id.window.start),
                 window_end: self.instant(id.window.end),
-                first_time: self.instant(whole.brief.first),
-                last_time: self.instant(whole.brief.last),
+                first_time: self.instant(whole.bounds.first),
+                last_time: self.instant(whole.bounds.last),
                 measurements: whole.visible,
                 bytes: whole.bytes,
                 sealed: whole.sealed,
@@ -259,7 +259,7 @@ impl CollectionSnapshot {
             info.buckets += 1;
             info.measurements += whole.visible;
             info.bytes += whole.bytes;
-            let at = expires_at(bound_of(self.options().expiry, &whole.brief), e, &self.state);
+            let at = expires_at(bound_of(self.options().expiry, &whole.bounds), e, &self.state);
             info.next_expiry = Some(info.next_expiry.map_or(at, |next| next.min(at)));
         }
         for (_, due) in due_buckets(&self.state, self.rules(), Some(self.state.rules_epoch), self.now)? {
@@ -307,9 +307,9 @@ impl CollectionSnapshot {
             wholes
                 .entry(id)
                 .and_modify(|whole| {
-                    whole.brief.first = whole.brief.first.min(piece.brief.first);
-                    whole.brief.last = whole.brief.last.max(piece.brief.last);
-                    whole.brief.rows += piece.brief.rows;
+                    whole.bounds.first = whole.bounds.first.min(piece.bounds.first);
+                    whole.bounds.last = whole.bounds.last.max(piece.bounds.last);
+                    whole.bounds.rows += piece.bounds.rows;
                     whole.visible += piece.visible;
                     whole.bytes += piece.bytes;
                     whole.sealed &= piece.sealed;
@@ -319,13 +319,13 @@ impl CollectionSnapshot {
         for segment in self.state.segments.values().filter(|s| s.live().buckets > 0) {
             let reader = segment.file.reader()?;
             let classes = segment.classes(self.rules(), Some(self.state.rules_epoch))?;
-            for (ordinal, meta, brief) in segment.briefs(&reader) {
+            for (ordinal, meta, bounds) in segment.live_buckets(&reader) {
                 let class = classes.of(meta);
                 let cutoff = self.cutoff(class.map(|c| c.1));
-                let visible = visible(self, segment, (&reader, ordinal), (&brief, cutoff))?;
-                let id = BucketId { meta: segment.meta(&reader, ordinal), window: brief.window };
-                let bytes = segment.share(brief.rows);
-                add(id, Whole { brief, visible, bytes, sealed: true, class });
+                let visible = visible(self, segment, (&reader, ordinal), (&bounds, cutoff))?;
+                let id = BucketId { meta: segment.meta(&reader, ordinal), window: bounds.window };
+                let bytes = segment.share(bounds.rows);
+                add(id, Whole { bounds, visible, bytes, sealed: true, class });
             }
         }
         for chunk in self.state.memtable.chunks() {
@@ -335,10 +335,10 @@ impl CollectionSnapshot {
                 let class = self.rules().effective(&bucket.id.meta.value());
                 let cutoff = self.cutoff(class.map(|c| c.1));
                 let is_visible = |row: &&u32| !cutoff.hides(times[**row as usize]);
-                let brief = BucketBounds::from(bucket);
+                let bounds = BucketBounds::from(bucket);
                 let visible = bucket.rows.iter().filter(is_visible).count() as u64;
                 let bytes = row_bytes * bucket.rows.len() as u64;
-                add(bucket.id.clone(), Whole { brief, visible, bytes, sealed: false, class });
+                add(bucket.id.clone(), Whole { bounds, visible, bytes, sealed: false, class });
             }
         }
         Ok(wholes)
@@ -349,12 +349,12 @@ impl CollectionSnapshot {
         &self,
         segment: &Segment,
         (reader, ordinal): (&SegmentReader, usize),
-        (brief, cutoff): (&BucketBounds, Cutoff),
+        (bounds, cutoff): (&BucketBounds, Cutoff),
     ) -> Result<u64> {
-        if !cutoff.hides(brief.first) {
-            return Ok(brief.rows);
+        if !cutoff.hides(bounds.first) {
+            return Ok(bounds.rows);
         }
-        if cutoff.hides(brief.last) {
+        if cutoff.hides(bounds.last) {
             return Ok(0);
         }
         let ranges = segment.live_ranges(reader, ordinal);

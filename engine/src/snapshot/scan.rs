@@ -196,11 +196,11 @@ fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
 }
 
 /// A bucket of a segment of which rows are wanted.
-pub(super) struct Found {
+pub(super) struct SelectedBucket {
     pub(super) ordinal: usize,
     /// Ordinal of its meta.
     pub(super) meta: usize,
-    pub(super) brief: BucketBounds,
+    pub(super) bounds: BucketBounds,
     /// What its rows have to pass, if not all of them are wanted.
     pub(super) filter: Option<RowFilter>,
 }
@@ -287,7 +287,7 @@ impl<'a> Scan<'a> {
 
     /// The buckets of a segment of which rows are wanted, in order; `None` if it need not be opened to know that there are
     /// none.
-    pub(super) fn found(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Vec<Found>)>> {
+    pub(super) fn found(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Vec<SelectedBucket>)>> {
         let live = segment.live();
         if live.buckets == 0 || !self.time.overlaps(live.first_min, live.last_max) {
             self.report.buckets_pruned += u64::from(live.buckets);
@@ -308,20 +308,20 @@ impl<'a> Scan<'a> {
         let asked = self.wanted_metas(&reader);
         let failed = asked.is_err();
         let metas = asked.unwrap_or_else(|_| (0..reader.directory().meta_count()).collect());
-        let bounds = ebbtide_buckets::BoundsCheck::new(
+        let field_bounds = ebbtide_buckets::BoundsCheck::new(
             reader.directory(),
             self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
         );
         let mut found = Vec::new();
         let mut seen = 0;
-        for (ordinal, meta, brief) in segment.briefs_of(&reader, metas) {
+        for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas) {
             seen += 1;
-            if !bounds.may_match(ordinal) {
+            if !field_bounds.may_match(ordinal) {
                 self.report.buckets_pruned += 1;
                 continue;
             }
             let filter = self.filter(classes.of(meta).map(|c| c.1));
-            let filter = match filter.select(&brief) {
+            let filter = match filter.select(&bounds) {
                 Selection::All => None,
                 Selection::Some => Some(filter),
                 Selection::Pruned => {
@@ -330,11 +330,11 @@ impl<'a> Scan<'a> {
                 }
                 Selection::Hidden => {
                     self.report.buckets_hidden += 1;
-                    self.report.rows_hidden += brief.rows;
+                    self.report.rows_hidden += bounds.rows;
                     continue;
                 }
             };
-            found.push(Found { ordinal, meta, brief, filter });
+            found.push(SelectedBucket { ordinal, meta, bounds, filter });
         }
         if failed {
             let mut metas: Vec<usize> = found.iter().map(|f| f.meta).collect();
@@ -430,9 +430,9 @@ impl<'a> Scan<'a> {
             }
             let class = state.rules.effective_for_all();
             let e = class.unwrap_or_else(|| state.rules.effective(&bucket.id.meta.value())).map(|c| c.1);
-            let brief = BucketBounds::from(bucket);
+            let bounds = BucketBounds::from(bucket);
             let filter = self.filter(e);
-            match filter.select(&brief) {
+            match filter.select(&bounds) {
                 Selection::All => found.push((number, Cow::Borrowed(bucket.rows.as_slice()))),
                 Selection::Some => {
                     let keeps = |row: &&u32| filter.keeps(values[**row as usize]);
@@ -446,7 +446,7 @@ impl<'a> Scan<'a> {
                 }
                 Selection::Hidden => {
                     self.report.buckets_hidden += 1;
-                    self.report.rows_hidden += brief.rows;
+                    self.report.rows_hidden += bounds.rows;
                     continue;
                 }
             }
@@ -500,7 +500,7 @@ pub(super) fn open_unit(
 pub(super) fn units_of<'f>(
     segment: &Arc<Segment>,
     reader: &SegmentReader,
-    found: impl Iterator<Item = &'f Found>,
+    found: impl Iterator<Item = &'f SelectedBucket>,
     columns: &Arc<Vec<String>>,
     schema: &Arc<Schema>,
 ) -> Vec<ScanUnit> {

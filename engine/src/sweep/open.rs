@@ -1,7 +1,7 @@
 //! Open buckets on a full disk: what is due needs no segment only to be dropped from it.
 
 use super::plan::{Item, due_buckets};
-use super::{Gone, hold_unless_suspended, record_of};
+use super::{DropEdit, hold_unless_suspended, record_of};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
@@ -33,7 +33,7 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
     }
     let mut visit = Visit::default();
     let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
-    let mut gone = Gone::default();
+    let mut gone = DropEdit::default();
     for bucket in due {
         for counts in [&mut visit, by_rule.entry(bucket.rule).or_default()] {
             counts.buckets += 1;

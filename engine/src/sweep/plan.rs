@@ -33,10 +33,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The bound that has to be past for a bucket to be dropped: its window's end, or its last measurement. None is after it.
-pub(crate) fn bound_of(mode: ExpiryMode, brief: &BucketBounds) -> i64 {
+pub(crate) fn bound_of(mode: ExpiryMode, bounds: &BucketBounds) -> i64 {
     match mode {
-        ExpiryMode::Bucket => brief.window.end.max(brief.last),
-        ExpiryMode::Exact => brief.last,
+        ExpiryMode::Bucket => bounds.window.end.max(bounds.last),
+        ExpiryMode::Exact => bounds.last,
     }
 }
 
@@ -133,13 +133,13 @@ impl Plan {
         if collection.suspension().is_some() || collection.rules.is_empty() {
             return Ok(plan);
         }
-        let mut look = Look::new(collection, &collection.rules, Some(collection.rules_epoch), now);
-        look.open_wait = open == OpenBuckets::Wait;
-        plan.needs_flush = open == OpenBuckets::SealFirst && look.open_buckets_due();
+        let mut scan = DueScan::new(collection, &collection.rules, Some(collection.rules_epoch), now);
+        scan.open_wait = open == OpenBuckets::Wait;
+        plan.needs_flush = open == OpenBuckets::SealFirst && scan.open_buckets_due();
         if plan.needs_flush {
             return Ok(plan);
         }
-        let due = look.due_segments()?;
+        let due = scan.due_segments()?;
         for (segment, rule) in &due.whole {
             let live = segment.live();
             plan.due.entry(*rule).or_default().push_back(Item::Segment {
@@ -151,15 +151,15 @@ impl Plan {
             });
         }
         for segment in &due.alone {
-            for (rule, item) in look.part(segment)? {
+            for (rule, item) in scan.part(segment)? {
                 plan.due.entry(rule).or_default().push_back(item);
             }
         }
-        for (_, bucket) in look.buckets(&due.shared)? {
+        for (_, bucket) in scan.buckets(&due.shared)? {
             let item = Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes };
             plan.due.entry(bucket.rule).or_default().push_back(item);
         }
-        plan.unread = look.unread.into_inner().into_iter().map(|(_, error)| error).collect();
+        plan.unread = scan.unread.into_inner().into_iter().map(|(_, error)| error).collect();
         Ok(plan)
     }
 
@@ -246,13 +246,13 @@ impl Plan {
 
 /// Buckets of a segment, gathered in ascending order: the neighbours among them go into the bitmap as one range.
 #[derive(Default)]
-struct Gathered {
+struct OrdinalRuns {
     ordinals: RoaringBitmap,
     run: Range<u32>,
     rows: u64,
 }
 
-impl Gathered {
+impl OrdinalRuns {
     fn add(&mut self, ordinal: u32, rows: u64) {
         assert!(ordinal >= self.run.end, "buckets come in ascending order");
         if ordinal != self.run.end || self.run.is_empty() {
@@ -276,9 +276,9 @@ fn part_of(segment: &Segment, ordinals: RoaringBitmap, rows: u64) -> Item {
 /// The first buckets of a segment, so many.
 pub(super) fn first_of(segment: &Segment, buckets: u64) -> Result<Item> {
     let reader = segment.file.reader()?;
-    let mut first = Gathered::default();
-    for (ordinal, _, brief) in segment.briefs(&reader).take(to_usize(buckets)) {
-        first.add(ordinal_number(ordinal), brief.rows);
+    let mut first = OrdinalRuns::default();
+    for (ordinal, _, bounds) in segment.live_buckets(&reader).take(to_usize(buckets)) {
+        first.add(ordinal_number(ordinal), bounds.rows);
     }
     Ok(first.item(segment))
 }
@@ -293,8 +293,8 @@ fn split(segment: &Segment, mut all: RoaringBitmap, rows: u64, limit: u64) -> Re
         all.remove_range(end..);
     }
     let reader = segment.file.reader()?;
-    let briefs = all.iter().filter_map(|ordinal| segment.brief(&reader, ordinal as usize));
-    let first_rows = briefs.map(|b| b.rows).sum();
+    let live_buckets = all.iter().filter_map(|ordinal| segment.bounds(&reader, ordinal as usize));
+    let first_rows = live_buckets.map(|b| b.rows).sum();
     Ok((part_of(segment, all, first_rows), part_of(segment, rest, rows.saturating_sub(first_rows))))
 }
 
@@ -319,12 +319,12 @@ pub(crate) fn due_buckets(
     if collection.suspension().is_some() || rules.is_empty() {
         return Ok(Vec::new());
     }
-    let look = Look::new(collection, rules, epoch, now);
-    let Due { whole, mut alone, shared } = look.due_segments()?;
+    let scan = DueScan::new(collection, rules, epoch, now);
+    let DueSegments { whole, mut alone, shared } = scan.due_segments()?;
     alone.extend(shared);
     alone.extend(whole.into_iter().map(|(segment, _)| segment));
-    let due = look.buckets(&alone)?;
-    match look.unread.into_inner().pop() {
+    let due = scan.buckets(&alone)?;
+    match scan.unread.into_inner().pop() {
         Some((_, error)) => Err(error),
         None => Ok(due),
     }
@@ -332,7 +332,7 @@ pub(crate) fn due_buckets(
 
 /// Segments that hold something due.
 #[derive(Default)]
-struct Due {
+struct DueSegments {
     /// Those that are due as a whole, of one rule, and share no bucket with anything else, each with its rule.
     whole: Vec<(Arc<Segment>, usize)>,
     /// Others that share no bucket with anything else.
@@ -341,7 +341,7 @@ struct Due {
     shared: Vec<Arc<Segment>>,
 }
 
-struct Look<'a> {
+struct DueScan<'a> {
     collection: &'a CollectionState,
     rules: &'a RuleSet,
     epoch: Option<u64>,
@@ -357,10 +357,10 @@ struct Look<'a> {
 
 type Interval = (i64, i64);
 
-impl<'a> Look<'a> {
+impl<'a> DueScan<'a> {
     fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
         let (mode, unread) = (collection.options.expiry, RefCell::default());
-        Look { collection, rules, epoch, mode, now, cutoff: Cell::new(None), open_wait: false, unread }
+        DueScan { collection, rules, epoch, mode, now, cutoff: Cell::new(None), open_wait: false, unread }
     }
 
     /// What was read of a segment; `None` if it cannot be read, which is noted.
@@ -405,21 +405,21 @@ impl<'a> Look<'a> {
             c.buckets.iter().map(move |b| (b, row_bytes))
         });
         buckets.map(|(b, row_bytes)| {
-            let brief = BucketBounds::from(b);
-            (&b.id, brief, brief.rows * row_bytes)
+            let bounds = BucketBounds::from(b);
+            (&b.id, bounds, bounds.rows * row_bytes)
         })
     }
 
     fn open_buckets_due(&self) -> bool {
-        let due = |id: &BucketId, brief: &BucketBounds| {
+        let due = |id: &BucketId, bounds: &BucketBounds| {
             let class = self.rules.effective(&id.meta.value());
-            class.is_some_and(|(_, e)| self.is_due(bound_of(self.mode, brief), e))
+            class.is_some_and(|(_, e)| self.is_due(bound_of(self.mode, bounds), e))
         };
-        self.open().any(|(id, brief, _)| due(id, &brief))
+        self.open().any(|(id, bounds, _)| due(id, &bounds))
     }
 
-    fn due_segments(&self) -> Result<Due> {
-        let mut due = Due::default();
+    fn due_segments(&self) -> Result<DueSegments> {
+        let mut due = DueSegments::default();
         let mut overlaps = Overlaps::new(self);
         for segment in self.collection.segments.values().filter(|s| s.live().buckets > 0) {
             let live = segment.live();
@@ -456,13 +456,13 @@ impl<'a> Look<'a> {
     fn part(&self, segment: &Arc<Segment>) -> Result<Vec<(usize, Item)>> {
         let Some(reader) = self.reader(segment)? else { return Ok(Vec::new()) };
         let Some(classes) = self.classes(segment)? else { return Ok(Vec::new()) };
-        let mut parts: BTreeMap<usize, Gathered> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, OrdinalRuns> = BTreeMap::new();
         // Not a loop: flattened iterators are quicker from within.
-        segment.briefs(&reader).for_each(|(ordinal, meta, brief)| {
+        segment.live_buckets(&reader).for_each(|(ordinal, meta, bounds)| {
             if let Some((rule, e)) = classes.of(meta)
-                && self.is_due(bound_of(self.mode, &brief), e)
+                && self.is_due(bound_of(self.mode, &bounds), e)
             {
-                parts.entry(rule).or_default().add(ordinal_number(ordinal), brief.rows);
+                parts.entry(rule).or_default().add(ordinal_number(ordinal), bounds.rows);
             }
         });
         Ok(parts.into_iter().map(|(rule, part)| (rule, part.item(segment))).collect())
@@ -475,10 +475,10 @@ impl<'a> Look<'a> {
         for segment in due {
             let Some(reader) = self.reader(segment)? else { continue };
             let Some(classes) = self.classes(segment)? else { continue };
-            for (ordinal, meta, brief) in segment.briefs(&reader) {
+            for (ordinal, meta, bounds) in segment.live_buckets(&reader) {
                 let Some((rule, e)) = classes.of(meta) else { continue };
-                let id = || BucketId { meta: segment.meta(&reader, ordinal), window: brief.window };
-                if !self.is_due(bound_of(self.mode, &brief), e) {
+                let id = || BucketId { meta: segment.meta(&reader, ordinal), window: bounds.window };
+                if !self.is_due(bound_of(self.mode, &bounds), e) {
                     if self.mode == ExpiryMode::Exact {
                         kept.push(id());
                     }
@@ -489,16 +489,16 @@ impl<'a> Look<'a> {
                     return Err(Error::corrupt(&segment.file.path, 0, "a bucket belongs to two rules"));
                 }
                 entry.pieces.push((segment.file.id, ordinal_number(ordinal)));
-                entry.rows += brief.rows;
-                entry.bytes += segment.share(brief.rows);
+                entry.rows += bounds.rows;
+                entry.bytes += segment.share(bounds.rows);
             }
         }
-        for (id, brief, bytes) in self.open() {
+        for (id, bounds, bytes) in self.open() {
             let Some((rule, e)) = self.rules.effective(&id.meta.value()) else { continue };
-            if !self.open_wait && self.is_due(bound_of(self.mode, &brief), e) {
+            if !self.open_wait && self.is_due(bound_of(self.mode, &bounds), e) {
                 let entry =
                     found.entry(id.clone()).or_insert(DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 });
-                entry.rows += brief.rows;
+                entry.rows += bounds.rows;
                 entry.bytes += bytes;
             } else {
                 kept.push(id.clone());
@@ -540,7 +540,7 @@ impl<'a> Look<'a> {
             let directory = reader.directory();
             let is_there = |id: &BucketId| {
                 directory.find_meta(&id.meta).is_some_and(|meta| {
-                    let mut windows = segment.briefs_of(&reader, [meta]).map(|(_, _, brief)| brief.window);
+                    let mut windows = segment.buckets_of_metas(&reader, [meta]).map(|(_, _, bounds)| bounds.window);
                     windows.any(|window| window == id.window)
                 })
             };
@@ -553,25 +553,25 @@ impl<'a> Look<'a> {
 /// Which windows of segments overlap those of others that may hold pieces of the same buckets. Metas of different rules are
 /// different, so segments of one rule each never do.
 struct Overlaps<'a> {
-    look: &'a Look<'a>,
+    scan: &'a DueScan<'a>,
     by_class: HashMap<Option<Option<usize>>, Intervals>,
 }
 
 impl<'a> Overlaps<'a> {
-    fn new(look: &'a Look<'a>) -> Self {
-        Overlaps { look, by_class: HashMap::new() }
+    fn new(scan: &'a DueScan<'a>) -> Self {
+        Overlaps { scan, by_class: HashMap::new() }
     }
 
     /// Whether a segment of this class (`None` if its metas have several) with these windows shares no bucket.
     fn is_alone(&mut self, class: Option<Option<usize>>, interval: Interval) -> bool {
-        let look = self.look;
+        let scan = self.scan;
         let intervals = self.by_class.entry(class).or_insert_with(|| {
             let may_share = |segment: &&Arc<Segment>| {
-                let other = segment.known_class(look.rules, look.epoch);
+                let other = segment.known_class(scan.rules, scan.epoch);
                 segment.live().buckets > 0 && (class.is_none() || other.is_none() || class == other)
             };
-            let segments = look.collection.segments.values().filter(may_share).map(|s| window_interval(s));
-            let open = look.open().map(|(id, _, _)| (id.window.start, id.window.end));
+            let segments = scan.collection.segments.values().filter(may_share).map(|s| window_interval(s));
+            let open = scan.open().map(|(id, _, _)| (id.window.start, id.window.end));
             Intervals::new(segments.chain(open).collect())
         });
         intervals.is_alone(interval)

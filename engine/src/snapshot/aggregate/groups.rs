@@ -54,12 +54,12 @@ type At = (i64, Option<u64>);
 
 /// The values of the first and the last row of a group.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Edge {
+pub(super) struct FirstLast {
     first: Option<At>,
     last: Option<At>,
 }
 
-impl Edge {
+impl FirstLast {
     pub(super) fn add(&mut self, first: At, last: At) {
         if self.first.is_none_or(|known| first.0 < known.0) {
             self.first = Some(first);
@@ -82,7 +82,7 @@ pub(super) struct Table {
     pub(super) rows: Vec<u64>,
     pub(super) states: Vec<State>,
     /// By field; empty unless they are wanted.
-    pub(super) edges: Vec<Vec<Edge>>,
+    pub(super) edges: Vec<Vec<FirstLast>>,
     wants_edges: bool,
     /// Rows that were met and left out because they are expired.
     pub(super) hidden: u64,
@@ -107,7 +107,7 @@ fn sparse_bytes(shape: &Shape) -> usize {
 }
 
 fn group_bytes(shape: &Shape) -> usize {
-    let edges = if shape.edges { size_of::<Edge>() } else { 0 };
+    let edges = if shape.edges { size_of::<FirstLast>() } else { 0 };
     let state = size_of::<DoubleTally>().max(size_of::<IntTally>());
     size_of::<u64>() + shape.fields.len() * (state + edges)
 }
@@ -138,7 +138,11 @@ impl Table {
             slots,
             rows: vec![0; count],
             states: shape.fields.iter().map(state).collect(),
-            edges: shape.fields.iter().map(|_| vec![Edge::default(); if shape.edges { count } else { 0 }]).collect(),
+            edges: shape
+                .fields
+                .iter()
+                .map(|_| vec![FirstLast::default(); if shape.edges { count } else { 0 }])
+                .collect(),
             wants_edges: shape.edges,
             hidden: 0,
         }
@@ -165,7 +169,7 @@ impl Table {
                         }
                     }
                     if self.wants_edges {
-                        self.edges.iter_mut().for_each(|edges| edges.push(Edge::default()));
+                        self.edges.iter_mut().for_each(|edges| edges.push(FirstLast::default()));
                     }
                 }
                 number
@@ -186,12 +190,12 @@ impl Table {
         &mut self,
         meta: u32,
         group: i64,
-        brief: &BucketBounds,
+        bounds: &BucketBounds,
         sources: &[Source<'_>],
         entry: usize,
     ) {
         let slot = self.slot(meta, group) as usize;
-        self.rows[slot] += brief.rows;
+        self.rows[slot] += bounds.rows;
         for (at, source) in sources.iter().enumerate() {
             let stats = match source {
                 Source::Absent => None,
@@ -211,7 +215,7 @@ impl Table {
                 };
                 let first = stats.and_then(|stats| bits(&stats.first, &stats.first_valid));
                 let last = stats.and_then(|stats| bits(&stats.last, &stats.last_valid));
-                self.edges[at][slot].add((brief.first, first), (brief.last, last));
+                self.edges[at][slot].add((bounds.first, first), (bounds.last, last));
             }
         }
     }
@@ -237,7 +241,7 @@ impl Table {
                 }
             }
             for (edges, others) in self.edges.iter_mut().zip(&part.edges).filter(|_| self.wants_edges) {
-                if let Edge { first: Some(first), last: Some(last) } = others[from] {
+                if let FirstLast { first: Some(first), last: Some(last) } = others[from] {
                     edges[into].add(first, last);
                 }
             }
