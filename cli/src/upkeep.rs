@@ -109,7 +109,13 @@ pub(crate) fn verify(cli: &Cli) -> Result<(), Failure> {
         say!("{fault}");
     }
     if report.faults.is_empty() {
-        say!("all is well: {} segments, {} rows, {} read", report.segments, report.rows, bytes(report.bytes));
+        let (sealed, logged) = (bytes(report.bytes), bytes(report.log_bytes));
+        let only_logged = counted(report.log_rows, "row");
+        say!(
+            "all is well: {} segments, {} rows, {sealed} read; {only_logged} only in the log, {logged} read",
+            report.segments,
+            report.rows
+        );
         return Ok(());
     }
     Err(Failure::new(format!(

@@ -80,7 +80,7 @@ impl Database {
             return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", path.display())));
         }
         let now = SystemClock::new().now();
-        crate::confirmation::leave(&RealFs::new(), path, now)?;
+        crate::clock_confirmation::write(&RealFs::new(), path, now)?;
         Ok(now)
     }
 

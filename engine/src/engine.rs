@@ -2,8 +2,9 @@
 //!
 //! Locks are taken in the order of [`Rank`]. Readers take `state` for the moment of copying a few pointers, never across I/O.
 
-use crate::closed::Mark;
+use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, Result};
+use crate::files::FileName;
 use crate::fs::{FileLock, Fs};
 use crate::insert::queue::InsertQueue;
 use crate::maintenance::Maintenance;
@@ -140,8 +141,8 @@ impl Engine {
     fn mark_closed(&self) {
         let (log, manifest) = (self.log.lock(), self.manifest.lock());
         let (Some(log), Some(manifest)) = (&log.writer, &*manifest) else { return };
-        let mark = Mark { identity: self.identity, manifest: manifest.ended(), log: log.ended() };
-        if let Err(error) = mark.leave(self.fs.as_ref(), &self.dir) {
+        let marker = ShutdownMarker { identity: self.identity, manifest: manifest.end(), log: log.end() };
+        if let Err(error) = marker.write(self.fs.as_ref(), &self.dir) {
             tracing::warn!(%error, "the close could not be marked: damage at the end of the log may look like a crash");
         }
     }
@@ -168,6 +169,7 @@ impl Engine {
         let mut manifest = self.manifest.lock();
         self.check_writable()?; // Not before: a close that marks where the manifest ends comes before or after.
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
+        self.state.read().check_edit(&ops)?;
         let mut appended = writer.append(&ops);
         let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;
         if appended.as_ref().is_err_and(is_full)
@@ -176,7 +178,9 @@ impl Engine {
         {
             appended = writer.append(&ops);
         }
-        appended.map_err(|e| if is_full(&e) { e } else { self.poison(&e) })?;
+        // A wrong edit was not written either.
+        let is_unwritten = |e: &Error| is_full(e) || e.code() == Code::InternalError;
+        appended.map_err(|e| if is_unwritten(&e) { e } else { self.poison(&e) })?;
         let retired = {
             let mut state = self.state.write();
             for op in ops {
@@ -283,7 +287,7 @@ impl Engine {
         }
         self.commit(gone.iter().map(|first_seq| Op::RemoveLog { first_seq: *first_seq }).collect())?;
         for first_seq in gone {
-            let path = self.dir.join(wal::file_name(first_seq));
+            let path = FileName::Log(first_seq).path(&self.dir);
             self.fs.remove(&path).map_err(|e| Error::io("remove the sealed log", &path, &e))?;
         }
         Ok(())

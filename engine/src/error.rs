@@ -52,10 +52,7 @@ impl Error {
     }
 
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
-        let code = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::OutOfDiskSpace,
-            _ => Code::FileStreamFailed,
-        };
+        let code = if crate::fs::is_full(error) { Code::OutOfDiskSpace } else { Code::FileStreamFailed };
         Self::new(code, format!("cannot {action} {}: {error}", path.display()))
     }
 

@@ -18,6 +18,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::files::temporary;
 use ebbtide_buckets::ReadAt;
 
 pub use real::RealFs;
@@ -53,10 +54,10 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Moves a file into another folder of the same disk, durably. Stopped half-way, the file may be in both.
     fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let bytes = self.read(from)?;
-        let mut file = self.create(to)?;
-        file.append(&bytes)?;
-        file.sync()?;
+        if self.exists(to)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        drop(write_synced(self, to, &self.read(from)?)?);
         self.sync_dir(to.parent().unwrap_or(to))?;
         self.remove(from)?;
         self.sync_dir(from.parent().unwrap_or(from))
@@ -87,17 +88,34 @@ pub trait Fs: Debug + Send + Sync {
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError>;
 }
 
-/// Puts a file with these bytes in the place of `path`, which it takes whole and durable or not at all. What somebody who was
-/// stopped half-way left as `tmp` goes.
-pub(crate) fn replace(fs: &dyn Fs, tmp: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs.exists(tmp)? {
-        fs.remove(tmp)?;
+/// Writes a file with these bytes and syncs its content; its name is durable after [`Fs::sync_dir`]. A file of that name
+/// is removed first: an attempt that failed has left it. After an error the file is removed again, since on a full disk
+/// what was written of it would take the room that is left.
+pub(crate) fn write_synced<F: Fs + ?Sized>(fs: &F, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn WriteFile>> {
+    if fs.exists(path)? {
+        fs.remove(path)?;
     }
-    let mut file = fs.create(tmp)?;
-    file.append(bytes)?;
-    file.sync()?;
-    drop(file);
-    fs.publish(tmp, path)
+    let mut file = fs.create(path)?;
+    if let Err(error) = file.append(bytes).and_then(|()| file.sync()) {
+        drop(file);
+        let removed = fs.remove(path);
+        tracing::debug!(path = %path.display(), ?removed, "removed a file that could not be written");
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Atomically and durably replaces `path` with `bytes`. After an error `path` is as it was, or replaced if only the sync
+/// of its folder failed.
+pub(crate) fn replace(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let tmp = temporary(path);
+    drop(write_synced(fs, &tmp, bytes)?);
+    fs.publish(&tmp, path).inspect_err(|_| drop(fs.remove(&tmp)))
+}
+
+/// Whether an error says that the disk is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A file open for appending. There is one handle per file at a time.

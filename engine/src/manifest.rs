@@ -6,21 +6,26 @@
 //! sync, rename and folder sync, so that the newest file always starts with a whole checkpoint. FORMAT.md has the bytes.
 
 use crate::batch_id::LastBatch;
-use crate::closed::Ended;
+use crate::files::{FileEnd, FileName, temporary};
+use crate::framed::{FileHeader, FrameFormat, HEADER_BYTES, Place, file_crc};
+mod invariants;
+
 use crate::error::{Error, Result};
-use crate::fs::{Fs, WriteFile};
-use crate::options::{CollectionOptions, check_collection_name};
+use crate::fs::{Fs, WriteFile, write_synced};
+use crate::options::CollectionOptions;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::Schema;
-use ebbtide_ttl::{Code, EXPIRE_AFTER_SECONDS_MAX, RuleSet, Timestamp};
+use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 8] = b"EBBMAN\x00\x01";
-const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
-/// Bytes before a frame's payload: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.
-const FRAME_BYTES: usize = 12;
+pub(crate) use invariants::{Check, only_takes_away};
+use invariants::{check_checkpoint, check_edit};
+
+/// A frame's head: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.
+const FORMAT: FrameFormat =
+    FrameFormat { what: "manifest", magic: b"EBBMAN", version: 1, head_bytes: 12, head_crc_at: 8, payload_crc_at: 4 };
 /// Edits grow a manifest file to this many bytes, or to four times its checkpoint, before a new one is begun.
 const EDITS_BYTES_MIN: u64 = 1 << 20;
 /// Drops that the history keeps; older ones go.
@@ -61,152 +66,42 @@ pub struct SweepRecord {
     pub bytes: u64,
 }
 
-/// One step of an edit.
+/// One step of an edit. The order of the variants is part of the format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    NextIds {
-        collection: u64,
-        segment: u64,
-        seq: u64,
-    },
+    /// New collections, segments and log records take these numbers or higher ones.
+    NextIds { collection: u64, segment: u64, seq: u64 },
+    /// Creates a collection, or changes the options and rules of one with this number.
     PutCollection(CollectionRecord),
-    DropCollection {
-        id: u64,
-    },
-    SetSchema {
-        collection: u64,
-        schema: Schema,
-    },
-    AddSegment {
-        collection: u64,
-        segment: SegmentRecord,
-    },
-    SetSegment {
-        collection: u64,
-        segment: u64,
-        state: SegmentState,
-    },
-    /// Further buckets of a segment are gone; `live` is of what is left.
-    DropBuckets {
-        collection: u64,
-        segment: u64,
-        dropped: RoaringBitmap,
-        live: LiveSummary,
-    },
-    RemoveSegment {
-        collection: u64,
-        segment: u64,
-    },
-    Sealed {
-        collection: u64,
-        seq: u64,
-    },
-    AddLog {
-        first_seq: u64,
-    },
-    RemoveLog {
-        first_seq: u64,
-    },
+    /// Removes a collection with all its segments; what the log holds of it counts no more.
+    DropCollection { id: u64 },
+    /// Adds fields, or widens them. Comes with the first segment that has them: until then the log says it.
+    SetSchema { collection: u64, schema: Schema },
+    /// Adds a segment, whose file is durable under its name.
+    AddSegment { collection: u64, segment: SegmentRecord },
+    /// Rows were deleted: what is left of a segment now.
+    SetSegment { collection: u64, segment: u64, state: SegmentState },
+    /// More buckets of a segment were dropped; `live` is about those that are left. Smaller than `SetSegment`, since it
+    /// repeats nothing that was dropped before.
+    DropBuckets { collection: u64, segment: u64, dropped: RoaringBitmap, live: LiveSummary },
+    /// A segment's rows are all gone, or in other segments that the same edit adds. Its file may be unlinked.
+    RemoveSegment { collection: u64, segment: u64 },
+    /// Inserts up to this sequence number are in segments, or were dropped as due; replay skips them.
+    Sealed { collection: u64, seq: u64 },
+    /// A log file exists. Comes before its first record, so that a missing file is noticed.
+    AddLog { first_seq: u64 },
+    /// All records of a log file are sealed. Comes before the file is removed.
+    RemoveLog { first_seq: u64 },
+    /// What a sweep dropped, for the history.
     Swept(SweepRecord),
     /// The last insert with an id among those that are sealed.
-    SetLastBatch {
-        collection: u64,
-        last: LastBatch,
-    },
-}
-
-/// Numbers of things and records stay below this, so that the next one can always be counted.
-pub(crate) const NUMBER_END: u64 = 1 << 62;
-
-impl Op {
-    /// Checks that its numbers can be and that what it names goes together: all else relies on it. An edit that was forged
-    /// or written by a program gone wrong is damage, whatever its checksum says.
-    fn check(&self) -> std::result::Result<(), String> {
-        let numbers = |numbers: &[u64]| match numbers.iter().find(|n| **n >= NUMBER_END) {
-            Some(n) => Err(format!("the number {n} is none that is given")),
-            None => Ok(()),
-        };
-        match self {
-            Op::NextIds { collection, segment, seq } => numbers(&[*collection, *segment, *seq]),
-            Op::PutCollection(record) => {
-                numbers(&[record.id, record.sealed_seq, record.rules_epoch])?;
-                record.check()
-            }
-            Op::DropCollection { id } => numbers(&[*id]),
-            Op::SetLastBatch { collection, .. } => numbers(&[*collection]),
-            Op::SetSchema { collection, .. } => numbers(&[*collection]),
-            Op::AddSegment { collection, segment } => {
-                numbers(&[*collection, segment.id, segment.meta.bytes])?;
-                let (meta, live) = (&segment.meta, &segment.state.live);
-                let fits = meta.rows <= u64::from(u32::MAX)
-                    && live.rows <= meta.rows
-                    && live.buckets <= meta.buckets
-                    && meta.out_of_range <= meta.rows;
-                if fits {
-                    segment.state.check()
-                } else {
-                    Err(format!("segment {} holds less than is left", segment.id))
-                }
-            }
-            Op::SetSegment { collection, segment, state } => {
-                numbers(&[*collection, *segment])?;
-                state.check()
-            }
-            Op::DropBuckets { collection, segment, live, .. } => {
-                numbers(&[*collection, *segment])?;
-                let (dropped, deleted) = (RoaringBitmap::new(), RoaringBitmap::new());
-                SegmentState { dropped, deleted, changed: Vec::new(), live: *live }.check()
-            }
-            Op::RemoveSegment { collection, segment } => numbers(&[*collection, *segment]),
-            Op::Sealed { collection, seq } => numbers(&[*collection, *seq]),
-            Op::AddLog { first_seq } | Op::RemoveLog { first_seq } => numbers(&[*first_seq]),
-            Op::Swept(_) => Ok(()),
-        }
-    }
-}
-
-impl CollectionRecord {
-    fn check(&self) -> std::result::Result<(), String> {
-        check_collection_name(&self.name).and_then(|()| self.options.validate()).map_err(|e| e.to_string())?;
-        let (schema, options) = (&self.schema, &self.options);
-        let of_options = (&options.time_field, &options.meta_field, options.precision);
-        if (&schema.time, &schema.meta, schema.precision) != of_options {
-            return Err(format!("the schema of collection '{}' is another one's", self.name));
-        }
-        match self.rules.iter().find(|r| !(0..=EXPIRE_AFTER_SECONDS_MAX).contains(&r.expire_after_seconds)) {
-            Some(rule) => Err(format!("rule '{}' expires after {} s", rule.label(), rule.expire_after_seconds)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl SegmentState {
-    fn check(&self) -> std::result::Result<(), String> {
-        let rows = u64::from(u32::MAX);
-        let changed = self.changed.iter().all(|b| b.rows <= rows && b.out_of_range <= b.rows && b.first <= b.last);
-        let live = &self.live;
-        if changed && live.rows <= rows && live.out_of_range <= live.rows {
-            Ok(())
-        } else {
-            Err("a segment has more rows than it can have".to_owned())
-        }
-    }
-}
-
-/// The name of manifest number `number`.
-pub(crate) fn file_name(number: u64) -> String {
-    format!("MANIFEST-{number:016x}")
-}
-
-pub(crate) fn parse_name(name: &str) -> Option<u64> {
-    let hex = name.strip_prefix("MANIFEST-")?;
-    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|number| *number < NUMBER_END)
+    SetLastBatch { collection: u64, last: LastBatch },
 }
 
 /// Numbers of the manifests in a folder, oldest first.
 pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
-    let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse_name(n)).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|n| FileName::manifest_number(n)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -217,7 +112,7 @@ pub(crate) struct ManifestContents {
     pub(crate) edits: Vec<Vec<Op>>,
     /// Where the last whole edit ends.
     pub(crate) end: u64,
-    /// Bytes behind it, which a crash left half-written.
+    /// Bytes after it, which a crash left half-written.
     pub(crate) torn_bytes: u64,
 }
 
@@ -229,24 +124,31 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, number: u64) -> Result<ManifestConte
     }
 }
 
-/// As [`read`]; damage behind the checkpoint is returned with the edits before it.
+/// As [`read`]; damage after the checkpoint is returned with the edits before it.
 pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(ManifestContents, Option<Error>)> {
-    let path = dir.join(file_name(number));
+    let path = FileName::Manifest(number).path(dir);
     let bytes = fs.read(&path).map_err(|e| Error::io("read the manifest", &path, &e))?;
-    let identity = check_header(&bytes, &path, number)?;
+    let identity = FORMAT.read_header(&bytes, &path, number)?.identity;
     let mut contents = ManifestContents { identity, edits: Vec::new(), end: 0, torn_bytes: 0 };
     let mut at = HEADER_BYTES;
     let mut damage = None;
-    while let Some(payload) = whole_frame(&bytes, at) {
-        let edit = postcard::from_bytes::<Vec<Op>>(payload).map_err(|e| e.to_string());
-        match edit.and_then(|edit| edit.iter().try_for_each(Op::check).map(|()| edit)) {
+    for frame in FORMAT.frames(&bytes) {
+        let checked = postcard::from_bytes::<Vec<Op>>(frame.payload).map_err(|e| e.to_string()).and_then(|edit| {
+            if contents.edits.is_empty() {
+                check_checkpoint(&edit)?
+            } else {
+                check_edit(&edit)?
+            }
+            Ok(edit)
+        });
+        match checked {
             Ok(edit) => contents.edits.push(edit),
-            Err(e) => {
-                damage = Some(Error::corrupt(&path, at as u64, format!("manifest edit does not decode: {e}")));
+            Err(what) => {
+                damage = Some(Error::corrupt(&path, at as u64, format!("manifest edit is wrong: {what}")));
                 break;
             }
         }
-        at += FRAME_BYTES + payload.len();
+        at = frame.end();
     }
     if contents.edits.is_empty() {
         let damage =
@@ -254,74 +156,25 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
         return Err(damage);
     }
     (contents.end, contents.torn_bytes) = (at as u64, (bytes.len() - at) as u64);
-    if damage.is_none() && contents.torn_bytes > 0 && damage_in_the_middle(&bytes, at) {
+    // A torn edit is the last one: edits are synced one by one, so a whole one after a bad one means damage.
+    let mut later = (at + 1..bytes.len()).filter_map(|at| FORMAT.frame_at(&bytes, at));
+    if damage.is_none() && later.next().is_some() {
         damage = Some(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
     }
     Ok((contents, damage))
 }
 
-/// A torn edit is the last one: edits are synced one by one, so a whole one behind a bad one means damage.
-fn damage_in_the_middle(bytes: &[u8], bad: usize) -> bool {
-    (bad + 1..bytes.len()).any(|at| whole_frame(bytes, at).is_some())
-}
-
-fn check_header(bytes: &[u8], path: &Path, number: u64) -> Result<[u8; 16]> {
-    let header = bytes.get(..HEADER_BYTES).ok_or_else(|| Error::corrupt(path, 0, "manifest header cut short"))?;
-    if header[..6] != MAGIC[..6] {
-        return Err(Error::corrupt(path, 0, "not a manifest of Ebbtide"));
-    }
-    if &header[..8] != MAGIC {
-        let version = u16::from_be_bytes([header[6], header[7]]);
-        return Err(Error::new(
-            Code::IncompatibleFormat,
-            format!("{} has format version {version}, this program reads version 1: use a newer one", path.display()),
-        ));
-    }
-    let stored = u32::from_le_bytes([header[32], header[33], header[34], header[35]]);
-    let found = crc32fast::hash(&header[..32]);
-    if stored != found {
-        return Err(Error::corrupt(path, 0, format!("manifest header crc expected={stored:#x} found={found:#x}")));
-    }
-    if header[24..32] != number.to_le_bytes() {
-        return Err(Error::corrupt(path, 24, "manifest is a renamed copy of another one"));
-    }
-    let mut identity = [0; 16];
-    identity.copy_from_slice(&header[8..24]);
-    Ok(identity)
-}
-
-/// What a frame's head is checked with: its file, by the CRC of that one's header, and its place there. What a power cut
-/// leaves in the place of an edit may be an edit of another file or place, and that one does not count.
-fn head_crc(head: &[u8], header: &[u8], at: usize) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(head);
-    hasher.update(&header[HEADER_BYTES - 4..HEADER_BYTES]);
-    hasher.update(&(at as u64).to_le_bytes());
-    hasher.finalize()
-}
-
-/// The payload of the frame at `at` in a manifest file, if it is whole. An empty payload is no frame: zeros are a torn tail.
-fn whole_frame(file: &[u8], at: usize) -> Option<&[u8]> {
-    let bytes = file.get(at..)?;
-    let head = bytes.get(..FRAME_BYTES)?;
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if head_crc(&head[..8], file, at) != word(8) {
-        return None;
-    }
-    let payload = bytes.get(FRAME_BYTES..FRAME_BYTES.checked_add(word(0) as usize)?)?;
-    (!payload.is_empty() && crc32fast::hash(payload) == word(4)).then_some(payload)
-}
-
-/// The frame of an edit for the place `at` of the file with this header.
-fn encode_frame(edit: &[Op], header: &[u8], at: usize) -> Result<Vec<u8>> {
+/// Appends the frame of an edit, which goes to `start`.
+fn put_edit(out: &mut Vec<u8>, start: Place, edit: &[Op]) -> Result<()> {
     let payload = postcard::to_stdvec(edit).map_err(|e| Error::internal(format!("encode a manifest edit: {e}")))?;
-    let length = u32::try_from(payload.len()).map_err(|_| Error::internal("a manifest edit of over 4 GiB"))?;
-    let mut frame = Vec::with_capacity(FRAME_BYTES + payload.len());
-    frame.extend_from_slice(&length.to_le_bytes());
-    frame.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
-    frame.extend_from_slice(&head_crc(&frame, header, at).to_le_bytes());
-    frame.extend_from_slice(&payload);
-    Ok(frame)
+    u32::try_from(payload.len()).map_err(|_| Error::internal("a manifest edit of over 4 GiB"))?;
+    FORMAT.put(out, start, &[], &payload, crc32fast::hash(&payload));
+    Ok(())
+}
+
+/// What a wrong edit is refused with before it is written.
+pub(crate) fn refused(what: String) -> Error {
+    Error::internal(format!("a wrong edit of the manifest was refused, and nothing was changed: {what}"))
 }
 
 /// The manifest that edits are appended to.
@@ -331,7 +184,7 @@ pub(crate) struct ManifestWriter {
     identity: [u8; 16],
     number: u64,
     path: PathBuf,
-    header: Vec<u8>,
+    file_crc: u32,
     file: Box<dyn WriteFile>,
     checkpoint_bytes: u64,
 }
@@ -339,29 +192,14 @@ pub(crate) struct ManifestWriter {
 impl ManifestWriter {
     /// Publishes a new manifest with `checkpoint`. When this returns it is durable and the one that counts.
     pub(crate) fn create(fs: &dyn Fs, dir: &Path, identity: [u8; 16], number: u64, checkpoint: &[Op]) -> Result<Self> {
-        let path = dir.join(file_name(number));
-        let tmp = dir.join(format!("{}.tmp", file_name(number)));
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&identity);
-        bytes.extend_from_slice(&number.to_le_bytes());
-        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-        let header = bytes.clone();
-        bytes.extend_from_slice(&encode_frame(checkpoint, &header, HEADER_BYTES)?);
-        let write = || {
-            if fs.exists(&tmp)? {
-                fs.remove(&tmp)?;
-            }
-            let mut file = fs.create(&tmp)?;
-            file.append(&bytes)?;
-            file.sync()
-        };
+        let path = FileName::Manifest(number).path(dir);
+        let tmp = temporary(&path);
+        check_checkpoint(checkpoint).map_err(refused)?;
+        let mut bytes = FORMAT.header(FileHeader { identity, number });
+        let file_crc = file_crc(&bytes);
+        put_edit(&mut bytes, Place { file: file_crc, offset: 0 }, checkpoint)?;
         let publish = || {
-            write().inspect_err(|_| {
-                // On a full disk what was written of it would take the room that is left.
-                let taken_back = fs.remove(&tmp);
-                tracing::debug!(path = %tmp.display(), ?taken_back, "took back a manifest that could not be written");
-            })?;
+            drop(write_synced(fs, &tmp, &bytes)?);
             // Once it may have its name, no error is one of a disk that is merely full: at the next open this is the
             // manifest that counts, and an edit to the old one would be lost.
             let named = fs.publish(&tmp, &path).and_then(|()| fs.open_append(&path, bytes.len() as u64));
@@ -373,17 +211,22 @@ impl ManifestWriter {
             identity,
             number,
             path,
-            header,
+            file_crc,
             file,
             checkpoint_bytes: bytes.len() as u64,
         })
     }
 
-    /// Appends an edit; when this returns it is durable. After an error the outcome is unknown: the caller poisons.
+    /// Appends an edit; when this returns it is durable.
+    ///
+    /// # Errors
+    /// [`Code::OutOfDiskSpace`] and [`Code::InternalError`] (the edit is wrong): nothing was written. After any other the
+    /// outcome is unknown, and the caller stops writing.
     pub(crate) fn append(&mut self, edit: &[Op]) -> Result<()> {
-        let at = usize::try_from(self.file.len()).map_err(|_| Error::internal("a manifest that is too long"))?;
-        let frame = encode_frame(edit, &self.header, at)?;
+        check_edit(edit).map_err(refused)?;
         let before = self.file.len();
+        let mut frame = Vec::new();
+        put_edit(&mut frame, Place { file: self.file_crc, offset: before }, edit)?;
         if let Err(e) = self.file.append(&frame) {
             let error = Error::io("append to the manifest", &self.path, &e);
             // A full disk leaves the manifest as it was, if the half-written edit can be taken back.
@@ -398,8 +241,8 @@ impl ManifestWriter {
     }
 
     /// Its number and length.
-    pub(crate) fn ended(&self) -> Ended {
-        Ended { number: self.number, bytes: self.file.len() }
+    pub(crate) fn end(&self) -> FileEnd {
+        FileEnd { number: self.number, bytes: self.file.len() }
     }
 
     /// Whether the edits have outgrown the checkpoint.

@@ -7,22 +7,21 @@
 //!
 //! Each step can be interrupted and done again.
 
-use crate::closed::{self, Mark};
+use crate::clean_shutdown::ShutdownMarker;
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
-use crate::fs::{FileLock, Fs, LockError, replace};
-use crate::manifest::{self, ManifestWriter, Op};
-use crate::segment;
+use crate::files::{self, FileName};
+use crate::fs::{FileLock, Fs, LockError, is_full, replace};
+use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::settings::Settings;
 use crate::state::State;
-use crate::wal::{self, LogRecord, LogWriter};
-use ebbtide_buckets::{Chunk, adapt, schema_of_batch};
+use crate::sync::MutexGuard;
+use crate::wal::{self, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
 use ebbtide_ttl::{Clock, Code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const LOCK: &str = "LOCK";
-/// A reader beside a writer starts again if files went while it read; a writer is never so fast for long.
+/// How often a reader starts again because a writer beside it changed the files while it read them.
 const READ_ONLY_TRIES: usize = 20;
 /// Segments that a reader holds open: a process has 1024 file handles by default.
 const HELD_SEGMENTS_MAX: usize = 512;
@@ -36,18 +35,9 @@ pub(crate) fn open(
 ) -> Result<Engine> {
     settings.validate()?;
     if read_only {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match read_beside(&fs, &dir, &settings).and_then(held) {
-                Ok(read) => {
-                    let opened = read.opened(None, None, None);
-                    return Ok(Engine::new(fs, clock, dir, settings, read_only, opened));
-                }
-                Err(error) if tries == READ_ONLY_TRIES => return Err(error),
-                Err(_) => {}
-            }
-        }
+        let read = beside_a_writer(fs.as_ref(), &dir, || read_beside(&fs, &dir, &settings).and_then(held))?;
+        let opened = read.opened(None, None, None);
+        return Ok(Engine::new(fs, clock, dir, settings, read_only, opened));
     }
     let (opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, &settings) {
         // Only an open database can be swept.
@@ -61,6 +51,34 @@ pub(crate) fn open(
         replay_and_seal(&engine)?;
     }
     Ok(engine)
+}
+
+/// Reads files that a writer in another process may be changing. An error counts only if nothing changed meanwhile; else
+/// it may be about a file that was in use no more, and `read` starts again.
+pub(crate) fn beside_a_writer<T, E>(fs: &dyn Fs, dir: &Path, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    let mut before = stamp(fs, dir);
+    for _ in 1..READ_ONLY_TRIES {
+        match read() {
+            Ok(read) => return Ok(read),
+            Err(error) => {
+                let after = stamp(fs, dir);
+                if after == before {
+                    return Err(error);
+                }
+                before = after;
+            }
+        }
+    }
+    read()
+}
+
+/// What a writer cannot change files without changing: their names, and the lengths of those that grow. A folder that
+/// cannot be listed has none.
+fn stamp(fs: &dyn Fs, dir: &Path) -> Vec<(String, Option<u64>)> {
+    let names = fs.list(dir).unwrap_or_default();
+    let grows = |name: &str| matches!(FileName::parse(name), Some(FileName::Manifest(_) | FileName::Log(_)));
+    let len = |name: &str| grows(name).then(|| fs.len(&dir.join(name)).ok()).flatten();
+    names.into_iter().map(|name| (len(&name), name)).map(|(len, name)| (name, len)).collect()
 }
 
 /// Holds the segments for a reader: a writer beside it may unlink them before they are first read.
@@ -83,7 +101,7 @@ fn open_for_writing(
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
     let lock = take_lock(fs.as_ref(), clock, dir)?;
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
-    if !names.iter().any(|name| manifest::parse_name(name).is_some()) {
+    if !names.iter().any(|name| FileName::manifest_number(name).is_some()) {
         refuse_remains(fs.as_ref(), dir, &names)?;
         let identity = new_identity(clock, dir);
         // The log first: a manifest that names no log would be a database that cannot be written.
@@ -104,8 +122,8 @@ fn open_for_writing(
     if !read.closed {
         settle_log(fs.as_ref(), dir, &read)?;
     }
-    // A new log file and a new manifest: nothing is ever appended behind what a crash may have left half-written.
-    // But for a log without any record: the manifest names it, so it must not go, not even for a moment.
+    // A new log file and a new manifest: nothing is ever appended to what a crash may have left half-written. Except that
+    // a log without any record is continued: the manifest names it, so it must not be removed, not even for a moment.
     let log = match read.state.logs.contains(&next_seq) {
         true => LogWriter::reopen(fs.as_ref(), dir, read.identity, next_seq)?,
         false => LogWriter::create(fs.as_ref(), dir, read.identity, next_seq)?,
@@ -129,7 +147,7 @@ enum Replayed {
 
 /// Keeps other writers out until what is returned is dropped.
 pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>> {
-    let path = dir.join(LOCK);
+    let path = FileName::Lock.path(dir);
     let holder = format!("process {} since {}", std::process::id(), clock.now());
     fs.lock(&path, &holder).map_err(|e| match e {
         LockError::Held { holder } => {
@@ -150,34 +168,25 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
 /// given up what it could not write, and go on showing it. Where even the reserve's room is not enough for that, it is
 /// synced in place.
 fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
-    let Some((first_seq, end)) = read.newest_log else { return Ok(()) };
-    let path = dir.join(wal::file_name(first_seq));
-    let tmp = dir.join(format!("{}.tmp", wal::file_name(first_seq)));
-    let anew = || {
-        let mut bytes = fs.read(&path)?;
+    let Some(LogEnd { first_seq, whole: end, .. }) = read.newest_log else { return Ok(()) };
+    let path = FileName::Log(first_seq).path(dir);
+    let rewrite = || {
+        let bytes = fs.read(&path)?;
         if bytes.len() as u64 == end && end == wal::HEADER_BYTES as u64 {
             return Ok(()); // No record: its header was synced before the manifest named it.
         }
-        bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        replace(fs, &tmp, &path, &bytes)
+        // What was replayed is all there, or what is written now would be a log that lost its end.
+        let whole = usize::try_from(end).ok().and_then(|end| bytes.get(..end));
+        replace(fs, &path, whole.ok_or(std::io::ErrorKind::UnexpectedEof)?)
     };
-    // A full disk must not keep a database from being opened, and swept.
-    let in_place = || fs.open_append(&path, end)?.sync();
-    let is_full = |e: &std::io::Error| e.kind() == std::io::ErrorKind::StorageFull;
-    let full = |e: std::io::Error| {
-        if !is_full(&e) {
-            return Err(e);
-        }
-        if fs.exists(&tmp)? {
-            fs.remove(&tmp)?; // What follows needs the room that is left.
-        }
-        Ok(())
-    };
-    let settled = anew().or_else(|e| {
-        full(e)?;
-        let again = if crate::reserve::spend(fs, dir) { anew() } else { return in_place() };
-        again.or_else(|e| full(e).and_then(|()| in_place()))
-    });
+    let mut settled = rewrite();
+    if settled.as_ref().is_err_and(is_full) && crate::reserve::spend(fs, dir) {
+        settled = rewrite();
+    }
+    if settled.as_ref().is_err_and(is_full) {
+        // A full disk must not keep a database from being opened, and swept.
+        settled = fs.open_append(&path, end).and_then(|mut log| log.sync());
+    }
     settled.map_err(|e| Error::io("settle the log", &path, &e))
 }
 
@@ -190,7 +199,7 @@ struct ReadState {
     /// Whether the last writer closed it in good order: then the end of the log is as it was written and synced.
     closed: bool,
     /// The newest log and where its whole records end.
-    newest_log: Option<(u64, u64)>,
+    newest_log: Option<LogEnd>,
     replayed: Replayed,
     /// The state as the manifest knows it, for a new checkpoint: inserts that only the log holds are not in it.
     sealed: State,
@@ -220,50 +229,91 @@ fn read_beside(fs: &Arc<dyn Fs>, dir: &Path, settings: &Settings) -> Result<Read
     if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
-    // A reader cannot seal, so it holds whatever the log does.
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
-    // It cannot seal, so it holds all that is in the log.
+    // A reader cannot seal, so its memory holds all that is in the log.
     read_state(fs, dir, names, &Settings { memtable_bytes_max: usize::MAX, ..settings.clone() })
 }
 
 /// Reads the state of a folder with these names in it. Rows of the log that take more than the memtable may are left out.
 fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, settings: &Settings) -> Result<ReadState> {
-    let Some(number) = names.iter().filter_map(|name| manifest::parse_name(name)).max() else {
-        return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
-    };
-    // First: a writer beside a reader closes after all else that it does.
-    let mark = Mark::read(fs.as_ref(), dir, &names)?;
-    let contents = manifest::read(fs.as_ref(), dir, number)?;
-    let mark = match mark {
-        Some(mark) => {
-            mark.check_identity(dir, contents.identity)?;
-            mark.counts(dir, number, &contents)?.then_some(mark)
-        }
-        None => None,
-    };
+    let (number, contents, marker) = read_manifest(fs.as_ref(), dir, &names)?;
     if contents.torn_bytes > 0 {
         tracing::info!(number, bytes = contents.torn_bytes, "the last edit of the manifest was half-written");
     }
-    let mut state = State::new(fs.clone(), dir.to_owned(), settings.cache_bytes_max);
-    for op in contents.edits.into_iter().flatten() {
-        state.apply(op)?;
-    }
+    let mut state =
+        state_of(fs, dir, number, contents.edits, settings.cache_bytes_max).map_err(|(_, damage)| damage)?;
     check_segments(&names, &state)?;
     let sealed = state.clone();
-    let (newest_log, replayed) =
-        replay(fs.as_ref(), dir, contents.identity, mark.as_ref(), &mut state, settings.memtable_bytes_max)?;
+    let logs = logs_of(fs.as_ref(), dir, contents.identity, &state);
+    let logs = LogSet { marker, ..logs };
+    let mut replay = Replay { state: &mut state, memory_max: settings.memtable_bytes_max, replayed: Replayed::Whole };
+    let newest_log = logs.walk(&mut replay)?;
+    let replayed = replay.replayed;
+    if let Some(torn) = newest_log.filter(|end| end.torn_bytes > 0) {
+        tracing::info!(log = torn.first_seq, end = torn.whole, "the log ends with a half-written record");
+    }
     if replayed == Replayed::Not {
         let applied_seq = std::mem::replace(&mut state, sealed.clone()).applied_seq;
         state.applied_seq = applied_seq;
     }
-    let (identity, closed) = (contents.identity, mark.is_some());
+    let (identity, closed) = (contents.identity, marker.is_some());
     Ok(ReadState { identity, number, names, state, closed, newest_log, replayed, sealed })
+}
+
+/// Reads the newest manifest of a folder with these names in it, and the marker of the last shutdown if it applies.
+pub(crate) fn read_manifest(
+    fs: &dyn Fs,
+    dir: &Path,
+    names: &[String],
+) -> Result<(u64, ManifestContents, Option<ShutdownMarker>)> {
+    let Some(number) = names.iter().filter_map(|name| FileName::manifest_number(name)).max() else {
+        return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
+    };
+    // First: a writer beside a reader closes after all else that it does.
+    let marker = ShutdownMarker::read(fs, dir, names)?;
+    let contents = manifest::read(fs, dir, number)?;
+    let marker = match marker {
+        Some(marker) => {
+            marker.check_identity(dir, contents.identity)?;
+            marker.applies(dir, number, (contents.end, contents.torn_bytes))?.then_some(marker)
+        }
+        None => None,
+    };
+    Ok((number, contents, marker))
+}
+
+/// The state that the edits of manifest `number` make.
+///
+/// # Errors
+/// For an edit that does not fit to those before it: how many do fit, and the damage.
+pub(crate) fn state_of(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    number: u64,
+    edits: Vec<Vec<Op>>,
+    cache_bytes_max: usize,
+) -> Result<State, (usize, Error)> {
+    let mut state = State::new(fs.clone(), dir.to_owned(), cache_bytes_max);
+    for (at, edit) in edits.into_iter().enumerate() {
+        let applied = edit.into_iter().try_for_each(|op| state.apply(op));
+        applied.map_err(|error| {
+            let path = FileName::Manifest(number).path(dir);
+            (at, Error::corrupt(&path, 0, format!("manifest edit {at} is wrong: {error}")))
+        })?;
+    }
+    Ok(state)
+}
+
+/// The log files that a state names.
+pub(crate) fn logs_of<'a>(fs: &'a dyn Fs, dir: &'a Path, identity: [u8; 16], state: &State) -> LogSet<'a> {
+    let first_seqs = state.logs.iter().copied().collect();
+    LogSet { fs, dir, identity, first_seqs, next_collection: state.next_collection, marker: None, is_settled: false }
 }
 
 /// Every segment that the manifest names has to be there, whole.
 fn check_segments(names: &[String], state: &State) -> Result<()> {
     let there: std::collections::HashSet<u64, ahash::RandomState> =
-        names.iter().filter_map(|name| segment::parse_name(name)).collect();
+        names.iter().filter_map(|name| FileName::segment_id(name)).collect();
     for collection in state.collections.values() {
         if let Some(missing) = collection.segments.values().find(|segment| !there.contains(&segment.file.id)) {
             let what = format!("segment file of collection '{}' is missing", collection.name);
@@ -273,127 +323,94 @@ fn check_segments(names: &[String], state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Which records of the log no segment holds.
-fn unsealed(state: &State) -> impl Fn(u64, u64) -> bool + use<> {
-    let sealed: std::collections::HashMap<u64, u64> =
-        state.collections.values().map(|c| (c.id, c.sealed_seq)).collect();
-    move |seq, collection| sealed.get(&collection).is_some_and(|sealed| seq > *sealed)
+/// Brings the records that no segment holds into memory, and stops at the first fault. If they take more than `memory_max`
+/// they are only looked at.
+struct Replay<'a> {
+    state: &'a mut State,
+    memory_max: usize,
+    replayed: Replayed,
 }
 
-/// Replays the log; returns the newest file and the end of its whole records. What takes more than `memory_max` is looked at and
-/// let go of.
-fn replay(
-    fs: &dyn Fs,
-    dir: &Path,
-    identity: [u8; 16],
-    mark: Option<&Mark>,
-    state: &mut State,
-    memory_max: usize,
-) -> Result<(Option<(u64, u64)>, Replayed)> {
-    let logs: Vec<u64> = state.logs.iter().copied().collect();
-    let wanted = unsealed(state);
-    let mut replayed = Replayed::Whole;
-    let mut newest = None;
-    let mut next = None;
-    for (at, first_seq) in logs.iter().enumerate() {
-        let path = dir.join(wal::file_name(*first_seq));
-        let last = at + 1 == logs.len();
-        if next.is_some_and(|next| next != *first_seq) {
-            let what = format!("log starts at record {first_seq}, expected={}", next.unwrap_or(0));
-            return Err(Error::corrupt(&path, 0, what));
-        }
-        if !fs.exists(&path).map_err(|e| Error::io("look at", &path, &e))? {
-            return Err(Error::corrupt(&path, 0, "log file is missing"));
-        }
-        let mut offset = wal::HEADER_BYTES as u64;
-        let mut following = *first_seq;
-        let mut visit = |record: LogRecord| {
-            following = record.seq + 1;
-            if record.collection >= state.next_collection {
-                // Its making was durable before the record was: the manifest has lost its end.
-                let what = format!("log record {} is of a collection that the manifest never made", record.seq);
-                return Err(Error::corrupt(&path, offset, what));
-            }
-            offset += record.bytes;
-            state.applied_seq = state.applied_seq.max(record.seq);
-            if replayed == Replayed::Whole {
-                push(state, record)?;
-                if state.memtable_bytes() > memory_max {
-                    replayed = Replayed::Not;
-                    state.forget_open();
-                }
-            }
-            Ok(())
-        };
-        let (end, damage) = wal::read_each(fs, &path, identity, &wanted, &mut visit)?;
-        if let Some(damage) = damage {
-            return Err(damage);
-        }
-        if let Some(mark) = mark.filter(|_| last) {
-            mark.check_log(&path, *first_seq, end)?;
-        }
-        if end.torn_bytes > 0 {
-            if !last {
-                return Err(Error::corrupt(&path, end.whole, "log record is damaged and newer logs follow"));
-            }
-            tracing::info!(path = %path.display(), end = end.whole, "the log ends with a half-written record");
-        }
-        newest = Some((*first_seq, end.whole));
-        next = Some(following);
+impl LogVisitor for Replay<'_> {
+    fn wants(&self, seq: u64, collection: u64) -> bool {
+        self.state.is_unsealed(seq, collection)
     }
-    Ok((newest, replayed))
+
+    fn record(&mut self, _first_seq: u64, record: LogRecord) -> Result<()> {
+        self.state.applied_seq = self.state.applied_seq.max(record.seq);
+        if self.replayed == Replayed::Whole {
+            push(self.state, record)?;
+            if self.state.memtable_bytes() > self.memory_max {
+                self.replayed = Replayed::Not;
+                self.state.forget_open();
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: LogFault<'_>) -> Result<()> {
+        Err(fault.error)
+    }
 }
 
 /// Puts the rows of a record among the open buckets, if it has any that are wanted.
 fn push(state: &mut State, record: LogRecord) -> Result<()> {
     let Some((batch, collection)) = record.batch.zip(state.by_id_mut(record.collection)) else { return Ok(()) };
-    let (time, meta, precision) =
-        (collection.schema.time.clone(), collection.schema.meta.clone(), collection.options.precision);
-    let logged = schema_of_batch(&batch, &time, meta.as_deref(), precision)?;
-    let schema = Arc::new(collection.schema.join(&logged)?);
-    let batch = adapt(&batch, &schema)?;
-    let span = collection.options.bucketing.span_seconds();
-    let chunk = Arc::new(Chunk::build(batch, &schema, span));
+    let (schema, chunk) = collection.chunk_of(&batch)?;
+    let (schema, span) = (Arc::new(schema), collection.options.bucketing.span_seconds());
     collection.schema = schema.clone();
-    collection.memtable.push(chunk, (record.seq, record.batch_id), (&schema, span))
+    collection.memtable.push(Arc::new(chunk), (record.seq, record.batch_id), (&schema, span))
 }
 
 /// Replays the log of an open database that nobody uses yet, and seals what outgrows the memory for it. That the log is sound is
 /// known. On a disk without room for that, what is left stays in memory: it has to be open to be swept.
 fn replay_and_seal(engine: &Engine) -> Result<()> {
     let maintenance = engine.maintenance.lock();
-    let (logs, wanted, end) = {
+    let logs = {
         let mut state = engine.state.write();
         // The edit that seals goes by it.
         let end = std::mem::replace(&mut state.applied_seq, 0);
-        (state.logs.clone(), unsealed(&state), end)
+        let mut logs = logs_of(engine.fs.as_ref(), &engine.dir, engine.identity, &state);
+        logs.first_seqs.retain(|first_seq| *first_seq <= end);
+        logs
     };
-    let mut seals = true;
-    for first_seq in logs.into_iter().filter(|first_seq| *first_seq <= end) {
-        let path = engine.dir.join(wal::file_name(first_seq));
-        let mut visit = |record: LogRecord| {
-            let bytes = {
-                let mut state = engine.state.write();
-                state.applied_seq = record.seq;
-                push(&mut state, record)?;
-                state.memtable_bytes()
-            };
-            if seals && bytes > engine.settings.memtable_bytes_max {
-                match crate::seal::flush(engine, &maintenance, None) {
-                    Err(error) if error.code() == Code::OutOfDiskSpace => {
-                        tracing::warn!(%error, "the log holds more than may be in memory, and it could not be sealed");
-                        seals = false;
-                    }
-                    flushed => flushed?,
-                }
-            }
-            Ok(())
-        };
-        if let (_, Some(damage)) = wal::read_each(engine.fs.as_ref(), &path, engine.identity, &wanted, &mut visit)? {
-            return Err(damage);
-        }
+    logs.walk(&mut SealingReplay { engine, maintenance: &maintenance, seals: true }).map(drop)
+}
+
+struct SealingReplay<'a> {
+    engine: &'a Engine,
+    maintenance: &'a MutexGuard<'a, ()>,
+    /// Whether there was room so far.
+    seals: bool,
+}
+
+impl LogVisitor for SealingReplay<'_> {
+    fn wants(&self, seq: u64, collection: u64) -> bool {
+        self.engine.state.read().is_unsealed(seq, collection)
     }
-    Ok(())
+
+    fn record(&mut self, _first_seq: u64, record: LogRecord) -> Result<()> {
+        let bytes = {
+            let mut state = self.engine.state.write();
+            state.applied_seq = record.seq;
+            push(&mut state, record)?;
+            state.memtable_bytes()
+        };
+        if self.seals && bytes > self.engine.settings.memtable_bytes_max {
+            match crate::seal::flush(self.engine, self.maintenance, None) {
+                Err(error) if error.code() == Code::OutOfDiskSpace => {
+                    tracing::warn!(%error, "the log holds more than may be in memory, and it could not be sealed");
+                    self.seals = false;
+                }
+                flushed => flushed?,
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: LogFault<'_>) -> Result<()> {
+        Err(fault.error)
+    }
 }
 
 /// Removes what no state names. A failure is no harm: the next open tries again.
@@ -402,17 +419,16 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
     let segments: std::collections::HashSet<u64, ahash::RandomState> =
         state.collections.values().flat_map(|c| c.segments.keys().copied()).collect();
     for name in &read.names {
-        let leftover = if let Some(id) = segment::parse_name(name) {
-            !segments.contains(&id)
-        } else if let Some(first_seq) = wal::parse_name(name) {
-            !state.logs.contains(&first_seq)
-        } else if let Some(number) = manifest::parse_name(name) {
-            number < manifest
-        } else {
+        let leftover = match FileName::parse(name) {
+            Some(FileName::Segment(id)) => !segments.contains(&id),
+            Some(FileName::Log(first_seq)) => !state.logs.contains(&first_seq),
+            Some(FileName::Manifest(number)) => number < manifest,
             // An open takes the clock as it is: what was confirmed before is settled.
-            // And a later manifest than the one that was closed has begun.
-            [crate::confirmation::NAME, crate::confirmation::TMP, closed::NAME, closed::TMP].contains(&name.as_str())
-                || (name.ends_with(".tmp") && (name.starts_with("MANIFEST-") || name.starts_with("wal-")))
+            Some(FileName::ClockConfirmation) => true,
+            // A later manifest than the one of that shutdown has begun.
+            Some(FileName::ShutdownMarker) => true,
+            Some(FileName::Lock | FileName::Reserve) => false,
+            None => files::is_temporary(name),
         };
         if leftover {
             let path = dir.join(name);
@@ -428,16 +444,9 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
 
 /// A folder without a manifest but with files of others is none of ours.
 fn refuse_foreign(dir: &Path, names: &[String]) -> Result<()> {
-    let ours = |n: &String| {
-        n == LOCK
-            || n == crate::reserve::NAME
-            || n == closed::NAME
-            || wal::parse_name(n).is_some()
-            || segment::parse_name(n).is_some()
-            || n.ends_with(".tmp")
-    };
+    let ours = |n: &String| FileName::parse(n).is_some() || files::is_temporary(n);
     match names.iter().find(|n| !ours(n)) {
-        Some(other) if !names.iter().any(|n| manifest::parse_name(n).is_some()) => {
+        Some(other) if !names.iter().any(|n| FileName::manifest_number(n).is_some()) => {
             let what = format!(
                 "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",
                 dir.display()
@@ -450,19 +459,16 @@ fn refuse_foreign(dir: &Path, names: &[String]) -> Result<()> {
 
 /// A folder with segments or records of ours but no manifest is a damaged database.
 fn refuse_remains(fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
-    let segment = names.iter().find(|n| segment::parse_name(n).is_some());
+    let segment = names.iter().find(|n| FileName::segment_id(n).is_some());
     if let Some(name) = segment {
         return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
     }
-    if names.iter().any(|n| n == closed::NAME) {
-        return Err(Error::corrupt(
-            &dir.join(closed::NAME),
-            0,
-            "a database was closed in this folder, but there is no manifest",
-        ));
+    if names.iter().any(|n| FileName::parse(n) == Some(FileName::ShutdownMarker)) {
+        let path = FileName::ShutdownMarker.path(dir);
+        return Err(Error::corrupt(&path, 0, "the folder holds a shutdown marker but no manifest"));
     }
     // A first open that was interrupted leaves a log without records.
-    for (name, first_seq) in names.iter().filter_map(|n| Some((n, wal::parse_name(n)?))) {
+    for (name, first_seq) in names.iter().filter_map(|n| Some((n, FileName::log_seq(n)?))) {
         let path = dir.join(name);
         let len = fs.len(&path).map_err(|e| Error::io("look at", &path, &e))?;
         if first_seq != 1 || len > wal::HEADER_BYTES as u64 {
@@ -485,3 +491,6 @@ fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
     }
     identity
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,16 +7,18 @@
 //!
 //! Without a manifest nobody knows which collection a segment belongs to, nor what was deleted: then it refuses.
 
-use crate::closed::{self, Mark};
+use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::Fs;
-use crate::manifest::{self, ManifestWriter, Op};
-use crate::segment::{self, Segment};
+use crate::files::FileName;
+use crate::fs::{Fs, write_synced};
+use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
+use crate::open::{logs_of, state_of};
+use crate::segment::Segment;
 use crate::state::{CollectionState, State};
 use crate::verify::verify_segment;
-use crate::wal::{self, LogRecord, LogWriter};
+use crate::wal::{self, FaultKind, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Chunk, MetaKey, Schema, SegmentReader, adapt, schema_of_batch};
+use ebbtide_buckets::{MetaKey, Schema, SegmentReader};
 use ebbtide_ttl::{Clock, Code, Timestamp, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -109,8 +111,8 @@ impl RepairReport {
         if self.changes_lost {
             writeln!(
                 out,
-                "lost: the last changes of the manifest. Measurements deleted by them may be back, and rules and \
-                 collections are as they were before; what is expired stays hidden"
+                "lost: the last changes of the manifest. Measurements that they deleted may be back, and rules and \
+                 collections are as they were before; what has expired stays hidden"
             )?;
         }
         for loss in &self.losses {
@@ -136,11 +138,11 @@ impl Loss {
     fn write(&self, out: &mut String, metas_max: usize) -> fmt::Result {
         match &self.collection {
             Some(name) => write!(out, "lost: collection '{name}', ")?,
-            None => write!(out, "lost: of a collection that is not known, ")?,
+            None => write!(out, "lost: unknown collection, ")?,
         }
         match self.rows {
             Some(rows) => write!(out, "{rows} measurements")?,
-            None => write!(out, "nobody knows how many measurements")?,
+            None => write!(out, "unknown number of measurements")?,
         }
         if let Some((first, last)) = self.times {
             write!(out, " from {first} to {last}")?;
@@ -151,8 +153,8 @@ impl Loss {
             writeln!(out, "  meta {meta}: {} from {} to {}", lost.rows, lost.first, lost.last)?;
         }
         match self.metas.len() {
-            0 => writeln!(out, "  of which metas cannot be read"),
-            n if n > metas_max => writeln!(out, "  and {} metas more", n - metas_max),
+            0 => writeln!(out, "  metas: unreadable"),
+            n if n > metas_max => writeln!(out, "  and {} more metas", n - metas_max),
             _ => Ok(()),
         }
     }
@@ -162,10 +164,10 @@ impl Loss {
 struct Plan {
     identity: [u8; 16],
     newest_manifest: u64,
-    /// What the last close left, if it counts.
-    mark: Option<Mark>,
-    /// Whether that mark is damaged, and to be set aside.
-    mark_is_damaged: bool,
+    /// What the last shutdown left, if it applies.
+    marker: Option<ShutdownMarker>,
+    /// Whether that marker is damaged, and to be set aside.
+    marker_is_damaged: bool,
     /// What the manifest that counts says, without the segments that are lost.
     state: State,
     /// Manifests to set aside.
@@ -199,67 +201,46 @@ pub(crate) fn repair(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, mode: Repa
 
 fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
-    let mut report = RepairReport::default();
     let numbers = manifest::numbers(fs.as_ref(), dir)?;
     let Some(newest) = numbers.last().copied() else { return Err(no_manifest(dir, &names)) };
-    let mut chosen = None;
-    for number in numbers.iter().rev() {
-        match manifest::read_prefix(fs.as_ref(), dir, *number) {
-            Ok((contents, damage)) => {
-                report.faults.extend(damage.map(|d| d.to_string()));
-                chosen = Some((*number, contents));
-                break;
-            }
-            Err(error) if error.code() == Code::DataCorruptionDetected => report.faults.push(error.to_string()),
-            Err(error) => return Err(error),
-        }
-    }
-    let Some((number, contents)) = chosen else {
-        let what = format!(
-            "{}; there is no older one, and without a manifest nobody knows which collection a segment belongs to. Restore \
-             the database from a backup; the segments are Parquet files that can be imported one by one",
-            report.faults.join("; ")
-        );
-        return Err(Error::new(Code::DataCorruptionDetected, what));
-    };
-    let read = Mark::read(fs.as_ref(), dir, &names).and_then(|mark| match mark {
-        Some(mark) => mark.check_identity(dir, contents.identity).map(|()| Some(mark)),
+    let mut report = RepairReport::default();
+    let (number, contents) = choose_manifest(fs.as_ref(), dir, &numbers, &mut report.faults)?;
+    let (identity, end) = (contents.identity, (contents.end, contents.torn_bytes));
+    let state = longest_state(fs, dir, number, contents.edits, &mut report.faults)?;
+
+    let read = ShutdownMarker::read(fs.as_ref(), dir, &names).and_then(|marker| match marker {
+        Some(marker) => marker.check_identity(dir, identity).map(|()| Some(marker)),
         None => Ok(None),
     });
-    let (mut mark, mark_fault) = match read {
+    let (mut marker, marker_fault) = match read {
         Err(error) if error.code() == Code::DataCorruptionDetected => (None, Some(error.to_string())),
-        mark => (mark?, None),
+        marker => (marker?, None),
     };
-    let newest = mark.map_or(newest, |mark| newest.max(mark.manifest.number));
+    let newest_manifest = marker.map_or(newest, |marker| newest.max(marker.manifest.number));
     if report.faults.is_empty()
-        && let Some(closed) = mark
+        && let Some(left) = marker
     {
-        match closed.counts(dir, number, &contents) {
-            Ok(counts) => mark = mark.filter(|_| counts),
+        match left.applies(dir, number, end) {
+            Ok(applies) => marker = marker.filter(|_| applies),
             Err(error) => report.faults.push(error.to_string()),
         }
     }
-    let mut state = State::new(fs.clone(), dir.to_owned(), 0);
-    for op in contents.edits.into_iter().flatten() {
-        state.apply(op)?;
-    }
     if report.faults.is_empty() {
-        report.faults.extend(lost_end(fs.as_ref(), dir, contents.identity, &state).map(|fault| fault.to_string()));
+        // The manifest may end where a power cut could have torn it, and still have lost what was durable.
+        let mut lost_end = LostEnd(None);
+        // Any other fault is for the second walk.
+        drop(logs_of(fs.as_ref(), dir, identity, &state).walk(&mut lost_end));
+        report.faults.extend(lost_end.0.map(|fault| fault.to_string()));
     }
     report.changes_lost = !report.faults.is_empty();
-    // A manifest that lost its end does not know the last log.
-    let mark = mark.filter(|_| !report.changes_lost);
-    let mark_is_damaged = mark_fault.is_some();
-    report.faults.extend(mark_fault);
-    let manifests = match report.changes_lost {
-        true => numbers.into_iter().filter(|n| *n >= number).collect(),
-        false => Vec::new(),
-    };
+    report.faults.extend(marker_fault.iter().cloned());
+    let manifests = numbers.into_iter().filter(|n| report.changes_lost && *n >= number).collect();
     let mut plan = Plan {
-        identity: contents.identity,
-        newest_manifest: newest,
-        mark,
-        mark_is_damaged,
+        identity,
+        newest_manifest,
+        // A manifest that lost its end does not know the last log.
+        marker: marker.filter(|_| !report.changes_lost),
+        marker_is_damaged: marker_fault.is_some(),
         state,
         manifests,
         segments: Vec::new(),
@@ -270,37 +251,145 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
     };
     plan.look_at_segments(fs.as_ref(), dir, &names)?;
     plan.look_at_logs(fs.as_ref(), dir, &names)?;
-    let files = plan.manifests.iter().map(|n| manifest::file_name(*n));
-    let files = files.chain(plan.segments.iter().map(|id| segment::file_name(*id)));
-    let files = files.chain(plan.logs.iter().map(|first| wal::file_name(*first)));
-    let files = files.chain(plan.mark_is_damaged.then(|| closed::NAME.to_owned()));
-    plan.report.set_aside = files.filter(|name| names.contains(name)).collect();
+    plan.report.set_aside = plan.to_set_aside(&names);
     Ok(plan)
 }
 
-/// The manifest may end where a power cut could have torn it, and still have lost what was durable: records in the log of
-/// a collection that it never made say so.
-fn lost_end(fs: &dyn Fs, dir: &Path, identity: [u8; 16], state: &State) -> Option<Error> {
-    state.logs.iter().find_map(|first_seq| {
-        let path = dir.join(wal::file_name(*first_seq));
-        let (contents, _) = wal::read_prefix(fs, &path, identity, &|_, _| false).ok()?;
-        let mut offset = wal::HEADER_BYTES as u64;
-        for record in contents.records {
-            if record.collection >= state.next_collection {
-                let what = format!("log record {} is of a collection that the manifest never made", record.seq);
-                return Some(Error::corrupt(&path, offset, what));
+/// The newest manifest of which at least the checkpoint can be read; the faults on the way to it are noted.
+fn choose_manifest(
+    fs: &dyn Fs,
+    dir: &Path,
+    numbers: &[u64],
+    faults: &mut Vec<String>,
+) -> Result<(u64, ManifestContents)> {
+    for number in numbers.iter().rev() {
+        match manifest::read_prefix(fs, dir, *number) {
+            Ok((contents, damage)) => {
+                faults.extend(damage.map(|d| d.to_string()));
+                return Ok((*number, contents));
             }
-            offset += record.bytes;
+            Err(error) if error.code() == Code::DataCorruptionDetected => faults.push(error.to_string()),
+            Err(error) => return Err(error),
         }
-        None
-    })
+    }
+    let what = format!(
+        "{}; there is no older manifest, and only a manifest says which collection a segment belongs to. Restore the \
+         database from a backup; the segments are Parquet files that can be imported one by one",
+        faults.join("; ")
+    );
+    Err(Error::new(Code::DataCorruptionDetected, what))
+}
+
+/// The state after as many edits as fit together; the fault of the first that does not is noted.
+fn longest_state(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    number: u64,
+    mut edits: Vec<Vec<Op>>,
+    faults: &mut Vec<String>,
+) -> Result<State> {
+    match state_of(fs, dir, number, edits.clone(), 0) {
+        Ok(state) => Ok(state),
+        Err((0, damage)) => Err(damage),
+        Err((fitting, damage)) => {
+            faults.push(damage.to_string());
+            edits.truncate(fitting);
+            state_of(fs, dir, number, edits, 0).map_err(|(_, damage)| damage)
+        }
+    }
+}
+
+/// Looks for a record of a collection that the manifest never created: it says that the manifest has lost its end.
+struct LostEnd(Option<Error>);
+
+impl LogVisitor for LostEnd {
+    fn wants(&self, _seq: u64, _collection: u64) -> bool {
+        false
+    }
+
+    fn record(&mut self, _first_seq: u64, _record: LogRecord) -> Result<()> {
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: LogFault<'_>) -> Result<()> {
+        if fault.kind == FaultKind::UnknownCollection && self.0.is_none() {
+            self.0 = Some(fault.error);
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the records before the first damage, and gathers what is lost with and after it.
+struct Salvage<'a> {
+    state: &'a State,
+    faults: Vec<String>,
+    /// Records before the first damage.
+    kept: Vec<LogRecord>,
+    /// By log file, what cannot be kept.
+    lost: BTreeMap<u64, LostRecords>,
+    /// Whether damage was met: no hole, so nothing after it is kept.
+    broken: bool,
+    /// The highest sequence number seen.
+    last_seq: u64,
+}
+
+/// What is lost of one log file.
+#[derive(Default)]
+struct LostRecords {
+    /// Those that can be read.
+    records: Vec<LogRecord>,
+    /// Bytes that cannot be read; `None` if there was no damage in this file.
+    unread: Option<u64>,
+}
+
+impl Salvage<'_> {
+    /// Whether rows of a record are lost with it: no segment has them.
+    fn is_loss(&self, record: &LogRecord) -> bool {
+        record.collection >= self.state.next_collection || self.state.is_unsealed(record.seq, record.collection)
+    }
+}
+
+impl LogVisitor for Salvage<'_> {
+    fn wants(&self, seq: u64, collection: u64) -> bool {
+        collection >= self.state.next_collection || self.state.is_unsealed(seq, collection)
+    }
+
+    fn record(&mut self, first_seq: u64, record: LogRecord) -> Result<()> {
+        self.last_seq = self.last_seq.max(record.seq);
+        if self.broken || record.collection >= self.state.next_collection {
+            self.lost.entry(first_seq).or_default().records.push(record);
+        } else {
+            self.kept.push(record);
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: LogFault<'_>) -> Result<()> {
+        if fault.kind == FaultKind::UnknownCollection {
+            return Ok(()); // Noted as a fault of the manifest.
+        }
+        self.broken = true;
+        self.faults.push(fault.error.to_string());
+        let lost = self.lost.entry(fault.first_seq).or_default();
+        let (file, at) = fault.unread.unwrap_or_default();
+        let records = wal::salvage(file, at);
+        let read: u64 = records.iter().filter(|r| r.batch.is_some()).map(|r| r.bytes).sum();
+        // What a damaged file no longer holds was in it: without a single record, the loss is not known.
+        let unread = (file.len() - at) as u64 - read;
+        if unread > 0 || records.is_empty() {
+            lost.unread = Some(lost.unread.unwrap_or(0) + unread);
+        }
+        self.last_seq = records.iter().map(|r| r.seq).fold(self.last_seq, u64::max);
+        lost.records.extend(records);
+        Ok(())
+    }
 }
 
 fn no_manifest(dir: &Path, names: &[String]) -> Error {
-    match names.iter().find(|n| segment::parse_name(n).is_some() || wal::parse_name(n).is_some()) {
+    match names.iter().find(|n| FileName::segment_id(n).is_some() || FileName::log_seq(n).is_some()) {
         None => Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())),
         Some(name) => {
-            let what = "the folder has no manifest, and without one nobody knows which collection a segment belongs to. \
+            let what = "the folder has no manifest, and only a manifest says which collection a segment belongs to. \
                         Restore the database from a backup; segments are Parquet files that can be imported one by one";
             Error::corrupt(&dir.join(name), 0, what)
         }
@@ -329,7 +418,7 @@ impl Plan {
             self.segments.push(segment);
         }
         // Where the manifest lost its end, a segment that it does not name may be what that end was about.
-        let ids = names.iter().filter_map(|n| segment::parse_name(n));
+        let ids = names.iter().filter_map(|n| FileName::segment_id(n));
         for id in ids.filter(|id| self.report.changes_lost && !known.contains(id)) {
             self.state.next_segment = self.state.next_segment.max(id + 1);
             self.segments.push(id);
@@ -340,119 +429,60 @@ impl Plan {
 
     /// Reads the log up to the first damage.
     fn look_at_logs(&mut self, fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
-        let mut logs: BTreeSet<u64> = self.state.logs.clone();
+        let mut logs = LogSet { marker: self.marker, ..logs_of(fs, dir, self.identity, &self.state) };
         if self.report.changes_lost {
-            let newest = logs.last().copied().unwrap_or(0);
-            logs.extend(names.iter().filter_map(|n| wal::parse_name(n)).filter(|first| *first > newest));
+            let newest = logs.first_seqs.last().copied().unwrap_or(0);
+            let newer = names.iter().filter_map(|n| FileName::log_seq(n)).filter(|first_seq| *first_seq > newest);
+            logs.first_seqs.extend(BTreeSet::from_iter(newer));
         }
-        let sealed: BTreeMap<u64, u64> = self.state.collections.values().map(|c| (c.id, c.sealed_seq)).collect();
-        // Records of collections that the manifest does not know any more are lost, and reported.
-        let unmade = self.state.next_collection;
-        let wanted = |seq: u64, collection: u64| sealed.get(&collection).map_or(collection >= unmade, |s| seq > *s);
-        let mut used = self.state.applied_seq.max(sealed.values().copied().max().unwrap_or(0));
-        let mut lost = Vec::new();
-        let mut orphans = false;
-        let mut broken = false;
-        let mut next = None;
-        let newest = logs.last().copied();
-        for first_seq in logs.iter().copied() {
-            let (name, path) = (wal::file_name(first_seq), dir.join(wal::file_name(first_seq)));
-            used = used.max(first_seq);
-            if !broken && next.is_some_and(|next| next != first_seq) {
-                let what = format!("log starts at record {first_seq}, expected={}", next.unwrap_or(0));
-                self.report.faults.push(Error::corrupt(&path, 0, what).to_string());
-                self.report.losses.push(Loss::unknown(name.clone(), 0));
-                broken = true;
-            }
-            if !names.contains(&name) {
-                if !broken {
-                    self.report.faults.push(Error::corrupt(&path, 0, "log file is missing").to_string());
-                }
-                broken = true;
-                self.report.losses.push(Loss::unknown(name, 0));
-                continue;
-            }
-            let end = if broken {
-                wal::HEADER_BYTES as u64
-            } else {
-                match wal::read_prefix(fs, &path, self.identity, &wanted) {
-                    Ok((mut contents, mut damage)) => {
-                        if damage.is_none() && contents.end.torn_bytes > 0 && Some(first_seq) != newest {
-                            let what = "log record is damaged and newer logs follow";
-                            damage = Some(Error::corrupt(&path, contents.end.whole, what));
-                        }
-                        if damage.is_none() && Some(first_seq) == newest {
-                            damage = self.mark.and_then(|mark| mark.check_log(&path, first_seq, contents.end).err());
-                        }
-                        broken = damage.is_some();
-                        self.report.faults.extend(damage.map(|d| d.to_string()));
-                        next = Some(first_seq + contents.records.len() as u64);
-                        used = used.max(contents.records.last().map_or(0, |r| r.seq));
-                        let orphaned: Vec<LogRecord> =
-                            contents.records.extract_if(.., |r| r.collection >= unmade).collect();
-                        orphans |= !orphaned.is_empty();
-                        self.lose_batches(&name, orphaned, &wanted);
-                        self.kept.append(&mut contents.records);
-                        contents.end.whole
-                    }
-                    Err(error) if error.code() == Code::DataCorruptionDetected => {
-                        self.report.faults.push(error.to_string());
-                        broken = true;
-                        0
-                    }
-                    Err(error) => return Err(error),
-                }
-            };
-            if broken {
-                let bytes = fs.read(&path).map_err(|e| Error::io("read the log", &path, &e))?;
-                let end = usize::try_from(end).unwrap_or(usize::MAX).min(bytes.len());
-                let records = wal::records_behind(&bytes, end);
-                used = used.max(records.iter().map(|r| r.seq).max().unwrap_or(0));
-                lost.push((name, (bytes.len() - end) as u64, records));
-            }
+        let sealed = self.state.collections.values().map(|c| c.sealed_seq);
+        let last_seq = sealed.chain(logs.first_seqs.last().copied()).fold(self.state.applied_seq, u64::max);
+        let (faults, kept, lost) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut salvage = Salvage { state: &self.state, faults, kept, lost, broken: false, last_seq };
+        logs.walk(&mut salvage)?;
+        let mut losses = Vec::new();
+        for (first_seq, lost) in &salvage.lost {
+            let name = FileName::Log(*first_seq).to_string();
+            let records = lost.records.iter().filter(|record| salvage.is_loss(record));
+            losses.extend(losses_of_records(&self.state, &name, records));
+            losses.extend(lost.unread.map(|bytes| Loss::unknown(name, bytes)));
         }
-        if broken || orphans {
-            self.logs = logs.into_iter().collect();
-            for (name, bytes, records) in lost {
-                self.lose_records(&name, bytes, records, &wanted);
-            }
+        if salvage.broken || !salvage.lost.is_empty() {
+            self.logs = logs.first_seqs;
         }
-        self.fresh_seq = used + 1;
+        self.fresh_seq = salvage.last_seq + 1;
+        self.kept = salvage.kept;
+        self.report.faults.extend(salvage.faults);
+        self.report.losses.extend(losses);
         Ok(())
     }
 
-    /// Reports records behind damage: `bytes` of the log file `name`, of which `records` can be read.
-    fn lose_records(&mut self, name: &str, bytes: u64, records: Vec<LogRecord>, wanted: &dyn Fn(u64, u64) -> bool) {
-        // Whatever a damaged file holds no more was in it.
-        let cut_short = records.is_empty();
-        let read = records.iter().filter(|r| r.batch.is_some()).map(|r| r.bytes).sum();
-        let unread = bytes.saturating_sub(read);
-        self.lose_batches(name, records, wanted);
-        if unread > 0 || cut_short {
-            self.report.losses.push(Loss::unknown(name.to_owned(), unread));
-        }
+    /// Names of the files to set aside that are there.
+    fn to_set_aside(&self, names: &[String]) -> Vec<String> {
+        let files = self.manifests.iter().map(|number| FileName::Manifest(*number));
+        let files = files.chain(self.segments.iter().map(|id| FileName::Segment(*id)));
+        let files = files.chain(self.logs.iter().map(|first_seq| FileName::Log(*first_seq)));
+        let files = files.chain(self.marker_is_damaged.then_some(FileName::ShutdownMarker));
+        files.map(|file| file.to_string()).filter(|name| names.contains(name)).collect()
     }
+}
 
-    /// Reports records that can be read, but not kept.
-    fn lose_batches(&mut self, name: &str, records: Vec<LogRecord>, wanted: &dyn Fn(u64, u64) -> bool) {
-        let mut by_collection: BTreeMap<u64, Vec<(RecordBatch, u64)>> = BTreeMap::new();
-        for record in records {
-            let Some(batch) = record.batch else { continue };
-            if wanted(record.seq, record.collection) {
-                by_collection.entry(record.collection).or_default().push((batch, record.bytes));
-            }
-        }
-        for (id, batches) in by_collection {
-            let loss = match self.state.by_id(id) {
-                Some(collection) => loss_of_batches(collection, name, &batches),
-                None => Loss {
-                    rows: Some(batches.iter().map(|(batch, _)| batch.num_rows() as u64).sum()),
-                    ..Loss::unknown(name.to_owned(), batches.iter().map(|(_, bytes)| bytes).sum())
-                },
-            };
-            self.report.losses.push(loss);
+/// Records of one log file that can be read, but not kept: a loss for each collection.
+fn losses_of_records<'a>(state: &State, name: &str, records: impl Iterator<Item = &'a LogRecord>) -> Vec<Loss> {
+    let mut by_collection: BTreeMap<u64, Vec<(&RecordBatch, u64)>> = BTreeMap::new();
+    for record in records {
+        if let Some(batch) = &record.batch {
+            by_collection.entry(record.collection).or_default().push((batch, record.bytes));
         }
     }
+    let loss = |(id, batches): (u64, Vec<(&RecordBatch, u64)>)| match state.by_id(id) {
+        Some(collection) => loss_of_batches(collection, name, &batches),
+        None => Loss {
+            rows: Some(batches.iter().map(|(batch, _)| batch.num_rows() as u64).sum()),
+            ..Loss::unknown(name.to_owned(), batches.iter().map(|(_, bytes)| bytes).sum())
+        },
+    };
+    by_collection.into_iter().map(loss).collect()
 }
 
 impl Loss {
@@ -494,7 +524,7 @@ fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
     let time = |t: i64| Timestamp::from_units(t, collection.schema.precision);
     let live = segment.live();
     Loss {
-        file: segment::file_name(segment.file.id),
+        file: FileName::Segment(segment.file.id).to_string(),
         collection: Some(collection.name.clone()),
         rows: Some(live.rows),
         bytes: segment.file.meta.bytes,
@@ -504,7 +534,7 @@ fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
 }
 
 fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, id: u64) -> Loss {
-    let (name, path) = (segment::file_name(id), dir.join(segment::file_name(id)));
+    let (name, path) = (FileName::Segment(id).to_string(), FileName::Segment(id).path(dir));
     let bytes = fs.len(&path).unwrap_or(0);
     let reader = fs.open_read(&path).ok().and_then(|file| SegmentReader::open(file, &name).ok());
     let Some(reader) = reader else { return Loss::unknown(name, bytes) };
@@ -526,12 +556,12 @@ fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, id: u64) -> Loss {
     }
 }
 
-fn loss_of_batches(collection: &CollectionState, name: &str, batches: &[(RecordBatch, u64)]) -> Loss {
+fn loss_of_batches(collection: &CollectionState, name: &str, batches: &[(&RecordBatch, u64)]) -> Loss {
     let (mut metas, mut rows, mut bytes) = (Metas::default(), 0, 0);
     for (batch, size) in batches {
         rows += batch.num_rows() as u64;
         bytes += size;
-        let Ok(chunk) = chunk_of(collection, batch) else { continue };
+        let Ok((_, chunk)) = collection.chunk_of(batch) else { continue };
         for bucket in &chunk.buckets {
             metas.add(&bucket.id.meta, bucket.rows.len() as u64, bucket.first, bucket.last);
         }
@@ -543,14 +573,6 @@ fn loss_of_batches(collection: &CollectionState, name: &str, batches: &[(RecordB
     Loss { file: name.to_owned(), collection, rows: Some(rows), bytes, times: first.zip(last), metas }
 }
 
-fn chunk_of(collection: &CollectionState, batch: &RecordBatch) -> Result<Chunk> {
-    let (time, meta) = (collection.schema.time.clone(), collection.schema.meta.clone());
-    let logged = schema_of_batch(batch, &time, meta.as_deref(), collection.options.precision)?;
-    let schema = collection.schema.join(&logged)?;
-    let batch = adapt(batch, &schema)?;
-    Ok(Chunk::build(batch, &schema, collection.options.bucketing.span_seconds()))
-}
-
 fn apply(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
     let folder = (1..).map(|n| format!("{FOLDER}{n}")).find(|name| !names.contains(name)).unwrap_or_default();
@@ -559,26 +581,22 @@ fn apply(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
     plan.report.folder = Some(folder.clone());
     let text = plan.report.text(usize::MAX).map_err(|_| Error::internal("the report cannot be written"))?;
     let report = folder.join(REPORT);
-    put(fs, &report, text.as_bytes()).map_err(|e| Error::io("write the report", &report, &e))?;
+    write_synced(fs, &report, text.as_bytes()).map_err(|e| Error::io("write the report", &report, &e))?;
 
     // Copies first, so that whatever comes can be done again.
-    let copied = plan.manifests.iter().map(|n| manifest::file_name(*n));
-    let copied = copied.chain(plan.logs.iter().map(|first| wal::file_name(*first)));
-    let copied: Vec<String> = copied.chain(plan.mark_is_damaged.then(|| closed::NAME.to_owned())).collect();
-    let copied: Vec<String> = copied.into_iter().filter(|name| names.contains(name)).collect();
+    let is_segment = |name: &String| FileName::segment_id(name).is_some();
+    let (segments, copied): (Vec<String>, Vec<String>) =
+        plan.report.set_aside.clone().into_iter().partition(is_segment);
     for name in &copied {
         let (from, to) = (dir.join(name), folder.join(name));
-        fs.read(&from).and_then(|bytes| put(fs, &to, &bytes)).map_err(|e| Error::io("copy", &from, &e))?;
+        fs.read(&from).and_then(|bytes| write_synced(fs, &to, &bytes)).map_err(|e| Error::io("copy", &from, &e))?;
     }
     fs.sync_dir(&folder).map_err(|e| Error::io("sync the folder", &folder, &e))?;
 
     // Before the new manifest: what no manifest names is removed when the database is opened.
-    for id in &plan.segments {
-        let name = segment::file_name(*id);
-        if names.contains(&name) {
-            let (from, to) = (dir.join(&name), folder.join(&name));
-            fs.move_file(&from, &to).map_err(|e| Error::io("set aside", &from, &e))?;
-        }
+    for name in &segments {
+        let (from, to) = (dir.join(name), folder.join(name));
+        fs.move_file(&from, &to).map_err(|e| Error::io("set aside", &from, &e))?;
     }
     if !plan.logs.is_empty() {
         write_log(fs, dir, plan)?;
@@ -608,10 +626,4 @@ fn write_log(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
         seq += 1;
     }
     log.sync()
-}
-
-fn put(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = fs.create(path)?;
-    file.append(bytes)?;
-    file.sync()
 }

@@ -5,9 +5,11 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::files::FileName;
+use crate::fs::write_synced;
 use crate::manifest::Op;
+use crate::segment::Segment;
 use crate::segment::bounds::{BucketBounds, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
-use crate::segment::{self, Segment};
 use crate::state::CollectionState;
 use crate::sync::Guard;
 use arrow::array::RecordBatch;
@@ -172,7 +174,7 @@ pub(crate) fn commit_segments(engine: &Engine, ops: Vec<Op>) -> Result<()> {
 /// The files of the segments that edits add.
 fn added(engine: &Engine, ops: &[Op]) -> Vec<PathBuf> {
     let added = |op: &Op| match op {
-        Op::AddSegment { segment, .. } => Some(engine.dir.join(segment::file_name(segment.id))),
+        Op::AddSegment { segment, .. } => Some(FileName::Segment(segment.id).path(&engine.dir)),
         _ => None,
     };
     ops.iter().filter_map(added).collect()
@@ -250,7 +252,7 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
                 state.next_segment += 1;
                 state.next_segment - 1
             };
-            write_file(engine, &engine.dir.join(segment::file_name(id)), &encoded.bytes)?;
+            write_file(engine, &FileName::Segment(id).path(&engine.dir), &encoded.bytes)?;
             names_changed = true;
             let state = SegmentState {
                 dropped: RoaringBitmap::new(),
@@ -270,20 +272,7 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
 }
 
 fn write_file(engine: &Engine, path: &Path, bytes: &[u8]) -> Result<()> {
-    let write = || {
-        if engine.fs.exists(path)? {
-            engine.fs.remove(path)?;
-        }
-        let mut file = engine.fs.create(path)?;
-        file.append(bytes)?;
-        file.sync()
-    };
-    write().map_err(|e| {
-        // Nothing names the file yet, so nothing is lost with it; what remains of it goes at the next open at the latest.
-        let leftover = engine.fs.remove(path);
-        tracing::debug!(path = %path.display(), ?leftover, "took back a segment that could not be written");
-        Error::io("write the segment", path, &e)
-    })?;
+    write_synced(engine.fs.as_ref(), path, bytes).map_err(|e| Error::io("write the segment", path, &e))?;
     engine.metrics.segment_written(bytes.len() as u64);
     Ok(())
 }

@@ -5,7 +5,6 @@ pub(crate) mod file;
 pub(crate) mod segment_cache;
 
 use crate::error::Result;
-use crate::manifest::NUMBER_END;
 use crate::sync::Mutex;
 use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::{BucketId, MetaKey, SegmentReader};
@@ -14,17 +13,6 @@ use file::SegmentFile;
 use roaring::RoaringBitmap;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The name of segment number `id`.
-pub(crate) fn file_name(id: u64) -> String {
-    format!("seg-{id:016x}.parquet")
-}
-
-/// The number that a segment's name gives.
-pub(crate) fn parse_name(name: &str) -> Option<u64> {
-    let hex = name.strip_prefix("seg-")?.strip_suffix(".parquet")?;
-    (hex.len() == 16).then(|| u64::from_str_radix(hex, 16).ok()).flatten().filter(|id| *id < NUMBER_END)
-}
 
 /// The number of a bucket as bitmaps hold it.
 pub(crate) fn ordinal_number(ordinal: usize) -> u32 {

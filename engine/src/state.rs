@@ -3,14 +3,15 @@
 use crate::batch_id::LastBatch;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::manifest::{CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord};
+use crate::manifest::{Check, CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord, only_takes_away, refused};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
 use crate::segment::Segment;
 use crate::segment::file::SegmentFile;
 use crate::segment::segment_cache::SegmentCache;
-use ebbtide_buckets::Schema;
-use ebbtide_ttl::{OutOfRange, RuleSet};
+use arrow::array::RecordBatch;
+use ebbtide_buckets::{Chunk, Schema, adapt, schema_of_batch};
+use ebbtide_ttl::{Code, OutOfRange, RuleSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,15 @@ impl CollectionState {
         let last = self.memtable.last_frozen_batch(self.last_batch).filter(|last| Some(*last) != self.last_batch);
         let last = last.map(|last| Op::SetLastBatch { collection: self.id, last });
         last.into_iter().chain([Op::Sealed { collection: self.id, seq }])
+    }
+
+    /// The rows of a log record as they are stored, and the schema with the fields that it brings.
+    pub(crate) fn chunk_of(&self, batch: &RecordBatch) -> Result<(Schema, Chunk)> {
+        let Schema { time, meta, .. } = self.schema.as_ref();
+        let logged = schema_of_batch(batch, time, meta.as_deref(), self.options.precision)?;
+        let schema = self.schema.join(&logged)?;
+        let chunk = Chunk::build(adapt(batch, &schema)?, &schema, self.options.bucketing.span_seconds());
+        Ok((schema, chunk))
     }
 
     /// Measurements outside of 1970..2038 that are still there.
@@ -140,8 +150,59 @@ impl State {
         oldest.unwrap_or(self.applied_seq + 1)
     }
 
+    /// Whether a log record holds rows that no segment has.
+    pub(crate) fn is_unsealed(&self, seq: u64, collection: u64) -> bool {
+        self.by_id(collection).is_some_and(|collection| seq > collection.sealed_seq)
+    }
+
+    /// Checks a step of an edit against the state that it changes; what it must be by itself was checked before. `Err` says
+    /// what is wrong.
+    pub(crate) fn check(&self, op: &Op) -> Check {
+        let collection = |id: &u64| self.by_id(*id).ok_or_else(|| format!("unknown collection {id}"));
+        let segment =
+            |of: &u64, id: &u64| collection(of)?.segments.get(id).ok_or_else(|| format!("unknown segment {id}"));
+        let fails = |wrong: bool, what: String| if wrong { Err(what) } else { Ok(()) };
+        match op {
+            Op::NextIds { .. } | Op::AddLog { .. } | Op::Swept(_) => Ok(()),
+            Op::PutCollection(record) => {
+                let (by_id, by_name) = (self.by_id(record.id), self.collections.get(&record.name));
+                let same = by_id.map(|c| c.id) == by_name.map(|c| c.id);
+                fails(!same, format!("collection '{}' has the number or name of another one", record.name))
+            }
+            Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } => collection(id).map(drop),
+            Op::SetSchema { collection: id, schema } => {
+                collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
+            }
+            Op::AddSegment { collection: id, segment } => fails(
+                collection(id)?.segments.contains_key(&segment.id),
+                format!("segment {} is added twice", segment.id),
+            ),
+            Op::SetSegment { collection, segment: id, state } => {
+                let old = segment(collection, id)?;
+                only_takes_away(&old.file.meta, &old.state, state).map_err(|what| format!("segment {id}: {what}"))
+            }
+            Op::DropBuckets { collection, segment: id, dropped, live } => {
+                let old = segment(collection, id)?;
+                let state = old.state.without_buckets(dropped, *live);
+                only_takes_away(&old.file.meta, &old.state, &state).map_err(|what| format!("segment {id}: {what}"))
+            }
+            Op::RemoveSegment { collection, segment: id } => segment(collection, id).map(drop),
+            // Rows between would be in segments and replayed from the log too.
+            Op::Sealed { collection: id, seq } => {
+                fails(*seq < collection(id)?.sealed_seq, format!("collection {id} is sealed up to {seq} only"))
+            }
+            Op::RemoveLog { first_seq } => fails(!self.logs.contains(first_seq), format!("unknown log {first_seq}")),
+        }
+    }
+
+    /// Checks an edit before it is written. No step of an edit depends on the ones before it.
+    pub(crate) fn check_edit(&self, edit: &[Op]) -> Result<()> {
+        edit.iter().try_for_each(|op| self.check(op)).map_err(refused)
+    }
+
     /// Takes one step of an edit that is durable.
     pub(crate) fn apply(&mut self, op: Op) -> Result<()> {
+        self.check(&op).map_err(|what| Error::new(Code::DataCorruptionDetected, what))?;
         match op {
             Op::NextIds { collection, segment, seq } => {
                 self.next_collection = self.next_collection.max(collection);
@@ -278,8 +339,5 @@ impl State {
 }
 
 fn unknown(what: &str, id: u64) -> Error {
-    Error::new(
-        ebbtide_ttl::Code::DataCorruptionDetected,
-        format!("the manifest changes {what} {id}, which it never made"),
-    )
+    Error::new(Code::DataCorruptionDetected, format!("unknown {what} {id}"))
 }

@@ -1,11 +1,13 @@
 //! Verification: every file read, every checksum and count compared.
 
-use crate::closed::Mark;
+use crate::clean_shutdown::ShutdownMarker;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::manifest;
+use crate::files::FileName;
+use crate::open::{beside_a_writer, logs_of, read_manifest, state_of};
 use crate::segment::Segment;
-use crate::wal;
+use crate::state::State;
+use crate::wal::{LogFault, LogRecord, LogSet, LogVisitor};
 use ebbtide_buckets::Schema;
 
 /// What [`crate::Database::verify`] found.
@@ -17,6 +19,12 @@ pub struct VerifyReport {
     pub rows: u64,
     /// Bytes of those files.
     pub bytes: u64,
+    /// Log files read.
+    pub logs: u64,
+    /// Rows read from them that are in no segment yet.
+    pub log_rows: u64,
+    /// Bytes of the records in those files.
+    pub log_bytes: u64,
     /// What is wrong, a sentence each with path and offset; empty if all is well.
     pub faults: Vec<String>,
 }
@@ -36,70 +44,85 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
         }
     }
     // The manifest and the log were checked when the database was opened; they are read again as they are now.
-    report.faults.extend(verify_manifest(engine)?.map(|fault| fault.to_string()));
-    report.faults.extend(verify_logs(engine).into_iter().map(|fault| fault.to_string()));
-    if report.faults.is_empty() {
-        report.faults.extend(verify_end(engine).map(|fault| fault.to_string()));
-    }
-    Ok(report)
+    let files = || {
+        let files = verify_files(engine);
+        if files.faults.is_empty() { Ok(files) } else { Err(files) }
+    };
+    let (Ok(files) | Err(files)) = match engine.read_only {
+        true => beside_a_writer(engine.fs.as_ref(), &engine.dir, files),
+        false => files(),
+    };
+    report.faults.extend(files.faults.into_iter().map(|fault| fault.to_string()));
+    Ok(VerifyReport { logs: files.logs, log_rows: files.rows, log_bytes: files.bytes, ..report })
 }
 
-fn verify_manifest(engine: &Engine) -> Result<Option<Error>> {
-    // While nobody can append, a half-written end is a fault; but another process may be writing beside a reader.
-    let _writer = engine.manifest.lock();
-    let Some(number) = manifest::numbers(engine.fs.as_ref(), &engine.dir)?.pop() else { return Ok(None) };
-    Ok(match manifest::read(engine.fs.as_ref(), &engine.dir, number) {
-        Ok(contents) if contents.torn_bytes > 0 && !engine.read_only => {
-            let path = engine.dir.join(manifest::file_name(number));
-            Some(Error::corrupt(&path, contents.end, "the last manifest edit is damaged"))
+/// What the manifest and the logs hold.
+#[derive(Default)]
+struct Files {
+    logs: u64,
+    rows: u64,
+    bytes: u64,
+    faults: Vec<Error>,
+}
+
+/// Reads the manifest and the logs that it names.
+fn verify_files(engine: &Engine) -> Files {
+    // While nobody can append, an incomplete end is a fault; but another process may be writing beside a reader.
+    let _appends = (engine.log.lock(), engine.manifest.lock());
+    let mut files = Files::default();
+    let (state, marker) = match verify_manifest(engine) {
+        Ok(read) => read,
+        Err(error) => {
+            files.faults.push(error);
+            (engine.state.read().clone(), None)
         }
-        Ok(_) => None,
-        Err(error) => Some(error),
-    })
-}
-
-fn verify_logs(engine: &Engine) -> Vec<Error> {
-    // As for the manifest; and no log leaves while it is read.
-    let _writer = engine.log.lock();
-    let logs: Vec<u64> = engine.state.read().logs.iter().copied().collect();
-    let mut faults = Vec::new();
-    for first_seq in logs {
-        let path = engine.dir.join(wal::file_name(first_seq));
-        match wal::read_each(engine.fs.as_ref(), &path, engine.identity, &|_, _| true, &mut |_| Ok(())) {
-            Ok((_, Some(damage))) => faults.push(damage),
-            Ok((end, None)) if end.torn_bytes > 0 && !engine.read_only => {
-                faults.push(Error::corrupt(&path, end.whole, "the last log record is damaged"));
-            }
-            Ok(_) => {}
-            Err(error) => faults.push(error),
-        }
+    };
+    let logs = logs_of(engine.fs.as_ref(), &engine.dir, engine.identity, &state);
+    let logs = LogSet { marker, is_settled: !engine.read_only, ..logs };
+    files.logs = logs.first_seqs.len() as u64;
+    let mut verifier = LogVerifier { state: &state, files: &mut files };
+    if let Err(error) = logs.walk(&mut verifier) {
+        files.faults.push(error);
     }
-    faults
+    files
 }
 
-/// Whether manifest and log still end as the last close left them.
-fn verify_end(engine: &Engine) -> Option<Error> {
-    let (fs, dir) = (engine.fs.as_ref(), &engine.dir);
-    let names = || fs.list(dir).map_err(|e| Error::io("list", dir, &e));
-    let newest = |names: &[String]| names.iter().filter_map(|name| manifest::parse_name(name)).max();
-    let look = |names: &[String], number: u64| {
-        let Some(mark) = Mark::read(fs, dir, names)? else { return Ok(()) };
-        if mark.counts(dir, number, &manifest::read(fs, dir, number)?)? {
-            let path = dir.join(wal::file_name(mark.log.number));
-            let (end, _) = wal::read_each(fs, &path, engine.identity, &|_, _| false, &mut |_| Ok(()))?;
-            mark.check_log(&path, mark.log.number, end)?;
+/// The state that the newest manifest makes, and what the last clean shutdown left.
+fn verify_manifest(engine: &Engine) -> Result<(State, Option<ShutdownMarker>)> {
+    let (fs, dir) = (engine.fs.as_ref(), engine.dir.as_path());
+    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    let (number, contents, marker) = read_manifest(fs, dir, &names)?;
+    if contents.torn_bytes > 0 && !engine.read_only {
+        let path = FileName::Manifest(number).path(dir);
+        return Err(Error::corrupt(&path, contents.end, "the last manifest edit is damaged"));
+    }
+    let state = state_of(&engine.fs, dir, number, contents.edits, 0).map_err(|(_, damage)| damage)?;
+    Ok((state, marker))
+}
+
+/// Decodes all records, and gathers what is wrong.
+struct LogVerifier<'a> {
+    state: &'a State,
+    files: &'a mut Files,
+}
+
+impl LogVisitor for LogVerifier<'_> {
+    fn wants(&self, _seq: u64, _collection: u64) -> bool {
+        true
+    }
+
+    fn record(&mut self, _first_seq: u64, record: LogRecord) -> Result<()> {
+        self.files.bytes += record.bytes;
+        if self.state.is_unsealed(record.seq, record.collection) {
+            self.files.rows += record.batch.map_or(0, |batch| batch.num_rows() as u64);
         }
         Ok(())
-    };
-    let before = match names() {
-        Ok(names) => names,
-        Err(error) => return Some(error),
-    };
-    let number = newest(&before)?;
-    let fault = look(&before, number).err()?;
-    // A writer that came meanwhile begins a manifest before it changes anything else.
-    let is_alone = names().map_or(true, |after| newest(&after) == Some(number));
-    is_alone.then_some(fault)
+    }
+
+    fn fault(&mut self, fault: LogFault<'_>) -> Result<()> {
+        self.files.faults.push(fault.error);
+        Ok(())
+    }
 }
 
 pub(crate) fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> {

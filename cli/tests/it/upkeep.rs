@@ -53,7 +53,11 @@ fn a_damaged_segment_is_named_with_what_is_lost_and_set_aside_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("db");
     two_days(&dir);
-    assert_eq!(on(&dir, &["verify"]).code, 0);
+    let verified = on(&dir, &["verify"]);
+    assert_eq!(verified.code, 0);
+    for part in ["all is well: 1 segments, 2 rows", "; 1 row only in the log"] {
+        assert!(words(&verified).contains(part), "no {part} in: {}", words(&verified));
+    }
     let segment = file(&dir, "seg-");
     flip(&segment, 40);
     let name = segment.file_name().unwrap().to_str().unwrap();

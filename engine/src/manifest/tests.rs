@@ -1,6 +1,8 @@
 use super::*;
 use crate::batch_id::BatchId;
 use crate::db::Database;
+use crate::files::NUMBER_END;
+use crate::fs::replace;
 use crate::fs::sim::SimFs;
 use crate::segment::bounds::ChangedBucket;
 use ebbtide_ttl::{Bucketing, RuleSet, Timestamp, Value, VirtualClock};
@@ -27,13 +29,21 @@ fn sample() -> (SimFs, ManifestContents, u64) {
     (fs, contents, number)
 }
 
-/// Appends an edit with checksums that hold to a copy of the database, and opens that.
+/// Writes a manifest with checksums that hold, whatever its edits say.
+fn forge(fs: &SimFs, identity: [u8; 16], number: u64, edits: &[Vec<Op>]) {
+    let mut bytes = FORMAT.header(FileHeader { identity, number });
+    let file = file_crc(&bytes);
+    for edit in edits {
+        put_edit(&mut bytes, Place { file, offset: 0 }, edit).unwrap();
+    }
+    replace(fs, &FileName::Manifest(number).path(Path::new(DIR)), &bytes).unwrap();
+}
+
+/// Adds an edit with checksums that hold to a copy of the database, and opens that.
 fn with_edit(sample: &(SimFs, ManifestContents, u64), op: &Op) -> Result<Database> {
     let (fs, contents, number) = (sample.0.fork(), &sample.1, sample.2);
-    let checkpoint: Vec<Op> = contents.edits.iter().flatten().cloned().collect();
-    let mut writer = ManifestWriter::create(&fs, Path::new(DIR), contents.identity, number + 1, &checkpoint)?;
-    writer.append(std::slice::from_ref(op))?;
-    drop(writer);
+    let edits: Vec<Vec<Op>> = contents.edits.iter().cloned().chain([vec![op.clone()]]).collect();
+    forge(&fs, contents.identity, number + 1, &edits);
     open(&fs)
 }
 
@@ -50,6 +60,10 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
     });
     let segment = find(&sample.1, |op| match op {
         Op::AddSegment { segment, .. } => Some(segment.clone()),
+        _ => None,
+    });
+    let sealed = find(&sample.1, |op| match op {
+        Op::Sealed { seq, .. } => Some(*seq),
         _ => None,
     });
     let c = record.id;
@@ -71,6 +85,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
     };
     let bucket = ChangedBucket { ordinal: 0, rows: 1, first: 1, last: 1, out_of_range: 0 };
     let too_many = LiveSummary { rows: u64::MAX, ..segment.state.live };
+    let one_left = LiveSummary { rows: 1, buckets: 1, ..segment.state.live };
     let rules = |e: i64| {
         // What `RuleSet` would refuse is forged in its bytes.
         let of = |e: i64| postcard::to_stdvec(&RuleSet::new(Some(e))).unwrap();
@@ -116,6 +131,26 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::SetLastBatch { collection: u64::MAX, last },
         Op::AddLog { first_seq: u64::MAX },
         Op::RemoveLog { first_seq: NUMBER_END },
+        // Numbers that can be, and do not fit to what is there.
+        collection(&|r| r.id += 1),
+        collection(&|r| r.name = "another".to_owned()),
+        Op::DropCollection { id: c + 1 },
+        added(&|s| s.id -= 1),
+        added(&|s| s.state.live.buckets = 1),
+        added(&|s| s.state.live.last_max += 1),
+        added(&|s| s.state.live.first_min = s.state.live.last_max + 1),
+        added(&|s| s.state.dropped = [0].into()),
+        added(&|s| s.state.deleted = [0].into()),
+        changed(&|s| s.live.rows = 1),
+        changed(&|s| s.dropped = [2].into()),
+        changed(&|s| s.deleted = [2].into()),
+        changed(&|s| s.changed = vec![ChangedBucket { ordinal: 2, ..bucket }]),
+        changed(&|s| s.changed = vec![bucket, bucket]),
+        changed(&|s| (s.live.buckets, s.live.rows) = (0, 0)),
+        Op::DropBuckets { collection: c, segment: segment.id, dropped: [0].into(), live: segment.state.live },
+        Op::RemoveSegment { collection: c, segment: segment.id + 1 },
+        Op::Sealed { collection: c, seq: sealed - 1 },
+        Op::RemoveLog { first_seq: NUMBER_END - 1 },
     ];
     for op in &forged {
         let error = with_edit(&sample, op).map(drop).expect_err(&format!("{op:?} was taken"));
@@ -126,8 +161,9 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
     let taken = [
         Op::NextIds { collection: NUMBER_END - 1, segment: 1 << 40, seq: 1 },
         collection(&|r| r.rules_epoch += 1),
-        changed(&|s| s.live.rows = 1),
-        Op::Sealed { collection: c, seq: record.sealed_seq },
+        changed(&|s| (s.dropped, s.live) = ([0].into(), one_left)),
+        Op::DropBuckets { collection: c, segment: segment.id, dropped: [1].into(), live: one_left },
+        Op::Sealed { collection: c, seq: sealed },
         Op::SetLastBatch { collection: c, last },
     ];
     for op in &taken {
@@ -140,8 +176,51 @@ fn a_manifest_for_which_there_is_no_room_leaves_nothing_behind() {
     let (fs, contents, number) = sample();
     let (used, files) = (fs.used(), fs.files());
     fs.set_capacity(Some(used + 16));
-    let checkpoint: Vec<Op> = contents.edits.iter().flatten().cloned().collect();
-    let refused = ManifestWriter::create(&fs, Path::new(DIR), contents.identity, number + 1, &checkpoint);
+    let refused = ManifestWriter::create(&fs, Path::new(DIR), contents.identity, number + 1, &contents.edits[0]);
     assert_eq!(refused.unwrap_err().code(), Code::OutOfDiskSpace);
     assert_eq!((fs.used(), fs.files()), (used, files));
+}
+
+#[test]
+fn a_wrong_edit_is_refused_before_it_is_durable_and_writing_goes_on() {
+    let (fs, contents, _) = sample();
+    let db = open(&fs).unwrap();
+    let record = find(&contents, |op| match op {
+        Op::PutCollection(record) => Some(record.clone()),
+        _ => None,
+    });
+    let segment = find(&contents, |op| match op {
+        Op::AddSegment { segment, .. } => Some(segment.clone()),
+        _ => None,
+    });
+    let c = record.id;
+    let brings_back = LiveSummary { rows: segment.state.live.rows + 1, ..segment.state.live };
+    let gone = Op::RemoveSegment { collection: c, segment: segment.id };
+    let wrong = [
+        vec![Op::Sealed { collection: c, seq: NUMBER_END }],
+        vec![Op::PutCollection(CollectionRecord { name: String::new(), ..record })],
+        vec![Op::RemoveSegment { collection: c, segment: segment.id + 7 }],
+        vec![Op::AddSegment { collection: c + 1, segment: segment.clone() }],
+        vec![Op::DropBuckets { collection: c, segment: segment.id, dropped: [0].into(), live: brings_back }],
+        vec![gone.clone(), gone.clone()],
+    ];
+    let manifest = FileName::Manifest(*numbers(&fs, Path::new(DIR)).unwrap().last().unwrap()).path(Path::new(DIR));
+    let before = fs.read(&manifest).unwrap();
+    for edit in wrong {
+        let error = db.engine.commit(edit.clone()).expect_err(&format!("{edit:?} was written"));
+        assert_eq!(error.code(), Code::InternalError, "{edit:?}: {error}");
+        assert_eq!(fs.read(&manifest).unwrap(), before, "{edit:?}");
+    }
+    // The writer itself refuses what is wrong whatever the state is, and checkpoints.
+    let number = numbers(&fs, Path::new(DIR)).unwrap().last().unwrap() + 1;
+    for checkpoint in [vec![], vec![Op::AddLog { first_seq: 1 }], [contents.edits[0].clone(), vec![gone]].concat()] {
+        let refused = ManifestWriter::create(&fs, Path::new(DIR), contents.identity, number, &checkpoint);
+        assert_eq!(refused.unwrap_err().code(), Code::InternalError, "{checkpoint:?}");
+    }
+    assert!(!fs.exists(&FileName::Manifest(number).path(Path::new(DIR))).unwrap());
+    let row = |second: i64| Value::Object(vec![("t".into(), Value::Date(Timestamp::from_millis(second * 1000)))]);
+    db.collection("c").unwrap().insert_documents(&[row(200)]).unwrap();
+    db.close().unwrap();
+    let report = open(&fs).unwrap().verify().unwrap();
+    assert_eq!((report.rows + report.log_rows, report.faults), (3, Vec::new()));
 }

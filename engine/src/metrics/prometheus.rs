@@ -168,7 +168,7 @@ fn log_bytes(engine: &Engine) -> Result<u64> {
     let logs: Vec<u64> = engine.state.read().logs.iter().copied().collect();
     let mut sum = 0;
     for first_seq in logs {
-        let path = engine.dir.join(crate::wal::file_name(first_seq));
+        let path = crate::files::FileName::Log(first_seq).path(&engine.dir);
         match engine.fs.len(&path) {
             Ok(len) => sum += len,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

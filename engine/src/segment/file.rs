@@ -1,8 +1,8 @@
 //! A segment's file: opened at its first use, unlinked when nobody can see it any more.
 
-use super::file_name;
 use super::segment_cache::{OpenFile, SegmentCache};
 use crate::error::{Error, Result};
+use crate::files::FileName;
 use crate::fs::Fs;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use ebbtide_buckets::{ReadAt, SegmentMeta, SegmentReader};
@@ -25,7 +25,7 @@ pub(crate) struct SegmentFile {
 
 impl SegmentFile {
     pub(crate) fn new(fs: Arc<dyn Fs>, cache: Arc<SegmentCache>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
-        let path = dir.join(file_name(id));
+        let path = FileName::Segment(id).path(dir);
         let (reader, held) = (Mutex::new(None), OnceLock::new());
         SegmentFile { id, path, meta, fs, cache, reader, held, obsolete: AtomicBool::new(false) }
     }

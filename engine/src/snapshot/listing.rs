@@ -4,6 +4,7 @@
 
 use super::{CollectionSnapshot, ScanRequest};
 use crate::error::Result;
+use crate::files::FileName;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
 use crate::sweep::{bound_of, due_buckets, expires_at};
@@ -197,7 +198,7 @@ impl CollectionSnapshot {
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let any = |s: &Segment, t: i64| (s.live().buckets > 0).then(|| self.instant(t));
         let info = |s: &Segment| SegmentInfo {
-            file: crate::segment::file_name(s.file.id),
+            file: FileName::Segment(s.file.id).to_string(),
             rows: s.live().rows,
             rows_written: s.file.meta.rows,
             buckets: u64::from(s.live().buckets),

@@ -63,7 +63,7 @@ impl Sweeper {
         monotonic: Duration,
         tolerance_secs: i64,
     ) -> bool {
-        let confirmed = crate::confirmation::take(fs, dir, wall, tolerance_secs);
+        let confirmed = crate::clock_confirmation::take(fs, dir, wall, tolerance_secs);
         if confirmed {
             self.confirm(wall, monotonic);
         }

@@ -326,10 +326,53 @@ fn a_manifest_under_another_number_is_refused() {
 #[test]
 fn another_version_is_named_as_such() {
     let sim = sealed();
-    sim.fs.tamper(&sim.file("MANIFEST-"), |bytes| bytes[7] = 9).unwrap();
+    // Every version keeps the layout of the header: its checksum tells a newer version from damage.
+    let newer = |bytes: &mut Vec<u8>| {
+        bytes[7] = 9;
+        let crc = crc32fast::hash(&bytes[..32]).to_le_bytes();
+        bytes[32..36].copy_from_slice(&crc);
+    };
+    sim.fs.tamper(&sim.file("MANIFEST-"), newer).unwrap();
     let error = refused(&sim);
     assert_eq!(error.code(), Code::IncompatibleFormat, "{error}");
     assert!(error.to_string().contains("version 9"), "{error}");
+}
+
+#[test]
+fn a_reader_reports_damage_and_a_missing_database_at_once() {
+    let sim = logged();
+    let reads = |sim: &Sim| {
+        let before = sim.fs.reading_ops();
+        let opened = sim.builder().read_only().open().map(drop);
+        (sim.fs.reading_ops() - before, opened)
+    };
+    let (whole, opened) = reads(&sim);
+    assert!(opened.is_ok(), "{opened:?}");
+    let log = sim.file("wal-");
+    for path in [&log, &sim.file("MANIFEST-")] {
+        let (damaged, opened) = reads(&flipped(&sim, path, 40, 0));
+        assert_names(&opened.unwrap_err().to_string(), path);
+        assert!(
+            damaged <= 2 * whole,
+            "{} is read again and again: {damaged} reads, {whole} of a whole one",
+            path.display()
+        );
+    }
+    let (missing, opened) = reads(&Sim::new());
+    assert_eq!(opened.unwrap_err().code(), Code::NamespaceNotFound);
+    assert!(missing <= whole, "a missing database is looked for {missing} times");
+}
+
+#[test]
+fn verify_reads_and_counts_what_only_the_log_holds() {
+    let sim = logged();
+    let db = sim.open();
+    let report = db.verify().unwrap();
+    assert_eq!((report.segments, report.rows, report.log_rows, report.faults), (0, 0, 30, Vec::new()));
+    assert!(report.logs >= 1 && report.log_bytes > 0);
+    db.flush().unwrap();
+    let report = db.verify().unwrap();
+    assert_eq!((report.segments, report.rows, report.log_rows, report.faults), (1, 30, 0, Vec::new()));
 }
 
 #[test]

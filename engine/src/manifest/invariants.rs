@@ -1,0 +1,217 @@
+//! What must be true of every edit.
+//!
+//! An edit is checked before it is written: a wrong one that is durable is a damaged database, and nobody would know until
+//! the next open. It is checked again when it is read: an edit that was forged, or written by a program gone wrong, is
+//! damage whatever its checksum says. What an edit must be beside the state that it changes, `State::check` says.
+
+use super::{CollectionRecord, Op};
+use crate::files::NUMBER_END;
+use crate::options::check_collection_name;
+use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
+use ebbtide_buckets::SegmentMeta;
+use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
+use std::collections::BTreeSet;
+
+/// `Err` says what is wrong.
+pub(crate) type Check = std::result::Result<(), String>;
+
+/// Checks an edit.
+pub(crate) fn check_edit(edit: &[Op]) -> Check {
+    edit.iter().try_for_each(check_op)?;
+    changes_each_segment_once(edit)
+}
+
+/// Checks the edit that makes a whole state.
+pub(crate) fn check_checkpoint(edit: &[Op]) -> Check {
+    edit.iter().try_for_each(check_op)?;
+    changes_each_segment_once(edit)?;
+    builds_a_state(edit)
+}
+
+fn check_op(op: &Op) -> Check {
+    match op {
+        Op::NextIds { collection, segment, seq } => numbers_are_possible(&[*collection, *segment, *seq]),
+        Op::PutCollection(record) => {
+            numbers_have_successors(&[record.id, record.sealed_seq, record.rules_epoch])?;
+            collection_fits_together(record)
+        }
+        Op::DropCollection { id } => numbers_have_successors(&[*id]),
+        Op::SetSchema { collection, .. } | Op::SetLastBatch { collection, .. } => {
+            numbers_have_successors(&[*collection])
+        }
+        Op::AddSegment { collection, segment } => {
+            numbers_have_successors(&[*collection, segment.id, segment.meta.bytes])?;
+            segment_fits_together(&segment.meta, &segment.state).map_err(|what| of_segment(segment, &what))
+        }
+        Op::SetSegment { collection, segment, state } => {
+            numbers_have_successors(&[*collection, *segment])?;
+            changed_buckets_are_in_order(state)?;
+            live_is_possible(&state.live)
+        }
+        Op::DropBuckets { collection, segment, live, .. } => {
+            numbers_have_successors(&[*collection, *segment])?;
+            live_is_possible(live)
+        }
+        Op::RemoveSegment { collection, segment } => numbers_have_successors(&[*collection, *segment]),
+        Op::Sealed { collection, seq } => numbers_have_successors(&[*collection, *seq]),
+        Op::AddLog { first_seq } | Op::RemoveLog { first_seq } => numbers_are_possible(&[*first_seq]),
+        Op::Swept(_) => Ok(()),
+    }
+}
+
+fn of_segment(segment: &SegmentRecord, what: &str) -> String {
+    format!("segment {}: {what}", segment.id)
+}
+
+/// The names of files and the heads of records hold no higher ones.
+fn numbers_are_possible(numbers: &[u64]) -> Check {
+    match numbers.iter().find(|number| **number >= NUMBER_END) {
+        Some(number) => Err(format!("number {number} is out of range")),
+        None => Ok(()),
+    }
+}
+
+/// The next collection, segment or record takes the number after the highest one, and that has to be possible too.
+fn numbers_have_successors(numbers: &[u64]) -> Check {
+    numbers.iter().try_for_each(|number| numbers_are_possible(&[number.saturating_add(1)]))
+}
+
+/// Options and rules from a manifest go into arithmetic unchecked, and the schema's time field is looked up by its name.
+fn collection_fits_together(record: &CollectionRecord) -> Check {
+    check_collection_name(&record.name).and_then(|()| record.options.validate()).map_err(|e| e.to_string())?;
+    let (schema, options) = (&record.schema, &record.options);
+    let of_options = (&options.time_field, &options.meta_field, options.precision);
+    if (&schema.time, &schema.meta, schema.precision) != of_options {
+        return Err(format!("collection '{}': schema does not match its options", record.name));
+    }
+    match record.rules.iter().find(|r| !(0..=EXPIRE_AFTER_SECONDS_MAX).contains(&r.expire_after_seconds)) {
+        Some(rule) => Err(format!(
+            "collection '{}': rule '{}' expires after {} s, which is out of range",
+            record.name,
+            rule.label(),
+            rule.expire_after_seconds
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Two changes of one segment in one edit would each be made from the state before the edit: the second would bring back
+/// what the first dropped.
+fn changes_each_segment_once(edit: &[Op]) -> Check {
+    let mut changed = BTreeSet::new();
+    for op in edit {
+        let (Op::SetSegment { collection, segment, .. }
+        | Op::DropBuckets { collection, segment, .. }
+        | Op::RemoveSegment { collection, segment }
+        | Op::AddSegment { collection, segment: SegmentRecord { id: segment, .. } }) = op
+        else {
+            continue;
+        };
+        if !changed.insert((*collection, *segment)) {
+            return Err(format!("segment {segment} is changed twice by one edit"));
+        }
+    }
+    Ok(())
+}
+
+/// A checkpoint is applied to nothing: collections come before their segments, and the next numbers are beyond all that it
+/// names, since a number that is given twice is a file that is written twice.
+fn builds_a_state(checkpoint: &[Op]) -> Check {
+    let Some(Op::NextIds { collection: next_collection, segment: next_segment, .. }) = checkpoint.first() else {
+        return Err("a checkpoint begins with the next numbers".to_owned());
+    };
+    let (mut names, mut ids, mut has_log) = (BTreeSet::new(), BTreeSet::new(), false);
+    for op in &checkpoint[1..] {
+        match op {
+            Op::PutCollection(record) => {
+                if record.id >= *next_collection || !ids.insert(record.id) || !names.insert(&record.name) {
+                    return Err(format!("collection '{}' has the name or number {} twice", record.name, record.id));
+                }
+            }
+            Op::AddSegment { collection, segment } => {
+                if segment.id >= *next_segment || !ids.contains(collection) {
+                    return Err(of_segment(segment, "number or collection is unknown"));
+                }
+            }
+            Op::SetLastBatch { collection, .. } if !ids.contains(collection) => {
+                return Err(format!("unknown collection {collection}"));
+            }
+            Op::SetLastBatch { .. } => {}
+            Op::AddLog { .. } => has_log = true,
+            Op::Swept(_) => {}
+            _ => return Err("a checkpoint only adds".to_owned()),
+        }
+    }
+    if has_log { Ok(()) } else { Err("a checkpoint names no log".to_owned()) }
+}
+
+/// What is left of a segment is part of what was written. Sweeps trust these counts and bounds without reading the file.
+pub(crate) fn segment_fits_together(meta: &SegmentMeta, state: &SegmentState) -> Check {
+    let live = &state.live;
+    live_is_possible(live)?;
+    changed_buckets_are_in_order(state)?;
+    if meta.rows > u64::from(u32::MAX) || meta.out_of_range > meta.rows {
+        return Err("written with more rows than a segment can have".to_owned());
+    }
+    // Rows and buckets are named by 32-bit numbers in bitmaps, and looked up in the directory by them.
+    let buckets = |ordinal: Option<u32>| ordinal.is_none_or(|ordinal| ordinal < meta.buckets);
+    let last_changed = state.changed.last().map(|bucket| bucket.ordinal);
+    if !buckets(state.dropped.max()) || !buckets(last_changed) {
+        return Err(format!("names buckets beyond the {} that it was written with", meta.buckets));
+    }
+    if state.deleted.max().is_some_and(|row| u64::from(row) >= meta.rows) {
+        return Err(format!("names rows beyond the {} that it was written with", meta.rows));
+    }
+    if u64::from(live.buckets) + state.dropped.len() != u64::from(meta.buckets) {
+        return Err("live and dropped buckets do not add up to those it was written with".to_owned());
+    }
+    // Rows of dropped buckets are in neither.
+    if live.rows + state.deleted.len() > meta.rows || live.out_of_range > meta.out_of_range {
+        return Err("live counts exceed the counts it was written with".to_owned());
+    }
+    let within = live.first_min >= meta.first
+        && live.last_max <= meta.last
+        && live.window_start_min >= meta.window_start
+        && live.window_end_max <= meta.window_end;
+    if within { Ok(()) } else { Err("live bounds exceed the bounds it was written with".to_owned()) }
+}
+
+/// Changes of a segment only take away. A bucket that came back would be one that was deleted or had expired.
+pub(crate) fn only_takes_away(meta: &SegmentMeta, before: &SegmentState, after: &SegmentState) -> Check {
+    segment_fits_together(meta, after)?;
+    let takes = before.dropped.is_subset(&after.dropped)
+        && before.deleted.is_subset(&after.deleted)
+        && after.live.rows <= before.live.rows
+        && after.live.out_of_range <= before.live.out_of_range;
+    if takes { Ok(()) } else { Err("an edit brings back what was gone".to_owned()) }
+}
+
+/// A segment without live rows is removed instead, every bucket has a row, and bounds have an order.
+fn live_is_possible(live: &LiveSummary) -> Check {
+    if live.rows > u64::from(u32::MAX) || live.out_of_range > live.rows || u64::from(live.buckets) > live.rows {
+        return Err("more rows than a segment can have".to_owned());
+    }
+    if live.buckets == 0 {
+        return Err("no bucket is left, and the segment is not removed".to_owned());
+    }
+    let in_order = live.first_min <= live.last_min
+        && live.last_min <= live.last_max
+        && live.window_start_min <= live.window_end_min
+        && live.window_end_min <= live.window_end_max;
+    if in_order { Ok(()) } else { Err("bounds are not in order".to_owned()) }
+}
+
+/// They are looked up by binary search, and one that is dropped as well would be counted twice.
+fn changed_buckets_are_in_order(state: &SegmentState) -> Check {
+    let possible = |bucket: &ChangedBucket| {
+        (1..=u64::from(u32::MAX)).contains(&bucket.rows)
+            && bucket.out_of_range <= bucket.rows
+            && bucket.first <= bucket.last
+            && !state.dropped.contains(bucket.ordinal)
+    };
+    if state.changed.iter().all(possible) && state.changed.is_sorted_by(|a, b| a.ordinal < b.ordinal) {
+        Ok(())
+    } else {
+        Err("a bucket that lost rows is named twice, dropped as well, or has impossible bounds".to_owned())
+    }
+}
