@@ -6,7 +6,7 @@
 use crate::bucket_aggregate::fixed_width;
 use crate::exec::BucketScanExec;
 use crate::provider::Asked;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, Schema as ArrowSchema, SchemaRef};
 use datafusion::common::Result;
@@ -109,8 +109,11 @@ fn split(aggregate: &AggregateExec) -> Option<(Arc<Asked>, Split)> {
             Key::Time(_) => return None,
         }
     }
-    let mut checks = Vec::new();
+    let (mut checks, mut counts_of_means) = (Vec::new(), Vec::new());
     for function in aggregate.aggr_expr() {
+        if function.fun().name() == "avg" {
+            counts_of_means.push(request.aggregates.len());
+        }
         request.aggregates.extend(states_of(function, schema, &mut checks)?);
     }
     let states = request.aggregates.len();
@@ -126,9 +129,11 @@ fn split(aggregate: &AggregateExec) -> Option<(Arc<Asked>, Split)> {
     }
     let keys = evaluate_keys(aggregate, asked, &request, groups, known.groups.num_rows())?;
     let partial = aggregate.schema();
-    let values = values.iter().zip(partial.fields().iter().skip(keys.len())).map(|(value, field)| {
+    let values = values.iter().zip(partial.fields().iter().skip(keys.len())).enumerate().map(|(at, (value, field))| {
         let strict = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(value, field.data_type(), &strict).ok()
+        // DataFusion takes a mean's count for that of a group with values unless it is null, and divides 0 by 0.
+        let value = if counts_of_means.contains(&at) { null_where_zero(value)? } else { Arc::clone(value) };
+        cast_with_options(&value, field.data_type(), &strict).ok()
     });
     let cells: Vec<ArrayRef> = keys.into_iter().map(Some).chain(values).collect::<Option<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(known.groups.num_rows()));
@@ -199,6 +204,11 @@ fn states_of(function: &AggregateFunctionExpr, schema: &Schema, checks: &mut Vec
     Some(states)
 }
 
+fn null_where_zero(counts: &ArrayRef) -> Option<ArrayRef> {
+    let counts = counts.as_primitive_opt::<Int64Type>()?;
+    Some(Arc::new(counts.iter().map(|count| count.filter(|n| *n != 0)).collect::<Int64Array>()))
+}
+
 fn has_nan(column: &ArrayRef) -> bool {
     column.as_primitive_opt::<Float64Type>().is_some_and(|c| c.iter().flatten().any(f64::is_nan))
 }
@@ -237,7 +247,7 @@ fn evaluate_keys(
         }
         lasts.push(first.checked_add(width - 1)?);
     }
-    let lasts: ArrayRef = Arc::new(datafusion::arrow::array::Int64Array::from(lasts));
+    let lasts: ArrayRef = Arc::new(Int64Array::from(lasts));
     let lasts = cast(&lasts, starts.data_type()).ok()?;
     // The plan's own function decides what a bin is: it has to see the first and the last unit of each in one.
     let keys = evaluate(Some(starts))?;

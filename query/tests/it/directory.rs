@@ -110,6 +110,34 @@ fn what_the_directory_answers_is_what_the_rows_give() {
 }
 
 #[test]
+fn groups_without_a_value_have_no_mean_sum_or_bound() {
+    let w = World::at("2024-01-01T12:00:00Z");
+    w.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')");
+    w.rows(
+        "INSERT INTO w (t, s, d, i)
+         SELECT value, CASE WHEN n % 2 = 0 THEN 'a' ELSE 'b' END, CASE WHEN n % 2 = 0 THEN 1.5 END,
+                CASE WHEN n % 2 = 0 THEN 3 END
+         FROM (SELECT value, CAST(date_part('epoch', value) AS BIGINT) AS n FROM generate_series(
+                   TIMESTAMP '2024-01-01T00:00:00', TIMESTAMP '2024-01-01T00:01:00', INTERVAL '1 second'))",
+    );
+    w.rows("FLUSH");
+    let aggregates = "avg(d) AS ad, avg(i) AS ai, sum(d) AS sd, sum(i) AS si, min(d) AS mind, max(i) AS maxi,
+                      stddev(d) AS dev, var(i) AS var, count(d) AS c";
+    for aggregates in [aggregates, "avg(d) AS ad, avg(i) AS ai, sum(d) AS sd, sum(i) AS si, min(d) AS mind, max(i) AS maxi"] {
+        for (key, condition) in [("s", ""), ("upper(s)", ""), ("upper(s)", " WHERE s = 'b'"), ("1", " WHERE s = 'b'")] {
+            let sql = format!("SELECT {key} AS k, {aggregates} FROM {{w}}{condition} GROUP BY k ORDER BY k");
+            for sql in [sql.clone(), format!("SELECT * FROM ({sql}) AS x UNION ALL SELECT * FROM ({sql}) AS y ORDER BY k")] {
+                let read = sql.replace("{w}", "(SELECT * FROM w WHERE d IS NULL OR d * 0 <> 7) AS w");
+                assert_eq!(w.text(&sql.replace("{w}", "w")), w.text(&read), "{sql}");
+            }
+        }
+    }
+    let means = "SELECT upper(s) AS k, avg(d) AS v FROM w GROUP BY k";
+    assert_eq!(w.text(&format!("SELECT sum(v) AS s FROM ({means}) AS x")), r#"[{"s":1.5}]"#);
+    assert_eq!(w.text(&format!("{means} HAVING avg(d) IS NULL")), r#"[{"k":"B","v":null}]"#);
+}
+
+#[test]
 fn other_instants_and_years_before_the_epoch_are_answered_alike() {
     let w = world("");
     insert(&w, "1931-05-01T22:10:00", 300);
