@@ -5,6 +5,7 @@
 
 use crate::bucket_aggregate::fixed_width;
 use crate::exec::BucketScanExec;
+use crate::options::fast_paths;
 use crate::provider::Asked;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
@@ -47,6 +48,9 @@ struct DirectoryAggregate;
 
 impl PhysicalOptimizerRule for DirectoryAggregate {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if !fast_paths(config) {
+            return Ok(plan);
+        }
         let partitions = config.execution.target_partitions;
         plan.transform_up(|node| {
             let Some((asked, split)) = node.downcast_ref::<AggregateExec>().and_then(split) else {

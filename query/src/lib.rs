@@ -26,6 +26,7 @@ mod exec;
 mod functions;
 mod instants;
 mod lean;
+mod options;
 pub mod output;
 mod planning;
 mod prepared;

@@ -7,6 +7,7 @@
 use crate::bucket_aggregate;
 use crate::exec::BucketScanExec;
 use crate::lean::Lean;
+use crate::options::fast_paths;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -63,7 +64,7 @@ impl Planning {
             LogicalPlan::Explain(explain) => (explain.plan.as_ref(), true),
             plan => (plan, false),
         };
-        if !is_plain(described)? {
+        if !fast_paths(state.config_options()) || !is_plain(described)? {
             let context = state.task_ctx();
             return Ok((state.create_physical_plan(&plan).await?, context));
         }

@@ -7,6 +7,7 @@ use crate::catalog::{CATALOG, COLLECTIONS, Collections, Current, SYSTEM, Stamp, 
 use crate::dml::{self, Condition};
 use crate::error::{Explainer, QueryError, Result};
 use crate::instants::{freeze_now, rewrite_plan};
+use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::prepared::{Template, check_query};
 use crate::provider::count_batch;
@@ -145,7 +146,8 @@ impl Session {
         let mut config = SessionConfig::new()
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
-            .with_default_catalog_and_schema(CATALOG, COLLECTIONS);
+            .with_default_catalog_and_schema(CATALOG, COLLECTIONS)
+            .with_option_extension(EbbtideOptions::default());
         if let Some(partitions) = settings.partitions {
             config = config.with_target_partitions(partitions.max(1));
         }

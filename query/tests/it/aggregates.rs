@@ -144,6 +144,29 @@ fn what_the_engine_answers_is_what_the_rows_give() {
 }
 
 #[test]
+fn without_fast_paths_datafusion_answers() {
+    let w = World::at("2024-01-01T12:00:00Z");
+    w.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')");
+    insert(&w, "2024-01-01T00:00:00", 500, 1);
+    w.rows("FLUSH");
+    let queries = [
+        "SELECT s, max(i) AS m FROM w GROUP BY s ORDER BY s",
+        "SELECT upper(s) AS u, count(*) AS n FROM w GROUP BY u ORDER BY u",
+        "SELECT date_bin('1 hour', t) AS h, min(i) AS m FROM w GROUP BY h ORDER BY h DESC LIMIT 2",
+        "SELECT count(*) AS n FROM w",
+    ];
+    let fast = |sql: &str| w.text(&format!("EXPLAIN ANALYZE {sql}")).contains("AggregateExec: collection=")
+        || w.text(&format!("EXPLAIN ANALYZE {sql}")).contains("known_buckets=");
+    let before = queries.map(|sql| (w.text(sql), fast(sql)));
+    assert!(before.iter().all(|(_, fast)| *fast));
+    w.rows("SET ebbtide.fast_paths = false");
+    assert_eq!(w.text("SHOW ebbtide.fast_paths"), r#"[{"name":"ebbtide.fast_paths","value":"false"}]"#);
+    assert_eq!(queries.map(|sql| (w.text(sql), fast(sql))), before.clone().map(|(rows, _)| (rows, false)));
+    w.rows("SET ebbtide.fast_paths = true");
+    assert_eq!(queries.map(|sql| (w.text(sql), fast(sql))), before);
+}
+
+#[test]
 fn the_newest_groups_are_found_without_reading_the_others() {
     let w = World::at("2024-01-10T00:00:00Z");
     w.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')");
