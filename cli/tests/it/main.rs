@@ -8,5 +8,6 @@ mod dump;
 mod guide;
 mod import;
 mod pictures;
+mod round_trips;
 mod upkeep;
 mod weather;

@@ -50,9 +50,18 @@ fn is_time(kind: &DataType) -> bool {
     matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
 }
 
+/// Rules that bring members of objects nearer to the scan. Here a scan reads whole columns, so they win nothing, and plans
+/// with several tables or nested groups fail after them: their columns are not found, or have two meanings.
+const RULES_FOR_MEMBERS: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_projections"];
+
 /// Adds what a session's plans need to its state.
-pub(crate) fn with_planner(builder: SessionStateBuilder) -> SessionStateBuilder {
+pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    if let Some(config) = builder.config() {
+        // `x IS NOT TRUE` is never null in a logical plan and may be in a physical one, and groups by it would be refused.
+        config.options_mut().execution.skip_physical_aggregate_schema_check = true;
+    }
     let mut rules = Optimizer::new().rules;
+    rules.retain(|rule| !RULES_FOR_MEMBERS.contains(&rule.name()));
     // Filters lie upon a join for as long as no projection has come between.
     let behind = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
     rules.insert(behind, Arc::new(asof::PushPastAsof));

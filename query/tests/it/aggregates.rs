@@ -155,8 +155,10 @@ fn without_fast_paths_datafusion_answers() {
         "SELECT date_bin('1 hour', t) AS h, min(i) AS m FROM w GROUP BY h ORDER BY h DESC LIMIT 2",
         "SELECT count(*) AS n FROM w",
     ];
-    let fast = |sql: &str| w.text(&format!("EXPLAIN ANALYZE {sql}")).contains("AggregateExec: collection=")
-        || w.text(&format!("EXPLAIN ANALYZE {sql}")).contains("known_buckets=");
+    let fast = |sql: &str| {
+        w.text(&format!("EXPLAIN ANALYZE {sql}")).contains("AggregateExec: collection=")
+            || w.text(&format!("EXPLAIN ANALYZE {sql}")).contains("known_buckets=")
+    };
     let before = queries.map(|sql| (w.text(sql), fast(sql)));
     assert!(before.iter().all(|(_, fast)| *fast));
     w.rows("SET ebbtide.fast_paths = false");

@@ -123,10 +123,14 @@ fn groups_without_a_value_have_no_mean_sum_or_bound() {
     w.rows("FLUSH");
     let aggregates = "avg(d) AS ad, avg(i) AS ai, sum(d) AS sd, sum(i) AS si, min(d) AS mind, max(i) AS maxi,
                       stddev(d) AS dev, var(i) AS var, count(d) AS c";
-    for aggregates in [aggregates, "avg(d) AS ad, avg(i) AS ai, sum(d) AS sd, sum(i) AS si, min(d) AS mind, max(i) AS maxi"] {
+    for aggregates in
+        [aggregates, "avg(d) AS ad, avg(i) AS ai, sum(d) AS sd, sum(i) AS si, min(d) AS mind, max(i) AS maxi"]
+    {
         for (key, condition) in [("s", ""), ("upper(s)", ""), ("upper(s)", " WHERE s = 'b'"), ("1", " WHERE s = 'b'")] {
             let sql = format!("SELECT {key} AS k, {aggregates} FROM {{w}}{condition} GROUP BY k ORDER BY k");
-            for sql in [sql.clone(), format!("SELECT * FROM ({sql}) AS x UNION ALL SELECT * FROM ({sql}) AS y ORDER BY k")] {
+            for sql in
+                [sql.clone(), format!("SELECT * FROM ({sql}) AS x UNION ALL SELECT * FROM ({sql}) AS y ORDER BY k")]
+            {
                 let read = sql.replace("{w}", "(SELECT * FROM w WHERE d IS NULL OR d * 0 <> 7) AS w");
                 assert_eq!(w.text(&sql.replace("{w}", "w")), w.text(&read), "{sql}");
             }

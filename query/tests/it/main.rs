@@ -5,6 +5,7 @@
 mod aggregates;
 mod cases;
 mod ddl;
+mod differential;
 mod directory;
 mod prepared;
 mod sql;

@@ -281,3 +281,23 @@ fn joins_yield_so_that_a_statement_can_be_stopped() {
     let (above, _) = plan.split_once("NestedLoopJoinExec").unwrap();
     assert!(above.trim_end_matches([' ', '\\', 'n']).ends_with("CooperativeExec"), "{plan}");
 }
+
+#[test]
+fn members_of_objects_stand_in_joins_and_conditions_that_are_never_null_in_groups() {
+    let w = World::at("2024-01-01T12:00:00Z");
+    for name in ["w", "z"] {
+        w.rows(&format!("CREATE COLLECTION {name} WITH (timeField = 't', metaField = 's')"));
+        w.rows(&format!(
+            "INSERT INTO {name} (t, s, k, b, o) SELECT t, named_struct('id', k, 'floor', k % 2), k, k > 1, named_struct('a', k * 10)
+             FROM (VALUES (TIMESTAMP '2024-01-01T00:00:00Z', 1), (TIMESTAMP '2024-01-01T01:00:00Z', 2)) AS rows (t, k)"
+        ));
+    }
+    assert_eq!(
+        w.text(
+            "SELECT get_field(a.o, 'a') + 1 AS x, max(a.s.floor) AS y FROM w AS a FULL JOIN z AS r ON a.k = r.k
+             WHERE a.s.id IS NOT NULL AND get_field(r.o, 'a') > 0 GROUP BY 1 ORDER BY 1"
+        ),
+        r#"[{"x":11,"y":1},{"x":21,"y":0}]"#
+    );
+    assert_eq!(w.text("SELECT DISTINCT (b IS NOT TRUE) AS x FROM w ORDER BY 1"), r#"[{"x":false},{"x":true}]"#);
+}

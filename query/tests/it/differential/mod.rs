@@ -1,0 +1,263 @@
+//! SQL against other answers: random statements over random databases, each compared with DuckDB over the rows that a plain
+//! model calls visible, with the same statement while the fast paths are switched off, and with a twin that must give the
+//! same rows (SQLancer's partitioning and no-optimization oracles).
+//!
+//! A failure prints `EBBTIDE_SQL_REPLAY`, which runs that statement alone. `EBBTIDE_SQL_STATEMENTS` takes more of them,
+//! `EBBTIDE_SQL_SEED` others. `EBBTIDE_PYTHON` names a Python that has DuckDB.
+
+mod cells;
+mod draw;
+mod expressions;
+mod peer;
+mod statements;
+mod text;
+mod world;
+
+use cells::{Row, difference, rows, scale_times};
+use ebbtide_query::Session;
+use peer::Peer;
+use statements::{Statement, statement};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use text::{Dialect, render};
+use world::{PHASES, World};
+
+/// Statements in each phase of a database.
+const STATEMENTS_PER_PHASE: u64 = 100;
+const STATEMENTS: u64 = 4_000;
+const SEED: u64 = 1;
+/// So many failures end a run.
+const FAILURES_MAX: usize = 25;
+/// Databases made to find a smaller one that fails too.
+const SHRINK_STEPS_MAX: usize = 40;
+
+/// Where a statement is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    seed: u64,
+    phase: u64,
+    number: u64,
+}
+
+fn ebbtide(world: &World, session: &Session, sql: &str) -> Result<Vec<Row>, String> {
+    let run = || world.runtime.block_on(session.execute(sql));
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(result)) => Ok(rows(&result.batches)),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("PANIC".to_owned()),
+    }
+}
+
+/// What is wrong with the answers to a statement.
+fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement) -> Option<String> {
+    let sql = render(&statement.text, Dialect::Ebbtide);
+    let (columns, ordered) = (&statement.columns, statement.ordered);
+    let fast = ebbtide(world, &world.fast, &sql);
+    let slow = ebbtide(world, &world.slow, &sql);
+    if fast.as_ref().is_err_and(|e| e == "PANIC") || slow.as_ref().is_err_and(|e| e == "PANIC") {
+        return Some(format!("panic: {fast:?} {slow:?}"));
+    }
+    match (&fast, &slow) {
+        (Ok(fast), Ok(slow)) => {
+            if let Some(found) = difference(fast.clone(), slow.clone(), columns, ordered) {
+                return Some(format!("fast paths on and off: {found}"));
+            }
+        }
+        (Err(_), Err(_)) => {}
+        (fast, slow) => return Some(format!("fast paths on: {}\n  off: {}", brief(fast), brief(slow))),
+    }
+    if let (Some(twin), Ok(fast)) = (&statement.twin, &fast) {
+        let twin = render(twin, Dialect::Ebbtide);
+        let found = match ebbtide(world, &world.fast, &twin) {
+            Ok(other) => difference(fast.clone(), other, columns, false),
+            Err(error) => Some(error).filter(|error| !explained(error)),
+        };
+        if let Some(found) = found {
+            return Some(format!("twin: {found}\n  {twin}"));
+        }
+    }
+    let (Some(peer), true) = (peer, statement.peer) else {
+        return fast.err().filter(|error| !explained(error)).map(|error| format!("refused: {error}"));
+    };
+    match (fast, peer.rows(&render(&statement.text, Dialect::DuckDb))) {
+        (Ok(fast), Ok(mut other)) => {
+            scale_times(&mut other, columns);
+            difference(fast, other, columns, ordered).map(|found| format!("Ebbtide and DuckDB: {found}"))
+        }
+        (Err(error), _) if explained(&error) => None,
+        (fast, other) => Some(format!("Ebbtide: {}\n  DuckDB: {}", brief(&fast), brief(&other))),
+    }
+}
+
+fn brief(answer: &Result<Vec<Row>, String>) -> String {
+    match answer {
+        Ok(rows) => format!("{} rows, {:?}", rows.len(), rows.first()),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// Errors that are known: docs/sql.md says what is not supported.
+fn explained(error: &str) -> bool {
+    let known = [
+        "physical plan does not support logical expression",
+        "nested identifiers are not yet supported for OuterReferenceColumn",
+        "there is no column 'mark'",
+        "projections require unique expression names",
+        "schema contains duplicate unqualified field name",
+        "conflicting ordering requirements in aggregate functions",
+        "does not satisfy order requirements",
+        // Times of two precisions near the ends of the coarser one.
+        "exceeds the representable i64 range",
+    ];
+    known.iter().any(|part| error.contains(part))
+}
+
+fn world_at(place: Place, keep: Option<Vec<i64>>) -> World {
+    let mut world = World::new(place.seed, keep);
+    while world.phase < place.phase {
+        world.advance();
+    }
+    world
+}
+
+/// Fewer rows with which the statement still fails, and how it fails with them.
+fn shrink(place: Place, statement: &Statement, mut peer: Option<&mut Peer>, found: String) -> (usize, String) {
+    let wanted = |found: &str| found.split(':').next().unwrap_or_default().to_owned();
+    let mut kept = world_at(place, None).keys();
+    if found.contains("error: ") || found.contains("not supported") {
+        return (kept.len(), found);
+    }
+    let mut best = found;
+    let (mut size, mut steps) = (kept.len().div_ceil(2), 0);
+    while size > 0 && steps < SHRINK_STEPS_MAX {
+        let mut at = 0;
+        while at < kept.len() && steps < SHRINK_STEPS_MAX {
+            let mut fewer = kept.clone();
+            fewer.drain(at..(at + size).min(fewer.len()));
+            steps += 1;
+            let world = world_at(place, Some(fewer.clone()));
+            if let Some(peer) = &mut peer {
+                peer.run(&world.script());
+            }
+            match check(&world, peer.as_deref_mut(), statement) {
+                Some(found) if wanted(&found) == wanted(&best) && !found.contains("error: ") => {
+                    (kept, best) = (fewer, found);
+                }
+                _ => at += size,
+            }
+        }
+        size /= 2;
+    }
+    (kept.len(), best)
+}
+
+fn report(place: Place, statement: &Statement, peer: Option<&mut Peer>, found: String) -> String {
+    let (rows, found) = shrink(place, statement, peer, found);
+    let Place { seed, phase, number } = place;
+    let report = format!(
+        "{found}\n  Ebbtide: {}\n  DuckDB: {}\n  with {rows} keys; again: EBBTIDE_SQL_REPLAY={seed}:{phase}:{number} \
+         cargo test -p ebbtide-query --test it differential -- --nocapture",
+        render(&statement.text, Dialect::Ebbtide),
+        render(&statement.text, Dialect::DuckDb),
+    );
+    println!("{report}\n");
+    report
+}
+
+/// Runs the statements of one database; what failed.
+fn run_world(seed: u64, mut peer: Option<&mut Peer>, counts: &Counts) -> Vec<String> {
+    let mut world = World::new(seed, None);
+    let mut failures = Vec::new();
+    for phase in 1..=PHASES {
+        world.advance();
+        if let Some(peer) = &mut peer {
+            peer.run(&world.script());
+        }
+        for number in 0..STATEMENTS_PER_PHASE {
+            let statement = statement(&world, seed, number);
+            counts.statements.fetch_add(1, Ordering::Relaxed);
+            counts.twins.fetch_add(u64::from(statement.twin.is_some()), Ordering::Relaxed);
+            if let Some(found) = check(&world, peer.as_deref_mut(), &statement) {
+                failures.push(report(Place { seed, phase, number }, &statement, peer.as_deref_mut(), found));
+                if let Some(peer) = &mut peer {
+                    peer.run(&world.script());
+                }
+            }
+        }
+    }
+    failures
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    next: AtomicU64,
+    statements: AtomicU64,
+    twins: AtomicU64,
+}
+
+fn replay(text: &str) {
+    let parts: Vec<u64> = text.split(':').map(|part| part.parse().unwrap()).collect();
+    let place = Place { seed: parts[0], phase: parts[1], number: parts[2] };
+    let world = world_at(place, None);
+    let mut peer = Peer::start().map_err(|why| println!("without DuckDB: {why}")).ok();
+    if let Some(peer) = &mut peer {
+        peer.run(&world.script());
+    }
+    let statement = statement(&world, place.seed, place.number);
+    println!("{}\n{statement:?}", world.story.join("\n"));
+    let found = check(&world, peer.as_mut(), &statement);
+    if let Some(found) = found {
+        panic!("{}", report(place, &statement, peer.as_mut(), found));
+    }
+}
+
+fn number_of(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
+}
+
+#[test]
+fn random_statements_have_the_answers_of_duckdb_of_plain_plans_and_of_their_twins() {
+    if let Ok(place) = std::env::var("EBBTIDE_SQL_REPLAY") {
+        return replay(&place);
+    }
+    let (first, wanted) = (number_of("EBBTIDE_SQL_SEED", SEED), number_of("EBBTIDE_SQL_STATEMENTS", STATEMENTS));
+    let worlds = wanted.div_ceil(STATEMENTS_PER_PHASE * PHASES);
+    let threads = number_of("EBBTIDE_SQL_THREADS", std::thread::available_parallelism().map_or(1, usize::from) as u64);
+    let (counts, failures, started) = (Counts::default(), Mutex::new(Vec::new()), Instant::now());
+    let compared = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut peer = match Peer::start() {
+                    Ok(peer) => Some(peer),
+                    Err(why) => {
+                        println!("skipped: comparing with DuckDB ({why}); the other comparisons are made");
+                        None
+                    }
+                };
+                compared.fetch_add(u64::from(peer.is_some()), Ordering::Relaxed);
+                loop {
+                    let seed = first + counts.next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + worlds || failures.lock().unwrap().len() >= FAILURES_MAX {
+                        return;
+                    }
+                    let found = run_world(seed, peer.as_mut(), &counts);
+                    failures.lock().unwrap().extend(found);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    println!(
+        "{} statements ({} of them with a twin), seeds {first} to {}, {} failures, {:.0} s, DuckDB: {}",
+        counts.statements.load(Ordering::Relaxed),
+        counts.twins.load(Ordering::Relaxed),
+        first + worlds - 1,
+        failures.len(),
+        started.elapsed().as_secs_f64(),
+        if compared.load(Ordering::Relaxed) > 0 { "yes" } else { "no" },
+    );
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
