@@ -12,7 +12,8 @@ use std::path::Path;
 pub enum ErrorKind {
     /// Somebody else holds what is needed: try again later.
     Busy,
-    /// The disk is full: free space, then try again. Nothing was stored.
+    /// The disk, or the memory that a statement may take, is full: free space or ask for less, then try again. Nothing was
+    /// stored.
     Full,
     /// The call is wrong: mend it. Nothing was done.
     Invalid,
@@ -71,7 +72,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self.code {
             Code::InternalError => ErrorKind::Internal,
-            Code::OutOfDiskSpace => ErrorKind::Full,
+            Code::OutOfDiskSpace | Code::ExceededMemoryLimit => ErrorKind::Full,
             Code::DataCorruptionDetected | Code::IncompatibleFormat => ErrorKind::Corrupt,
             Code::FileStreamFailed => ErrorKind::Io,
             Code::LockBusy | Code::Interrupted => ErrorKind::Busy,

@@ -9,7 +9,7 @@ mod listing;
 mod row_filter;
 mod scan;
 
-pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, KnownAggregate};
+pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, MetaGroups};
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 

@@ -422,7 +422,7 @@ impl Condition {
             LogicalPlan::Limit(_) => return Err(unsupported("LIMIT")),
             _ => return Err(unsupported("anything but a condition on its own rows")),
         };
-        let full = crate::provider::table_schema(collection.schema());
+        let full = crate::scan_spec::table_schema(collection.schema());
         let mut bounds = (None, None);
         let Some(expr) = expr else {
             let schema = Arc::new(ArrowSchema::empty());
@@ -438,9 +438,9 @@ impl Condition {
         let fields: Vec<_> =
             full.fields().iter().filter(|f| names.iter().any(|c| c.name == *f.name())).cloned().collect();
         let schema = Arc::new(ArrowSchema::new(fields));
-        let roles = crate::pushdown::Roles { time: &collection.schema().time, meta: None };
+        let rules = crate::pushdown::PushdownRules { time: &collection.schema().time, meta: None };
         let parts: Vec<Expr> = datafusion::logical_expr::utils::split_conjunction(&expr).into_iter().cloned().collect();
-        bounds = roles.gather(&parts, &full, state).map(|g| g.time).unwrap_or(bounds);
+        bounds = rules.split(&parts, &full, state).map(|g| g.time).unwrap_or(bounds);
         let predicate = state.create_physical_expr(expr, &df_schema_of(&schema)?)?;
         Ok(Condition { predicate: Some(predicate), schema, bounds, precision: collection.options().precision })
     }

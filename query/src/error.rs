@@ -152,8 +152,12 @@ pub(crate) struct Explainer<'a> {
     pub(crate) column: u64,
     /// Tables that exist.
     pub(crate) tables: Vec<String>,
+    /// System tables, in the schema `ebbtide`.
+    pub(crate) system_tables: &'a [&'a str],
     /// Functions that exist.
     pub(crate) functions: Vec<String>,
+    /// Functions that exist and return tables.
+    pub(crate) table_functions: Vec<String>,
     /// Members that the objects in collections have.
     pub(crate) members: Vec<String>,
 }
@@ -190,7 +194,7 @@ impl Explainer<'_> {
             DataFusionError::SchemaError(inner, _) => self.schema(inner),
             DataFusionError::Plan(message) => self.plan(message),
             DataFusionError::ResourcesExhausted(message) => QueryError::new(
-                Code::BadValue,
+                Code::ExceededMemoryLimit,
                 format!("out of memory for this statement: {}; raise --memory or ask for less", first_line(message)),
             ),
             DataFusionError::NotImplemented(message) => {
@@ -273,7 +277,7 @@ impl Explainer<'_> {
                 _ => (None, name.to_owned()),
             };
             let (what, names): (_, Vec<&str>) = match schema {
-                Some("ebbtide") => ("system table", crate::system::TABLES.to_vec()),
+                Some("ebbtide") => ("system table", self.system_tables.to_vec()),
                 Some(_) => ("table", Vec::new()),
                 None => ("collection", self.tables.iter().map(String::as_str).collect()),
             };
@@ -291,8 +295,7 @@ impl Explainer<'_> {
         if let Some(rest) = message.strip_prefix("table function '")
             && let Some((name, _)) = rest.split_once('\'')
         {
-            let known = crate::functions::TABLE_FUNCTIONS.into_iter().chain(["generate_series", "range"]);
-            let hint = suggest::hint(name, known);
+            let hint = suggest::hint(name, self.table_functions.iter().map(String::as_str));
             return self.at_word(Code::BadValue, name, format!("there is no table function '{name}'{hint}"));
         }
         if let Some(rest) = message.strip_prefix("Invalid function '")

@@ -1,31 +1,32 @@
-//! The leaf of every plan: reads the visible rows of a collection, as of its statement's snapshot.
+//! A leaf of plans: reads the visible rows of a collection, as of its statement's snapshot.
 
+use crate::context::{ScanRecord, StatementContext};
 use crate::error::external;
-use crate::provider::Asked;
+use crate::leaf::{leaf_methods, leaf_properties};
+use crate::scan_spec::ScanSpec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Precision as Known;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::execution_plan::EmissionType;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use ebbtide::{ScanReport, ScanUnit};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Reads a collection.
 #[derive(Debug)]
 pub(crate) struct BucketScanExec {
-    asked: Arc<Asked>,
+    spec: Arc<ScanSpec>,
     schema: SchemaRef,
     partitions: Vec<Vec<ScanUnit>>,
     report: ScanReport,
+    record: OnceLock<Arc<ScanRecord>>,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -34,7 +35,7 @@ pub(crate) struct BucketScanExec {
 impl BucketScanExec {
     /// Deals `units` out to partitions of about equal numbers of rows.
     pub(crate) fn new(
-        asked: Arc<Asked>,
+        spec: Arc<ScanSpec>,
         mut units: Vec<ScanUnit>,
         report: ScanReport,
         limit: Option<usize>,
@@ -57,36 +58,21 @@ impl BucketScanExec {
                 units.push(unit);
             }
         }
-        let schema = Arc::clone(&asked.schema);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(count),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
+        let schema = Arc::clone(&spec.schema);
+        let properties = leaf_properties(&schema, count, EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
         let scan = BucketScanExec {
-            asked,
+            spec,
             schema,
             partitions: partitions.into_iter().map(|(_, units)| units).collect(),
             report,
+            record: OnceLock::new(),
             limit,
-            properties: Arc::new(properties),
+            properties,
             metrics,
         };
         scan.record_report();
         scan
-    }
-
-    /// What is read, if all of it is and none of it is skipped by bounds of fields.
-    pub(crate) fn whole(&self) -> Option<&Arc<Asked>> {
-        Some(&self.asked).filter(|asked| self.limit.is_none() && asked.request.bounds.is_empty())
-    }
-
-    /// About how many rows are read.
-    pub(crate) fn rows_estimate(&self) -> usize {
-        let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
-        usize::try_from(rows).unwrap_or(usize::MAX)
     }
 
     fn record_report(&self) {
@@ -104,9 +90,9 @@ impl BucketScanExec {
 impl DisplayAs for BucketScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {
-            DisplayFormatType::TreeRender => f.write_str(&self.asked.label.replace(", ", "\n")),
+            DisplayFormatType::TreeRender => f.write_str(&self.spec.to_string().replace(", ", "\n")),
             _ => {
-                write!(f, "BucketScanExec: {}, partitions={}", self.asked.label, self.partitions.len())?;
+                write!(f, "BucketScanExec: {}, partitions={}", self.spec, self.partitions.len())?;
                 self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }
         }
@@ -114,40 +100,18 @@ impl DisplayAs for BucketScanExec {
 }
 
 impl ExecutionPlan for BucketScanExec {
+    leaf_methods!();
+
     fn name(&self) -> &'static str {
         "BucketScanExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let hidden = MetricBuilder::new(&self.metrics).counter("rows_hidden_by_ttl", partition);
+        let trace = StatementContext::of(context.session_config())?;
+        let record = self.record.get_or_init(|| trace.trace().record(&self.spec, &self.report));
+        let record = Arc::clone(record);
         let units = self.partitions.get(partition).cloned().unwrap_or_default();
         let mut left = self.limit.unwrap_or(usize::MAX);
         let schema = Arc::clone(&self.schema);
@@ -156,11 +120,12 @@ impl ExecutionPlan for BucketScanExec {
             .flat_map(move |unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
                 match unit.read() {
                     Ok(batches) => {
-                        let hidden = hidden.clone();
+                        let (hidden, record) = (hidden.clone(), Arc::clone(&record));
                         let mut read = Some(unit);
                         // Complete once the unit has been read to its end.
                         Box::new(batches.chain(std::iter::from_fn(move || {
                             let rows = read.take()?.rows_hidden();
+                            record.add_rows_hidden(rows);
                             hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
                             None
                         })))
@@ -203,10 +168,6 @@ impl ExecutionPlan for BucketScanExec {
             None => Known::Inexact(rows),
         };
         Ok(Arc::new(statistics))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
     }
 }
 

@@ -17,21 +17,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bucket_aggregate;
 mod catalog;
-mod directory_aggregate;
+mod context;
 mod dml;
+mod engine_aggregate;
 mod error;
 mod exec;
 mod functions;
 mod instants;
-mod lean;
+mod leaf;
 mod options;
 pub mod output;
 mod planning;
 mod prepared;
 mod provider;
 mod pushdown;
+mod scan_spec;
 mod session;
 pub mod statement;
 mod stoppable;

@@ -1,28 +1,31 @@
-//! Planning short statements in a short time.
+//! From a logical plan to a physical one.
 //!
 //! Most of what a statement about a few thousand rows takes is its planning. So a plan that filters, groups and sorts one
-//! table goes once through those of DataFusion's rules that can matter to it, and if few rows are to be read it is made for
-//! one thread: dealing them out to others would take longer than reading them.
+//! table goes once through those of DataFusion's rules that can matter to it. Then its scan is made, unless the engine
+//! answers without one, and by the rows that are to be read the plan is made for one thread or for all: dealing few rows
+//! out to threads would take longer than reading them.
 
-use crate::bucket_aggregate;
-use crate::exec::BucketScanExec;
-use crate::lean::Lean;
+use crate::engine_aggregate::AnswerAggregates;
+use crate::functions::Planner;
 use crate::options::fast_paths;
-use datafusion::catalog::Session;
+use crate::provider::CollectionTable;
 use datafusion::common::Result;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerContext};
+use datafusion::optimizer::Optimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// So many rows are read by one thread.
-const ROWS_OF_ONE_THREAD: usize = 1 << 15;
+/// Up to this many rows are read by one thread.
+const ROWS_OF_ONE_THREAD: u64 = 1 << 15;
 
 /// Rules about joins, unions, subqueries and DISTINCT, none of which is in a plain plan; and two that bring members of
-/// objects nearer to the scan, which reads whole columns. Without these, groups by a member of the meta are seen as such.
+/// objects nearer to the scan, which reads whole columns.
 const NOT_FOR_PLAIN_PLANS: [&str; 14] = [
     "rewrite_set_comparison",
     "optimize_unions",
@@ -43,75 +46,74 @@ const NOT_FOR_PLAIN_PLANS: [&str; 14] = [
 /// Makes physical plans.
 #[derive(Debug)]
 pub(crate) struct Planning {
-    /// The rules for plain plans.
-    plain: Optimizer,
+    /// Plans for one thread, with the optimizer rules of plain plans and no physical ones. It has no functions: they are
+    /// looked up by name only while text is read.
+    plain: SessionState,
 }
 
 /// A physical plan, and what it is run with.
 pub(crate) type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
 impl Planning {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Self {
         let mut rules = Optimizer::new().rules;
         rules.retain(|rule| !NOT_FOR_PLAIN_PLANS.contains(&rule.name()));
-        Planning { plain: Optimizer::with_rules(rules) }
+        rules.push(Arc::new(AnswerAggregates { in_order: true }));
+        let plain = SessionStateBuilder::new()
+            .with_runtime_env(runtime)
+            .with_query_planner(Arc::new(Planner))
+            .with_optimizer_rules(rules)
+            .with_physical_optimizer_rules(Vec::new())
+            .build();
+        Planning { plain }
     }
 
-    /// The physical plan of a logical one. `again` is called before scans are planned for a second time.
-    pub(crate) async fn plan(&self, plan: LogicalPlan, state: SessionState, again: impl FnOnce()) -> Result<Planned> {
-        // EXPLAIN shows what would be run.
-        let (described, explained) = match &plan {
-            LogicalPlan::Explain(explain) => (explain.plan.as_ref(), true),
-            plan => (plan, false),
+    /// The physical plan of a logical one, which may be an EXPLAIN: that shows what would run.
+    pub(crate) async fn plan(&self, plan: LogicalPlan, state: SessionState) -> Result<Planned> {
+        let (plan, state) = match fast_paths(state.config_options()) && is_plain(&plan)? {
+            true => self.optimize_plain(&plan, state)?,
+            false => (state.optimize(&plan)?, state),
         };
-        if !fast_paths(state.config_options()) || !is_plain(described)? {
-            let context = state.task_ctx();
-            return Ok((state.create_physical_plan(&plan).await?, context));
-        }
-        let optimized = bucket_aggregate::answer(self.optimize(described.clone(), &state)?)?;
-        // A plain plan has one leaf: what is answered has no scan left.
-        let (answered, optimized) = (optimized.transformed, bucket_aggregate::order(optimized.data)?);
-        let planner = Arc::clone(state.query_planner());
-        let state = Arc::new(state);
-        if answered || !aggregates(&optimized)? {
-            let lean = Lean::new(Arc::clone(&state));
-            let serial = planner.create_physical_plan(&optimized, &lean).await?;
-            if answered || reads_little(&serial) {
-                if explained && let LogicalPlan::Explain(mut explain) = state.optimize(&plan)? {
-                    explain.plan = Arc::new(optimized);
-                    let explained = planner.create_physical_plan(&LogicalPlan::Explain(explain), &lean).await?;
-                    return Ok((explained, lean.task_ctx()));
-                }
-                return Ok((serial, lean.task_ctx()));
-            }
-            again();
-            let plan = if explained { &state.optimize(&plan)? } else { &optimized };
-            return Ok((planner.create_physical_plan(plan, state.as_ref()).await?, state.task_ctx()));
-        }
-        let state = Arc::unwrap_or_clone(state);
-        let mut one_thread = state.clone();
-        one_thread.config_mut().options_mut().execution.target_partitions = 1;
-        let serial = planner.create_physical_plan(&optimized, &one_thread).await?;
-        let chosen = if reads_little(&serial) { one_thread } else { state };
-        let context = chosen.task_ctx();
-        if explained {
-            return Ok((chosen.create_physical_plan(&plan).await?, context));
-        }
-        if chosen.config().target_partitions() == 1 {
-            return Ok((serial, context));
-        }
-        again();
-        Ok((planner.create_physical_plan(&optimized, &chosen).await?, context))
+        let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
+        Ok((physical, state.task_ctx()))
     }
 
-    fn optimize(&self, plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
-        let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
-        let mut context = OptimizerContext::new_with_config_options(Arc::clone(state.config_options()));
-        if let Some(now) = state.query_execution_start_time() {
-            context = context.with_query_execution_start_time(now);
+    /// Optimizes a plain plan, and chooses what it is planned with further.
+    fn optimize_plain(&self, plan: &LogicalPlan, mut state: SessionState) -> Result<(LogicalPlan, SessionState)> {
+        let mut plain = self.plain.clone();
+        *plain.config_mut() = state.config().clone();
+        *plain.execution_props_mut() = state.execution_props().clone();
+        let options = plain.config_mut().options_mut();
+        options.optimizer.max_passes = 1;
+        options.execution.target_partitions = 1;
+        let (plan, rows) = with_scans(plain.optimize(plan)?, &plain)?;
+        let one_thread = rows.is_some_and(|rows| rows <= ROWS_OF_ONE_THREAD);
+        if one_thread && !aggregates(&plan)? {
+            return Ok((plan, plain));
         }
-        self.plain.optimize(plan, &context.with_max_passes(1), |_, _| {})
+        if one_thread {
+            state.config_mut().options_mut().execution.target_partitions = 1;
+        }
+        Ok((plan, state))
     }
+}
+
+/// Puts scans in the place of collections. Also says how many rows they read; `None` if there are other tables.
+fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, Option<u64>)> {
+    let mut rows = Some(0_u64);
+    let plan = plan.transform_up(|plan| {
+        let LogicalPlan::TableScan(mut scan) = plan else { return Ok(Transformed::no(plan)) };
+        let provider = source_as_provider(&scan.source)?;
+        let Some(table) = provider.downcast_ref::<CollectionTable>() else {
+            rows = None;
+            return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+        };
+        let made = table.make_scan(state, scan.projection.as_ref(), &scan.filters)?;
+        rows = rows.map(|rows| rows.saturating_add(made.rows_estimate()));
+        scan.source = provider_as_source(Arc::new(made));
+        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+    })?;
+    Ok((plan.data, rows))
 }
 
 /// Whether rows are grouped: DataFusion's rules see to the order of rows that an aggregate may want.
@@ -132,6 +134,7 @@ fn is_plain(plan: &LogicalPlan) -> Result<bool> {
                 | LogicalPlan::Limit(_)
                 | LogicalPlan::SubqueryAlias(_)
                 | LogicalPlan::TableScan(_)
+                | LogicalPlan::Explain(_)
                 | LogicalPlan::Analyze(_)
         );
         node.apply_expressions(|expr| {
@@ -146,16 +149,4 @@ fn is_plain(plan: &LogicalPlan) -> Result<bool> {
         Ok(if plain { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     Ok(plain)
-}
-
-/// Whether all rows of a plan are of collections, and few.
-fn reads_little(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    fn rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
-        match plan.downcast_ref::<BucketScanExec>() {
-            Some(scan) => Some(scan.rows_estimate()),
-            None if plan.children().is_empty() && plan.name() != "DirectoryAggregateExec" => None,
-            None => plan.children().into_iter().map(rows).try_fold(0, |sum: usize, n| Some(sum.saturating_add(n?))),
-        }
-    }
-    rows(plan).is_some_and(|rows| rows <= ROWS_OF_ONE_THREAD)
 }

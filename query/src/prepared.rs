@@ -1,6 +1,7 @@
 //! Queries that are read and checked once and run often, each time over what is visible then.
 
-use crate::catalog::Stamp;
+use crate::catalog::CatalogVersion;
+use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
 use crate::session::{Failure, Session, StatementResult};
 use crate::statement::{Statement, StatementKind, parse};
@@ -13,7 +14,7 @@ use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A query with places for values, `$1` and so on, made by [`Session::prepare`].
+/// A query with parameters, `$1` and so on, made by [`Session::prepare`].
 ///
 /// Each run looks at a snapshot of its own: it sees what has been inserted since, and nothing that has expired. Once a
 /// collection has got another schema, or a view has been made anew, the query is read again.
@@ -29,20 +30,20 @@ pub struct Prepared<'a> {
 #[derive(Debug)]
 pub(crate) struct Template {
     plan: LogicalPlan,
-    params: usize,
+    parameters: usize,
     /// Of the catalogue that it was read against.
-    stamp: Stamp,
+    version: CatalogVersion,
 }
 
 impl Template {
     /// Of a plan that has not been analysed.
-    pub(crate) fn new(plan: LogicalPlan, stamp: Stamp) -> Result<Self, Failure> {
+    pub(crate) fn new(plan: LogicalPlan, version: CatalogVersion) -> Result<Self, Failure> {
         let names = plan.get_parameter_names()?;
-        let params = names.len();
-        match (1..=params).map(|n| format!("${n}")).find(|name| !names.contains(name)) {
-            None => Ok(Template { plan, params, stamp }),
+        let parameters = names.len();
+        match (1..=parameters).map(|n| format!("${n}")).find(|name| !names.contains(name)) {
+            None => Ok(Template { plan, parameters, version }),
             Some(name) => {
-                let message = format!("places for values are $1, $2 and so on without gaps: {name} is not there");
+                let message = format!("parameters must be numbered $1, $2, ... without gaps: {name} is missing");
                 Err(QueryError::new(Code::FailedToParse, message).into())
             }
         }
@@ -50,7 +51,7 @@ impl Template {
 }
 
 impl Session {
-    /// Reads and checks a query, whose places for values are `$1`, `$2` and so on.
+    /// Reads and checks a query, whose parameters are `$1`, `$2` and so on.
     ///
     /// # Errors
     /// Whatever is wrong with it, with its place; [`Code::BadValue`] if it is no query.
@@ -59,32 +60,30 @@ impl Session {
             [one] if one.kind == StatementKind::Sql => one.clone(),
             _ => return Err(not_a_query()),
         };
-        let _planning = self.begin().await;
-        let template = self.template(&statement).await.map_err(|e| self.failed(e, &statement, sql))?;
+        let context = self.begin();
+        let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, sql))?;
         Ok(Prepared { session: self, text: sql.to_owned(), statement, template: Mutex::new(Arc::new(template)) })
     }
 }
 
 impl Prepared<'_> {
-    /// Runs the query with these values in the places of `$1`, `$2` and so on, and gathers its rows.
+    /// Runs the query with these values for `$1`, `$2` and so on, and gathers its rows.
     ///
     /// # Errors
-    /// [`Code::BadValue`] unless there is one value for each place; else as for [`Session::execute`].
+    /// [`Code::BadValue`] unless there is one value for each parameter; else as for [`Session::execute`].
     pub fn execute<'b>(&'b self, values: &'b [ScalarValue]) -> BoxFuture<'b, Result<StatementResult>> {
         Box::pin(async move {
             let explain = |error| self.session.failed(error, &self.statement, &self.text);
-            let started = {
-                let _planning = self.session.begin().await;
-                let template = self.template().await.map_err(explain)?;
-                if values.len() != template.params {
-                    let (places, given) = (template.params, values.len());
-                    let message = format!("the query has {places} places for values, and {given} values were given");
-                    return Err(QueryError::new(Code::BadValue, message));
-                }
-                let plan = template.plan.clone().replace_params_with_values(&values.to_vec().into());
-                let plan = plan.map_err(|e| explain(e.into()))?;
-                self.session.run_plan(plan).await.map_err(explain)?
-            };
+            let context = self.session.begin();
+            let template = self.template(&context).await.map_err(explain)?;
+            if values.len() != template.parameters {
+                let (parameters, given) = (template.parameters, values.len());
+                let message = format!("the query has {parameters} parameters, and {given} values were given");
+                return Err(QueryError::new(Code::BadValue, message));
+            }
+            let plan = template.plan.clone().replace_params_with_values(&values.to_vec().into());
+            let plan = plan.map_err(|e| explain(e.into()))?;
+            let started = self.session.run_plan(plan, &context).await.map_err(explain)?;
             let batches = match started.stream {
                 Some(stream) => stream.try_collect().await.map_err(|e| explain(e.into()))?,
                 None => Vec::new(),
@@ -93,13 +92,13 @@ impl Prepared<'_> {
         })
     }
 
-    /// The query as it is to be read now.
-    async fn template(&self) -> Result<Arc<Template>, Failure> {
+    /// The query as it is to be read in this context.
+    async fn template(&self, context: &Arc<StatementContext>) -> Result<Arc<Template>, Failure> {
         let known = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
-        if known.stamp == self.session.stamp() {
+        if known.version == self.session.catalog_version(context) {
             return Ok(known);
         }
-        let fresh = Arc::new(self.session.template(&self.statement).await?);
+        let fresh = Arc::new(self.session.template(&self.statement, context).await?);
         *self.template.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }

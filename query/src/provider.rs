@@ -3,152 +3,109 @@
 //! The table keeps its name and schema, never data: each scan looks at the snapshot of the statement that is being
 //! planned. So views and prepared statements see what is visible when they run, not when they were made.
 
-use crate::catalog::{Current, Watched};
+use crate::context::StatementContext;
 use crate::dml::DeleteSink;
 use crate::error::external;
 use crate::exec::BucketScanExec;
-use crate::pushdown::Roles;
+use crate::scan_spec::{PlannedCollection, ScanSpec, collection_in};
 use async_trait::async_trait;
-use datafusion::arrow::array::UInt64Array;
+use datafusion::arrow::array::{RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, exec_err, not_impl_err};
+use datafusion::common::{Result, not_impl_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use ebbtide::{CollectionSnapshot, ScanRequest, ScanUnit};
-use ebbtide_buckets::Schema;
-use ebbtide_ttl::ExpiryMode;
-use std::sync::{Arc, OnceLock};
+use datafusion::physical_plan::empty::EmptyExec;
+use ebbtide::{CollectionSnapshot, ScanReport, ScanUnit};
+use std::sync::Arc;
 
 /// A collection.
 #[derive(Debug)]
 pub(crate) struct CollectionTable {
-    pub(crate) name: String,
-    schema: Arc<Schema>,
-    arrow: SchemaRef,
-    current: Arc<Current>,
+    pub(crate) planned: PlannedCollection,
 }
 
 impl CollectionTable {
-    pub(crate) fn new(name: &str, snapshot: &CollectionSnapshot, current: Arc<Current>) -> Self {
-        let schema = Arc::clone(snapshot.schema());
-        CollectionTable { name: name.to_owned(), arrow: table_schema(&schema), schema, current }
+    pub(crate) fn new(snapshot: &CollectionSnapshot) -> Self {
+        CollectionTable { planned: PlannedCollection::new(snapshot) }
     }
 
-    pub(crate) fn roles(&self) -> Roles<'_> {
-        let meta = self.schema.meta_type.as_ref().and(self.schema.meta.as_deref());
-        Roles { time: &self.schema.time, meta }
+    /// What a scan of these columns under these filters asks the engine for.
+    pub(crate) fn spec(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<ScanSpec> {
+        let context = StatementContext::of(state.config())?;
+        let snapshot = collection_in(context.snapshot(), &self.planned.name)?;
+        ScanSpec::new(&self.planned, snapshot, state, projection, filters)
     }
 
-    /// What the statement that is planned looks at.
-    pub(crate) fn current(&self) -> &Current {
-        &self.current
-    }
-
-    /// The schema, unless the collection has got another one since the table was made.
-    pub(crate) fn schema_now(&self) -> Option<&Schema> {
-        let snapshot = self.current.snapshot().collection(&self.name).ok()?;
-        (*snapshot.schema() == self.schema).then_some(self.schema.as_ref())
-    }
-
-    /// The same table over the present snapshot for good.
-    pub(crate) fn pinned(&self) -> Self {
-        let (name, schema, arrow) = (self.name.clone(), Arc::clone(&self.schema), Arc::clone(&self.arrow));
-        CollectionTable { name, schema, arrow, current: Arc::new(self.current.pinned()) }
-    }
-
-    /// What the engine is asked for by a scan of these columns under these filters.
-    pub(crate) fn ask(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<Asked> {
-        let snapshot = self.current.snapshot().collection(&self.name).map_err(external)?;
-        if snapshot.schema().time != self.schema.time || snapshot.schema().meta != self.schema.meta {
-            return exec_err!("collection '{}' is another one than when the statement was prepared", self.name);
-        }
-        let schema = match projection {
-            Some(columns) => Arc::new(self.arrow.project(columns)?),
-            None => Arc::clone(&self.arrow),
-        };
-        let untyped = |field: &Field| field.data_type() == &DataType::Null;
-        if schema.fields().iter().any(|f| untyped(f)) && snapshot.schema().meta_type.is_some() {
-            return exec_err!(
-                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare it, or \
-                 create its view, again",
-                self.name
-            );
-        }
-        let gathered = self.roles().gather(filters, &self.arrow, state)?;
-        let cuts = describe(&snapshot);
-        let mut label = cuts.clone();
-        if let Some(meta) = &gathered.meta {
-            label.push_str(&format!(", meta=[{}]", meta.text));
-        }
-        if gathered.time != (None, None) {
-            let unit = self.schema.precision;
-            let show =
-                |t: Option<i64>| t.map(|t| ebbtide_ttl::Timestamp::from_units(t, unit).to_string()).unwrap_or_default();
-            label.push_str(&format!(", time=[{}..{}]", show(gathered.time.0), show(gathered.time.1)));
-        }
-        let request = ScanRequest {
-            projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
-            time: gathered.time,
-            meta: gathered.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>),
-            bounds: gathered.bounds,
-            include_hidden: false,
-        };
-        Ok(Asked { snapshot, schema, request, cuts, label, rest: Arc::default() })
+    /// Such a scan, with the buckets chosen that it reads.
+    pub(crate) fn make_scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<ScanTable> {
+        let spec = Arc::new(self.spec(state, projection, filters)?);
+        let (units, report) = spec.snapshot.scan_reported(&spec.request).map_err(external)?;
+        Ok(ScanTable { all: Arc::clone(&self.planned.arrow), spec, units, report })
     }
 }
 
-/// What the engine is asked for.
+/// A scan of a collection in a plan: what it reads is chosen, who reads it is not.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) snapshot: CollectionSnapshot,
-    pub(crate) schema: SchemaRef,
-    pub(crate) request: ScanRequest,
-    /// The cut-offs, for people; and with them the filters.
-    cuts: String,
-    pub(crate) label: String,
-    /// What is read if the directory answers a part.
-    pub(crate) rest: Arc<OnceLock<Vec<ScanUnit>>>,
+pub(crate) struct ScanTable {
+    /// The columns of the collection.
+    all: SchemaRef,
+    spec: Arc<ScanSpec>,
+    units: Vec<ScanUnit>,
+    report: ScanReport,
 }
 
-impl Asked {
-    /// The cut-offs, for people.
-    pub(crate) fn cuts(&self) -> &str {
-        &self.cuts
+impl ScanTable {
+    /// About how many rows are read.
+    pub(crate) fn rows_estimate(&self) -> u64 {
+        self.units.iter().map(ScanUnit::rows_estimate).sum()
+    }
+
+    fn plan(self, limit: Option<usize>, partitions: usize) -> Arc<dyn ExecutionPlan> {
+        Arc::new(BucketScanExec::new(self.spec, self.units, self.report, limit, partitions))
     }
 }
 
-/// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
-pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
-    let arrow = schema.arrow();
-    let (Some(meta), None) = (&schema.meta, &schema.meta_type) else { return arrow };
-    let mut fields = arrow.fields().to_vec();
-    fields.insert(1, Arc::new(Field::new(meta, DataType::Null, true)));
-    Arc::new(ArrowSchema::new(fields))
-}
+#[async_trait]
+impl TableProvider for ScanTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.all)
+    }
 
-/// The cut-offs of a collection, for people: `now=..., hides=[collection: t <= ...; nyc: t <= ...]`.
-fn describe(snapshot: &CollectionSnapshot) -> String {
-    let mut text = format!("collection={}, now={}", snapshot.name(), snapshot.now());
-    if let Some(count) = snapshot.suspended() {
-        text.push_str(&format!(", expiry=suspended by {count} measurements out of range"));
-        return text;
+    fn table_type(&self) -> TableType {
+        TableType::Base
     }
-    let cuts = crate::system::cutoffs(snapshot);
-    if snapshot.options().expiry == ExpiryMode::Bucket {
-        text.push_str(", expiry=bucket, hides=[]");
-    } else if !cuts.is_empty() {
-        text.push_str(&format!(", hides=[{}]", cuts.join("; ")));
+
+    /// The scan, whose columns and filters are already chosen.
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (all, spec) = (Arc::clone(&self.all), Arc::clone(&self.spec));
+        let scan = ScanTable { all, spec, units: self.units.clone(), report: self.report };
+        Ok(scan.plan(limit, state.config().target_partitions()))
     }
-    text
 }
 
 #[async_trait]
 impl TableProvider for CollectionTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.arrow)
+        Arc::clone(&self.planned.arrow)
     }
 
     fn table_type(&self) -> TableType {
@@ -156,8 +113,8 @@ impl TableProvider for CollectionTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let roles = self.roles();
-        Ok(filters.iter().map(|f| roles.supports(f)).collect())
+        let rules = self.planned.rules();
+        Ok(filters.iter().map(|f| rules.supports(f)).collect())
     }
 
     async fn scan(
@@ -167,11 +124,8 @@ impl TableProvider for CollectionTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let asked = self.ask(state, projection, filters)?;
-        let (units, report) = asked.snapshot.scan_reported(&asked.request).map_err(external)?;
-        self.current.note(|| Watched::scan(&asked.cuts, report, units.clone(), Arc::clone(&asked.rest)));
-        let partitions = state.config().target_partitions();
-        Ok(Arc::new(BucketScanExec::new(Arc::new(asked), units, report, limit, partitions)))
+        let scan = self.make_scan(state, projection, filters)?;
+        Ok(scan.plan(limit, state.config().target_partitions()))
     }
 
     async fn insert_into(
@@ -183,15 +137,15 @@ impl TableProvider for CollectionTable {
         // DataFusion has cast the rows to this table's types by now: `dml` plans an INSERT before that.
         not_impl_err!(
             "this form of INSERT into a collection; write INSERT INTO {} (...) VALUES ... or SELECT ...",
-            self.name
+            self.planned.name
         )
     }
 
     async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
         // DELETE itself goes past DataFusion's plans (see `dml`): this is what EXPLAIN shows of it, and it refuses to run.
         let schema = Arc::new(ArrowSchema::empty());
-        let input = Arc::new(datafusion::physical_plan::empty::EmptyExec::new(Arc::clone(&schema)));
-        let sink = DeleteSink { collection: self.name.clone(), schema };
+        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
+        let sink = DeleteSink { collection: self.planned.name.clone(), schema };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
 
@@ -205,12 +159,12 @@ impl TableProvider for CollectionTable {
     }
 
     async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("TRUNCATE: DELETE FROM {} removes every measurement", self.name)
+        not_impl_err!("TRUNCATE: DELETE FROM {} removes every measurement", self.planned.name)
     }
 }
 
 /// A batch that says how many rows something concerned.
-pub(crate) fn count_batch(count: u64) -> Result<datafusion::arrow::array::RecordBatch> {
+pub(crate) fn count_batch(count: u64) -> Result<RecordBatch> {
     let schema = Arc::new(ArrowSchema::new(vec![Field::new("count", DataType::UInt64, false)]));
-    Ok(datafusion::arrow::array::RecordBatch::try_new(schema, vec![Arc::new(UInt64Array::from(vec![count]))])?)
+    Ok(RecordBatch::try_new(schema, vec![Arc::new(UInt64Array::from(vec![count]))])?)
 }

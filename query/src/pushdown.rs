@@ -1,4 +1,5 @@
-//! What of a statement's filters the engine can do: choose metas, choose a time range, skip buckets by a field's bounds.
+//! Which of a statement's filters the engine applies: those that choose metas, choose a range of times, or skip buckets by a
+//! field's bounds.
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
@@ -17,54 +18,54 @@ pub(crate) type Bounds<T> = (Option<T>, Option<T>);
 /// First and last instant, inclusive, in units of the collection.
 pub(crate) type Range = Bounds<i64>;
 
-/// Names that filters are told apart by.
-pub(crate) struct Roles<'a> {
+/// Which columns of a collection are its time and its meta: filters on them are the engine's.
+pub(crate) struct PushdownRules<'a> {
     pub(crate) time: &'a str,
     pub(crate) meta: Option<&'a str>,
 }
 
-/// What the engine makes of one filter.
-enum Share {
+/// How the engine uses one filter.
+enum FilterPushdown {
     Meta,
     Time { range: Range, exact: bool },
     Bound(FieldBound),
     Nothing,
 }
 
-impl Roles<'_> {
-    fn share(&self, filter: &Expr) -> Share {
+impl PushdownRules<'_> {
+    fn pushdown(&self, filter: &Expr) -> FilterPushdown {
         if let Some(meta) = self.meta
             && filter.any_column_refs()
             && filter.column_refs().iter().all(|c| c.name == meta)
             && is_plain(filter)
         {
-            return Share::Meta;
+            return FilterPushdown::Meta;
         }
         let is_time = |e: &Expr| matches!(e, Expr::Column(c) if c.name == self.time);
         if let Some((range, exact)) = time_range(filter, &is_time, &|v| units(v).map(i128::from)) {
-            return Share::Time { range: narrow(range), exact };
+            return FilterPushdown::Time { range: narrow(range), exact };
         }
-        bound(filter).map_or(Share::Nothing, Share::Bound)
+        bound(filter).map_or(FilterPushdown::Nothing, FilterPushdown::Bound)
     }
 
     pub(crate) fn supports(&self, filter: &Expr) -> TableProviderFilterPushDown {
-        match self.share(filter) {
-            Share::Meta | Share::Time { exact: true, .. } => TableProviderFilterPushDown::Exact,
-            Share::Time { .. } | Share::Bound(_) => TableProviderFilterPushDown::Inexact,
-            Share::Nothing => TableProviderFilterPushDown::Unsupported,
+        match self.pushdown(filter) {
+            FilterPushdown::Meta | FilterPushdown::Time { exact: true, .. } => TableProviderFilterPushDown::Exact,
+            FilterPushdown::Time { .. } | FilterPushdown::Bound(_) => TableProviderFilterPushDown::Inexact,
+            FilterPushdown::Nothing => TableProviderFilterPushDown::Unsupported,
         }
     }
 
-    /// Gathers what the engine can do of `filters`, all of which must hold.
-    pub(crate) fn gather(&self, filters: &[Expr], schema: &SchemaRef, state: &dyn Session) -> Result<Gathered> {
-        let mut gathered = Gathered::default();
+    /// The part of `filters`, all of which must hold, that the engine applies.
+    pub(crate) fn split(&self, filters: &[Expr], schema: &SchemaRef, state: &dyn Session) -> Result<PushedFilters> {
+        let mut pushed = PushedFilters::default();
         let mut metas = Vec::new();
         for filter in filters {
-            match self.share(filter) {
-                Share::Meta => metas.push(filter.clone()),
-                Share::Time { range, .. } => gathered.time = intersect(gathered.time, range),
-                Share::Bound(bound) => gathered.bounds.push(bound),
-                Share::Nothing => {}
+            match self.pushdown(filter) {
+                FilterPushdown::Meta => metas.push(filter.clone()),
+                FilterPushdown::Time { range, .. } => pushed.time = intersect(pushed.time, range),
+                FilterPushdown::Bound(bound) => pushed.bounds.push(bound),
+                FilterPushdown::Nothing => {}
             }
         }
         let equality = |filter: &Expr| equality(filter, self.meta?);
@@ -74,9 +75,9 @@ impl Roles<'_> {
             let text = predicate.to_string();
             let predicate = unqualified(predicate)?;
             let predicate = state.create_physical_expr(predicate, &DFSchema::try_from(schema.as_ref().clone())?)?;
-            gathered.meta = Some(Arc::new(MetaPredicate { predicate, schema, text, equalities }));
+            pushed.meta = Some(Arc::new(MetaPredicate { predicate, schema, text, equalities }));
         }
-        Ok(gathered)
+        Ok(pushed)
     }
 }
 
@@ -92,9 +93,9 @@ pub(crate) fn unqualified(expr: Expr) -> Result<Expr> {
     Ok(expr.data)
 }
 
-/// What the engine does of a statement's filters.
+/// The filters that the engine applies.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Gathered {
+pub(crate) struct PushedFilters {
     pub(crate) time: Range,
     pub(crate) meta: Option<Arc<MetaPredicate>>,
     pub(crate) bounds: Vec<FieldBound>,
@@ -196,7 +197,7 @@ fn units(value: &ScalarValue) -> Option<i64> {
 }
 
 /// Whether an expression gives the same for the same meta, whenever and however often it is evaluated.
-fn is_plain(filter: &Expr) -> bool {
+pub(crate) fn is_plain(filter: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     !filter
         .exists(|e| {

@@ -2,7 +2,7 @@
 
 mod columns;
 
-use crate::catalog::Current;
+use crate::context::StatementContext;
 use crate::error::external;
 use async_trait::async_trait;
 use columns::{Kind, columns, schema};
@@ -16,7 +16,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ebbtide::{CollectionSnapshot, Snapshot};
-use ebbtide_ttl::{Cutoff, ExpiryMode, OutOfRange, Precision, Timestamp, Value};
+use ebbtide_ttl::{ExpiryMode, OutOfRange, Precision, Timestamp, Value};
 use std::sync::Arc;
 
 /// Names of the system tables in the schema `ebbtide`.
@@ -30,14 +30,13 @@ pub const TABLES: [&str; 7] = ["collections", "ttl_rules", "buckets", "segments"
 pub(crate) struct SystemTable {
     name: &'static str,
     unit: Precision,
-    current: Arc<Current>,
 }
 
 impl SystemTable {
-    pub(crate) fn new(name: &'static str, current: Arc<Current>) -> Result<Self> {
-        let snapshot = current.snapshot();
+    pub(crate) fn new(name: &'static str, context: &StatementContext) -> Result<Self> {
+        let snapshot = context.snapshot();
         let mut times = Vec::new();
-        each(&snapshot, |c| {
+        each(snapshot, |c| {
             let Some((first, last)) = c.time_range() else { return Ok(()) };
             // Spans only grow, so no window reaches further than the present one's width.
             let span = c.options().bucketing.span_seconds();
@@ -46,24 +45,24 @@ impl SystemTable {
             Ok(())
         })
         .map_err(external)?;
-        times.extend(current.database().sweeps().iter().flat_map(|record| [record.at, record.cutoff]));
-        times.extend(current.database().current_operation().map(|running| running.started));
-        Ok(SystemTable { name, unit: unit_of(&times), current })
+        times.extend(context.database().sweeps().iter().flat_map(|record| [record.at, record.cutoff]));
+        times.extend(context.database().current_operation().map(|running| running.started));
+        Ok(SystemTable { name, unit: unit_of(&times) })
     }
 
-    fn rows(&self) -> Result<RecordBatch> {
-        let snapshot = self.current.snapshot();
+    fn rows(&self, context: &StatementContext) -> Result<RecordBatch> {
+        let snapshot = context.snapshot();
         let mut rows = Rows::new(self.name);
         match self.name {
-            "collections" => each(&snapshot, |c| collection(&mut rows, c)),
-            "ttl_rules" => each(&snapshot, |c| rules(&mut rows, c)),
-            "buckets" => each(&snapshot, |c| buckets(&mut rows, c)),
-            "segments" => each(&snapshot, |c| {
+            "collections" => each(snapshot, |c| collection(&mut rows, c)),
+            "ttl_rules" => each(snapshot, |c| rules(&mut rows, c)),
+            "buckets" => each(snapshot, |c| buckets(&mut rows, c)),
+            "segments" => each(snapshot, |c| {
                 segments(&mut rows, c);
                 Ok(())
             }),
             "operations" => {
-                if let Some(running) = self.current.database().current_operation() {
+                if let Some(running) = context.database().current_operation() {
                     rows.text("sweep");
                     rows.time(Some(running.started));
                     rows.text(&running.collection);
@@ -74,7 +73,7 @@ impl SystemTable {
                 Ok(())
             }
             "sweeps" => {
-                for record in self.current.database().sweeps() {
+                for record in context.database().sweeps() {
                     rows.time(Some(record.at));
                     rows.text(&record.collection);
                     rows.text(&record.rule);
@@ -87,7 +86,7 @@ impl SystemTable {
                 Ok(())
             }
             _ => {
-                for (name, value) in self.current.database().parameters() {
+                for (name, value) in context.database().parameters() {
                     rows.text(name);
                     rows.text(&value_text(&value));
                 }
@@ -122,7 +121,7 @@ impl TableProvider for SystemTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let batch = self.rows()?;
+        let batch = self.rows(StatementContext::of(state.config())?.as_ref())?;
         MemTable::try_new(batch.schema(), vec![vec![batch]])?.scan(state, projection, filters, limit).await
     }
 }
@@ -279,7 +278,7 @@ fn collection(rows: &mut Rows, c: &CollectionSnapshot) -> ebbtide::Result<()> {
 
 /// The word for the width of windows; none if it was given in seconds.
 fn granularity(c: &CollectionSnapshot) -> Option<String> {
-    use ebbtide_ttl::{Bucketing, Cutoff, Granularity};
+    use ebbtide_ttl::{Bucketing, Granularity};
     match c.options().bucketing {
         Bucketing::Preset(Granularity::Seconds) => Some("seconds".to_owned()),
         Bucketing::Preset(Granularity::Minutes) => Some("minutes".to_owned()),
@@ -389,20 +388,6 @@ pub fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
         rows.text("field");
     }
     rows.finish()
-}
-
-/// What each rule hides now: `t <= 2024-01-01T00:00:00Z (collection, 86400 s)`.
-pub(crate) fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
-    let options = c.options();
-    if options.expiry == ExpiryMode::Bucket {
-        return Vec::new();
-    }
-    let text = |view: ebbtide_ttl::RuleView<'_>| {
-        let cut = Cutoff::new(c.now(), view.expire_after_seconds, options.precision).last_hidden()?;
-        let cut = Timestamp::from_units(cut, options.precision);
-        Some(format!("{}: {} <= {cut}", view.label(), options.time_field))
-    };
-    c.rules().iter().filter_map(text).collect()
 }
 
 /// A value as text: a string without quotation marks, everything else as JSON.

@@ -60,6 +60,8 @@ codes! {
     IDLFailedToParse = 40414,
     /// A measurement, a value or an insert that is too large.
     BSONObjectTooLarge = 10334,
+    /// A statement needs more memory than it may take.
+    ExceededMemoryLimit = 146,
     /// The disk is full.
     OutOfDiskSpace = 14031,
     /// Something on disk is damaged.

@@ -12,18 +12,18 @@ mod guard;
 pub use guard::AggregateGuard;
 
 use super::CollectionSnapshot;
-use super::scan::{
-    MetaFilter, Scan, ScanReport, ScanRequest, ScanUnit, SelectedBucket, open_unit, past_cache_if_too_many, units_of,
-};
+use super::scan::{MetaFilter, Scan, ScanReport, ScanRequest, SelectedBucket};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
-use arrow::array::RecordBatch;
-use ebbtide_buckets::{Chunk, FieldStats, FieldType, MetaKey, SegmentReader, to_number};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::error::ArrowError;
+use ebbtide_buckets::{Chunk, FieldStats, FieldType, MetaKey, SegmentReader, column_of_keys, to_number};
 use ebbtide_ttl::Code;
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
 use groups::{FieldShape, Shape, Table};
 use std::borrow::Cow;
 use std::collections::{HashMap, btree_map};
+use std::fmt;
 use std::sync::Arc;
 
 /// Rows of a piece of work that a thread takes.
@@ -87,21 +87,20 @@ pub struct AggregateRequest {
     pub meta: Option<Arc<dyn MetaFilter>>,
     /// Whether each meta is a group of its own.
     pub by_meta: bool,
+    /// With `by_meta`: which metas are one group. The answer names one meta of each group.
+    pub meta_groups: Option<Arc<dyn MetaGroups>>,
     /// Width of the groups in time, in units, aligned to the epoch; more than 0. All times are one group if `None`.
     pub width: Option<i64>,
 }
 
-/// What [`CollectionSnapshot::aggregate_known`] gives.
-#[derive(Debug, Clone)]
-pub struct KnownAggregate {
-    /// The known part, in the columns of [`CollectionSnapshot::aggregate`].
-    pub groups: RecordBatch,
-    /// Buckets that the known part is of.
-    pub buckets: u64,
-    /// Scan of the measurements that are in no such bucket.
-    pub rest: Vec<ScanUnit>,
-    /// What that scan left out; the buckets of the known part are not in it.
-    pub report: ScanReport,
+/// Puts metas into groups: by a member of the meta, or by anything else that is computed of it.
+pub trait MetaGroups: fmt::Debug + Send + Sync {
+    /// The number of each meta's group. `metas` is a column of the meta field without repetitions; groups are numbered
+    /// from 0 in the order in which they appear.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; the aggregation fails with it.
+    fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError>;
 }
 
 /// What [`CollectionSnapshot::aggregate_guarded`] gives.
@@ -140,6 +139,10 @@ impl CollectionSnapshot {
             let units = round.units(shape, metas)?;
             fold::fold_all(shape, &units, &mut round.table, guard)
         })?;
+        let all = match &request.meta_groups {
+            Some(groups) if request.by_meta => all.by_groups_of_metas(self, groups.as_ref())?,
+            _ => all,
+        };
         let (mut report, left) = (all.report, left as u64);
         let known = report.buckets.saturating_sub(left);
         (report.buckets, report.segments) = (left, segments);
@@ -155,38 +158,6 @@ impl CollectionSnapshot {
         let sealed = sealed.filter(|live| live.buckets > 0).map(|live| (live.first_min, live.last_max));
         let open = self.state.memtable.chunks().flat_map(|chunk| &chunk.buckets).map(|b| (b.first, b.last));
         sealed.chain(open).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    }
-
-    /// The part of [`CollectionSnapshot::aggregate`] that is known without reading measurements, and a scan of the rest:
-    /// for query engines, which merge the two. The scan has the columns of `projection`. A group may be in both.
-    ///
-    /// # Errors
-    /// As for [`CollectionSnapshot::aggregate`] and [`CollectionSnapshot::scan`].
-    pub fn aggregate_known(&self, request: &AggregateRequest, projection: &[String]) -> Result<KnownAggregate> {
-        self.check_columns(projection)?;
-        let columns = Arc::new(projection.to_vec());
-        let mut units = Vec::new();
-        let (mut left, mut segments) = (0, 0);
-        let all = Gathered::in_rounds(self, request, &(), |_, _, round| {
-            for rest in &round.rest {
-                units.extend(units_of(rest.segment, &rest.reader, rest.found.iter(), &columns, &self.state.schema));
-                left += rest.found.len();
-            }
-            for (chunk, found) in &round.open {
-                let rows = found.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
-                units.push(open_unit(chunk, rows, &columns, &self.state.schema));
-                left += found.len();
-            }
-            segments += round.rest.len() as u64;
-            Ok(())
-        })?;
-        past_cache_if_too_many(&mut units);
-        let mut report = all.report;
-        let buckets = report.buckets.saturating_sub(left as u64);
-        report.buckets = left as u64;
-        report.segments = segments;
-        let groups = all.table.finish(self, request, &all.shape, &all.metas)?;
-        Ok(KnownAggregate { groups, buckets, rest: units, report })
     }
 
     fn shape(&self, request: &AggregateRequest) -> Result<Shape> {
@@ -317,6 +288,27 @@ impl Gathered {
             }
             before = Some(table);
         }
+    }
+}
+
+impl Gathered {
+    /// The same with the metas of each group taken together.
+    fn by_groups_of_metas(self, snapshot: &CollectionSnapshot, groups: &dyn MetaGroups) -> Result<Self> {
+        let schema = snapshot.schema();
+        let Some(ty) = &schema.meta_type else { return Ok(self) };
+        let numbers = groups.group(&column_of_keys(&self.metas.keys, ty, schema.precision))?;
+        let mut metas = Metas::default();
+        for (key, number) in self.metas.keys.into_iter().zip(&numbers) {
+            if metas.keys.len() == *number as usize {
+                metas.keys.push(key);
+            }
+        }
+        if numbers.iter().any(|number| *number as usize >= metas.keys.len()) {
+            return Err(Error::internal("groups of metas are not numbered in the order of their appearance"));
+        }
+        let mut table = Table::sparse(&self.shape);
+        table.merge(&self.table, Some(&numbers));
+        Ok(Gathered { metas, table, ..self })
     }
 }
 

@@ -242,7 +242,7 @@ impl CollectionSnapshot {
         Ok(columns)
     }
 
-    pub(super) fn check_columns(&self, columns: &[String]) -> Result<()> {
+    fn check_columns(&self, columns: &[String]) -> Result<()> {
         let schema = self.state.schema.arrow();
         match columns.iter().find(|c| schema.index_of(c).is_err()) {
             None => Ok(()),
@@ -476,12 +476,7 @@ impl<'a> Scan<'a> {
 }
 
 /// The unit that gives these rows of a chunk.
-pub(super) fn open_unit(
-    chunk: &Arc<Chunk>,
-    mut rows: Vec<u32>,
-    columns: &Arc<Vec<String>>,
-    schema: &Arc<Schema>,
-) -> ScanUnit {
+fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, columns: &Arc<Vec<String>>, schema: &Arc<Schema>) -> ScanUnit {
     let count = rows.len() as u64;
     rows.sort_unstable(); // In the order of arrival.
     let whole = count == chunk.batch.num_rows() as u64;
@@ -497,7 +492,7 @@ pub(super) fn open_unit(
 }
 
 /// The units that give the wanted rows of buckets of a segment.
-pub(super) fn units_of<'f>(
+fn units_of<'f>(
     segment: &Arc<Segment>,
     reader: &SegmentReader,
     found: impl Iterator<Item = &'f SelectedBucket>,
@@ -530,7 +525,7 @@ pub(super) fn units_of<'f>(
 }
 
 /// Has units read past the cache of columns if it cannot hold all that they read.
-pub(super) fn past_cache_if_too_many(units: &mut [ScanUnit]) {
+fn past_cache_if_too_many(units: &mut [ScanUnit]) {
     let rows = units.iter().map(|unit| unit.rows).sum();
     for unit in units {
         if let Source::Sealed { segment, .. } = &unit.source {

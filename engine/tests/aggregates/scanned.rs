@@ -4,7 +4,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::error::ArrowError;
 use ebbtide::buckets::{MetaKey, time_values, value_at};
 use ebbtide::ttl::Value;
-use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, MetaFilter, ScanRequest};
+use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, MetaFilter, MetaGroups, ScanRequest};
 use std::collections::BTreeMap;
 
 /// Chooses sensors by number; 5 is the one without a name.
@@ -30,15 +30,25 @@ fn batches(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Vec<RecordBa
     units.iter().flat_map(|u| u.read().unwrap()).map(Result::unwrap).collect()
 }
 
-/// The groups of a request's rows, of `rows` if they are given.
-pub(crate) fn aggregated(
-    snapshot: &CollectionSnapshot,
-    request: &AggregateRequest,
-    rows: Option<Vec<RecordBatch>>,
-) -> Groups {
+/// Takes metas together, or each by itself.
+#[derive(Debug)]
+pub(crate) enum Grouped {
+    Together,
+    Apart,
+}
+
+impl MetaGroups for Grouped {
+    fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError> {
+        let number = |at: u32| if matches!(self, Grouped::Together) { 0 } else { at };
+        Ok((0..u32::try_from(metas.len()).unwrap()).map(number).collect())
+    }
+}
+
+/// The groups of a request's rows.
+pub(crate) fn aggregated(snapshot: &CollectionSnapshot, request: &AggregateRequest) -> Groups {
     let scan = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
     let mut groups = Groups::new();
-    for batch in rows.unwrap_or_else(|| batches(snapshot, &scan)) {
+    for batch in batches(snapshot, &scan) {
         let times = time_values(batch.column_by_name("t").unwrap()).unwrap();
         let metas = batch.column_by_name("sensor").unwrap();
         for (row, t) in times.iter().enumerate() {
@@ -133,35 +143,6 @@ pub(crate) fn assert_same(answer: &RecordBatch, expected: &Groups, request: &Agg
             });
             assert!(fits, "{}: {got:?}, not one of {possible:?}", aggregate.name());
         }
-    }
-}
-
-/// That the known part and the rest are together what there is: of each group its rows and the sum of `x`.
-pub(crate) fn assert_parts(known: &RecordBatch, rest: &Groups, all: &Groups) {
-    let mut sums: BTreeMap<Key, (i64, f64)> = BTreeMap::new();
-    for row in 0..known.num_rows() {
-        let meta = known.column_by_name("sensor").map(|c| MetaKey::of(&value_at(c, row)));
-        let start = known.column_by_name("t").map(|c| time_values(c).unwrap()[row]);
-        let cell = |name: &str| value_at(known.column_by_name(name).unwrap(), row);
-        let entry = sums.entry((meta, start)).or_default();
-        entry.0 += if let Value::Int(rows) = cell("count(*)") { rows } else { panic!("rows are whole") };
-        entry.1 += if cell("sum(x)").is_null() { 0.0 } else { number(&cell("sum(x)")) };
-    }
-    let of = |rows: &Vec<(i64, RecordBatch)>| {
-        let x = values(rows, "x").iter().filter(|v| !v.is_null()).map(number).sum::<f64>();
-        (rows.len() as i64, x)
-    };
-    for (key, rows) in rest {
-        let (count, x) = of(rows);
-        let entry = sums.entry(key.clone()).or_default();
-        *entry = (entry.0 + count, entry.1 + x);
-    }
-    sums.retain(|_, (rows, _)| *rows > 0);
-    assert_eq!(sums.len(), all.len());
-    for (key, rows) in all {
-        let (count, x) = of(rows);
-        assert_eq!(sums[key].0, count);
-        assert!(close(sums[key].1, x), "{} and {x}", sums[key].1);
     }
 }
 

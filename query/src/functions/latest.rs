@@ -1,31 +1,29 @@
 //! `latest('collection')`: the last measurement of each meta, which the engine finds in its bucket directories.
 
-use crate::catalog::{CATALOG, COLLECTIONS, Current};
+use crate::catalog::{CATALOG, COLLECTIONS};
+use crate::context::StatementContext;
 use crate::error::external;
 use crate::exec::conform;
-use crate::provider::{Asked, CollectionTable};
-use crate::pushdown::Roles;
+use crate::leaf::{leaf_methods, leaf_properties};
+use crate::provider::CollectionTable;
+use crate::pushdown::PushdownRules;
+use crate::scan_spec::ScanSpec;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::execution_plan::EmissionType;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use ebbtide::{CollectionSnapshot, ScanRequest};
 use std::fmt;
 use std::sync::Arc;
 
 /// The table function.
 #[derive(Debug)]
-pub(super) struct Latest {
-    pub(super) current: Arc<Current>,
-}
+pub(super) struct Latest;
 
 impl TableFunctionImpl for Latest {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
@@ -37,10 +35,11 @@ impl TableFunctionImpl for Latest {
         let Some(name) = name else {
             return plan_err!("latest(collection) takes the name of a collection: latest('weather')");
         };
-        let Ok(snapshot) = self.current.snapshot().collection(&name) else {
+        let context = StatementContext::of(args.session().config())?;
+        let Ok(snapshot) = context.snapshot().collection(&name) else {
             return plan_err!("table '{CATALOG}.{COLLECTIONS}.{name}' not found");
         };
-        Ok(Arc::new(LatestTable { all: CollectionTable::new(&name, &snapshot, Arc::clone(&self.current)) }))
+        Ok(Arc::new(LatestTable { all: CollectionTable::new(&snapshot) }))
     }
 }
 
@@ -62,7 +61,7 @@ impl TableProvider for LatestTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         // Only metas are chosen first: a condition on anything else is one on the last row, not on those before it.
-        let metas = Roles { time: "", ..self.all.roles() };
+        let metas = PushdownRules { time: "", ..self.all.planned.rules() };
         Ok(filters
             .iter()
             .map(|f| match metas.supports(f) {
@@ -79,26 +78,17 @@ impl TableProvider for LatestTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Asked { snapshot, schema, request, label, .. } = self.all.ask(state, projection, filters)?;
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
-        Ok(Arc::new(LatestExec { label, schema, snapshot, request, properties, metrics }))
+        let spec = self.all.spec(state, projection, filters)?;
+        let properties = leaf_properties(&spec.schema, 1, EmissionType::Final);
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Arc::new(LatestExec { spec: Arc::new(spec), properties, metrics }))
     }
 }
 
 /// Reads the last rows of a collection.
 #[derive(Debug)]
 struct LatestExec {
-    /// Says what is read: the collection, the cut-offs, the filters.
-    label: String,
-    schema: SchemaRef,
-    snapshot: CollectionSnapshot,
-    request: ScanRequest,
+    spec: Arc<ScanSpec>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -106,59 +96,30 @@ struct LatestExec {
 impl DisplayAs for LatestExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {
-            DisplayFormatType::TreeRender => f.write_str(&self.label.replace(", ", "\n")),
-            _ => write!(f, "LatestExec: {}", self.label),
+            DisplayFormatType::TreeRender => f.write_str(&self.spec.to_string().replace(", ", "\n")),
+            _ => write!(f, "LatestExec: {}", self.spec),
         }
     }
 }
 
 impl ExecutionPlan for LatestExec {
+    leaf_methods!();
+
     fn name(&self) -> &'static str {
         "LatestExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let (snapshot, request, schema) = (self.snapshot.clone(), self.request.clone(), Arc::clone(&self.schema));
+        let spec = Arc::clone(&self.spec);
         let rows = async move {
             let timer = baseline.elapsed_compute().timer();
-            let rows = conform(&snapshot.last_points(&request).map_err(external)?, &schema)?;
+            let rows = conform(&spec.snapshot.last_points(&spec.request).map_err(external)?, &spec.schema)?;
             timer.done();
             baseline.record_output(rows.num_rows());
             Ok(rows)
         };
         let stream = futures::stream::once(rows);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.spec.schema), stream)))
     }
 }

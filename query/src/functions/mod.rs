@@ -13,8 +13,7 @@ mod latest;
 mod names;
 mod series;
 
-use crate::bucket_aggregate::BucketAggregateExec;
-use crate::catalog::Current;
+use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::instants::BeneathCasts;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -66,11 +65,12 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     let behind = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
     rules.insert(behind, Arc::new(asof::PushPastAsof));
     rules.insert(0, Arc::new(BeneathCasts));
+    rules.push(Arc::new(AnswerAggregates { in_order: false }));
     builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules)
 }
 
 /// Registers the functions.
-pub(crate) fn register(context: &SessionContext, current: &Arc<Current>) {
+pub(crate) fn register(context: &SessionContext) {
     let scalars = [
         date_bin::DateBin::udf("date_bin"),
         date_bin::DateBin::udf(date_bin::GAPFILL),
@@ -89,7 +89,7 @@ pub(crate) fn register(context: &SessionContext, current: &Arc<Current>) {
     for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges) {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
-    context.register_udtf("latest", Arc::new(latest::Latest { current: Arc::clone(current) }));
+    context.register_udtf("latest", Arc::new(latest::Latest));
 }
 
 /// Puts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been analysed.
@@ -106,7 +106,7 @@ pub(crate) fn rewrite(
 
 /// Plans queries as DataFusion does, and the nodes of this module.
 #[derive(Debug)]
-struct Planner;
+pub(crate) struct Planner;
 
 #[async_trait]
 impl QueryPlanner for Planner {
@@ -127,7 +127,7 @@ impl ExtensionPlanner for Planner {
         session: &dyn Session,
         context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if let Some(exec) = BucketAggregateExec::of(node, session)? {
+        if let Some(exec) = EngineAggregateExec::of(node, session)? {
             return Ok(Some(Arc::new(exec)));
         }
         let schema = Arc::clone(node.schema().inner());

@@ -1,15 +1,30 @@
-//! `PREPARE`, `EXECUTE` and `DEALLOCATE` of statements that write.
+//! Statements that write: `INSERT`, `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` of them.
 //!
-//! They are kept as they were parsed. To execute one is to run its text with the values in their places, so that whatever
+//! Prepared writes are kept as they were parsed. To execute one is to run its text with the values in their places, so that whatever
 //! is checked of an INSERT or a DELETE is checked of a prepared one too. Queries are left to DataFusion.
 
-use crate::dml::cast_of;
+use super::sql::{Failure, parse_one};
+use super::{Session, StatementStream};
+use crate::context::StatementContext;
+use crate::dml::{self, Condition, cast_of};
 use crate::error::{QueryError, Result};
+use crate::functions;
+use crate::instants::rewrite_plan;
+use crate::provider::count_batch;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{LogicalPlan, PlanType, ToStringifiedPlan};
+use datafusion::physical_plan::execute_stream;
+use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{self, Expr, Statement, Value};
+use ebbtide::CollectionSnapshot;
+use ebbtide_buckets::Schema;
 use ebbtide_ttl::Code;
+use futures::TryStreamExt;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The prepared writes of a session.
 #[derive(Debug, Default)]
@@ -114,4 +129,120 @@ fn place_of(expr: &Expr) -> Option<usize> {
 
 fn folded(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+impl Session {
+    /// Keeps a write that is prepared (`None` then), and puts one that is executed in the place of its EXECUTE.
+    pub(super) async fn prepared_write(
+        &self,
+        parsed: DfStatement,
+        context: &Arc<StatementContext>,
+    ) -> Result<Option<DfStatement>, Failure> {
+        let DfStatement::Statement(inner) = parsed else { return Ok(Some(parsed)) };
+        match inner.as_ref() {
+            ast::Statement::Prepare { name, data_types, statement } => {
+                if !self.writes.keep(name, data_types, statement)? {
+                    return Ok(Some(DfStatement::Statement(inner)));
+                }
+                let outcome = self.reserve(name, statement, context).await;
+                if outcome.is_err() {
+                    self.writes.forget(name);
+                }
+                outcome.map(|()| None)
+            }
+            ast::Statement::Execute { name: Some(name), parameters, .. } => {
+                let filled = self.writes.filled(name, parameters)?;
+                Ok(Some(DfStatement::Statement(filled.map_or(inner, Box::new))))
+            }
+            ast::Statement::Deallocate { name, .. } => {
+                self.writes.forget(name);
+                Ok(Some(DfStatement::Statement(inner)))
+            }
+            _ => Ok(Some(DfStatement::Statement(inner))),
+        }
+    }
+
+    /// Checks a write that is being prepared, and takes its name among DataFusion's prepared statements.
+    async fn reserve(
+        &self,
+        name: &ast::Ident,
+        write: &ast::Statement,
+        context: &Arc<StatementContext>,
+    ) -> Result<(), Failure> {
+        let state = self.state(context);
+        let checked = match dml::take_insert(write, |name| schema_of(context, name))? {
+            Some((_, source)) => ast::Statement::Query(source),
+            None => write.clone(),
+        };
+        state.statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
+        let reserved = state.statement_to_plan(parse_one(&format!("PREPARE {name} AS SELECT 1"))?).await?;
+        self.context.execute_logical_plan(reserved).await?;
+        Ok(())
+    }
+
+    /// Runs or explains an INSERT into a collection; `None` if the statement is another one.
+    pub(super) async fn insert(
+        &self,
+        parsed: &DfStatement,
+        context: &Arc<StatementContext>,
+    ) -> Result<Option<StatementStream>, Failure> {
+        let (inner, explain) = match parsed {
+            DfStatement::Statement(inner) => (inner, None),
+            DfStatement::Explain(explain) => match explain.statement.as_ref() {
+                DfStatement::Statement(inner) => (inner, Some(explain)),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some((insert, source)) = dml::take_insert(inner, |name| schema_of(context, name))? else { return Ok(None) };
+        let state = self.state(context);
+        let source = DfStatement::Statement(Box::new(ast::Statement::Query(source)));
+        let into = |source| Arc::new(dml::InsertTarget::plan(self.database.clone(), insert, source));
+        let Some(explain) = explain else {
+            let source = state.statement_to_plan(source).await?;
+            let (now, config) = (context.now(), state.config_options());
+            let source = functions::rewrite(rewrite_plan(source, now, config)?, now, config)?;
+            let plan = Arc::unwrap_or_clone(into(Arc::new(source)));
+            let physical = state.create_physical_plan(&plan).await?;
+            let batches = execute_stream(physical, state.task_ctx())?;
+            let schema = batches.schema();
+            // Stored before anything is told of it, whether or not somebody reads the count.
+            let batches: Vec<RecordBatch> = batches.try_collect().await?;
+            return Ok(Some(StatementStream::batch(
+                concat_batches(&schema, &batches).map_err(QueryError::from)?,
+                None,
+            )));
+        };
+        let explained = ExplainStatement { options: explain.options.clone(), statement: Box::new(source) };
+        let plan = match state.statement_to_plan(DfStatement::Explain(explained)).await? {
+            LogicalPlan::Analyze(mut analyze) => {
+                analyze.input = into(analyze.input);
+                LogicalPlan::Analyze(analyze)
+            }
+            LogicalPlan::Explain(mut explain) => {
+                explain.plan = into(explain.plan);
+                explain.stringified_plans = vec![explain.plan.to_stringified(PlanType::InitialLogicalPlan)];
+                LogicalPlan::Explain(explain)
+            }
+            other => other,
+        };
+        self.run_with(plan, state, context).await.map(Some)
+    }
+
+    pub(super) async fn delete(
+        &self,
+        collection: &CollectionSnapshot,
+        input: &LogicalPlan,
+        state: &SessionState,
+        context: &Arc<StatementContext>,
+    ) -> Result<StatementStream, Failure> {
+        let condition = Condition::of(input, collection, state, context.now())?;
+        let name = collection.name().to_owned();
+        let deleted = self.blocking(move |db| db.collection(&name)?.delete_where(&condition)).await?;
+        Ok(StatementStream::batch(count_batch(deleted)?, None))
+    }
+}
+
+fn schema_of(context: &StatementContext, collection: &str) -> Option<Arc<Schema>> {
+    Some(Arc::clone(context.snapshot().collection(collection).ok()?.schema()))
 }

@@ -85,11 +85,11 @@ fn prepared_queries_refuse_what_does_not_fit() {
     for sql in ["DELETE FROM w", "SHOW TTL", "SELECT 1; SELECT 2", "INSERT INTO w (t, s) VALUES (now(), 'a')", ""] {
         assert!(error(sql).to_string().contains("only queries are prepared"), "{sql}: {}", error(sql));
     }
-    assert!(error("SELECT * FROM w WHERE s = $2").to_string().contains("$1 is not there"));
+    assert!(error("SELECT * FROM w WHERE s = $2").to_string().contains("$1 is missing"));
     assert!(error("SELECT nothing FROM w").to_string().contains("nothing"));
     let prepared = prepare(&w, "SELECT count(*) AS n FROM w WHERE s = $1");
     let refused = run(&w, &prepared, &[]).unwrap_err();
     assert_eq!(refused.code(), Code::BadValue);
-    assert!(refused.to_string().contains("1 places for values, and 0 values"), "{refused}");
+    assert!(refused.to_string().contains("1 parameters, and 0 values"), "{refused}");
     assert_eq!(run(&w, &prepared, &["b".into()]).unwrap(), r#"[{"n":143}]"#);
 }

@@ -301,3 +301,56 @@ fn members_of_objects_stand_in_joins_and_conditions_that_are_never_null_in_group
     );
     assert_eq!(w.text("SELECT DISTINCT (b IS NOT TRUE) AS x FROM w ORDER BY 1"), r#"[{"x":false},{"x":true}]"#);
 }
+
+#[test]
+fn an_idle_session_keeps_no_dropped_file_on_disk() {
+    let w = two_sensors();
+    w.rows("FLUSH");
+    w.rows("CREATE VIEW newest AS SELECT max(t) AS t FROM w");
+    w.rows("CREATE VIEW buckets AS SELECT * FROM ebbtide.buckets");
+    let prepared = w.block_on(w.session().prepare("SELECT count(*) FROM w WHERE s = $1")).unwrap();
+    w.rows("PREPARE counted AS SELECT count(*) FROM w");
+    for sql in ["SELECT * FROM w", "SELECT * FROM newest", "SELECT * FROM buckets", "EXECUTE counted"] {
+        assert!(!w.rows(sql).is_empty(), "{sql}");
+    }
+    assert_eq!(w.block_on(prepared.execute(&["b".into()])).unwrap().rows(), 1);
+    assert!(w.segment_files() > 0);
+    w.set("2024-03-01T00:00:00Z");
+    // The session's own sweep and one of the program around it, with the session idle.
+    w.database.sweep().unwrap();
+    assert_eq!(w.segment_files(), 0);
+    for sql in ["INSERT INTO w (t, s, v) VALUES ('2024-02-29T23:59:00Z', 'b', 1.0)", "FLUSH", "SELECT * FROM w"] {
+        w.rows(sql);
+    }
+    w.set("2024-04-01T00:00:00Z");
+    w.rows("SWEEP");
+    assert_eq!(w.segment_files(), 0);
+}
+
+#[test]
+fn a_stream_keeps_its_snapshot_for_as_long_as_it_lives() {
+    let w = two_sensors();
+    w.rows("FLUSH");
+    let text = "SELECT * FROM w";
+    let statements = ebbtide_query::statement::parse(text).unwrap();
+    let started = w.block_on(w.session().start(&statements[0], text)).unwrap();
+    w.set("2024-03-01T00:00:00Z");
+    w.database.sweep().unwrap();
+    assert!(w.segment_files() > 0);
+    let batches: Vec<_> = w.block_on(futures::TryStreamExt::try_collect(started.stream.unwrap())).unwrap();
+    assert_eq!(batches.iter().map(datafusion::arrow::array::RecordBatch::num_rows).sum::<usize>(), 148);
+    assert_eq!(w.segment_files(), 0);
+}
+
+#[test]
+fn a_statement_without_memory_is_refused_as_such_and_not_as_a_mistake() {
+    let w = two_sensors();
+    let settings = ebbtide_query::SessionSettings { memory_bytes: 1 << 20, ..Default::default() };
+    let small = ebbtide_query::Session::with_settings(w.database.clone(), &settings).unwrap();
+    let sql =
+        "SELECT count(*) AS n FROM generate_series(1, 300000) AS a JOIN generate_series(1, 300000) AS b USING (value)";
+    let error = w.block_on(small.execute(sql)).unwrap_err();
+    assert_eq!(error.code(), ebbtide_ttl::Code::ExceededMemoryLimit, "{error}");
+    assert!(error.to_string().starts_with("out of memory for this statement"), "{error}");
+    assert_eq!(w.number(sql), 300_000);
+}

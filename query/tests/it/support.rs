@@ -11,7 +11,7 @@ pub(crate) struct World {
     pub(crate) clock: VirtualClock,
     pub(crate) database: Database,
     session: Session,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 pub(crate) fn time(text: &str) -> Timestamp {
@@ -29,7 +29,7 @@ impl World {
             .unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let session = Session::new(database.clone()).unwrap();
-        World { runtime, clock, database, session, _folder: folder }
+        World { runtime, clock, database, session, folder }
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -69,6 +69,13 @@ impl World {
         let rows = self.rows(sql);
         let row = rows.first().and_then(Value::as_object).unwrap_or_else(|| panic!("{sql}: {rows:?}"));
         row.values().next().and_then(Value::as_i64).unwrap_or_else(|| panic!("{sql}: {rows:?}"))
+    }
+
+    /// Segment files in the folder.
+    #[expect(clippy::disallowed_methods, reason = "the files themselves are counted")]
+    pub(crate) fn segment_files(&self) -> usize {
+        let entries = std::fs::read_dir(self.folder.path().join("db")).unwrap();
+        entries.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "parquet")).count()
     }
 
     /// Rows of a statement run as at another instant.

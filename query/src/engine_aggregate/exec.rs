@@ -1,23 +1,22 @@
 //! The leaf that asks the engine for an aggregate.
 
-use super::{BucketAggregate, Key, Order, scan_of};
-use crate::catalog::{Hidden, Watched};
-use crate::lean::Lean;
-use crate::provider::{Asked, CollectionTable};
+use super::meta_keys::MetaKeys;
+use super::{EngineAggregate, Key, Order};
+use crate::context::StatementContext;
+use crate::leaf::{leaf_methods, leaf_properties};
+use crate::provider::CollectionTable;
+use crate::scan_spec::ScanSpec;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, take_record_batch};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
-use datafusion::datasource::{provider_as_source, source_as_provider};
-use datafusion::execution::context::SessionState;
+use datafusion::common::{DFSchema, DataFusionError, Result, exec_datafusion_err, internal_err};
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Sort, UserDefinedLogicalNode};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::execution_plan::EmissionType;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream};
 use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot};
@@ -28,126 +27,114 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 
-/// So many rows are read where the statement is polled: giving them to another thread would take as long.
+/// Up to this many rows are read where the statement is polled: giving them to another thread would take as long.
 const ROWS_IN_PLACE: u64 = 1 << 15;
-/// So many times further back the engine looks if it has not found enough bins.
+/// This many times further back the engine looks if it has not found enough bins.
 const FURTHER: i64 = 64;
 
-/// Asks the engine for an aggregate.
+/// Asks the engine for an aggregate, and DataFusion where the engine does not answer.
 #[derive(Debug)]
-pub(crate) struct BucketAggregateExec {
+pub(crate) struct EngineAggregateExec {
     work: Arc<Work>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 /// All that it takes.
+#[derive(Debug)]
 struct Work {
-    asked: Asked,
-    node: BucketAggregate,
+    node: EngineAggregate,
+    scan: Arc<ScanSpec>,
+    /// Keys that are computed of metas; none if the engine cannot be asked for them.
+    meta_keys: Option<Arc<MetaKeys>>,
     schema: SchemaRef,
-    /// The table over the same snapshot, and the session to plan with what the node stands for.
-    pinned: Arc<CollectionTable>,
-    state: Arc<SessionState>,
-    hidden: Arc<Hidden>,
 }
 
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work").field("node", &self.node).finish_non_exhaustive()
-    }
-}
-
-impl BucketAggregateExec {
+impl EngineAggregateExec {
     /// The leaf for a node of a logical plan, if it is such a node.
     pub(crate) fn of(node: &dyn UserDefinedLogicalNode, session: &dyn Session) -> Result<Option<Self>> {
-        let Some(node) = node.as_any().downcast_ref::<BucketAggregate>() else { return Ok(None) };
-        let state = session.as_any().downcast_ref::<Lean>().map(|lean| Arc::clone(&lean.state));
-        let (Some(scan), Some(state)) = (scan_of(&node.aggregate), state) else {
-            return internal_err!("an aggregate of buckets is planned by another session");
-        };
+        let Some(node) = node.as_any().downcast_ref::<EngineAggregate>() else { return Ok(None) };
+        let scan = &node.spec.scan;
         let provider = source_as_provider(&scan.source)?;
         let Some(table) = provider.downcast_ref::<CollectionTable>() else {
-            return internal_err!("an aggregate of buckets is of no collection");
+            return internal_err!("an aggregate of the engine is of no collection");
         };
-        let asked = table.ask(session, scan.projection.as_ref(), &scan.filters)?;
-        let hidden = Arc::new(Hidden::default());
-        table.current().note(|| Watched::aggregate(asked.cuts(), Arc::clone(&hidden)));
-        let schema = Arc::clone(node.aggregate.schema.inner());
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        let work = Work { asked, node: node.clone(), schema, pinned: Arc::new(table.pinned()), state, hidden };
-        Ok(Some(BucketAggregateExec {
-            work: Arc::new(work),
-            properties: Arc::new(properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        }))
+        let scan = Arc::new(table.spec(session, scan.projection.as_ref(), &scan.filters)?);
+        let meta_keys = if *scan.snapshot.schema() == table.planned.schema {
+            meta_keys(node, &table.planned.arrow, session)?.map(Arc::new)
+        } else {
+            None // Planned before the collection got its present fields.
+        };
+        let schema = Arc::clone(node.original.schema.inner());
+        let properties = leaf_properties(&schema, 1, EmissionType::Final);
+        let work = Arc::new(Work { node: node.clone(), scan, meta_keys, schema });
+        Ok(Some(EngineAggregateExec { work, properties, metrics: ExecutionPlanMetricsSet::new() }))
     }
 }
 
-/// What a node stands for, of such a table.
-fn instead(node: &BucketAggregate, table: &Arc<CollectionTable>) -> Result<LogicalPlan> {
-    let pinned = provider_as_source(Arc::clone(table) as _);
-    let plan = LogicalPlan::Aggregate(node.aggregate.as_ref().clone()).transform_up(|plan| match plan {
-        LogicalPlan::TableScan(mut scan) => {
-            scan.source = Arc::clone(&pinned);
-            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-        }
-        other => Ok(Transformed::no(other)),
-    });
-    let plan = plan.data()?;
-    let Some(order) = node.order else { return Ok(plan) };
-    let time = plan.schema().columns().into_iter().next();
-    let time = time.ok_or_else(|| exec_datafusion_err!("an aggregate is sorted that has no columns"))?;
-    let expr = vec![Expr::Column(time).sort(!order.descending, false)];
-    Ok(LogicalPlan::Sort(Sort { expr, input: Arc::new(plan), fetch: order.fetch }))
+/// The keys that are computed of metas, as DataFusion evaluates them.
+fn meta_keys(node: &EngineAggregate, columns: &SchemaRef, session: &dyn Session) -> Result<Option<MetaKeys>> {
+    let computed = node.spec.keys.iter().filter_map(|key| if let Key::OfMeta(expr) = key { Some(expr) } else { None });
+    let exprs: Vec<Expr> = computed.map(|expr| crate::pushdown::unqualified(expr.clone())).collect::<Result<_>>()?;
+    let meta = exprs.first().and_then(|expr| expr.column_refs().into_iter().next().map(|column| column.name.clone()));
+    let fields = meta.map(|meta| columns.field_with_name(&meta).cloned()).transpose()?;
+    let schema = Arc::new(ArrowSchema::new(fields.into_iter().collect::<Vec<_>>()));
+    let df_schema = DFSchema::try_from(schema.as_ref().clone())?;
+    let exprs = exprs.into_iter().map(|expr| session.create_physical_expr(expr, &df_schema));
+    MetaKeys::new(schema, exprs.collect::<Result<_>>()?)
 }
 
 impl Work {
     /// The answer of the engine; `None` if it is to be had from DataFusion.
-    async fn ask(&self, context: &TaskContext, metrics: &ExecutionPlanMetricsSet) -> Result<Option<RecordBatch>> {
-        let reservation = MemoryConsumer::new("BucketAggregateExec").register(context.memory_pool());
+    async fn ask(&self, task: &TaskContext, metrics: &ExecutionPlanMetricsSet) -> Result<Option<RecordBatch>> {
+        let Some(meta_keys) = &self.meta_keys else { return Ok(None) };
+        let reservation = MemoryConsumer::new("EngineAggregateExec").register(task.memory_pool());
         let guard = Arc::new(Guard { reservation, in_place: AtomicBool::new(true), left: AtomicBool::new(false) });
         let _waiting = Waiting(Arc::clone(&guard));
         let mut windows = Windows::new(self);
         loop {
-            let (request, is_last) = windows.next();
+            let (mut request, is_last) = windows.next();
+            if !meta_keys.is_empty() && !self.node.spec.keys.contains(&Key::Meta) {
+                request.meta_groups = Some(Arc::clone(meta_keys) as _);
+            }
             // What is damaged DataFusion reads too, and says so; where there is no memory it spills.
-            let Ok(given) = run(&self.asked.snapshot, request, &guard).await else { return Ok(None) };
-            let enough = self.node.order.and_then(|order| order.fetch).is_none_or(|n| given.groups.num_rows() >= n);
-            if enough || is_last {
-                let batch = self.batch(&given.groups);
+            let Ok(answer) = run(&self.scan.snapshot, request, &guard).await else { return Ok(None) };
+            let fetch = self.node.order.and_then(|order| order.fetch);
+            if is_last || fetch.is_none_or(|n| answer.groups.num_rows() >= n) {
+                let batch = self.batch(&answer.groups, meta_keys);
                 if batch.is_some() {
-                    record(&given, metrics);
-                    self.hidden.report.get_or_init(|| given.report);
+                    record(&answer, metrics);
+                    StatementContext::of(task.session_config())?.trace().record(&self.scan, &answer.report);
                 }
                 return Ok(batch);
             }
         }
     }
 
-    /// The columns of the plan; `None` if they are not what DataFusion would give.
-    fn batch(&self, groups: &RecordBatch) -> Option<RecordBatch> {
-        let request = &self.node.question.request;
-        let keys = usize::from(request.by_meta) + usize::from(request.width.is_some());
-        let wanted = self.schema.fields().len() - self.node.question.keys.len();
+    /// The columns of the plan; `None` if they are not what DataFusion would return.
+    fn batch(&self, groups: &RecordBatch, meta_keys: &MetaKeys) -> Option<RecordBatch> {
+        let spec = &self.node.spec;
+        let keys = usize::from(spec.request.by_meta) + usize::from(spec.request.width.is_some());
+        let wanted = self.schema.fields().len() - spec.keys.len();
         let (of_keys, values) = groups.columns().split_at_checked(keys)?;
         let (values, checks) = values.split_at_checked(wanted)?;
-        if checks.iter().any(has_nan) || request.width.is_some_and(|width| !are_bins(of_keys.last(), width)) {
+        if checks.iter().any(has_nan) || spec.request.width.is_some_and(|width| !are_bins(of_keys.last(), width)) {
             return None;
         }
-        let keys = self.node.question.keys.iter().map(|key| match key {
-            Key::Meta => of_keys.first(),
-            Key::Time => of_keys.last(),
+        let mut computed = match meta_keys.is_empty() {
+            true => Vec::new(),
+            false => meta_keys.evaluate(of_keys.first()?).ok()?,
+        }
+        .into_iter();
+        let keys = spec.keys.iter().map(|key| match key {
+            Key::Meta => of_keys.first().cloned(),
+            Key::OfMeta(_) => computed.next(),
+            Key::Time => of_keys.last().cloned(),
         });
         let strict = CastOptions { safe: false, ..CastOptions::default() };
-        let columns = keys.chain(values.iter().map(Some)).zip(self.schema.fields());
+        let columns = keys.chain(values.iter().cloned().map(Some)).zip(self.schema.fields());
         let columns: Option<Vec<ArrayRef>> =
-            columns.map(|(column, field)| cast_with_options(column?, field.data_type(), &strict).ok()).collect();
+            columns.map(|(column, field)| cast_with_options(&column?, field.data_type(), &strict).ok()).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(groups.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns?, &options).ok()?;
         match self.node.order {
@@ -162,32 +149,35 @@ impl Work {
         }
     }
 
-    /// The answer of DataFusion.
-    async fn stand_in(&self) -> Result<SendableRecordBatchStream> {
-        self.pinned.current().watch();
-        let instead = instead(&self.node, &self.pinned)?;
-        let plan = self.state.query_planner().create_physical_plan(&instead, self.state.as_ref()).await?;
-        if let Some(scan) = self.pinned.current().watched().pop() {
-            drop(self.hidden.scan.set(scan));
+    /// The answer of DataFusion over the same snapshot. Only now is the original planned: it is rarely needed.
+    async fn run_original(&self, task: &TaskContext) -> Result<SendableRecordBatchStream> {
+        let mut original = LogicalPlan::Aggregate(self.node.original.as_ref().clone());
+        if let Some(order) = self.node.order {
+            let time = original.schema().columns().into_iter().next();
+            let time = time.ok_or_else(|| exec_datafusion_err!("an aggregate is sorted that has no columns"))?;
+            let expr = vec![Expr::Column(time).sort(!order.descending, false)];
+            original = LogicalPlan::Sort(Sort { expr, input: Arc::new(original), fetch: order.fetch });
         }
-        execute_stream(plan, self.state.task_ctx())
+        let state = StatementContext::of(task.session_config())?.state();
+        let plan = state.query_planner().create_physical_plan(&original, &state).await?;
+        execute_stream(plan, state.task_ctx())
     }
 }
 
-fn record(given: &Aggregated, metrics: &ExecutionPlanMetricsSet) {
+fn record(answer: &Aggregated, metrics: &ExecutionPlanMetricsSet) {
     let count = |name: &'static str, value: u64| {
         MetricBuilder::new(metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
     };
-    let report = &given.report;
+    let report = &answer.report;
     count("segments_read", report.segments);
-    count("buckets_known", given.known);
+    count("buckets_known", answer.known);
     count("buckets_read", report.buckets);
     count("buckets_pruned", report.buckets_pruned);
     count("buckets_hidden_by_ttl", report.buckets_hidden);
     count("rows_hidden_by_ttl", report.rows_hidden);
 }
 
-/// Whether times are multiples of a width: a bin may begin before the first time that there is.
+/// Whether times are multiples of a width: a bin may begin before the first time that can be stored.
 fn are_bins(starts: Option<&ArrayRef>, width: i64) -> bool {
     let starts = starts.and_then(|starts| cast(starts, &DataType::Int64).ok());
     starts.is_some_and(|s| s.as_primitive::<Int64Type>().values().iter().all(|start| start.rem_euclid(width) == 0))
@@ -212,10 +202,10 @@ impl<'a> Windows<'a> {
 
     /// The next request, and whether there is none after it.
     fn next(&mut self) -> (AggregateRequest, bool) {
-        let Work { asked, node: BucketAggregate { question, order, .. }, .. } = self.work;
-        let (time, meta) = (asked.request.time, asked.request.meta.clone());
-        let request = AggregateRequest { time, meta, ..question.request.clone() };
-        let stored = asked.snapshot.stored_times();
+        let Work { scan, node: EngineAggregate { spec, order, .. }, .. } = self.work;
+        let (time, meta) = (scan.request.time, scan.request.meta.clone());
+        let request = AggregateRequest { time, meta, ..spec.request.clone() };
+        let stored = scan.snapshot.stored_times();
         let (Some(bins), Some(width), Some(order), Some(stored)) = (self.bins, request.width, order, stored) else {
             return (request, true);
         };
@@ -286,15 +276,18 @@ async fn run(
     })
 }
 
-impl DisplayAs for BucketAggregateExec {
+impl DisplayAs for EngineAggregateExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Work { asked, node: BucketAggregate { question, order, .. }, .. } = self.work.as_ref();
+        let Work { scan, node: EngineAggregate { spec, order, .. }, schema, .. } = self.work.as_ref();
         match kind {
-            DisplayFormatType::TreeRender => return f.write_str(&asked.label.replace(", ", "\n")),
-            _ => write!(f, "BucketAggregateExec: {}", asked.label)?,
+            DisplayFormatType::TreeRender => return f.write_str(&scan.to_string().replace(", ", "\n")),
+            _ => write!(f, "EngineAggregateExec: {scan}")?,
         }
-        let aggregates = question.request.aggregates.iter().take(self.work.schema.fields().len() - question.keys.len());
-        write!(f, ", aggregates=[{}]", aggregates.map(ebbtide::Aggregate::name).collect::<Vec<_>>().join(", "))?;
+        let (keys, values) = schema.fields().split_at(spec.keys.len());
+        let names = |fields: &[Arc<datafusion::arrow::datatypes::Field>]| {
+            fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ")
+        };
+        write!(f, ", groups=[{}], aggregates=[{}]", names(keys), names(values))?;
         if let Some(order) = order {
             write!(f, ", order={}", if order.descending { "newest first" } else { "oldest first" })?;
             order.fetch.map_or(Ok(()), |fetch| write!(f, ", fetch={fetch}"))?;
@@ -303,45 +296,19 @@ impl DisplayAs for BucketAggregateExec {
     }
 }
 
-impl ExecutionPlan for BucketAggregateExec {
+impl ExecutionPlan for EngineAggregateExec {
+    leaf_methods!();
+
     fn name(&self) -> &'static str {
-        "BucketAggregateExec"
+        "EngineAggregateExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let (work, metrics) = (Arc::clone(&self.work), self.metrics.clone());
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let rows_of_batch = context.session_config().batch_size().max(1);
+        let rows_of_batch = task.session_config().batch_size().max(1);
         let batches = async move {
-            let asked = work.ask(&context, &metrics).await?;
-            let batches: SendableRecordBatchStream = match asked {
+            let batches: SendableRecordBatchStream = match work.ask(&task, &metrics).await? {
                 Some(batch) => {
                     let rows = batch.num_rows();
                     baseline.record_output(rows);
@@ -349,15 +316,11 @@ impl ExecutionPlan for BucketAggregateExec {
                     let slices: Vec<_> = starts.map(|at| Ok(batch.slice(at, rows_of_batch.min(rows - at)))).collect();
                     Box::pin(RecordBatchStreamAdapter::new(batch.schema(), futures::stream::iter(slices)))
                 }
-                None => work.stand_in().await?,
+                None => work.run_original(&task).await?,
             };
             Ok::<_, DataFusionError>(batches)
         };
         let stream = futures::stream::once(batches).try_flatten().boxed();
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.work.schema), stream)))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
     }
 }

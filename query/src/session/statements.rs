@@ -13,7 +13,7 @@ impl Session {
         &self,
         work: impl FnOnce(Database) -> ebbtide::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let database = self.current.database().clone();
+        let database = self.database.clone();
         match tokio::task::spawn_blocking(move || work(database)).await {
             Ok(outcome) => Ok(outcome?),
             Err(error) => Err(QueryError::new(Code::InternalError, error.to_string())),
@@ -21,7 +21,7 @@ impl Session {
     }
 
     pub(super) fn collection(&self, name: &str) -> Result<ebbtide::CollectionSnapshot> {
-        self.current.snapshot().collection(name).map_err(|e| self.with_hint(e.into(), name))
+        self.snapshot().collection(name).map_err(|e| self.with_hint(e.into(), name))
     }
 
     /// Adds the name that was probably meant to an error about one that does not exist.
@@ -29,7 +29,7 @@ impl Session {
         if error.code() != Code::NamespaceNotFound {
             return error;
         }
-        let names = self.current.snapshot().collections();
+        let names = self.snapshot().collections();
         let hint = suggest::hint(name, names.iter().map(String::as_str));
         QueryError::new(error.code(), format!("{}{hint}", error.message()))
     }
@@ -44,7 +44,7 @@ impl Session {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
             _ => ("", ""),
         };
-        let exists = self.current.snapshot().collection(name).is_ok();
+        let exists = self.snapshot().collection(name).is_ok();
         if lenient && command == "create" && exists {
             return Ok(StatementStream::message(format!("collection {name} exists already; nothing was done")));
         }
@@ -77,7 +77,7 @@ impl Session {
                                 WHERE table_schema <> 'information_schema' ORDER BY table_schema = 'ebbtide', schema, name"
                 .to_owned(),
         };
-        let held = matches!(listing, Listing::Ttl(_)).then(|| self.current.database().clock_held()).flatten();
+        let held = matches!(listing, Listing::Ttl(_)).then(|| self.database.clock_held()).flatten();
         let mut statements = statement::parse(&sql)?;
         let statement = statements.remove(0);
         let mut stream = self.sql(&statement, &sql).await?;
@@ -86,7 +86,7 @@ impl Session {
     }
 
     pub(super) async fn describe(&self, name: &str, statement: &Statement, text: &str) -> Result<StatementStream> {
-        match self.current.snapshot().collection(name) {
+        match self.snapshot().collection(name) {
             Ok(collection) => Ok(StatementStream::batch(system::describe_rows(&collection)?, None)),
             Err(_) => self.sql(statement, text).await,
         }

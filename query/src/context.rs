@@ -1,0 +1,123 @@
+//! What one statement looks at: a snapshot at an instant, and a trace of what it reads.
+//!
+//! The context travels through DataFusion as an extension of the session's configuration: from the catalogue, which is
+//! made for each statement, into plans and streams. The snapshot lives as long as they do, so an idle session keeps no
+//! dropped file on disk.
+
+use crate::scan_spec::ScanSpec;
+use chrono::{DateTime, Utc};
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::execution::context::SessionState;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use ebbtide::{Database, ScanReport, Snapshot};
+use ebbtide_ttl::Timestamp;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a statement looks at.
+pub(crate) struct StatementContext {
+    database: Database,
+    snapshot: Snapshot,
+    /// The session, to plan with while the statement runs.
+    session: SessionContext,
+    trace: ScanTrace,
+}
+
+impl fmt::Debug for StatementContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementContext").field("now", &self.snapshot.now()).finish_non_exhaustive()
+    }
+}
+
+impl StatementContext {
+    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext) -> Self {
+        StatementContext { database, snapshot, session, trace: ScanTrace::default() }
+    }
+
+    /// The context of the statement that a configuration was made for.
+    pub(crate) fn of(config: &SessionConfig) -> Result<Arc<Self>> {
+        config
+            .get_extension::<StatementContext>()
+            .ok_or_else(|| internal_datafusion_err!("a collection is used outside of a statement"))
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The instant of `now()`; none if it is outside of what chrono holds.
+    pub(crate) fn now(&self) -> Option<DateTime<Utc>> {
+        chrono_time(self.snapshot.now())
+    }
+
+    /// A state of the session that plans for this statement.
+    pub(crate) fn state(self: &Arc<Self>) -> SessionState {
+        let mut state = self.session.state();
+        state.config_mut().set_extension(Arc::clone(self));
+        state
+    }
+
+    pub(crate) fn trace(&self) -> &ScanTrace {
+        &self.trace
+    }
+}
+
+fn chrono_time(now: Timestamp) -> Option<DateTime<Utc>> {
+    let seconds = i64::try_from(now.nanos().div_euclid(1_000_000_000)).ok()?;
+    let nanos = u32::try_from(now.nanos().rem_euclid(1_000_000_000)).ok()?;
+    DateTime::from_timestamp(seconds, nanos)
+}
+
+/// What a statement read of collections, and what expiry hid from it. Complete once the statement has run.
+#[derive(Debug, Default)]
+pub(crate) struct ScanTrace(Mutex<Vec<Arc<ScanRecord>>>);
+
+/// One scan or aggregate of a collection.
+#[derive(Debug)]
+pub(crate) struct ScanRecord {
+    spec: Arc<ScanSpec>,
+    buckets_hidden: AtomicU64,
+    rows_hidden: AtomicU64,
+}
+
+impl ScanTrace {
+    /// Records that a collection is read.
+    pub(crate) fn record(&self, spec: &Arc<ScanSpec>, report: &ScanReport) -> Arc<ScanRecord> {
+        let record = Arc::new(ScanRecord {
+            spec: Arc::clone(spec),
+            buckets_hidden: AtomicU64::new(report.buckets_hidden),
+            rows_hidden: AtomicU64::new(report.rows_hidden),
+        });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&record));
+        record
+    }
+
+    /// A line for each scan; none if no collection was read.
+    pub(crate) fn describe(&self) -> Option<String> {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<String> = records.iter().map(|record| record.describe()).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
+
+impl ScanRecord {
+    /// Adds rows that expiry hid from a unit that has been read.
+    pub(crate) fn add_rows_hidden(&self, rows: u64) {
+        self.rows_hidden.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    fn describe(&self) -> String {
+        let (buckets, rows) = (&self.buckets_hidden, &self.rows_hidden);
+        format!(
+            "{}, buckets_hidden_by_ttl={}, rows_hidden_by_ttl={}",
+            self.spec.cutoffs(),
+            buckets.load(Ordering::Relaxed),
+            rows.load(Ordering::Relaxed)
+        )
+    }
+}

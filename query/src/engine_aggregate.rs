@@ -1,0 +1,337 @@
+//! Aggregates that the engine answers, which merges what its directories know with what it reads on all cores.
+//!
+//! An optimizer rule puts a leaf in the place of an aggregate over the scan of a collection if its groups are told by the
+//! meta and bins of time, if the engine knows its functions, and if the scan does all of the filtering. The leaf asks the
+//! engine when it is executed. What the engine answers differently from DataFusion, or not at all, DataFusion answers after
+//! all: the leaf keeps the aggregate that it stands for.
+
+mod exec;
+mod meta_keys;
+
+use crate::options::fast_paths;
+use crate::provider::CollectionTable;
+use crate::pushdown::is_plain;
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchemaRef, Result, ScalarValue, internal_err};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, ScalarFunction};
+use datafusion::logical_expr::{
+    Aggregate, Expr, Extension, LogicalPlan, Projection, Sort, TableProviderFilterPushDown, TableScan,
+    UserDefinedLogicalNodeCore,
+};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use ebbtide::AggregateRequest;
+use ebbtide_buckets::{FieldType, Schema};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+pub(crate) use exec::EngineAggregateExec;
+
+/// Puts the engine in the place of the aggregates that it can answer.
+#[derive(Debug)]
+pub(crate) struct AnswerAggregates {
+    /// Whether the engine also sees to the order of bins, and to how many of them are wanted: only where the plan runs on
+    /// one thread, which keeps the order.
+    pub(crate) in_order: bool,
+}
+
+impl OptimizerRule for AnswerAggregates {
+    fn name(&self) -> &'static str {
+        "answer_aggregates"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let answered = match &plan {
+            LogicalPlan::Aggregate(aggregate) if fast_paths(&config.options()) => {
+                AggregateSpec::of(aggregate)?.map(|spec| {
+                    let (original, spec) = (Arc::new(aggregate.clone()), Arc::new(spec));
+                    EngineAggregate { original, spec, order: None }.into_plan()
+                })
+            }
+            LogicalPlan::Sort(sort) if self.in_order => in_order_of(sort),
+            _ => None,
+        };
+        Ok(answered.map_or(Transformed::no(plan), Transformed::yes))
+    }
+}
+
+/// A sort by time of bins, left to the engine.
+fn in_order_of(sort: &Sort) -> Option<LogicalPlan> {
+    let [by] = sort.expr.as_slice() else { return None };
+    in_order(&sort.input, by.expr.try_as_col()?, Order { descending: !by.asc, fetch: sort.fetch })
+}
+
+fn in_order(plan: &LogicalPlan, column: &Column, order: Order) -> Option<LogicalPlan> {
+    let at = plan.schema().maybe_index_of_column(column)?;
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let below = bare(projection.expr.get(at)?).try_as_col()?;
+            let input = in_order(&projection.input, below, order)?;
+            let (expr, schema) = (projection.expr.clone(), Arc::clone(&projection.schema));
+            Projection::try_new_with_schema(expr, Arc::new(input), schema).ok().map(LogicalPlan::Projection)
+        }
+        LogicalPlan::Extension(extension) => {
+            let node = extension.node.as_any().downcast_ref::<EngineAggregate>()?;
+            let by_time = matches!(node.spec.keys.as_slice(), [Key::Time]) && at == 0 && node.order.is_none();
+            by_time.then(|| EngineAggregate { order: Some(order), ..node.clone() }.into_plan())
+        }
+        _ => None,
+    }
+}
+
+/// What tells groups apart.
+#[derive(Debug, Clone, PartialEq)]
+enum Key {
+    Meta,
+    /// Something computed of the meta field, in columns of the collection.
+    OfMeta(Expr),
+    Time,
+}
+
+/// What the engine is asked.
+#[derive(Debug)]
+struct AggregateSpec {
+    /// Without times and metas. Its last columns have to be without NaN.
+    request: AggregateRequest,
+    keys: Vec<Key>,
+    scan: TableScan,
+}
+
+/// The order of bins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Order {
+    descending: bool,
+    /// At most this many are wanted.
+    fetch: Option<usize>,
+}
+
+/// An aggregate that the engine answers, in a logical plan.
+#[derive(Debug, Clone)]
+struct EngineAggregate {
+    original: Arc<Aggregate>,
+    spec: Arc<AggregateSpec>,
+    order: Option<Order>,
+}
+
+impl EngineAggregate {
+    fn into_plan(self) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(self) })
+    }
+}
+
+impl AggregateSpec {
+    /// Of an aggregate whose input has been optimized; `None` if the engine does not answer it.
+    fn of(aggregate: &Aggregate) -> Result<Option<AggregateSpec>> {
+        let Some((scan, projection)) = input_of(aggregate) else { return Ok(None) };
+        let provider = source_as_provider(&scan.source)?;
+        let Some(table) = provider.downcast_ref::<CollectionTable>() else { return Ok(None) };
+        let rules = table.planned.rules();
+        let exact = |filter: &Expr| rules.supports(filter) == TableProviderFilterPushDown::Exact;
+        if scan.fetch.is_some() || !scan.filters.iter().all(exact) {
+            return Ok(None);
+        }
+        let schema = table.planned.schema.as_ref();
+        let (mut request, mut keys, mut checks) = (AggregateRequest::default(), Vec::new(), Vec::new());
+        for key in &aggregate.group_expr {
+            let Some(key) = key_of(&resolved(bare(key), projection)?, schema, &mut request) else { return Ok(None) };
+            if key == Key::Time && keys.contains(&key) {
+                return Ok(None);
+            }
+            keys.push(key);
+        }
+        for function in &aggregate.aggr_expr {
+            let Expr::AggregateFunction(function) = bare(function) else { return Ok(None) };
+            let Some(function) = aggregate_of(function, projection, schema, &mut checks)? else { return Ok(None) };
+            request.aggregates.push(function);
+        }
+        request.aggregates.extend(checks);
+        Ok(Some(AggregateSpec { request, keys, scan: scan.clone() }))
+    }
+}
+
+/// The scan that an aggregate reads, and what is computed in between.
+fn input_of(aggregate: &Aggregate) -> Option<(&TableScan, Option<&Projection>)> {
+    match aggregate.input.as_ref() {
+        LogicalPlan::TableScan(scan) => Some((scan, None)),
+        LogicalPlan::Projection(projection) => match projection.input.as_ref() {
+            LogicalPlan::TableScan(scan) => Some((scan, Some(projection))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An expression without names that it was given.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => bare(&alias.expr),
+        expr => expr,
+    }
+}
+
+/// An expression in columns of the scan.
+fn resolved(expr: &Expr, projection: Option<&Projection>) -> Result<Expr> {
+    let Some(projection) = projection else { return Ok(expr.clone()) };
+    let resolved = expr.clone().transform_up(|expr| match &expr {
+        Expr::Column(column) => {
+            let at = projection.schema.index_of_column(column)?;
+            Ok(Transformed::yes(bare(&projection.expr[at]).clone()))
+        }
+        _ => Ok(Transformed::no(expr)),
+    });
+    resolved.data()
+}
+
+/// What a group key is to the engine.
+fn key_of(key: &Expr, schema: &Schema, request: &mut AggregateRequest) -> Option<Key> {
+    if let Some(width) = width_of(key, schema) {
+        request.width = Some(width);
+        return Some(Key::Time);
+    }
+    let is_meta = |name: &str| schema.meta.as_deref() == Some(name);
+    request.by_meta = true;
+    if key.try_as_col().is_some_and(|column| is_meta(&column.name)) {
+        return Some(Key::Meta);
+    }
+    let of_meta = key.any_column_refs() && key.column_refs().iter().all(|column| is_meta(&column.name));
+    (of_meta && is_plain(key)).then(|| Key::OfMeta(key.clone()))
+}
+
+/// The width of the bins that a key puts times into, in units, if they are counted from the epoch.
+fn width_of(key: &Expr, schema: &Schema) -> Option<i64> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = key else { return None };
+    let [Expr::Literal(width, _), time] = args.as_slice() else { return None };
+    if time.try_as_col()?.name != schema.time {
+        return None;
+    }
+    fixed_width(func.name(), width, schema)
+}
+
+/// The width of the bins of `date_bin` or `date_trunc` in units of a collection, if they all have the same one.
+fn fixed_width(function: &str, width: &ScalarValue, schema: &Schema) -> Option<i64> {
+    let nanos = match function {
+        "date_bin" => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
+            Ok(ScalarValue::IntervalMonthDayNano(Some(width))) if width.months == 0 => {
+                i128::from(width.days) * 86_400_000_000_000 + i128::from(width.nanoseconds)
+            }
+            _ => return None,
+        },
+        "date_trunc" => match width.try_as_str()?? {
+            "second" => 1_000_000_000,
+            "minute" => 60_000_000_000,
+            "hour" => 3_600_000_000_000,
+            "day" => 86_400_000_000_000,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let unit = i128::from(1_000_000_000 / schema.precision.per_second());
+    if nanos <= 0 || nanos % unit != 0 { None } else { i64::try_from(nanos / unit).ok() }
+}
+
+/// What the engine calls a function. `checks` are to be without NaN.
+fn aggregate_of(
+    function: &AggregateFunction,
+    projection: Option<&Projection>,
+    schema: &Schema,
+    checks: &mut Vec<ebbtide::Aggregate>,
+) -> Result<Option<ebbtide::Aggregate>> {
+    let params = &function.params;
+    let ignores_nulls = params.null_treatment == Some(NullTreatment::IgnoreNulls);
+    let [arg] = params.args.as_slice() else { return Ok(None) };
+    if params.distinct || ignores_nulls || params.filter.is_some() || !params.order_by.is_empty() {
+        return Ok(None);
+    }
+    Ok(engine_function(function.func.name(), &resolved(arg, projection)?, schema, checks))
+}
+
+fn engine_function(
+    name: &str,
+    arg: &Expr,
+    schema: &Schema,
+    checks: &mut Vec<ebbtide::Aggregate>,
+) -> Option<ebbtide::Aggregate> {
+    use ebbtide::Aggregate;
+    let column = match (name, arg) {
+        ("count", Expr::Literal(value, _)) => return (!value.is_null()).then_some(Aggregate::Rows),
+        ("avg", Expr::Cast(cast)) if *cast.field.data_type() == DataType::Float64 => &cast.expr,
+        _ => arg,
+    };
+    let field = &column.try_as_col()?.name;
+    if name == "count" && *field == schema.time {
+        return Some(Aggregate::Rows);
+    }
+    let is_field = schema.fields.iter().any(|(name, _)| name == field);
+    let ty = schema.field_type(field).filter(|ty| is_field && matches!(ty, FieldType::Int64 | FieldType::Double))?;
+    let of = |aggregate: fn(String) -> Aggregate| aggregate(field.to_owned());
+    if *ty == FieldType::Double && (name == "min" || name == "max") {
+        // Of NaN DataFusion makes what the order of rows and the groups happen to give: left to it.
+        checks.extend([of(Aggregate::Min), of(Aggregate::Max)]);
+    }
+    Some(match name {
+        "count" => of(Aggregate::Count),
+        "sum" => of(Aggregate::Sum),
+        "avg" => of(Aggregate::Avg),
+        "min" => of(Aggregate::Min),
+        "max" => of(Aggregate::Max),
+        _ => return None,
+    })
+}
+
+impl PartialEq for EngineAggregate {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.original, self.order) == (&other.original, other.order)
+    }
+}
+
+impl Eq for EngineAggregate {}
+
+impl Hash for EngineAggregate {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.original, self.order).hash(state);
+    }
+}
+
+impl PartialOrd for EngineAggregate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for EngineAggregate {
+    fn name(&self) -> &'static str {
+        "EngineAggregate"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        Vec::new()
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.original.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let aggregate = LogicalPlan::Aggregate(self.original.as_ref().clone());
+        write!(f, "Engine{}, {}", aggregate.display(), self.original.input.display())
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        match (exprs.as_slice(), inputs.as_slice()) {
+            ([], []) => Ok(self.clone()),
+            _ => internal_err!("an aggregate of the engine has no inputs"),
+        }
+    }
+}

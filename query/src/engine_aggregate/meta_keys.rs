@@ -1,0 +1,66 @@
+//! Group keys that are computed of the meta field.
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::row::{RowConverter, SortField};
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use ebbtide::MetaGroups;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Computes keys of metas, and puts metas with the same keys into one group.
+#[derive(Debug)]
+pub(super) struct MetaKeys {
+    /// The one column that the keys are computed of.
+    schema: SchemaRef,
+    keys: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl MetaKeys {
+    /// `None` if rows with the same keys cannot be told to be the same.
+    pub(super) fn new(schema: SchemaRef, keys: Vec<Arc<dyn PhysicalExpr>>) -> Result<Option<Self>> {
+        for key in &keys {
+            let ty = key.data_type(&schema)?;
+            if has_doubles(&ty) || !RowConverter::supports_fields(&[SortField::new(ty)]) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(MetaKeys { schema, keys }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(super) fn evaluate(&self, metas: &ArrayRef) -> Result<Vec<ArrayRef>> {
+        let options = RecordBatchOptions::new().with_row_count(Some(metas.len()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), vec![Arc::clone(metas)], &options)?;
+        self.keys.iter().map(|key| key.evaluate(&batch)?.into_array(metas.len())).collect()
+    }
+}
+
+/// Whether zero may have two signs, and NaN many forms.
+fn has_doubles(ty: &DataType) -> bool {
+    match ty {
+        DataType::Struct(fields) => fields.iter().any(|field| has_doubles(field.data_type())),
+        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) => has_doubles(item.data_type()),
+        ty => ty.is_floating(),
+    }
+}
+
+impl MetaGroups for MetaKeys {
+    fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError> {
+        let columns = self.evaluate(metas).map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
+        let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+        let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
+        let mut numbers = HashMap::new();
+        let number = |row| {
+            let next = numbers.len();
+            let number = *numbers.entry(row).or_insert(next);
+            u32::try_from(number).map_err(|_| ArrowError::ComputeError("too many groups of metas".to_owned()))
+        };
+        rows.iter().map(number).collect()
+    }
+}

@@ -1,0 +1,146 @@
+//! What a statement asks the engine for: columns of a collection under the filters that the engine applies.
+
+use crate::error::external;
+use crate::pushdown::PushdownRules;
+use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::{Result, exec_err};
+use datafusion::logical_expr::Expr;
+use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide_buckets::Schema;
+use ebbtide_ttl::{Cutoff, ExpiryMode, Timestamp};
+use std::fmt;
+use std::sync::Arc;
+
+/// A scan of a collection, or what an aggregate reads of it.
+#[derive(Debug)]
+pub(crate) struct ScanSpec {
+    pub(crate) snapshot: CollectionSnapshot,
+    /// The columns as the plan expects them.
+    pub(crate) schema: SchemaRef,
+    pub(crate) request: ScanRequest,
+    /// The condition on metas, as EXPLAIN shows it.
+    metas: Option<String>,
+}
+
+/// The collection that a plan names, as it was when the plan was made.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedCollection {
+    pub(crate) name: String,
+    pub(crate) schema: Arc<Schema>,
+    /// [`table_schema`] of `schema`.
+    pub(crate) arrow: SchemaRef,
+}
+
+impl PlannedCollection {
+    pub(crate) fn new(snapshot: &CollectionSnapshot) -> Self {
+        let schema = Arc::clone(snapshot.schema());
+        PlannedCollection { name: snapshot.name().to_owned(), arrow: table_schema(&schema), schema }
+    }
+
+    pub(crate) fn rules(&self) -> PushdownRules<'_> {
+        let meta = self.schema.meta_type.as_ref().and(self.schema.meta.as_deref());
+        PushdownRules { time: &self.schema.time, meta }
+    }
+}
+
+impl ScanSpec {
+    /// A scan of these columns (all if `None`) under these filters in a snapshot that may be newer than the plan.
+    pub(crate) fn new(
+        planned: &PlannedCollection,
+        snapshot: CollectionSnapshot,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<Self> {
+        if snapshot.schema().time != planned.schema.time || snapshot.schema().meta != planned.schema.meta {
+            return exec_err!(
+                "collection '{}' was dropped and re-created after the statement was prepared; prepare it again",
+                planned.name
+            );
+        }
+        let schema = match projection {
+            Some(columns) => Arc::new(planned.arrow.project(columns)?),
+            None => Arc::clone(&planned.arrow),
+        };
+        let untyped = |field: &Field| field.data_type() == &DataType::Null;
+        if schema.fields().iter().any(|f| untyped(f)) && snapshot.schema().meta_type.is_some() {
+            return exec_err!(
+                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare it, or \
+                 create its view, again",
+                planned.name
+            );
+        }
+        let pushed = planned.rules().split(filters, &planned.arrow, state)?;
+        let request = ScanRequest {
+            projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
+            time: pushed.time,
+            bounds: pushed.bounds,
+            meta: None,
+            include_hidden: false,
+        };
+        let metas = pushed.meta.as_ref().map(|meta| meta.text.clone());
+        let request = ScanRequest { meta: pushed.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>), ..request };
+        Ok(ScanSpec { snapshot, schema, request, metas })
+    }
+
+    /// The collection, the instant, and what each rule hides: `collection=w, now=..., hides=[collection: t <= ...]`.
+    pub(crate) fn cutoffs(&self) -> String {
+        let snapshot = &self.snapshot;
+        let mut text = format!("collection={}, now={}", snapshot.name(), snapshot.now());
+        let cuts = cutoffs(snapshot);
+        if let Some(count) = snapshot.suspended() {
+            text.push_str(&format!(", expiry=suspended by {count} measurements out of range"));
+        } else if snapshot.options().expiry == ExpiryMode::Bucket {
+            text.push_str(", expiry=bucket, hides=[]");
+        } else if !cuts.is_empty() {
+            text.push_str(&format!(", hides=[{}]", cuts.join("; ")));
+        }
+        text
+    }
+}
+
+/// [`ScanSpec::cutoffs`], and the filters that the engine applies.
+impl fmt::Display for ScanSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cutoffs())?;
+        if let Some(metas) = &self.metas {
+            write!(f, ", meta=[{metas}]")?;
+        }
+        let (first, last) = self.request.time;
+        if (first, last) != (None, None) {
+            let unit = self.snapshot.schema().precision;
+            let show = |t: Option<i64>| t.map(|t| Timestamp::from_units(t, unit).to_string()).unwrap_or_default();
+            write!(f, ", time=[{}..{}]", show(first), show(last))?;
+        }
+        Ok(())
+    }
+}
+
+/// What each rule hides now: `collection: t <= 2024-01-01T00:00:00Z`.
+fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
+    let options = c.options();
+    if options.expiry == ExpiryMode::Bucket {
+        return Vec::new();
+    }
+    let text = |view: ebbtide_ttl::RuleView<'_>| {
+        let cut = Cutoff::new(c.now(), view.expire_after_seconds, options.precision).last_hidden()?;
+        let cut = Timestamp::from_units(cut, options.precision);
+        Some(format!("{}: {} <= {cut}", view.label(), options.time_field))
+    };
+    c.rules().iter().filter_map(text).collect()
+}
+
+/// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
+pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
+    let arrow = schema.arrow();
+    let (Some(meta), None) = (&schema.meta, &schema.meta_type) else { return arrow };
+    let mut fields = arrow.fields().to_vec();
+    fields.insert(1, Arc::new(Field::new(meta, DataType::Null, true)));
+    Arc::new(ArrowSchema::new(fields))
+}
+
+/// An error where the collection of a plan is gone.
+pub(crate) fn collection_in(snapshot: &ebbtide::Snapshot, name: &str) -> Result<CollectionSnapshot> {
+    snapshot.collection(name).map_err(external)
+}

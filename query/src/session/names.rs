@@ -1,0 +1,88 @@
+//! Names with capitals: SQL folds bare words to lower case, collections and columns keep theirs.
+
+use crate::statement::Statement;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+use ebbtide::Snapshot;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+/// Quotes mixed-case names: a word that is exactly the name of a collection or column with capitals
+/// (`sensorId`) is quoted; one that is also a word of SQL (`DATE`) only
+/// where something is `named` or after a point.
+pub(super) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in snapshot.collections() {
+        if let Ok(collection) = snapshot.collection(&name) {
+            let schema = collection.schema();
+            names.push(schema.time.clone());
+            names.extend(schema.meta.clone());
+            names.extend(schema.fields.iter().map(|(n, _)| n.clone()));
+        }
+        names.push(name);
+    }
+    names.retain(|n| n.chars().any(char::is_uppercase));
+    if names.is_empty() {
+        return statement.text.clone();
+    }
+    let mut lines: Vec<String> = statement.text.split('\n').map(str::to_owned).collect();
+    for (at, token) in statement.tokens.iter().enumerate().rev() {
+        let Token::Word(word) = &token.token else { continue };
+        let next = statement.tokens.get(at + 1).map(|t| &t.token);
+        let is_call = matches!(next, Some(Token::LParen | Token::SingleQuotedString(_)));
+        let is_insert_target = at > 0 && is_keyword(&statement.tokens[at - 1].token, "INTO");
+        if word.quote_style.is_some() || !names.contains(&word.value) || (is_call && !is_insert_target) {
+            continue;
+        }
+        let is_member = at > 0 && statement.tokens[at - 1].token == Token::Period;
+        if word.keyword != Keyword::NoKeyword && !is_member && !named(token.span.start) {
+            continue;
+        }
+        let line = usize::try_from(token.span.start.line - 1).unwrap_or(usize::MAX);
+        let column = usize::try_from(token.span.start.column - 1).unwrap_or(usize::MAX);
+        let Some(text) = lines.get_mut(line) else { continue };
+        let Some(start) = text.char_indices().nth(column).map(|(i, _)| i) else { continue };
+        let end = start + word.value.len();
+        if text.get(start..end) == Some(word.value.as_str()) {
+            text.replace_range(start..end, &format!("\"{}\"", word.value));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Where a statement names columns and tables.
+pub(super) fn locations_of_names(statement: &DfStatement) -> HashSet<Location> {
+    let inner = match statement {
+        DfStatement::Statement(inner) => inner,
+        DfStatement::Explain(explain) => return locations_of_names(&explain.statement),
+        _ => return HashSet::new(),
+    };
+    let mut locations = HashSet::new();
+    if let ast::Statement::Insert(insert) = inner.as_ref() {
+        locations
+            .extend(insert.columns.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident()).map(start_of));
+    }
+    let _finished = ast::visit_relations(inner, |name| {
+        locations.extend(name.0.iter().filter_map(|part| part.as_ident()).map(start_of));
+        ControlFlow::<()>::Continue(())
+    });
+    let _finished = ast::visit_expressions(inner, |expr| {
+        match expr {
+            ast::Expr::Identifier(name) => locations.extend([start_of(name)]),
+            ast::Expr::CompoundIdentifier(names) => locations.extend(names.iter().map(start_of)),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    locations
+}
+
+fn start_of(name: &ast::Ident) -> Location {
+    name.span.start
+}
+
+fn is_keyword(token: &Token, keyword: &str) -> bool {
+    matches!(token, Token::Word(w) if w.value.eq_ignore_ascii_case(keyword))
+}

@@ -1,0 +1,234 @@
+//! SQL statements: from their text to a stream of rows.
+
+use super::names::{locations_of_names, quote_mixed_case};
+use super::{Session, StatementStream};
+use crate::catalog::COLLECTIONS;
+use crate::context::StatementContext;
+use crate::error::{QueryError, Result};
+use crate::functions;
+use crate::instants::{freeze_now, rewrite_plan};
+use crate::prepared::{Template, check_query};
+use crate::statement::Statement;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::common::{DataFusionError, TableReference};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
+use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use ebbtide::CollectionSnapshot;
+use ebbtide_ttl::Code;
+use futures::StreamExt;
+use std::cell::LazyCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+impl Session {
+    pub(super) async fn sql(&self, statement: &Statement, text: &str) -> Result<StatementStream> {
+        self.sql_inner(statement).await.map_err(|error| self.failed(error, statement, text))
+    }
+
+    pub(crate) fn failed(&self, error: Failure, statement: &Statement, text: &str) -> QueryError {
+        match error {
+            Failure::Plan(error) => self.explain(&error, statement, text),
+            Failure::Query(error) => error,
+        }
+    }
+
+    /// Reads a query that is to be run with values for its parameters.
+    pub(crate) async fn template(
+        &self,
+        statement: &Statement,
+        context: &Arc<StatementContext>,
+    ) -> Result<Template, Failure> {
+        let parsed = parse(statement, context)?;
+        check_query(&parsed)?;
+        let plan = self.state(context).statement_to_plan(parsed).await?;
+        Template::new(plan, self.catalog_version(context))
+    }
+
+    async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
+        let context = self.begin();
+        let parsed = parse(statement, &context)?;
+        let Some(parsed) = self.prepared_write(parsed, &context).await? else {
+            return Ok(StatementStream::message("done"));
+        };
+        if let Some(stream) = self.insert(&parsed, &context).await? {
+            return Ok(stream);
+        }
+        if let DfStatement::Statement(inner) = &parsed {
+            refuse_without_effect(inner)?;
+        }
+        let state = self.state(&context);
+        match state.statement_to_plan(parsed).await? {
+            LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
+                Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
+                None => self.run_with(LogicalPlan::Dml(dml), state, &context).await,
+            },
+            LogicalPlan::Ddl(ddl) => {
+                spare_collections(&ddl, &context)?;
+                self.create_or_drop(ddl, state, &context).await
+            }
+            LogicalPlan::Statement(inner) => {
+                let plan = rewrite_plan(LogicalPlan::Statement(inner), None, state.config_options())?;
+                // Settings and what PREPARE keeps outlive the statement.
+                let (state, plan) = self.context.execute_logical_plan(plan).await?.into_parts();
+                match plan {
+                    LogicalPlan::EmptyRelation(_) => Ok(StatementStream::message("done")),
+                    plan => self.run_with(plan, self.bind(state, &context), &context).await,
+                }
+            }
+            plan => self.run_with(plan, state, &context).await,
+        }
+    }
+
+    async fn create_or_drop(
+        &self,
+        ddl: DdlStatement,
+        state: SessionState,
+        context: &StatementContext,
+    ) -> Result<StatementStream, Failure> {
+        // What a view selects stays as it is written: its instants are those of its readers.
+        let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { context.now() };
+        let mut plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
+        if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_))) {
+            plan = functions::rewrite(plan, now, state.config_options())?;
+            plan = freeze_now(plan, now, state.config_options())?;
+        }
+        SessionContext::new_with_state(state).execute_logical_plan(plan).await?;
+        Ok(StatementStream::message("done"))
+    }
+
+    /// Runs a plan that has not been analysed.
+    pub(crate) async fn run_plan(
+        &self,
+        plan: LogicalPlan,
+        context: &Arc<StatementContext>,
+    ) -> Result<StatementStream, Failure> {
+        self.run_with(plan, self.state(context), context).await
+    }
+
+    pub(super) async fn run_with(
+        &self,
+        plan: LogicalPlan,
+        state: SessionState,
+        context: &Arc<StatementContext>,
+    ) -> Result<StatementStream, Failure> {
+        let (now, config) = (context.now(), state.config_options());
+        let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
+        let plan = functions::readable(plan)?;
+        let schema = Arc::clone(plan.schema().inner());
+        let analysed = matches!(plan, LogicalPlan::Analyze(_));
+        let (physical, task) = self.planning.plan(plan, state).await?;
+        let mut stream = execute_stream(physical, task)?;
+        if analysed {
+            stream = with_hidden(stream, Arc::clone(context));
+        }
+        Ok(StatementStream { schema, stream: Some(stream), message: None })
+    }
+}
+
+/// A statement as DataFusion reads it.
+fn parse(statement: &Statement, context: &StatementContext) -> Result<DfStatement, Failure> {
+    let parse = |sql: &str| -> Result<(DfStatement, bool), Failure> {
+        let desugared = functions::desugar(sql).map_err(|e| Failure::Query(e.into()))?;
+        Ok((parse_one(desugared.as_deref().unwrap_or(sql))?, desugared.is_some()))
+    };
+    let (parsed, desugared) = parse(&statement.text)?;
+    // Looked for only where a word of SQL is a name with capitals too.
+    let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
+    let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
+    if quoted == statement.text { Ok(parsed) } else { Ok(parse(&quoted)?.0) }
+}
+
+/// The collection that a DELETE is about.
+fn deleted_from(name: &TableReference, context: &StatementContext) -> Option<CollectionSnapshot> {
+    let ours = name.schema().is_none_or(|schema| schema == COLLECTIONS);
+    context.snapshot().collection(name.table()).ok().filter(|_| ours)
+}
+
+/// DROP TABLE is for tables of the session; DataFusion would say that there is none of that name.
+fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<()> {
+    let name = match ddl {
+        DdlStatement::DropTable(drop) => &drop.name,
+        DdlStatement::DropView(drop) => &drop.name,
+        _ => return Ok(()),
+    };
+    let ours = name.schema().is_none_or(|s| s == COLLECTIONS);
+    if ours && context.snapshot().collection(name.table()).is_ok() {
+        let message = format!("'{}' is a collection: DROP COLLECTION removes it with all it holds", name.table());
+        return Err(QueryError::new(Code::BadValue, message));
+    }
+    Ok(())
+}
+
+/// Refuses what DataFusion would do for this session alone, or not at all, and call done.
+fn refuse_without_effect(statement: &ast::Statement) -> Result<()> {
+    let message = match statement {
+        ast::Statement::CreateTable(create) if create.query.is_none() && !create.external => format!(
+            "CREATE TABLE makes nothing that lasts: measurements are kept in collections, whose fields come with the \
+             first insert; write CREATE COLLECTION {} WITH (timeField = 'time', metaField = 'sensor')",
+            create.name
+        ),
+        ast::Statement::CreateIndex(_) => {
+            "CREATE INDEX makes nothing: measurements are found by meta and time without \
+                                           one; write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY \
+                                           WHERE meta = 'a' for a rule of expiry"
+                .to_owned()
+        }
+        ast::Statement::CreateSchema { .. } | ast::Statement::CreateDatabase { .. } => {
+            "collections have no schemas: a database is a folder, and --db names another one".to_owned()
+        }
+        ast::Statement::StartTransaction { .. } | ast::Statement::Commit { .. } | ast::Statement::Rollback { .. } => {
+            "there are no transactions: an INSERT or a DELETE is stored as a whole by itself, and a query sees one \
+             instant"
+                .to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(QueryError::new(Code::BadValue, message))
+}
+
+/// Ends what EXPLAIN ANALYZE returns with what expiry hid from each scan: a plan has no scan left in it where statistics
+/// answered.
+fn with_hidden(stream: SendableRecordBatchStream, context: Arc<StatementContext>) -> SendableRecordBatchStream {
+    let schema = stream.schema();
+    let names = Arc::clone(&schema);
+    let last = futures::stream::once(async move {
+        context.trace().describe().map(|text| {
+            let cells: [ArrayRef; 2] =
+                [Arc::new(StringArray::from(vec!["Hidden by TTL"])), Arc::new(StringArray::from(vec![text]))];
+            Ok(RecordBatch::try_new(names, cells.to_vec())?)
+        })
+    });
+    let last = last.filter_map(std::future::ready);
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream.chain(last)))
+}
+
+/// Why planning or starting failed: by DataFusion, whose errors are still to be explained, or by us.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Plan(DataFusionError),
+    Query(QueryError),
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        Failure::Plan(error)
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        Failure::Query(error)
+    }
+}
+
+pub(super) fn parse_one(sql: &str) -> Result<DfStatement, DataFusionError> {
+    let dialect = GenericDialect {};
+    let mut statements = DFParserBuilder::new(sql).with_dialect(&dialect).build()?.parse_statements()?;
+    statements.pop_front().ok_or_else(|| DataFusionError::Plan("there is no statement".to_owned()))
+}
