@@ -5,8 +5,8 @@
 //! measurements, which no scan shows: so its condition is compiled and handed to the engine.
 
 use crate::error::{QueryError, Result as QueryResult, external};
-use crate::instants::rewrite_expr;
 use crate::pushdown::unqualified;
+use crate::timestamp_coercion::rewrite_expr;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{

@@ -49,13 +49,13 @@ impl OptimizerRule for AnswerAggregates {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        // A statement that is being prepared has no instant, and its types are not known: it is optimized again to be run.
+        let runs = config.query_execution_start_time().is_some() && fast_paths(&config.options());
         let answered = match &plan {
-            LogicalPlan::Aggregate(aggregate) if fast_paths(&config.options()) => {
-                AggregateSpec::of(aggregate)?.map(|spec| {
-                    let (original, spec) = (Arc::new(aggregate.clone()), Arc::new(spec));
-                    EngineAggregate { original, spec, order: None }.into_plan()
-                })
-            }
+            LogicalPlan::Aggregate(aggregate) if runs => AggregateSpec::of(aggregate)?.map(|spec| {
+                let (original, spec) = (Arc::new(aggregate.clone()), Arc::new(spec));
+                EngineAggregate { original, spec, order: None }.into_plan()
+            }),
             LogicalPlan::Sort(sort) if self.in_order => in_order_of(sort),
             _ => None,
         };
@@ -200,6 +200,9 @@ fn key_of(key: &Expr, schema: &Schema, request: &mut AggregateRequest) -> Option
     request.by_meta = true;
     if key.try_as_col().is_some_and(|column| is_meta(&column.name)) {
         return Some(Key::Meta);
+    }
+    if matches!(key, Expr::GroupingSet(_)) {
+        return None;
     }
     let of_meta = key.any_column_refs() && key.column_refs().iter().all(|column| is_meta(&column.name));
     (of_meta && is_plain(key)).then(|| Key::OfMeta(key.clone()))

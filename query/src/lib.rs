@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cancellation;
 mod catalog;
 mod context;
 mod dml;
@@ -24,7 +25,6 @@ mod engine_aggregate;
 mod error;
 mod exec;
 mod functions;
-mod instants;
 mod leaf;
 mod options;
 pub mod output;
@@ -35,13 +35,13 @@ mod pushdown;
 mod scan_spec;
 mod session;
 pub mod statement;
-mod stoppable;
 pub mod suggest;
 pub mod system;
+mod timestamp_coercion;
 
+pub use cancellation::Stop;
 pub use datafusion::common::ScalarValue;
 pub use error::{QueryError, Result};
 pub use functions::TABLE_FUNCTIONS;
 pub use prepared::Prepared;
 pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};
-pub use stoppable::Stop;

@@ -1,18 +1,59 @@
 //! Settings of a session that SQL reads and changes: `SET ebbtide.fast_paths = false`, `SHOW ebbtide.fast_paths`.
 
-use datafusion::common::config::{ConfigExtension, ConfigOptions};
-use datafusion::common::extensions_options;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::{Result, config_datafusion_err, config_err};
+use std::any::Any;
 
-extensions_options! {
-    /// The settings, as DataFusion keeps them.
-    pub(crate) struct EbbtideOptions {
-        /// Whether the engine answers aggregates from its bucket directories, and short statements are planned with fewer rules. Answers are the same without.
-        pub fast_paths: bool, default = true
+/// The settings, as DataFusion keeps them.
+#[derive(Debug, Clone)]
+pub(crate) struct EbbtideOptions {
+    /// Whether the engine answers aggregates, and plans of one table go through fewer rules. Answers are the same without.
+    fast_paths: bool,
+}
+
+impl Default for EbbtideOptions {
+    fn default() -> Self {
+        EbbtideOptions { fast_paths: true }
     }
 }
 
 impl ConfigExtension for EbbtideOptions {
     const PREFIX: &'static str = "ebbtide";
+}
+
+impl ExtensionOptions for EbbtideOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "fast_paths" => {
+                self.fast_paths = value
+                    .to_lowercase()
+                    .parse()
+                    .map_err(|_| config_datafusion_err!("ebbtide.fast_paths is true or false, not '{value}'"))?;
+                Ok(())
+            }
+            _ => config_err!("there is no setting 'ebbtide.{key}'; available: ebbtide.fast_paths"),
+        }
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![ConfigEntry {
+            key: "ebbtide.fast_paths".to_owned(),
+            value: Some(self.fast_paths.to_string()),
+            description: "Whether the engine answers aggregates, and plans of one table go through fewer rules",
+        }]
+    }
 }
 
 /// Whether a statement may take the fast paths.

@@ -5,13 +5,13 @@ mod sql;
 mod statements;
 mod writes;
 
+use crate::cancellation::{Stop, YieldingJoins};
 use crate::catalog::{CATALOG, COLLECTIONS, CatalogVersion, SessionTables, StatementCatalog};
 use crate::context::StatementContext;
 use crate::error::{Explainer, QueryError, Result};
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::statement::{self, Statement, StatementKind};
-use crate::stoppable::{Stop, YieldingJoins};
 use crate::{functions, system};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};

@@ -3,8 +3,8 @@
 
 use super::bins::{Bins, DAY, wall_time};
 use super::wrong;
-use crate::instants::scalar_instant;
 use crate::suggest;
+use crate::timestamp_coercion::scalar_instant;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::array::types::{
     ArrowTimestampType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,

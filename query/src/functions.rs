@@ -14,7 +14,7 @@ mod names;
 mod series;
 
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
-use crate::instants::BeneathCasts;
+use crate::timestamp_coercion::BeneathCasts;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::DataType;
