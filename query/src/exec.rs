@@ -1,6 +1,6 @@
 //! A leaf of plans: reads the visible rows of a collection, as of its statement's snapshot.
 
-use crate::context::{ScanRecord, StatementContext};
+use crate::context::ScanRecord;
 use crate::error::external;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::scan_spec::ScanSpec;
@@ -17,7 +17,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use ebbtide::{ScanReport, ScanUnit};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Reads a collection.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct BucketScanExec {
     schema: SchemaRef,
     partitions: Vec<Vec<ScanUnit>>,
     report: ScanReport,
-    record: OnceLock<Arc<ScanRecord>>,
+    record: Arc<ScanRecord>,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -38,6 +38,7 @@ impl BucketScanExec {
         spec: Arc<ScanSpec>,
         mut units: Vec<ScanUnit>,
         report: ScanReport,
+        record: Arc<ScanRecord>,
         limit: Option<usize>,
         partitions_wanted: usize,
     ) -> Self {
@@ -66,7 +67,7 @@ impl BucketScanExec {
             schema,
             partitions: partitions.into_iter().map(|(_, units)| units).collect(),
             report,
-            record: OnceLock::new(),
+            record,
             limit,
             properties,
             metrics,
@@ -106,12 +107,10 @@ impl ExecutionPlan for BucketScanExec {
         "BucketScanExec"
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let hidden = MetricBuilder::new(&self.metrics).counter("rows_hidden_by_ttl", partition);
-        let trace = StatementContext::of(context.session_config())?;
-        let record = self.record.get_or_init(|| trace.trace().record(&self.spec, &self.report));
-        let record = Arc::clone(record);
+        let record = Arc::clone(&self.record);
         let units = self.partitions.get(partition).cloned().unwrap_or_default();
         let mut left = self.limit.unwrap_or(usize::MAX);
         let schema = Arc::clone(&self.schema);

@@ -73,8 +73,11 @@ impl ScanTable {
         self.units.iter().map(ScanUnit::rows_estimate).sum()
     }
 
-    fn plan(self, limit: Option<usize>, partitions: usize) -> Arc<dyn ExecutionPlan> {
-        Arc::new(BucketScanExec::new(self.spec, self.units, self.report, limit, partitions))
+    fn plan(self, state: &dyn Session, limit: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
+        // Recorded here: statistics may answer without the scan being executed.
+        let record = StatementContext::of(state.config())?.trace().record(&self.spec, &self.report);
+        let partitions = state.config().target_partitions();
+        Ok(Arc::new(BucketScanExec::new(self.spec, self.units, self.report, record, limit, partitions)))
     }
 }
 
@@ -97,8 +100,7 @@ impl TableProvider for ScanTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (all, spec) = (Arc::clone(&self.all), Arc::clone(&self.spec));
-        let scan = ScanTable { all, spec, units: self.units.clone(), report: self.report };
-        Ok(scan.plan(limit, state.config().target_partitions()))
+        ScanTable { all, spec, units: self.units.clone(), report: self.report }.plan(state, limit)
     }
 }
 
@@ -124,8 +126,7 @@ impl TableProvider for CollectionTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let scan = self.make_scan(state, projection, filters)?;
-        Ok(scan.plan(limit, state.config().target_partitions()))
+        self.make_scan(state, projection, filters)?.plan(state, limit)
     }
 
     async fn insert_into(

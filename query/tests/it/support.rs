@@ -72,7 +72,6 @@ impl World {
     }
 
     /// Segment files in the folder.
-    #[expect(clippy::disallowed_methods, reason = "the files themselves are counted")]
     pub(crate) fn segment_files(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path().join("db")).unwrap();
         entries.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "parquet")).count()
