@@ -1,6 +1,6 @@
 //! The catalogue of one statement: the collections of its snapshot, the views and tables of its session, system tables.
 
-use crate::context::StatementContext;
+use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::provider::CollectionTable;
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
@@ -10,13 +10,6 @@ use ebbtide_buckets::Schema;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// Name of the catalogue.
-pub(crate) const CATALOG: &str = "db";
-/// Schema of the collections.
-pub(crate) const COLLECTIONS: &str = "public";
-/// Schema of the system tables.
-pub(crate) const SYSTEM: &str = "ebbtide";
 
 /// Views and tables that a session has created.
 #[derive(Debug, Default)]

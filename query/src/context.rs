@@ -15,6 +15,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Name of the catalogue.
+pub(crate) const CATALOG: &str = "db";
+/// Schema of the collections.
+pub(crate) const COLLECTIONS: &str = "public";
+/// Schema of the system tables.
+pub(crate) const SYSTEM: &str = "ebbtide";
+
 /// What a statement looks at.
 pub(crate) struct StatementContext {
     database: Database,

@@ -320,8 +320,8 @@ pub(crate) fn table_name(name: &ast::ObjectName) -> Option<String> {
     let parts: Option<Vec<String>> = name.0.iter().map(part).collect();
     match parts?.as_slice() {
         [name] => Some(name.clone()),
-        [schema, name] if schema == crate::catalog::COLLECTIONS => Some(name.clone()),
-        [catalog, schema, name] if catalog == crate::catalog::CATALOG && schema == crate::catalog::COLLECTIONS => {
+        [schema, name] if schema == crate::context::COLLECTIONS => Some(name.clone()),
+        [catalog, schema, name] if catalog == crate::context::CATALOG && schema == crate::context::COLLECTIONS => {
             Some(name.clone())
         }
         _ => None,

@@ -3,7 +3,7 @@
 use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
-use crate::session::{Failure, Session, StatementResult};
+use crate::session::{self, Failure, Session, StatementResult};
 use crate::statement::{Statement, StatementKind, parse};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
@@ -28,7 +28,7 @@ pub struct Prepared<'a> {
 
 /// A query before values are put in.
 #[derive(Debug)]
-pub(crate) struct Template {
+struct Template {
     plan: LogicalPlan,
     parameters: usize,
     /// Of the catalogue that it was read against.
@@ -37,7 +37,7 @@ pub(crate) struct Template {
 
 impl Template {
     /// Of a plan that has not been analysed.
-    pub(crate) fn new(plan: LogicalPlan, version: CatalogVersion) -> Result<Self, Failure> {
+    fn new(plan: LogicalPlan, version: CatalogVersion) -> Result<Self, Failure> {
         let names = plan.get_parameter_names()?;
         let parameters = names.len();
         match (1..=parameters).map(|n| format!("${n}")).find(|name| !names.contains(name)) {
@@ -63,6 +63,14 @@ impl Session {
         let context = self.begin();
         let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, sql))?;
         Ok(Prepared { session: self, text: sql.to_owned(), statement, template: Mutex::new(Arc::new(template)) })
+    }
+
+    /// Reads a query that is to be run with values for its parameters.
+    async fn template(&self, statement: &Statement, context: &Arc<StatementContext>) -> Result<Template, Failure> {
+        let parsed = session::parse(statement, context)?;
+        check_query(&parsed)?;
+        let plan = self.state(context).statement_to_plan(parsed).await?;
+        Template::new(plan, self.catalog_version(context))
     }
 }
 
@@ -105,7 +113,7 @@ impl Prepared<'_> {
 }
 
 /// Whether a parsed statement only reads.
-pub(crate) fn check_query(statement: &DfStatement) -> Result<()> {
+fn check_query(statement: &DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(inner) if matches!(**inner, ast::Statement::Query(_)) => Ok(()),
         _ => Err(not_a_query()),

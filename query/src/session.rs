@@ -6,8 +6,8 @@ mod statements;
 mod writes;
 
 use crate::cancellation::{Stop, YieldingJoins};
-use crate::catalog::{CATALOG, COLLECTIONS, CatalogVersion, SessionTables, StatementCatalog};
-use crate::context::StatementContext;
+use crate::catalog::{CatalogVersion, SessionTables, StatementCatalog};
+use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::error::{Explainer, QueryError, Result};
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
@@ -32,7 +32,7 @@ use std::fmt;
 use std::sync::Arc;
 use tracing::Instrument;
 
-pub(crate) use sql::Failure;
+pub(crate) use sql::{Failure, parse};
 
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
 pub const DEFAULT_MEMORY_BYTES: usize = 1 << 30;
@@ -238,7 +238,7 @@ impl Session {
     }
 
     /// The state that a statement is planned with: its catalogue is of the statement's snapshot, and so is its `now()`.
-    fn state(&self, context: &Arc<StatementContext>) -> SessionState {
+    pub(crate) fn state(&self, context: &Arc<StatementContext>) -> SessionState {
         self.bind(context.state(), context)
     }
 

@@ -331,6 +331,20 @@ impl ScalarUDFImpl for Fill {
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        exec_err!("{}", super::gapfill::misplaced(self.name))
+        exec_err!("{}", misplaced(self.name))
+    }
+}
+
+/// What is wrong with a call that no gap filling has taken away.
+pub(super) fn misplaced(name: &str) -> String {
+    match name {
+        GAPFILL => format!(
+            "{GAPFILL} stands by itself in GROUP BY, and in what is selected as it stands there; date_bin is the function \
+             that fills no gaps"
+        ),
+        name => format!(
+            "{name}(aggregate) fills the gaps of a query with GROUP BY {GAPFILL}(interval, time); it stands in what such a \
+             query selects or orders by, around an aggregate"
+        ),
     }
 }

@@ -8,7 +8,7 @@ mod exec;
 mod node;
 
 use super::bins::nanos;
-use super::date_bin::{self, GAPFILL, INTERPOLATE, LOCF, Shape};
+use super::date_bin::{self, GAPFILL, INTERPOLATE, LOCF, Shape, misplaced};
 use super::wrong;
 use crate::pushdown::{Bounds, intersect, time_range};
 use crate::timestamp_coercion::{constant_instant, scalar_instant};
@@ -33,20 +33,6 @@ pub(super) use node::{FillKind, GapFill};
 pub(super) struct Statement<'a> {
     pub(super) now: Option<DateTime<Utc>>,
     pub(super) config: &'a Arc<ConfigOptions>,
-}
-
-/// What is wrong with a call that no gap filling has taken away.
-pub(super) fn misplaced(name: &str) -> String {
-    match name {
-        GAPFILL => format!(
-            "{GAPFILL} stands by itself in GROUP BY, and in what is selected as it stands there; date_bin is the function \
-             that fills no gaps"
-        ),
-        name => format!(
-            "{name}(aggregate) fills the gaps of a query with GROUP BY {GAPFILL}(interval, time); it stands in what such a \
-             query selects or orders by, around an aggregate"
-        ),
-    }
 }
 
 fn call<'e>(expr: &'e Expr, names: &[&str]) -> Option<&'e ScalarFunction> {

@@ -1,7 +1,6 @@
 //! `latest('collection')`: the last measurement of each meta, which the engine finds in its bucket directories.
 
-use crate::catalog::{CATALOG, COLLECTIONS};
-use crate::context::StatementContext;
+use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::error::external;
 use crate::exec::conform;
 use crate::leaf::{leaf_methods, leaf_properties};

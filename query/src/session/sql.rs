@@ -2,11 +2,9 @@
 
 use super::names::{locations_of_names, quote_mixed_case};
 use super::{Session, StatementStream};
-use crate::catalog::COLLECTIONS;
-use crate::context::StatementContext;
+use crate::context::{COLLECTIONS, StatementContext};
 use crate::error::{QueryError, Result};
 use crate::functions;
-use crate::prepared::{Template, check_query};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -36,18 +34,6 @@ impl Session {
             Failure::Plan(error) => self.explain(&error, statement, text),
             Failure::Query(error) => error,
         }
-    }
-
-    /// Reads a query that is to be run with values for its parameters.
-    pub(crate) async fn template(
-        &self,
-        statement: &Statement,
-        context: &Arc<StatementContext>,
-    ) -> Result<Template, Failure> {
-        let parsed = parse(statement, context)?;
-        check_query(&parsed)?;
-        let plan = self.state(context).statement_to_plan(parsed).await?;
-        Template::new(plan, self.catalog_version(context))
     }
 
     async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
@@ -132,7 +118,7 @@ impl Session {
 }
 
 /// A statement as DataFusion reads it.
-fn parse(statement: &Statement, context: &StatementContext) -> Result<DfStatement, Failure> {
+pub(crate) fn parse(statement: &Statement, context: &StatementContext) -> Result<DfStatement, Failure> {
     let parse = |sql: &str| -> Result<(DfStatement, bool), Failure> {
         let desugared = functions::desugar(sql).map_err(|e| Failure::Query(e.into()))?;
         Ok((parse_one(desugared.as_deref().unwrap_or(sql))?, desugared.is_some()))
