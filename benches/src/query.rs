@@ -140,7 +140,14 @@ pub fn rows_above(
 pub fn group(snapshot: &CollectionSnapshot, request: &ScanRequest, grouping: &Grouping) -> Result<RecordBatch> {
     let aggregates = grouping.fields.iter().cloned().map(grouping.aggregate).collect();
     let (time, meta, by_meta) = (request.time, request.meta.clone(), grouping.by_series);
-    Ok(snapshot.aggregate(&AggregateRequest { aggregates, time, meta, by_meta, width: grouping.width })?)
+    Ok(snapshot.aggregate(&AggregateRequest {
+        aggregates,
+        time,
+        meta,
+        by_meta,
+        meta_groups: None,
+        width: grouping.width,
+    })?)
 }
 
 /// One number that all values of an answer go into: to compare answers.

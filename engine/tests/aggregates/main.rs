@@ -134,7 +134,7 @@ proptest! {
         let start = 1_704_067_200_000;
         let time = (from.map(|m| start + m * 60_000 + 17), length.map(|m| start + (from.unwrap_or(0) + m) * 60_000));
         let meta = only.map(|only| Arc::new(Names(only)) as Arc<dyn ebbtide::MetaFilter>);
-        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, width };
+        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, meta_groups: None, width };
         let expected = aggregated(&snapshot, &request);
         let given = snapshot.aggregate_guarded(&request, &()).unwrap();
         assert_same(&given.groups, &expected, &request);
