@@ -15,7 +15,7 @@ use crate::fs::{FileLock, Fs, LockError, is_full, replace};
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::settings::Settings;
 use crate::state::State;
-use crate::sync::MutexGuard;
+use crate::sync::Guard;
 use crate::wal::{self, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
 use ebbtide_ttl::{Clock, Code};
 use std::path::{Path, PathBuf};
@@ -379,7 +379,7 @@ fn replay_and_seal(engine: &Engine) -> Result<()> {
 
 struct SealingReplay<'a> {
     engine: &'a Engine,
-    maintenance: &'a MutexGuard<'a, ()>,
+    maintenance: &'a Guard<'a, ()>,
     /// Whether there was room so far.
     seals: bool,
 }
