@@ -1,6 +1,7 @@
 //! Writing rows in the formats that other programs read.
 
 use super::cell;
+use super::presence::{batch_in_parquet, schema_in_parquet};
 use super::table::{TableStyle, render};
 use crate::error::{QueryError, Result};
 use datafusion::arrow::array::RecordBatch;
@@ -13,6 +14,7 @@ use ebbtide_ttl::Code;
 use std::io::{self, Write};
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A form of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +97,7 @@ enum Inner {
     Csv(Box<csv::Writer<Sink>>),
     Json { sink: Sink, first: bool },
     Ndjson(Sink),
-    Parquet(Box<ArrowWriter<Sink>>),
+    Parquet(Box<ArrowWriter<Sink>>, SchemaRef),
     Arrow(Box<FileWriter<Sink>>),
 }
 
@@ -134,8 +136,9 @@ impl ResultWriter {
             Format::Parquet => {
                 let level = ZstdLevel::try_new(1).unwrap_or_default();
                 let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-                let writer = ArrowWriter::try_new(sink, schema.clone(), Some(properties));
-                Inner::Parquet(Box::new(writer.map_err(|e| other(&e))?))
+                let schema = schema_in_parquet(schema);
+                let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties));
+                Inner::Parquet(Box::new(writer.map_err(|e| other(&e))?), schema)
             }
             Format::Arrow => Inner::Arrow(Box::new(FileWriter::try_new(sink, schema).map_err(|e| other(&e))?)),
         };
@@ -186,7 +189,10 @@ impl ResultWriter {
                 }
                 Ok(())
             }
-            Inner::Parquet(writer) => writer.write(batch).map_err(|e| other(&e)),
+            Inner::Parquet(writer, schema) => {
+                let batch = batch_in_parquet(batch, schema).map_err(|e| other(&e))?;
+                writer.write(&batch).map_err(|e| other(&e))
+            }
             Inner::Arrow(writer) => writer.write(batch).map_err(|e| other(&e)),
         }
     }
@@ -207,7 +213,7 @@ impl ResultWriter {
                 sink.write_all(end.as_bytes()).and_then(|()| sink.flush()).map_err(|e| failed(&e))
             }
             Inner::Ndjson(mut sink) => sink.flush().map_err(|e| failed(&e)),
-            Inner::Parquet(writer) => {
+            Inner::Parquet(writer, _) => {
                 let mut sink = writer.into_inner().map_err(|e| other(&e))?;
                 sink.flush().map_err(|e| failed(&e))
             }
