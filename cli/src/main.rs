@@ -6,6 +6,7 @@ mod conformance;
 mod demo;
 mod dump;
 mod files;
+mod guarded;
 mod import;
 mod open;
 mod pager;

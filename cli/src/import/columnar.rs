@@ -7,6 +7,7 @@ use super::layout::Layout;
 use super::source::Source;
 use super::{Job, Rows};
 use crate::args::InputFormat;
+use crate::guarded::guarded;
 use crate::pieces::{INSERT_BYTES, piece};
 use crate::{Failure, files};
 use arrow::array::{Array, RecordBatch, RecordBatchReader, UInt32Array};
@@ -22,36 +23,40 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 /// The columns of a file, its rows if it says them, and its batches.
 fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, Batches), Failure> {
-    let mut file = files::open(&source.path)?;
-    if source.format == InputFormat::Parquet {
-        let fail = |e: &dyn std::fmt::Display| {
-            Failure::new(format!("{} is not a Parquet file that can be read: {e}", source.name))
-        };
-        footer::check(&mut file).map_err(|e| fail(&e))?.map_err(|e| fail(&e))?;
-        let (reader, rows) = guarded(|| parquet(file, batch_rows)).and_then(|opened| opened).map_err(|e| fail(&e))?;
-        return Ok((RecordBatchReader::schema(&reader), rows, Box::new(reader)));
-    }
-    let fail =
-        |e: &dyn std::fmt::Display| Failure::new(format!("{} is not an Arrow file that can be read: {e}", source.name));
+    let file = files::open(&source.path)?;
+    let (form, opened) = match source.format {
+        InputFormat::Parquet => ("a Parquet", open_parquet(file, batch_rows)),
+        _ => ("an Arrow", open_arrow(file).map(|(schema, batches)| (schema, None, batches))),
+    };
+    opened.map_err(|e| Failure::new(format!("{} is not {form} file that can be read: {e}", source.name)))
+}
+
+/// Opens a Parquet file: its columns, its rows if it says them, and its batches, each to be read by [`guarded`].
+pub(crate) fn open_parquet(mut file: File, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, Batches), String> {
+    footer::check(&mut file).map_err(|e| e.to_string())??;
+    let (reader, rows) = guarded(|| parquet(file, batch_rows))?.map_err(|e| e.to_string())?;
+    Ok((RecordBatchReader::schema(&reader), rows, Box::new(reader)))
+}
+
+fn open_arrow(mut file: File) -> Result<(SchemaRef, Batches), String> {
     let mut magic = [0; 6];
-    file.read_exact(&mut magic).map_err(|e| fail(&e))?;
+    file.read_exact(&mut magic).map_err(|e| e.to_string())?;
     let form = if magic == *b"ARROW1" { ipc::Form::File } else { ipc::Form::Stream };
-    ipc::check(&mut file, form).map_err(|e| fail(&e))?;
-    file.rewind().map_err(|e| fail(&e))?;
-    if form == ipc::Form::File {
-        let reader = FileReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
-        return Ok((reader.schema(), None, Box::new(reader)));
-    }
-    let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| fail(&e))?;
-    Ok((reader.schema(), None, Box::new(reader)))
+    ipc::check(&mut file, form)?;
+    file.rewind().map_err(|e| e.to_string())?;
+    let file = BufReader::new(file);
+    let opened: Result<(SchemaRef, Batches), ArrowError> = guarded(|| match form {
+        ipc::Form::File => FileReader::try_new(file, None).map(|r| (r.schema(), Box::new(r) as Batches)),
+        ipc::Form::Stream => StreamReader::try_new(file, None).map(|r| (r.schema(), Box::new(r) as Batches)),
+    })?;
+    opened.map_err(|e| e.to_string())
 }
 
 fn parquet(file: File, batch_rows: usize) -> Result<(ParquetRecordBatchReader, Option<u64>), ParquetError> {
@@ -64,12 +69,6 @@ fn parquet(file: File, batch_rows: usize) -> Result<(ParquetRecordBatchReader, O
     let batch_rows = batch_rows.min(rows_at_once(found.metadata()));
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, found);
     Ok((builder.with_batch_size(batch_rows).build()?, rows))
-}
-
-/// The readers of these files assert some of what they find in them: a forged file is no reason for the process to fall.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, ParquetError> {
-    let forged = |_| ParquetError::General("what it says of itself is contradictory: it is damaged".to_owned());
-    catch_unwind(AssertUnwindSafe(work)).map_err(forged)
 }
 
 /// The columns with texts and bytes as views: many rows then share a value that the file holds once.
@@ -131,7 +130,7 @@ pub(super) fn read(
             let Ok(offset) = usize::try_from(from - row) else { return Err(fail(&"it is too large")) };
             let piece = piece(&whole, offset, job.batch_rows);
             let to = from + piece.num_rows() as u64;
-            let rows = take(source, job, layout, piece, from)?;
+            let rows = guarded(|| take(source, job, layout, piece, from)).map_err(|e| fail(&e))??;
             from = to;
             if let Some((batch, lines)) = rows
                 && give(Rows { batch, source: &source.name, lines, end: to })?.is_break()
@@ -199,3 +198,6 @@ fn take(
     }
     Ok(Some((layout.arrange(&adapted, &source.name)?, lines)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,6 +206,18 @@ pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
     Ok(cursor("$cmd.listCollections", batch))
 }
 
+impl CollectionSnapshot {
+    /// The command document that makes a collection with this one's name and options.
+    #[must_use]
+    pub fn create_command(&self) -> Json {
+        let mut create = reply([("create", Json::from(self.name()))]);
+        if let Json::Object(options) = options_of(self) {
+            create.extend(options);
+        }
+        Json::Object(create)
+    }
+}
+
 /// Every effective option, in the form in which `create` takes it.
 fn options_of(collection: &CollectionSnapshot) -> Json {
     let options = collection.options();

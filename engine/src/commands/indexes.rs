@@ -5,7 +5,8 @@ use super::{cursor, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};
-use ebbtide_ttl::{Code, RuleSelector, RuleSpec};
+use crate::snapshot::CollectionSnapshot;
+use ebbtide_ttl::{Code, PartialRule, RuleSelector, RuleSpec};
 use serde_json::{Map, Value as Json, json};
 
 pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
@@ -57,15 +58,28 @@ pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
 
 pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
     let name = args.collection()?;
-    let snapshot = db.snapshot().collection(name)?;
-    let time_field = snapshot.options().time_field.as_str();
-    let listed = snapshot.rules().partial().iter().map(|rule| {
+    Ok(cursor(name, indexes_of(&db.snapshot().collection(name)?)))
+}
+
+/// The partial TTL indexes, in the form in which `createIndexes` takes them.
+fn indexes_of(collection: &CollectionSnapshot) -> Vec<Json> {
+    let time_field = collection.options().time_field.as_str();
+    let index = |rule: &PartialRule| {
         json!({
             "key": {time_field: rule.key_direction},
             "name": rule.name,
             "expireAfterSeconds": rule.expire_after_seconds,
             "partialFilterExpression": json_of(rule.filter.source()),
         })
-    });
-    Ok(cursor(name, listed.collect()))
+    };
+    collection.rules().partial().iter().map(index).collect()
+}
+
+impl CollectionSnapshot {
+    /// The command document that makes this collection's partial TTL indexes; `None` if it has none.
+    #[must_use]
+    pub fn create_indexes_command(&self) -> Option<Json> {
+        let indexes = indexes_of(self);
+        (!indexes.is_empty()).then(|| json!({"createIndexes": self.name(), "indexes": indexes}))
+    }
 }

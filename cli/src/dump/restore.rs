@@ -1,0 +1,416 @@
+//! `restore`: makes the collections of a dump, all of them or none.
+//!
+//! A file in the database's folder says which collections are not complete, by their numbers: a collection of the same
+//! name that was made since is another one. Each insert has an id, so that measurements of others are noticed.
+
+use super::{CONTENTS, Contents, Dumped, FORMAT, VERSION, publish};
+use crate::args::{Cli, RestoreArgs};
+use crate::import::open_parquet;
+use crate::pieces::piece;
+use crate::{Failure, files, guarded::guarded};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, NullArray, RecordBatch, StructArray};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use arrow::error::ArrowError;
+use ebbtide::fs::{Fs, RealFs};
+use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, Snapshot};
+use ebbtide_buckets::{FieldType, Schema, batch_from_documents};
+use ebbtide_ttl::{Filter, Timestamp, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// In the database's folder while collections are being restored: they are not complete.
+const UNFINISHED: &str = "restore-unfinished.json";
+/// Rows that are restored in one insert.
+const BATCH_ROWS: usize = 50_000;
+
+/// What that file holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Unfinished {
+    /// The source in the ids of the restore's inserts.
+    source: u64,
+    collections: Vec<Restoring>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Restoring {
+    name: String,
+    /// The collection's number, once it is made.
+    id: Option<u64>,
+}
+
+impl Unfinished {
+    /// Whether a restore left this collection incomplete.
+    fn is_left(restoring: &Restoring, collection: &CollectionSnapshot) -> bool {
+        match restoring.id {
+            Some(id) => collection.id() == id,
+            None => is_untouched(collection),
+        }
+    }
+
+    /// Whether nobody else has inserted into it since.
+    fn is_ours(&self, collection: &CollectionSnapshot) -> bool {
+        let last = collection.last_batch();
+        is_untouched(collection) || last.is_some_and(|last| last.is_newest && last.id.source == self.source)
+    }
+}
+
+/// Whether nothing was ever inserted.
+fn is_untouched(collection: &CollectionSnapshot) -> bool {
+    let schema = collection.schema();
+    schema.fields.is_empty() && schema.meta_type.is_none() && collection.time_range().is_none()
+}
+
+/// The file of an unfinished restore.
+struct Marker {
+    fs: RealFs,
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl Marker {
+    fn new(folder: &Path) -> Self {
+        Marker { fs: RealFs, folder: folder.to_owned(), path: folder.join(UNFINISHED) }
+    }
+
+    fn read(&self) -> Result<Option<Unfinished>, Failure> {
+        let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", self.path.display()));
+        if !self.fs.exists(&self.path).map_err(|e| fail(&e))? {
+            return Ok(None);
+        }
+        let bytes = self.fs.read(&self.path).map_err(|e| fail(&e))?;
+        match serde_json::from_slice(&bytes) {
+            Ok(unfinished) => Ok(Some(unfinished)),
+            // Before collections had numbers there, it was a list of names.
+            Err(error) => {
+                let names: Vec<String> = serde_json::from_slice(&bytes).map_err(|_| fail(&error))?;
+                let collections = names.into_iter().map(|name| Restoring { name, id: None }).collect();
+                Ok(Some(Unfinished { source: 0, collections }))
+            }
+        }
+    }
+
+    fn write(&self, unfinished: &Unfinished) -> Result<(), Failure> {
+        let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {e}", self.path.display()));
+        let text = serde_json::to_vec(unfinished).map_err(|e| fail(&e))?;
+        publish(&self.fs, &self.folder, UNFINISHED, &text).map_err(|e| fail(&e))
+    }
+
+    fn remove(&self) -> Result<(), Failure> {
+        self.fs
+            .remove(&self.path)
+            .and_then(|()| self.fs.sync_dir(&self.folder))
+            .map_err(|e| Failure::new(format!("cannot remove {}: {e}", self.path.display())))
+    }
+}
+
+/// Runs `ebbtide restore`.
+pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
+    if cli.read_only {
+        return Err(Failure::usage("a restore writes: leave out --read-only"));
+    }
+    let contents = contents(&args.folder)?;
+    let mut wanted = contents.collections;
+    for name in &args.collection {
+        if !wanted.iter().any(|c| c.name == *name) {
+            let hint = ebbtide_query::suggest::hint(name, wanted.iter().map(|c| c.name.as_str()));
+            return Err(Failure::new(format!("the dump {} holds no collection '{name}'{hint}", args.folder.display())));
+        }
+    }
+    if !args.collection.is_empty() {
+        wanted.retain(|c| args.collection.contains(&c.name));
+    }
+    for dumped in &wanted {
+        check(&args.folder, dumped)?;
+    }
+    let database = Database::open(&cli.db)?;
+    let marker = Marker::new(&cli.db);
+    if let Some(left) = marker.read()? {
+        undo(&database, &left)?;
+        marker.remove()?;
+    }
+    let existing = database.collections();
+    if let Some(name) = wanted.iter().map(|c| &c.name).find(|n| existing.contains(n)) {
+        return Err(Failure::new(format!(
+            "collection '{name}' exists in {}: nothing is overwritten; drop it, or restore into another \
+             database with --db",
+            cli.db.display()
+        )));
+    }
+    let collections = wanted.iter().map(|c| Restoring { name: c.name.clone(), id: None }).collect();
+    let mut unfinished = Unfinished { source: RandomState::new().build_hasher().finish(), collections };
+    marker.write(&unfinished)?;
+    if let Err(failure) = restore_all(&database, &wanted, &args.folder, &marker, &mut unfinished) {
+        for made in unfinished.collections.iter().filter(|c| c.id.is_some()) {
+            database.drop_collection(&made.name)?;
+        }
+        marker.remove()?;
+        return Err(Failure { message: format!("{failure}; nothing was restored"), ..failure });
+    }
+    database.flush()?;
+    marker.remove()?;
+    let plural = if wanted.len() == 1 { "" } else { "s" };
+    eprintln!("{} collection{plural} as at {} restored into {}", wanted.len(), contents.instant, cli.db.display());
+    database.close()?;
+    Ok(())
+}
+
+/// Makes the collections, then fills them.
+fn restore_all(
+    database: &Database,
+    wanted: &[Dumped],
+    folder: &Path,
+    marker: &Marker,
+    unfinished: &mut Unfinished,
+) -> Result<(), Failure> {
+    for (dumped, restoring) in wanted.iter().zip(&mut unfinished.collections) {
+        let mut create = dumped.create.clone();
+        // Times that the option refuses may have been there before it was set.
+        if refuses_times(&create) {
+            create["timeseries"]["outOfRange"] = json!("suspend");
+        }
+        database.run_command(&create)?;
+        restoring.id = Some(database.snapshot().collection(&dumped.name)?.id());
+    }
+    marker.write(unfinished)?;
+    let mut next = BatchId { source: unfinished.source, number: 0 };
+    for dumped in wanted {
+        let count = fill(database, dumped, folder, &mut next)?;
+        eprintln!("{}: {count} measurements", dumped.name);
+    }
+    Ok(())
+}
+
+/// Drops what an interrupted restore left: it is not complete, and nobody was told that it is. Collections that others
+/// have inserted into since stay.
+fn undo(database: &Database, left: &Unfinished) -> Result<(), Failure> {
+    let snapshot = database.snapshot();
+    let mut dropped = Vec::new();
+    for restoring in &left.collections {
+        let Ok(collection) = snapshot.collection(&restoring.name) else { continue };
+        if !Unfinished::is_left(restoring, &collection) {
+            continue;
+        }
+        if left.is_ours(&collection) {
+            database.drop_collection(&restoring.name)?;
+            dropped.push(restoring.name.as_str());
+        } else {
+            eprintln!(
+                "note: an interrupted restore left {0} incomplete; measurements were inserted into it since, so it stays: \
+                 DROP COLLECTION {0} drops it",
+                restoring.name
+            );
+        }
+    }
+    if !dropped.is_empty() {
+        eprintln!("an interrupted restore of {} was undone", dropped.join(", "));
+    }
+    Ok(())
+}
+
+/// What an interrupted restore left in the folder of a database, for `ebbtide status`.
+pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Option<String>, Failure> {
+    let Some(left) = Marker::new(folder).read()? else { return Ok(None) };
+    let is_there = |r: &&Restoring| snapshot.collection(&r.name).is_ok_and(|c| Unfinished::is_left(r, &c));
+    let names: Vec<&str> = left.collections.iter().filter(is_there).map(|r| r.name.as_str()).collect();
+    let note = format!("a restore was interrupted: {} may be incomplete; ebbtide restore undoes it", names.join(", "));
+    Ok((!names.is_empty()).then_some(note))
+}
+
+/// What a dump says of itself.
+fn contents(folder: &Path) -> Result<Contents, Failure> {
+    let path = folder.join(CONTENTS);
+    if !path.exists() {
+        return Err(Failure::new(format!(
+            "{} is no complete dump: it has no {CONTENTS}, which is written last; make the dump again",
+            folder.display()
+        )));
+    }
+    let mut text = String::new();
+    files::open(&path)?
+        .read_to_string(&mut text)
+        .map_err(|e| Failure::new(format!("cannot read {}: {e}", path.display())))?;
+    let wrong = |what: &str| Failure::new(format!("{} is not what a dump says of itself: {what}", path.display()));
+    let head: Json = serde_json::from_str(&text).map_err(|e| wrong(&e.to_string()))?;
+    if head["format"] != FORMAT {
+        return Err(wrong(&format!("its format is not {FORMAT}")));
+    }
+    if head["version"] != VERSION {
+        return Err(wrong(&format!("its version is {}, this program reads {VERSION}", head["version"])));
+    }
+    let contents: Contents = serde_json::from_value(head).map_err(|e| wrong(&e.to_string()))?;
+    Timestamp::parse(&contents.instant).map_err(|e| wrong(&format!("its instant: {e}")))?;
+    let mut names = HashSet::new();
+    for dumped in &contents.collections {
+        let name = dumped.name.escape_debug();
+        if dumped.name.chars().any(char::is_control) || !names.insert(dumped.name.as_str()) {
+            return Err(wrong(&format!("the name '{name}' cannot be, or is there twice")));
+        }
+        if !runs(&dumped.create, "create", &dumped.name) {
+            return Err(wrong(&format!("create of '{name}' is another command, or is about another collection")));
+        }
+        if dumped.create_indexes.as_ref().is_some_and(|rules| !runs(rules, "createIndexes", &dumped.name)) {
+            return Err(wrong(&format!(
+                "createIndexes of '{name}' is another command, or is about another collection"
+            )));
+        }
+    }
+    Ok(contents)
+}
+
+/// Whether a command document is this command on this collection: its first member says so.
+fn runs(document: &Json, command: &str, collection: &str) -> bool {
+    let first = document.as_object().and_then(|members| members.iter().next());
+    first.is_some_and(|(key, value)| key == command && value.as_str() == Some(collection))
+}
+
+/// Reads a file of a dump to its end and compares.
+fn check(folder: &Path, dumped: &Dumped) -> Result<(), Failure> {
+    let path = folder.join(&dumped.file);
+    let damaged = |what: String| {
+        Failure::new(format!("{} is damaged: {what}; fetch the dump again, nothing was restored", path.display()))
+    };
+    let mut parts = Path::new(&dumped.file).components();
+    if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+        return Err(damaged("its name leaves the folder of the dump".to_owned()));
+    }
+    let mut file = files::open(&path)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 16];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut buffer).map_err(|e| damaged(e.to_string()))? {
+            0 => break,
+            count => {
+                hasher.update(&buffer[..count]);
+                bytes += count as u64;
+            }
+        }
+    }
+    if bytes != dumped.bytes {
+        return Err(damaged(format!("it has {bytes} bytes instead of {}", dumped.bytes)));
+    }
+    match hasher.finalize() == dumped.crc32 {
+        true => Ok(()),
+        false => Err(damaged("its checksum does not match".to_owned())),
+    }
+}
+
+fn refuses_times(create: &Json) -> bool {
+    create["timeseries"]["outOfRange"] == "reject"
+}
+
+/// Fills a new collection, and makes its rules. `next` is the id of the next insert.
+fn fill(database: &Database, dumped: &Dumped, folder: &Path, next: &mut BatchId) -> Result<u64, Failure> {
+    let path = folder.join(&dumped.file);
+    let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot restore from {}: {e}", path.display()));
+    let collection = database.collection(&dumped.name)?;
+    let mut insert = |collection: &Collection, batch: &RecordBatch| {
+        next.number += 1;
+        collection.insert_with_id(batch, *next)
+    };
+    // One measurement with a value in every field, deleted at once, fixes the types and the order of the fields.
+    let schema = collection.snapshot()?.schema().as_ref().clone();
+    let first = batch_from_documents(&[pattern(&dumped.schema)], &schema).map_err(|e| fail(&e.error))?;
+    insert(&collection, &first.batch)?;
+    collection.delete(&Filter::everything())?;
+    let (_, _, mut batches) = open_parquet(files::open(&path)?, BATCH_ROWS).map_err(|e| fail(&e))?;
+    let mut count = 0;
+    while let Some(batch) = guarded(|| batches.next()).map_err(|e| fail(&e))? {
+        let batch = loaded(&batch.map_err(|e| fail(&e))?, &dumped.schema).map_err(|e| fail(&e))?;
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let piece = piece(&batch, from, BATCH_ROWS);
+            count += insert(&collection, &piece)?;
+            from += piece.num_rows();
+        }
+    }
+    if count != dumped.measurements {
+        return Err(fail(&format!("it holds {count} measurements instead of {}", dumped.measurements)));
+    }
+    if collection.snapshot()?.schema().as_ref() != &dumped.schema {
+        return Err(fail(&"its fields are not those that the dump names"));
+    }
+    if let Some(rules) = &dumped.create_indexes {
+        database.run_command(rules)?;
+    }
+    if refuses_times(&dumped.create) {
+        database.run_command(&json!({"collMod": dumped.name, "timeseries": {"outOfRange": "reject"}}))?;
+    }
+    Ok(count)
+}
+
+/// A batch with the types that Parquet has no form for.
+fn loaded(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, ArrowError> {
+    let columns: Vec<ArrayRef> = batch
+        .schema_ref()
+        .fields()
+        .iter()
+        .zip(batch.columns())
+        .map(|(field, column)| schema.field_type(field.name()).map_or(Ok(Arc::clone(column)), |ty| typed(column, ty)))
+        .collect::<Result<_, _>>()?;
+    let fields: Vec<Field> = batch
+        .schema_ref()
+        .fields()
+        .iter()
+        .zip(&columns)
+        .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true))
+        .collect();
+    RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns)
+}
+
+/// Lists without a single item have items of no type; objects without members are stored as `true`.
+fn typed(array: &ArrayRef, ty: &FieldType) -> Result<ArrayRef, ArrowError> {
+    Ok(match (ty, array.data_type()) {
+        (FieldType::List(item), DataType::List(_)) if **item == FieldType::Unknown => {
+            let list = array.as_list::<i32>();
+            let items = Arc::new(NullArray::new(list.values().len()));
+            let field = Arc::new(Field::new("item", DataType::Null, true));
+            Arc::new(ListArray::try_new(field, list.offsets().clone(), items, list.nulls().cloned())?)
+        }
+        (FieldType::Object(members), DataType::Boolean) if members.is_empty() => {
+            Arc::new(StructArray::new_empty_fields(array.len(), array.nulls().cloned()))
+        }
+        (FieldType::Object(members), DataType::Struct(_)) => {
+            let object = array.as_struct();
+            let (mut fields, mut columns) = (Vec::new(), Vec::new());
+            for (field, column) in object.fields().iter().zip(object.columns()) {
+                let ty = members.iter().find(|(name, _)| name == field.name());
+                let column = ty.map_or(Ok(Arc::clone(column)), |(_, ty)| typed(column, ty))?;
+                fields.push(Field::new(field.name(), column.data_type().clone(), true));
+                columns.push(column);
+            }
+            Arc::new(StructArray::try_new(fields.into(), columns, object.nulls().cloned())?)
+        }
+        _ => Arc::clone(array),
+    })
+}
+
+/// A document with a value of the right type in every field.
+fn pattern(schema: &Schema) -> Value {
+    let mut members = vec![(schema.time.as_str().into(), Value::Date(Timestamp::from_millis(86_400_000)))];
+    if let (Some(name), Some(ty)) = (&schema.meta, &schema.meta_type) {
+        members.push((name.into(), example(ty)));
+    }
+    members.extend(schema.fields.iter().map(|(name, ty)| (name.into(), example(ty))));
+    Value::Object(members)
+}
+
+fn example(ty: &FieldType) -> Value {
+    match ty {
+        FieldType::Unknown => Value::Null,
+        FieldType::Bool => Value::Bool(false),
+        FieldType::Int64 => Value::Int(0),
+        FieldType::Double => Value::Double(0.5),
+        FieldType::String => Value::String(String::new()),
+        FieldType::Timestamp => Value::Date(Timestamp::from_millis(86_400_000)),
+        FieldType::Binary => Value::Binary(Vec::new()),
+        FieldType::List(item) if **item == FieldType::Unknown => Value::Array(Vec::new()),
+        FieldType::List(item) => Value::Array(vec![example(item)]),
+        FieldType::Object(members) => Value::Object(members.iter().map(|(n, ty)| (n.into(), example(ty))).collect()),
+    }
+}
