@@ -205,6 +205,10 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub(crate) text: Vec<String>,
 
+    /// Column of numbers in which leading zeros mean nothing: 090 is 90. Can be repeated.
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub(crate) number: Vec<String>,
+
     /// Column to leave out; can be repeated.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub(crate) without: Vec<String>,

@@ -15,15 +15,39 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Opens a file of messages about an input for writing at its end; without `append` it is emptied first.
+/// Opens a file of messages about an input for writing at its end, whatever is in it.
 #[expect(clippy::disallowed_methods, reason = "a file for people is no part of a database")]
-pub(crate) fn create(path: &Path, append: bool) -> Result<File, Failure> {
-    let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(fail)?;
-    if !append {
-        file.set_len(0).map_err(fail)?;
+pub(crate) fn append(path: &Path) -> Result<File, Failure> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Whether an open file is the one of this name, which may be a link, or another name of it; `-` is standard input.
+pub(crate) fn is_same(file: &File, path: &Path) -> Result<bool, Failure> {
+    let fail = |e: io::Error| Failure::new(format!("cannot look at {}: {e}", path.display()));
+    let file = file.try_clone().and_then(same_file::Handle::from_file).map_err(fail)?;
+    let other = if path == Path::new("-") { same_file::Handle::stdin() } else { same_file::Handle::from_path(path) };
+    match other {
+        Ok(other) => Ok(file == other),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(fail(e)),
     }
-    Ok(file)
+}
+
+/// Refuses to write a file into the folder of a database, by whatever name.
+pub(crate) fn keep_out(database: &Path, output: &Path) -> Result<(), Failure> {
+    // Of what is not there yet, the folder that is going to hold it tells where it is.
+    let place = output.ancestors().skip(1).map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    let place = place.into_iter().find_map(|p| p.canonicalize().ok());
+    // What is there already may be a link to a file in it.
+    let target = output.canonicalize().ok().and_then(|p| p.parent().map(Path::to_owned));
+    match database.canonicalize() {
+        Ok(folder) if place.into_iter().chain(target).any(|p| p == folder) => Err(Failure::usage(format!(
+            "{} is in the folder of the database: name a place outside of it",
+            output.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Reads all of standard input.
@@ -49,7 +73,9 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+    /// `database` is the folder that it must not be in.
+    pub(crate) fn create(path: &Path, database: &Path) -> Result<Self, Failure> {
+        keep_out(database, path)?;
         let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let part = tempfile::Builder::new().prefix(".ebbtide-part-").tempfile_in(folder).map_err(fail)?;

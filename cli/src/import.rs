@@ -25,19 +25,20 @@ mod times;
 
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::{Failure, files, upkeep};
-use bad::BadLines;
-use ebbtide::{Collection, Database};
-use ebbtide_buckets::Schema;
+use bad::{BadLines, Begin};
+pub(crate) use columnar::open_parquet;
+use ebbtide::{Collection, CollectionSnapshot, Database};
 use ebbtide_ttl::{Clock, SystemClock};
 use job::Job;
 use plan::Plan;
 use report::Bar;
-use resume::Progress;
 pub(crate) use resume::unfinished;
+use resume::{Left, Progress};
 use rows::Rows;
 use source::Source;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -45,9 +46,6 @@ use std::sync::atomic::AtomicU64;
 pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     if cli.read_only {
         return Err(Failure::usage("an import writes: leave --read-only away"));
-    }
-    if args.bad_lines.as_ref().is_some_and(|b| args.files.contains(b)) {
-        return Err(Failure::usage("--bad-lines names a file that is to be imported"));
     }
     let mut spooled = None;
     let mut paths = source::expand(&args.files)?;
@@ -71,12 +69,11 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         }
         sources.push(source);
     }
-    let bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max, args.resume)?;
-    let bad = RefCell::new(bad);
+    let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
     let clock = SystemClock::new();
     let outcome = match &args.collection {
         Some(name) => one(cli, args, name, None, sources, &bad, &clock, &read).and_then(|done| match done {
-            Some(progress) => progress.forget(),
+            Some(mut progress) => progress.finish(),
             None => Ok(()),
         }),
         None => by_measurement(cli, args, &sources, &bad, &clock, &read),
@@ -110,11 +107,11 @@ fn by_measurement(
         done.extend(one(cli, args, name, Some(at == 0), sources.to_vec(), bad, clock, read)?);
     }
     // Only now: if the import breaks off between two collections, the first must not be imported again.
-    done.iter().try_for_each(Progress::forget)
+    done.iter_mut().try_for_each(Progress::finish)
 }
 
 /// Imports files into one collection. `measurement` is given if only the measurement of the collection's name is
-/// wanted, and tells whether it is the first one. Gives what is still to be forgotten of how far it came.
+/// wanted, and tells whether it is the first one. Returns the progress that is still to be marked as finished.
 #[expect(clippy::too_many_arguments, reason = "they are what the whole import shares")]
 fn one(
     cli: &Cli,
@@ -127,7 +124,8 @@ fn one(
     read: &Arc<AtomicU64>,
 ) -> Result<Option<Progress>, Failure> {
     let started = clock.monotonic();
-    let schema = existing(cli, collection)?;
+    let existing = existing(cli, collection)?;
+    let schema = existing.as_ref().map(|c| Arc::clone(c.schema()));
     let influx = sources.iter().any(|s| s.format == InputFormat::Influx);
     let mut job = Job::new(args, collection.to_owned(), schema.clone(), bad, influx)?;
     if let Some(first) = measurement {
@@ -144,31 +142,56 @@ fn one(
         ..args.clone()
     };
     let mut progress = Progress::new(&cli.db, collection, &format!("{options:?}"), &sources)?;
-    let left = match schema {
-        Some(_) if !args.from_start && !args.dry_run => progress.left()?,
-        _ => None,
+    let left = match &existing {
+        Some(existing) if !args.from_start && !args.dry_run => progress.left(existing)?,
+        _ => Left::Nothing,
     };
-    match &left {
-        Some(left) if !args.resume => {
+    let left = match left {
+        Left::Part(left) if !args.resume => {
             return Err(Failure::new(format!(
                 "an import into {collection} was interrupted after {} of its measurements: go on with --resume, or \
                  import from the first row again with --from-start",
                 left.stored
             )));
         }
-        None if args.resume && schema.is_some() => {
-            eprintln!("{collection}: no import was interrupted; this one begins with the first row");
+        Left::Everything(stored) if args.resume => {
+            eprintln!(
+                "{collection}: all {} measurements of these files are imported: nothing is left to do",
+                upkeep::grouped(stored)
+            );
+            return Ok(None);
         }
-        Some(_) => {}
-        None if schema.is_some() && is_for_new(args) => return Err(for_new(collection)),
-        None => {}
+        Left::Part(left) => Some(*left),
+        Left::Everything(_) => {
+            eprintln!("note: these files were imported into {collection} before; their measurements are added again");
+            None
+        }
+        Left::Nothing => {
+            if args.resume && existing.is_some() {
+                eprintln!("{collection}: no import was interrupted; this one begins with the first row");
+            }
+            None
+        }
+    };
+    if left.is_none() && existing.is_some() && is_for_new(args) {
+        return Err(for_new(collection));
     }
+    let begin = match &left {
+        // Lines of other measurements may be behind those of this one.
+        Some(left) if measurement.is_none() => Begin::After(left.bad.clone()),
+        None if !args.resume => Begin::Anew,
+        _ => Begin::Append,
+    };
+    let mut inputs: Vec<PathBuf> = sources.iter().map(|s| s.path.clone()).collect();
+    inputs.extend(args.files.iter().filter(|f| f.as_os_str() == "-").cloned());
+    bad.borrow_mut().open(&begin, &inputs, &cli.db)?;
+    drop(existing); // What it holds in memory is not needed while rows are stored.
     let bar = Bar::new(&sources, read, clock);
     bar.phase("checking");
     let mark = bad.borrow_mut().mark()?;
     let (plan, checked) = plan::check(&job, sources, &bar)?;
     bar.clear();
-    report::columns(&plan, &checked.schema);
+    report::columns(&plan, &checked);
     if args.dry_run {
         let rows = upkeep::grouped(checked.rows);
         eprintln!("{rows} measurements would be imported into {collection}; the database was not changed");
@@ -176,6 +199,9 @@ fn one(
         return Ok(None);
     }
     bad.borrow_mut().rewind(&mark)?;
+    if let Begin::After(mark) = &begin {
+        bad.borrow_mut().add_earlier(mark);
+    }
     job.empty.set(0);
     bar.phase("importing");
     let database = Database::open(&cli.db)?;
@@ -184,8 +210,9 @@ fn one(
         job.create(&database, &plan.layout, checked.step)?;
     }
     let target = database.collection(collection)?;
+    progress.into_collection(&target.snapshot()?);
     if let Some(left) = left {
-        progress.take_up(left, &target)?;
+        progress.take_up(left)?;
         eprintln!("{} measurements are stored already", progress.state.stored);
     }
     let before = progress.state.stored;
@@ -201,7 +228,7 @@ fn one(
         Err(failure) => {
             let stored = progress.state.stored;
             return Err(Failure::new(format!(
-                "{failure}; {stored} measurements before it were imported, --resume goes on behind them"
+                "{failure}; {stored} measurements before it were imported, --resume goes on after them"
             )));
         }
     }
@@ -230,14 +257,13 @@ fn for_new(collection: &str) -> Failure {
     ))
 }
 
-/// What is known of the collection, if it exists.
-fn existing(cli: &Cli, name: &str) -> Result<Option<Arc<Schema>>, Failure> {
+/// The collection, if it exists.
+fn existing(cli: &Cli, name: &str) -> Result<Option<CollectionSnapshot>, Failure> {
     if !Database::exists(&cli.db)? {
         return Ok(None);
     }
     let database = Database::builder(&cli.db).read_only().open()?;
-    let found = database.snapshot().collection(name).ok();
-    Ok(found.map(|c| Arc::clone(c.schema())))
+    Ok(database.snapshot().collection(name).ok())
 }
 
 /// Stores every row, noting before each batch what is done.
@@ -245,14 +271,18 @@ fn store(collection: &Collection, plan: &Plan<'_>, progress: &mut Progress, bar:
     let schema = collection.snapshot()?.schema().as_ref().clone();
     let start = (progress.state.file, progress.state.rows);
     let mut stored = 0;
+    let bad = plan.job.bad;
     plan.rows(&schema, start, &mut |file, mut rows| {
-        if rows.batch.num_rows() == 0 {
-            progress.done(file, rows.end, 0);
+        let end = rows.end;
+        // What is set aside is durable before the rows beside it are.
+        let count = plan.job.insert(collection, &mut rows, &mut |rows| {
+            let mark = bad.borrow_mut().mark()?;
+            progress.begin(file, end, rows.batch.num_rows() as u64, mark).map(Some)
+        })?;
+        progress.done(file, end, count, bad.borrow_mut().mark()?);
+        if count == 0 {
             return Ok(ControlFlow::Continue(()));
         }
-        progress.begin(file, &rows, collection)?;
-        let count = plan.job.insert(collection, &mut rows)?;
-        progress.done(file, rows.end, count);
         stored += count;
         bar.tick(stored);
         Ok(ControlFlow::Continue(()))

@@ -6,6 +6,7 @@ use ebbtide::Database;
 use ebbtide_query::statement::{Statement, StatementKind};
 use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
+use std::path::Path;
 
 /// Opens an existing database for reading only.
 pub(crate) fn for_reading(cli: &Cli) -> Result<Database, Failure> {
@@ -72,6 +73,11 @@ impl<'a> LazySession<'a> {
     /// `need` is the most that any statement that is known to come needs.
     pub(crate) fn new(cli: &'a Cli, settings: SessionSettings, need: Need) -> Self {
         LazySession { cli, settings, need, session: None }
+    }
+
+    /// The folder of the database.
+    pub(crate) fn folder(&self) -> &'a Path {
+        &self.cli.db
     }
 
     /// The session, opened for `statement` if it is the first.

@@ -217,8 +217,8 @@ impl Shell {
         let drawing = file.map_or(Ok(Drawing::Text), |path| form_of(path).map(Drawing::Picture))?;
         let statements = statement::parse(&self.last).map_err(ebbtide_query::QueryError::from)?;
         let Some(statement) = statements.first() else { return Ok(()) };
+        let new = file.map(|path| files::NewFile::create(path, session.folder())).transpose()?;
         let session = session.get(Some(statement))?;
-        let new = file.map(files::NewFile::create).transpose()?;
         let show = Show { chart: Some(drawing), ..self.show };
         let sink = || new.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink);
         stoppable(runtime, &session.stop_handle(), one(session, statement, &self.last, show, &sink))?;

@@ -72,7 +72,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     };
     let mut session = LazySession::new(cli, settings, most);
     let mut output = match file {
-        Some(path) => Some(files::NewFile::create(path)?),
+        Some(path) => Some(files::NewFile::create(path, &cli.db)?),
         None => None,
     };
     let mut results = 0;
@@ -239,7 +239,7 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
         return Err(Failure::usage("export takes a query, which changes nothing"));
     }
     let session = session.get(None)?;
-    let file = files::NewFile::create(&args.output)?;
+    let file = files::NewFile::create(&args.output, &cli.db)?;
     let rows = runtime.block_on(async {
         let started = session.start(statement, &text).await?;
         let Some(mut stream) = started.stream else {

@@ -11,7 +11,9 @@ use ebbtide_ttl::Timestamp;
 pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     let (database, snapshot) = looked_at(cli, args)?;
     say!("database {}", cli.db.display());
-    for note in crate::import::unfinished(&cli.db)?.into_iter().chain(crate::dump::unfinished(&cli.db)?) {
+    for note in
+        crate::import::unfinished(&cli.db, &snapshot)?.into_iter().chain(crate::dump::unfinished(&cli.db, &snapshot)?)
+    {
         say!("note: {note}");
     }
     if snapshot.collections().is_empty() {

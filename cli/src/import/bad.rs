@@ -1,6 +1,7 @@
 //! Lines that cannot be imported: they end the import, or are set aside.
 
 use crate::{Failure, files};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -9,41 +10,78 @@ const SHOWN_MAX: usize = 5;
 
 /// Takes bad lines.
 pub(super) struct BadLines {
-    file: Option<(PathBuf, csv::Writer<File>)>,
+    path: Option<PathBuf>,
+    /// Once the import is known to begin.
+    file: Option<csv::Writer<File>>,
     max: u64,
     count: u64,
     reasons: Vec<String>,
+    /// The last mark that was made.
+    marked: Option<Mark>,
+}
+
+/// What becomes of what is in the file when an import begins.
+pub(super) enum Begin {
+    /// It goes.
+    Anew,
+    /// It stays.
+    Append,
+    /// It stays up to here: an interrupted import goes on.
+    After(Mark),
 }
 
 /// How far a file of bad lines had come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     count: u64,
-    reasons: usize,
     bytes: u64,
+    #[serde(skip)]
+    reasons: usize,
 }
 
 impl BadLines {
-    /// Without a path the first bad line is an error. `append` keeps what is in the file.
-    pub(super) fn new(path: Option<&Path>, max: u64, append: bool) -> Result<Self, Failure> {
-        let mut bad = BadLines { file: None, max, count: 0, reasons: Vec::new() };
-        if let Some(path) = path {
-            let file = files::create(path, append)?;
-            let is_new = file.metadata().map_or(0, |m| m.len()) == 0;
-            bad.file = Some((path.to_owned(), csv::Writer::from_writer(file)));
-            if is_new {
-                bad.write(["file", "line", "reason", "text"])?;
-                bad.flush()?;
+    /// Without a path the first bad line is an error.
+    pub(super) fn new(path: Option<&Path>, max: u64) -> Self {
+        BadLines { path: path.map(Path::to_owned), file: None, max, count: 0, reasons: Vec::new(), marked: None }
+    }
+
+    /// Opens the file, which must be none of the inputs and no file of the database.
+    pub(super) fn open(&mut self, begin: &Begin, inputs: &[PathBuf], database: &Path) -> Result<(), Failure> {
+        let Some(path) = self.path.as_ref().filter(|_| self.file.is_none()) else { return Ok(()) };
+        files::keep_out(database, path)?;
+        let file = files::append(path)?;
+        for input in inputs {
+            if files::is_same(&file, input)? {
+                let what = format!("--bad-lines {} is {}, which is to be imported", path.display(), input.display());
+                return Err(Failure::usage(what));
             }
         }
-        Ok(bad)
+        let fail = |e| Failure::new(format!("cannot write {}: {e}", path.display()));
+        let bytes = file.metadata().map_err(fail)?.len();
+        let keep = match begin {
+            Begin::Anew => 0,
+            Begin::Append => bytes,
+            Begin::After(mark) if mark.bytes <= bytes => mark.bytes,
+            // Another file than the one before.
+            Begin::After(_) => bytes,
+        };
+        if keep < bytes {
+            file.set_len(keep).map_err(fail)?;
+        }
+        self.file = Some(csv::Writer::from_writer(file));
+        if keep == 0 {
+            self.write(["file", "line", "reason", "text"])?;
+            self.flush()?;
+        }
+        Ok(())
     }
 
     pub(super) fn lenient(&self) -> bool {
-        self.file.is_some()
+        self.path.is_some()
     }
 
     fn write(&mut self, record: [&str; 4]) -> Result<(), Failure> {
-        let Some((path, writer)) = &mut self.file else { return Ok(()) };
+        let (Some(path), Some(writer)) = (&self.path, &mut self.file) else { return Ok(()) };
         let fail = |e: csv::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
         writer.write_record(record).map_err(fail)
     }
@@ -51,7 +89,7 @@ impl BadLines {
     /// Sets a line aside; `text` is what it holds.
     pub(super) fn row(&mut self, file: &str, line: u64, reason: &str, text: &str) -> Result<(), Failure> {
         let place = format!("{file}:{line}: {reason}");
-        let Some((path, _)) = &self.file else { return Err(Failure::new(place)) };
+        let Some(path) = &self.path else { return Err(Failure::new(place)) };
         let path = path.display().to_string();
         self.write([file, &line.to_string(), reason, text])?;
         self.count += 1;
@@ -68,11 +106,24 @@ impl BadLines {
         Ok(())
     }
 
-    /// Where the file is now.
+    /// Where the file is now, which is durable when this returns.
     pub(super) fn mark(&mut self) -> Result<Mark, Failure> {
+        if let Some(mark) = self.marked.as_ref().filter(|mark| mark.count == self.count) {
+            return Ok(mark.clone());
+        }
         self.flush()?;
-        let bytes = self.file.as_ref().map_or(0, |(_, w)| w.get_ref().metadata().map_or(0, |m| m.len()));
-        Ok(Mark { count: self.count, reasons: self.reasons.len(), bytes })
+        let (Some(path), Some(writer)) = (&self.path, &self.file) else { return Ok(Mark::default()) };
+        let file = writer.get_ref();
+        let length = file.sync_data().and_then(|()| file.metadata());
+        let bytes = length.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?.len();
+        let mark = Mark { count: self.count, bytes, reasons: self.reasons.len() };
+        self.marked = Some(mark.clone());
+        Ok(mark)
+    }
+
+    /// Counts lines that an interrupted import set aside before this one began.
+    pub(super) fn add_earlier(&mut self, earlier: &Mark) {
+        self.count += earlier.count;
     }
 
     /// Forgets what came after a mark: it will come again.
@@ -80,29 +131,22 @@ impl BadLines {
         self.flush()?;
         self.count = mark.count;
         self.reasons.truncate(mark.reasons);
-        match &self.file {
-            Some((path, writer)) => {
-                let fail = |e| Failure::new(format!("cannot write {}: {e}", path.display()));
-                writer.get_ref().set_len(mark.bytes).map_err(fail)
-            }
-            None => Ok(()),
-        }
+        self.marked = None;
+        let (Some(path), Some(writer)) = (&self.path, &self.file) else { return Ok(()) };
+        let cut = writer.get_ref().set_len(mark.bytes);
+        cut.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
     }
 
     /// Makes the lines so far readable for others.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        match &mut self.file {
-            Some((path, writer)) => {
-                writer.flush().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
-            }
-            None => Ok(()),
-        }
+        let (Some(path), Some(writer)) = (&self.path, &mut self.file) else { return Ok(()) };
+        writer.flush().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
     }
 
     /// Tells how many lines were set aside, and why the first ones.
     pub(super) fn report(&mut self) -> Result<(), Failure> {
         self.flush()?;
-        let Some((path, _)) = self.file.as_ref().filter(|_| self.count > 0) else { return Ok(()) };
+        let Some(path) = self.path.as_ref().filter(|_| self.count > 0) else { return Ok(()) };
         let plural = if self.count == 1 { "" } else { "s" };
         eprintln!("{} bad line{plural} set aside in {}:", self.count, path.display());
         for reason in &self.reasons {

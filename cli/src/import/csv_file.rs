@@ -298,6 +298,8 @@ struct Wanted {
     parts: Vec<usize>,
     role: Role,
     cells: Cell,
+    /// Whether leading zeros mean nothing.
+    number: bool,
 }
 
 /// Makes batches of records.
@@ -325,7 +327,8 @@ impl<'a> Assembler<'a> {
             } else {
                 Role::Field
             };
-            Some(Wanted { name: name.clone(), parts: parts.clone(), role, cells: Cell::new(kind) })
+            let number = job.args.number.contains(name);
+            Some(Wanted { name: name.clone(), parts: parts.clone(), role, cells: Cell::new(kind), number })
         });
         let wanted = wanted.collect();
         Assembler { columns, wanted, job, layout, lines: Vec::new(), keep: Vec::new(), bytes: 0, scratch: Vec::new() }
@@ -351,6 +354,8 @@ impl<'a> Assembler<'a> {
         for column in &mut self.wanted {
             let mut held = std::mem::take(&mut self.scratch);
             let cell = cell(record, &column.parts, &self.columns.at, &mut held);
+            let whole = if column.number { infer::unpadded(cell) } else { None };
+            let cell = whole.as_deref().unwrap_or(cell);
             let is_time = column.role == Role::Time;
             if wrong.is_some() || cells.nulls.has(cell) {
                 if is_time && wrong.is_none() {

@@ -16,7 +16,7 @@ pub(super) enum Kind {
 }
 
 /// A cell that does not fit, and where it stands.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Place {
     pub(super) file: String,
     pub(super) line: u64,
@@ -38,6 +38,12 @@ pub(super) struct Seen {
     no_time: Option<Place>,
     /// A whole number that a double would round.
     no_double: Option<Place>,
+    /// Numbers with leading zeros, which may be codes.
+    padded: u64,
+    first_padded: Option<Place>,
+    /// What looks like a number in another notation.
+    foreign: u64,
+    first_foreign: Option<Place>,
     /// The unit that holds every time that was seen.
     finest: Precision,
 }
@@ -47,6 +53,8 @@ pub(super) struct Seen {
 pub(super) struct Cells {
     pub(super) nulls: Nulls,
     pub(super) decimal_comma: bool,
+    /// Columns in which leading zeros mean nothing.
+    pub(super) numbers: Vec<String>,
     /// Reads the times of measurements.
     pub(super) times: TimeReader,
     /// Reads other times.
@@ -114,6 +122,11 @@ impl Seen {
 
     pub(super) fn look(&mut self, cell: &[u8], cells: &Cells, is_time: bool, file: &str, line: u64) {
         self.values += 1;
+        let whole = unpadded(cell);
+        let cell = match &whole {
+            Some(number) if cells.numbers.contains(&self.name) => number.as_slice(),
+            _ => cell,
+        };
         if self.values > SURE_AFTER && self.numbers == 0 && self.times == 0 && self.bools == 0 {
             return;
         }
@@ -148,6 +161,13 @@ impl Seen {
             None if cells.double(cell).is_some() => self.numbers += 1,
             None => {
                 self.no_number.get_or_insert_with(|| place(String::new()));
+                if whole.is_some() {
+                    self.padded += 1;
+                    self.first_padded.get_or_insert_with(|| place(String::new()));
+                } else if looks_like_number(cell) {
+                    self.foreign += 1;
+                    self.first_foreign.get_or_insert_with(|| place(String::new()));
+                }
             }
         }
         if is_rounded(cell) {
@@ -190,13 +210,19 @@ impl Seen {
             }
             None => {}
         }
-        let mostly = |count: u64| count > 0 && count * 10 >= self.values * 9;
+        // With `lenient` the others would be set aside, so there must be few of them.
+        let share = if lenient { self.values * 9 } else { self.values * 5 };
+        let mostly = |count: u64| count > 0 && count * 10 >= share;
         Ok(match self.values {
             0 => None,
             n if self.ints == n => Some(Kind::Int),
             n if self.numbers == n => Some(self.doubles(lenient)?),
             n if self.times == n => Some(Kind::Time),
             n if self.bools == n => Some(Kind::Bool),
+            n if self.numbers > 0 && self.numbers + self.padded == n => return Err(self.padded_numbers()),
+            _ if self.foreign > 0 && mostly(self.numbers + self.foreign) && !lenient => {
+                return Err(self.foreign_numbers());
+            }
             _ if mostly(self.numbers) => return self.all_numbers(lenient).map(Some),
             _ if mostly(self.times) => return self.all_times(lenient).map(Some),
             _ => Some(Kind::Text),
@@ -205,6 +231,7 @@ impl Seen {
 
     fn all_numbers(&self, lenient: bool) -> Result<Kind, Failure> {
         match &self.no_number {
+            Some(_) if self.padded > 0 && self.numbers + self.padded == self.values => Err(self.padded_numbers()),
             Some(place) if !lenient => Err(self.misfit(place, "numbers")),
             _ if self.ints == self.numbers => Ok(Kind::Int),
             _ => self.doubles(lenient),
@@ -238,6 +265,47 @@ impl Seen {
             ))),
             _ => Ok(Kind::Time),
         }
+    }
+
+    fn padded_numbers(&self) -> Failure {
+        let (name, place) = (&self.name, self.first_padded.clone().unwrap_or_default());
+        Failure::new(format!(
+            "{}:{}: column '{name}' holds numbers, and '{}' with leading zeros; to read it as a number, say \
+             --number {name}; to import the column as text, say --text {name}",
+            place.file, place.line, place.value
+        ))
+    }
+
+    fn foreign_numbers(&self) -> Failure {
+        let (name, place) = (&self.name, self.first_foreign.clone().unwrap_or_default());
+        let comma = place.value.matches(',').count() == 1 && !place.value.contains('.');
+        let comma = if comma { "to read numbers with a decimal comma, say --decimal-comma; " } else { "" };
+        Failure::new(format!(
+            "{}:{}: column '{name}' holds numbers, but '{}' is none that can be read; {comma}if it marks a missing \
+             value, say --null '{}'; to import the column as text, say --text {name}; to set such lines aside, say \
+             --bad-lines FILE",
+            place.file, place.line, place.value, place.value
+        ))
+    }
+
+    /// What a column of text may have been meant to be, and the option that says so.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let name = &self.name;
+        if self.values > 0 && self.padded == self.values {
+            return Some(format!(
+                "{name} is text, since its numbers have leading zeros; --number {name} reads numbers"
+            ));
+        }
+        let (count, what, other) = match (self.numbers, self.times) {
+            (0, 0) => return None,
+            (0, times) => (times, "times", &self.no_time),
+            (numbers, _) => (numbers, "numbers", &self.no_number),
+        };
+        let other = other.as_ref().filter(|_| count < self.values)?;
+        Some(format!(
+            "{name} is text: {count} of {} values are {what}, '{}' in line {} is none; --null '{}' if it marks a missing value",
+            self.values, other.value, other.line, other.value
+        ))
     }
 
     fn misfit(&self, place: &Place, what: &str) -> Failure {
@@ -296,6 +364,32 @@ pub(super) fn double(cell: &[u8]) -> Option<f64> {
     }
 }
 
+/// A number without its leading zeros; `None` if it has none, or is no number.
+pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
+    let (sign, digits) = match cell {
+        [b'-', rest @ ..] => (&b"-"[..], rest),
+        [b'+', rest @ ..] => (&b""[..], rest),
+        all => (&b""[..], all),
+    };
+    if !matches!(digits, [b'0', b'0'..=b'9', ..]) {
+        return None;
+    }
+    let zeros = digits.iter().take_while(|b| **b == b'0').count();
+    // A zero stays before the point, or where there is nothing else.
+    let from = if digits.get(zeros).is_some_and(u8::is_ascii_digit) { zeros } else { zeros - 1 };
+    let number = [sign, &digits[from..]].concat();
+    double(&number).map(|_| number)
+}
+
+/// Whether a cell is made of digits, points and commas as numbers are, or is too large for a double.
+fn looks_like_number(cell: &[u8]) -> bool {
+    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
+    let starts = matches!(unsigned, [b'0'..=b'9', ..] | [b'.' | b',', b'0'..=b'9', ..]);
+    let is_large = || std::str::from_utf8(cell).ok().and_then(|t| t.parse::<f64>().ok()).is_some_and(f64::is_infinite);
+    let groups = unsigned.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b','));
+    starts && ((groups && unsigned.contains(&b',')) || is_large())
+}
+
 /// Whether a cell is a whole number that a double would round.
 pub(super) fn is_rounded(cell: &[u8]) -> bool {
     // Every number of fewer digits is below 2^53.
@@ -321,13 +415,20 @@ pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
 /// Whether it is worth while to read a cell as a time: the year comes first.
 fn looks_like_time(cell: &[u8]) -> bool {
     let year = cell.len() >= 10 && cell[..4].iter().all(u8::is_ascii_digit);
-    year && (matches!(cell[4], b'-' | b'/') || cell[8] == b'T')
+    (year && (matches!(cell[4], b'-' | b'/') || cell[8] == b'T')) || has_signed_year(cell)
+}
+
+/// Whether a cell begins as a time beyond the year 9999, or before the year 0, does: `+10000-01-01T...`.
+fn has_signed_year(cell: &[u8]) -> bool {
+    let Some(digits) = cell.strip_prefix(b"+").or_else(|| cell.strip_prefix(b"-")) else { return false };
+    let year = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+    year >= 4 && digits.get(year) == Some(&b'-')
 }
 
 /// A time, taken as UTC if it names no zone.
 pub(super) fn time(cell: &[u8]) -> Option<Timestamp> {
     let shaped = cell.len() >= 10 && cell[4] == b'-' && cell[7] == b'-';
-    if !shaped {
+    if !shaped && !has_signed_year(cell) {
         return None;
     }
     plain_time(cell).or_else(|| Timestamp::parse(std::str::from_utf8(cell).ok()?).ok())
@@ -381,6 +482,17 @@ mod tests {
         assert_eq!(plain_time(b"2023-02-29T00:00:00Z"), None);
         assert_eq!(time(b"2024-02-29"), Some(Timestamp::parse("2024-02-29").unwrap()));
         assert_eq!(time(b"yesterday!!"), None);
+    }
+
+    #[test]
+    fn leading_zeros_are_taken_off_where_they_mean_nothing() {
+        let text = |cell: &[u8]| unpadded(cell).map(|n| String::from_utf8(n).unwrap());
+        for (cell, expected) in [("090", "90"), ("+0123", "123"), ("-007.5", "-7.5"), ("00", "0"), ("000.5", "0.5")] {
+            assert_eq!(text(cell.as_bytes()).as_deref(), Some(expected), "{cell}");
+        }
+        for cell in ["90", "0", "0.5", "", "-", "00x", "x01"] {
+            assert_eq!(text(cell.as_bytes()), None, "{cell}");
+        }
     }
 
     #[test]

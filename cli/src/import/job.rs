@@ -8,7 +8,7 @@ use super::text::Split;
 use super::times::TimeReader;
 use super::{Failure, Rows, step};
 use crate::args::{ImportArgs, InputFormat};
-use ebbtide::{Collection, Database};
+use ebbtide::{BatchId, Collection, Database};
 use ebbtide_buckets::{FieldType, Schema};
 use ebbtide_ttl::{Code, Precision};
 use std::cell::{Cell, RefCell};
@@ -47,8 +47,13 @@ impl<'a> Job<'a> {
     ) -> Result<Self, Failure> {
         let zone = args.time_zone.as_deref();
         let times = TimeReader::new(&args.time_format, zone, args.dst, influx.then_some("ns"))?;
-        let cells =
-            Cells { nulls: Nulls::new(&args.null), decimal_comma: args.decimal_comma, general: times.general(), times };
+        let cells = Cells {
+            nulls: Nulls::new(&args.null),
+            decimal_comma: args.decimal_comma,
+            numbers: args.number.clone(),
+            general: times.general(),
+            times,
+        };
         if args.time.len() > 2 {
             return Err(Failure::usage("--time takes one column, or two: a date and a time of day"));
         }
@@ -115,12 +120,22 @@ impl<'a> Job<'a> {
     }
 
     /// Stores rows; those that cannot be stored go where bad lines go. Gives how many were stored.
-    pub(super) fn insert(&self, collection: &Collection, rows: &mut Rows<'_>) -> Result<u64, Failure> {
+    /// `name` is asked before each attempt for the id to store what is left of them under.
+    pub(super) fn insert(
+        &self,
+        collection: &Collection,
+        rows: &mut Rows<'_>,
+        name: &mut dyn FnMut(&Rows<'_>) -> Result<Option<BatchId>, Failure>,
+    ) -> Result<u64, Failure> {
         loop {
             if rows.batch.num_rows() == 0 {
                 return Ok(0);
             }
-            match collection.insert(&rows.batch) {
+            let stored = match name(rows)? {
+                Some(id) => collection.insert_with_id(&rows.batch, id),
+                None => collection.insert(&rows.batch),
+            };
+            match stored {
                 Ok(count) => return Ok(count),
                 Err(error) => match error.index().filter(|i| *i < rows.lines.len()) {
                     Some(index) if SET_ASIDE.contains(&error.code()) => {
@@ -161,6 +176,10 @@ impl<'a> Job<'a> {
                 column.kind(known.as_ref(), self.args.text.contains(&column.name), lenient)?
             };
             kinds.extend(kind.map(|k| (column.name.clone(), k)));
+        }
+        if let Some(name) = self.args.number.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
+            let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
+            return Err(self.shape.unknown("option --number", name, &names));
         }
         if let Some(name) = self.args.text.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
             let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();

@@ -7,6 +7,7 @@ use super::source::Source;
 use super::{Failure, Job, Rows, columnar, csv_file, documents, step};
 use crate::args::InputFormat;
 use ebbtide_buckets::{Schema, batch_from_arrow};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// Rows that are looked at to learn the step of the data.
@@ -52,6 +53,8 @@ pub(super) struct Checked {
     pub(super) rows: u64,
     pub(super) step: Option<step::Step>,
     pub(super) schema: Schema,
+    /// Values by field, without those of lines that are set aside, if all rows were made.
+    pub(super) values: Option<HashMap<String, u64>>,
 }
 
 /// Reads everything once: what the columns hold, whether each measurement has a time and types agree.
@@ -97,6 +100,7 @@ pub(super) fn check<'a>(job: &'a Job<'a>, sources: Vec<Source>, bar: &Bar<'_>) -
     let time_is_full = plan.seen.iter().any(|s| s.name == plan.layout.time_column && s.values() == rows);
     let mut meter = step::Meter::default();
     let mut found = 0;
+    let mut values: HashMap<String, u64> = HashMap::new();
     let before = schema.clone();
     plan.rows(&before, (0, 0), &mut |_, mut rows| {
         let accepted = loop {
@@ -110,6 +114,9 @@ pub(super) fn check<'a>(job: &'a Job<'a>, sources: Vec<Source>, bar: &Bar<'_>) -
         };
         if found < SAMPLE_ROWS {
             meter.look(&accepted.batch, &plan.layout.time_field, plan.layout.meta_field.as_deref());
+        }
+        for (field, column) in accepted.batch.schema_ref().fields().iter().zip(accepted.batch.columns()) {
+            *values.entry(field.name().clone()).or_default() += (column.len() - column.null_count()) as u64;
         }
         schema = accepted.schema;
         found += rows.batch.num_rows();
@@ -126,5 +133,5 @@ pub(super) fn check<'a>(job: &'a Job<'a>, sources: Vec<Source>, bar: &Bar<'_>) -
     if rows == 0 {
         return Err(Failure::new("there are no measurements in the files"));
     }
-    Ok((plan, Checked { rows, step: meter.step(), schema }))
+    Ok((plan, Checked { rows, step: meter.step(), schema, values: whole.then_some(values) }))
 }

@@ -1,10 +1,11 @@
 //! What an import tells: how far it is, what it understood, and what it did.
 
 use super::Plan;
+use super::infer::{Kind, Seen};
+use super::plan::Checked;
 use super::source::Source;
 use crate::files;
 use crate::upkeep::grouped;
-use ebbtide_buckets::Schema;
 use ebbtide_ttl::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
@@ -71,7 +72,8 @@ fn rate(rows: u64, took: Duration) -> f64 {
 }
 
 /// Tells which column became what.
-pub(super) fn columns(plan: &Plan<'_>, schema: &Schema) {
+pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
+    let schema = &checked.schema;
     let layout = &plan.layout;
     let role = match (&layout.meta_field, layout.meta_columns.as_slice()) {
         (None, _) => {
@@ -90,12 +92,22 @@ pub(super) fn columns(plan: &Plan<'_>, schema: &Schema) {
     let width = schema.fields.iter().map(|(n, _)| n.chars().count()).max().unwrap_or(0).min(32);
     for (name, ty) in schema.fields.iter().take(COLUMNS_MAX) {
         match plan.seen.iter().find(|s| s.name == *name) {
-            Some(seen) => eprintln!("  {name:width$}  {:9} {:>11} values", ty.name(), grouped(seen.values())),
+            Some(seen) => {
+                let counted = checked.values.as_ref().map(|v| v.get(name).copied().unwrap_or(0));
+                let values = grouped(counted.unwrap_or(seen.values()));
+                eprintln!("  {name:width$}  {:9} {values:>11} values", ty.name());
+            }
             None => eprintln!("  {name:width$}  {}", ty.name()),
         }
     }
     if schema.fields.len() > COLUMNS_MAX {
         eprintln!("  and {} more fields", schema.fields.len() - COLUMNS_MAX);
+    }
+    for (name, _) in plan.kinds.iter().filter(|(name, kind)| *kind == Kind::Text && !plan.job.args.text.contains(name))
+    {
+        if let Some(doubt) = plan.seen.iter().find(|s| s.name == *name).and_then(Seen::doubt) {
+            eprintln!("note: {doubt}");
+        }
     }
     let typeless = plan.seen.iter().filter(|s| s.values() == 0).map(|s| s.name.as_str()).collect::<Vec<_>>();
     if !typeless.is_empty() {

@@ -1,43 +1,45 @@
-//! How an import that was interrupted goes on: what is known to be stored, and how the one batch in doubt is decided.
+//! How an import that was interrupted goes on.
 //!
 //! Before each insert a small file in the database's folder says, durably, how far the import has come and which batch
-//! comes next, with a few of its rows and how often each of them was stored before. Inserts are atomic. So after a
-//! crash at any moment at most one batch is in doubt, and it is stored if, and only if, one of those rows is there more
-//! often.
+//! comes next. The batch has an id, which the collection keeps with its rows, also when these are deleted or swept. So
+//! after a crash at any moment at most one batch is in doubt, and it is stored if, and only if, the collection's last id
+//! is its own. The file of a finished import stays: it tells that nothing is left to do.
 
-use super::Rows;
+use super::bad::Mark;
 use super::source::Source;
 use crate::Failure;
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow::datatypes::{Field, Schema as ArrowSchema};
-use arrow::error::ArrowError;
 use ebbtide::fs::{Fs, RealFs};
-use ebbtide::{Collection, CollectionSnapshot, MetaFilter, ScanRequest};
-use ebbtide_query::output::{instant, json_rows};
+use ebbtide::{BatchId, CollectionSnapshot, Snapshot};
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What the file holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
     collection: String,
+    /// The collection's number: one of the same name that was made later is another collection.
+    id: u64,
     /// A checksum of the options that decide what rows become.
     options: u32,
-    files: Vec<Mark>,
+    files: Vec<Input>,
     /// The file that is being imported.
     pub(super) file: usize,
     /// Rows of it that are stored or were set aside.
     pub(super) rows: u64,
     /// Measurements stored so far.
     pub(super) stored: u64,
+    /// The lines set aside up to here.
+    pub(super) bad: Mark,
+    /// The source and the number in the id of the last batch.
+    batch: BatchId,
     doubt: Option<Doubt>,
+    finished: bool,
 }
 
 /// A file, told by its content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Input {
     name: String,
     bytes: u64,
     checksum: u32,
@@ -49,15 +51,40 @@ struct Doubt {
     file: usize,
     end: u64,
     measurements: u64,
-    probes: Vec<Probe>,
+    bad: Mark,
 }
 
-/// A row of that batch, and how many like it were stored before.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Probe {
-    time: i64,
-    meta: String,
-    before: u64,
+impl State {
+    /// Whether it is of these files and options, of whatever collection.
+    fn is_of(&self, other: &State) -> bool {
+        self.has_files_of(other) && self.options == other.options
+    }
+
+    fn has_files_of(&self, other: &State) -> bool {
+        let same = |(a, b): (&Input, &Input)| (a.bytes, a.checksum) == (b.bytes, b.checksum);
+        self.files.len() == other.files.len() && self.files.iter().zip(&other.files).all(same)
+    }
+
+    /// Decides whether the batch in doubt is stored.
+    fn settle(&mut self, collection: &CollectionSnapshot) {
+        let Some(doubt) = self.doubt.take() else { return };
+        if collection.last_batch().is_some_and(|last| last.id == self.batch) {
+            self.file = doubt.file;
+            self.rows = doubt.end;
+            self.stored += doubt.measurements;
+            self.bad = doubt.bad;
+        }
+    }
+}
+
+/// What an earlier import into a collection left.
+pub(super) enum Left {
+    /// Nothing that matters now.
+    Nothing,
+    /// These very files with these options, all of them.
+    Everything(u64),
+    /// An import that was interrupted.
+    Part(Box<State>),
 }
 
 /// Keeps the state of an import.
@@ -70,39 +97,49 @@ pub(super) struct Progress {
 impl Progress {
     /// The state that an import of these files with these options begins with.
     pub(super) fn new(folder: &Path, collection: &str, options: &str, sources: &[Source]) -> Result<Self, Failure> {
-        let mark =
-            |source: &Source| Ok(Mark { name: source.name.clone(), bytes: source.bytes, checksum: source.checksum()? });
+        let input = |source: &Source| {
+            Ok(Input { name: source.name.clone(), bytes: source.bytes, checksum: source.checksum()? })
+        };
         let state = State {
             collection: collection.to_owned(),
+            id: 0,
             options: crc32fast::hash(options.as_bytes()),
-            files: sources.iter().map(mark).collect::<Result<_, Failure>>()?,
+            files: sources.iter().map(input).collect::<Result<_, Failure>>()?,
             file: 0,
             rows: 0,
             stored: 0,
+            bad: Mark::default(),
+            batch: BatchId { source: RandomState::new().build_hasher().finish(), number: 0 },
             doubt: None,
+            finished: false,
         };
         let path = folder.join(format!("import-{:08x}.json", crc32fast::hash(collection.as_bytes())));
         Ok(Progress { fs: RealFs, path, state })
     }
 
-    /// What an earlier import of the collection left, if it was interrupted.
-    pub(super) fn left(&self) -> Result<Option<State>, Failure> {
+    /// What an earlier import into the collection left.
+    pub(super) fn left(&self, collection: &CollectionSnapshot) -> Result<Left, Failure> {
         if !self.fs.exists(&self.path).map_err(|e| self.failure("read", &e))? {
-            return Ok(None);
+            return Ok(Left::Nothing);
         }
         let bytes = self.fs.read(&self.path).map_err(|e| self.failure("read", &e))?;
-        let state = serde_json::from_slice(&bytes);
-        state.map(Some).map_err(|e| {
+        let mut state: State = serde_json::from_slice(&bytes).map_err(|e| {
             Failure::new(format!("{} cannot be read: {e}; --from-start begins without it", self.path.display()))
-        })
+        })?;
+        if state.id != collection.id() {
+            return Ok(Left::Nothing);
+        }
+        if state.finished {
+            let same = state.is_of(&self.state);
+            return Ok(if same { Left::Everything(state.stored) } else { Left::Nothing });
+        }
+        state.settle(collection);
+        Ok(Left::Part(Box::new(state)))
     }
 
-    /// Goes on where an interrupted import was. The batch in doubt is looked for.
-    pub(super) fn take_up(&mut self, left: State, collection: &Collection) -> Result<(), Failure> {
-        let same = |a: &Mark, b: &Mark| (a.bytes, a.checksum) == (b.bytes, b.checksum);
-        let files = left.files.len() == self.state.files.len()
-            && left.files.iter().zip(&self.state.files).all(|(a, b)| same(a, b));
-        if !files {
+    /// Goes on where an interrupted import was.
+    pub(super) fn take_up(&mut self, left: State) -> Result<(), Failure> {
+        if !left.has_files_of(&self.state) {
             let names: Vec<&str> = left.files.iter().map(|f| f.name.as_str()).collect();
             return Err(Failure::new(format!(
                 "the interrupted import was of other files, or they have changed: {}; --from-start \
@@ -116,40 +153,30 @@ impl Progress {
             ));
         }
         self.state = left;
-        if let Some(doubt) = self.state.doubt.take() {
-            let snapshot = collection.snapshot()?;
-            let mut stored = false;
-            for probe in &doubt.probes {
-                stored |= count(&snapshot, probe.time, &probe.meta)? > probe.before;
-            }
-            if stored {
-                self.state.file = doubt.file;
-                self.state.rows = doubt.end;
-                self.state.stored += doubt.measurements;
-            }
-        }
         Ok(())
     }
 
-    /// Notes that these rows are about to be stored.
-    pub(super) fn begin(&mut self, file: usize, rows: &Rows<'_>, collection: &Collection) -> Result<(), Failure> {
-        let snapshot = collection.snapshot()?;
-        let mut probes = Vec::new();
-        for (time, meta) in sample(&rows.batch, &snapshot)? {
-            let before = count(&snapshot, time, &meta)?;
-            probes.push(Probe { time, meta, before });
-        }
-        let measurements = rows.batch.num_rows() as u64;
-        self.state.doubt = Some(Doubt { file, end: rows.end, measurements, probes });
-        self.save()
+    /// The rows go into this collection.
+    pub(super) fn into_collection(&mut self, collection: &CollectionSnapshot) {
+        self.state.id = collection.id();
+    }
+
+    /// Notes that rows are about to be stored, and returns the id to store them under. `end` is how many rows of the file
+    /// there are up to their end, `bad` what is set aside by then.
+    pub(super) fn begin(&mut self, file: usize, end: u64, measurements: u64, bad: Mark) -> Result<BatchId, Failure> {
+        self.state.batch.number += 1;
+        self.state.doubt = Some(Doubt { file, end, measurements, bad });
+        self.save()?;
+        Ok(self.state.batch)
     }
 
     /// Notes that they are stored; written with what comes next.
-    pub(super) fn done(&mut self, file: usize, end: u64, stored: u64) {
+    pub(super) fn done(&mut self, file: usize, end: u64, stored: u64, bad: Mark) {
         self.state.doubt = None;
         self.state.file = file;
         self.state.rows = end;
         self.state.stored += stored;
+        self.state.bad = bad;
     }
 
     /// Notes that everything is stored, while the import of something else goes on.
@@ -158,7 +185,13 @@ impl Progress {
         self.save()
     }
 
-    /// Forgets the import: it is complete, or nothing of it is left.
+    /// Notes that the import is finished.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.state.finished = true;
+        self.save()
+    }
+
+    /// Forgets the import: nothing of it is left.
     pub(super) fn forget(&self) -> Result<(), Failure> {
         if self.fs.exists(&self.path).map_err(|e| self.failure("read", &e))? {
             self.fs.remove(&self.path).map_err(|e| self.failure("remove", &e))?;
@@ -189,98 +222,32 @@ impl Progress {
     }
 }
 
-/// Imports that were interrupted in a database's folder, for `ebbtide status`.
-pub(crate) fn unfinished(folder: &Path) -> Result<Vec<String>, Failure> {
+/// The states of imports in a database's folder whose collections are still there.
+fn states(folder: &Path, snapshot: &Snapshot) -> Result<Vec<State>, Failure> {
     let fail = |path: &Path, e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", path.display()));
-    let mut notes = Vec::new();
+    let mut states = Vec::new();
     for name in RealFs.list(folder).map_err(|e| fail(folder, &e))? {
         if !name.starts_with("import-") || !name.ends_with(".json") {
             continue;
         }
         let path = folder.join(&name);
         let bytes = RealFs.read(&path).map_err(|e| fail(&path, &e))?;
-        let state: State = serde_json::from_slice(&bytes).map_err(|e| fail(&path, &e))?;
-        notes.push(format!(
+        let mut state: State = serde_json::from_slice(&bytes).map_err(|e| fail(&path, &e))?;
+        if let Some(collection) = snapshot.collection(&state.collection).ok().filter(|c| c.id() == state.id) {
+            state.settle(&collection);
+            states.push(state);
+        }
+    }
+    Ok(states)
+}
+
+/// Imports that were interrupted in a database's folder, for `ebbtide status`.
+pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Vec<String>, Failure> {
+    let note = |state: State| {
+        format!(
             "an import into {} was interrupted after {} measurements; ebbtide import --resume goes on",
             state.collection, state.stored
-        ));
-    }
-    Ok(notes)
-}
-
-/// The first, the last and the latest row of a batch: time in the collection's unit, and meta.
-fn sample(batch: &RecordBatch, snapshot: &CollectionSnapshot) -> Result<Vec<(i64, String)>, Failure> {
-    let schema = snapshot.schema();
-    let Some(times) = batch.column_by_name(&schema.time) else { return Ok(Vec::new()) };
-    let at = |row: usize| instant(times.as_ref(), row).and_then(|t| t.to_units(schema.precision));
-    let latest = (0..batch.num_rows()).max_by_key(|row| at(*row));
-    let mut rows: Vec<usize> = latest.into_iter().chain([0, batch.num_rows().saturating_sub(1)]).collect();
-    rows.dedup();
-    let metas = schema.meta.as_ref().and_then(|m| batch.column_by_name(m));
-    let mut sample = Vec::new();
-    for row in rows {
-        let Some(time) = at(row) else { continue };
-        let meta = match metas {
-            Some(metas) => {
-                keys(&metas.slice(row, 1)).map_err(ebbtide_query::QueryError::from)?.pop().unwrap_or_default()
-            }
-            None => Json::Null.to_string(),
-        };
-        sample.push((time, meta));
-    }
-    Ok(sample)
-}
-
-/// How many measurements of this time and meta are stored, hidden ones too.
-fn count(snapshot: &CollectionSnapshot, time: i64, meta: &str) -> Result<u64, Failure> {
-    let schema = snapshot.schema();
-    let request = ScanRequest {
-        projection: Some(vec![schema.time.clone()]),
-        time: (Some(time), Some(time)),
-        meta: schema.meta.as_ref().map(|_| Arc::new(Same { key: meta.to_owned() }) as Arc<dyn MetaFilter>),
-        include_hidden: true,
-        ..ScanRequest::default()
+        )
     };
-    let mut rows = 0;
-    for unit in snapshot.scan(&request)? {
-        for batch in unit.read()? {
-            rows += batch?.num_rows() as u64;
-        }
-    }
-    Ok(rows)
-}
-
-/// Chooses the meta with this key.
-#[derive(Debug)]
-struct Same {
-    key: String,
-}
-
-impl MetaFilter for Same {
-    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
-        Ok(keys(metas)?.into_iter().map(|key| Some(key == self.key)).collect())
-    }
-}
-
-/// Texts by which metas are compared: members in order of their names, without those that are null.
-fn keys(metas: &ArrayRef) -> Result<Vec<String>, ArrowError> {
-    let field = Field::new("meta", metas.data_type().clone(), true);
-    let batch = RecordBatch::try_new(Arc::new(ArrowSchema::new(vec![field])), vec![Arc::clone(metas)])?;
-    let rows = json_rows(&batch).map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
-    Ok(rows.into_iter().map(|mut row| plain(row.remove("meta").unwrap_or_default()).to_string()).collect())
-}
-
-fn plain(value: Json) -> Json {
-    match value {
-        Json::Object(members) => {
-            let mut members: Vec<(String, Json)> =
-                members.into_iter().filter(|(_, v)| !v.is_null()).map(|(n, v)| (n, plain(v))).collect();
-            members.sort_by(|a, b| a.0.cmp(&b.0));
-            if members.is_empty() { Json::Null } else { Json::Object(members.into_iter().collect()) }
-        }
-        Json::Array(items) => Json::Array(items.into_iter().map(plain).collect()),
-        // A whole number is the same meta as the double of its value.
-        Json::Number(number) => number.as_f64().map_or(Json::Null, Json::from),
-        other => other,
-    }
+    Ok(states(folder, snapshot)?.into_iter().filter(|state| !state.finished).map(note).collect())
 }

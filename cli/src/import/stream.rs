@@ -3,7 +3,7 @@
 //! A thread reads and splits; here rows gather until there are enough of them or the first has waited long enough, and
 //! are stored in one atomic insert. What columns hold is learnt from what has come so far.
 
-use super::bad::BadLines;
+use super::bad::{BadLines, Begin};
 use super::csv_file::{self, Assembler, Columns};
 use super::documents::{self, Gathered};
 use super::infer::{Seen, finer};
@@ -45,7 +45,8 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if args.collection.is_none() && args.format != Some(InputFormat::Influx) {
         return Err(Failure::usage("say into which collection, with --collection NAME"));
     }
-    let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max, true)?);
+    let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
+    bad.borrow_mut().open(&Begin::Append, &args.files, &cli.db)?;
     let clock = SystemClock::new();
     let started = clock.monotonic();
     let database = Database::open(&cli.db)?;
@@ -104,7 +105,7 @@ fn read(args: &ImportArgs, sender: &SyncSender<Message>) -> Result<(), Failure> 
     let fail = |e: &io::Error| Failure::new(format!("cannot read standard input: {e}"));
     let (input, found) = source::stdin(args.encoding).map_err(|e| fail(&e))?;
     let format = args.format.or(found).unwrap_or(InputFormat::Csv);
-    let bad = RefCell::new(BadLines::new(None, 0, true)?);
+    let bad = RefCell::new(BadLines::new(None, 0));
     let how = Job::new(args, String::new(), None, &bad, false)?.split_of(format, b',');
     text::split(NAME, input, &how, true, &mut |block| sender.send(Ok((format, block))).is_ok(), &fail)
 }
@@ -196,7 +197,7 @@ impl<'a> Target<'a> {
             _ => self.rows_of_documents(database, format, block, clock)?,
         };
         let (Some(mut rows), Some((collection, _))) = (rows, &self.place) else { return Ok(()) };
-        self.stored += self.job.insert(collection, &mut rows)?;
+        self.stored += self.job.insert(collection, &mut rows, &mut |_| Ok(None))?;
         Ok(())
     }
 

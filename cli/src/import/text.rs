@@ -135,6 +135,10 @@ struct Pending<'a> {
     too_long: bool,
     /// The last byte that is no line end.
     last: u8,
+    /// Whether lines end with CR and LF, once the first has ended.
+    crlf: Option<bool>,
+    /// Whether what was read ends with CR.
+    after_cr: bool,
     gone: bool,
 }
 
@@ -177,6 +181,13 @@ impl Read for Watched<'_> {
         if let Some(delimiter) = pending.delimiter.filter(|_| pending.since > RECORD_BYTES_PLAIN) {
             pending.delimiters += buffer[..count].iter().filter(|b| **b == delimiter).count() as u64;
         }
+        if pending.crlf.is_none()
+            && let Some(at) = buffer[..count].iter().position(|b| *b == b'\n')
+        {
+            let before = if at == 0 { pending.after_cr } else { buffer[at - 1] == b'\r' };
+            pending.crlf = Some(before);
+        }
+        pending.after_cr = buffer[..count].last() == Some(&b'\r');
         if let Some(last) = buffer[..count].iter().rev().find(|b| !b.is_ascii_whitespace()) {
             pending.last = *last;
         }
@@ -206,6 +217,8 @@ pub(super) fn split(
         delimiters: 0,
         too_long: false,
         last: 0,
+        crlf: None,
+        after_cr: false,
         gone: false,
     };
     let pending = Rc::new(RefCell::new(pending));
@@ -247,6 +260,7 @@ fn split_csv(
         .from_reader(input);
     let mut record = csv::ByteRecord::new();
     let mut suspicious = None;
+    let mut is_first = true;
     loop {
         let begins = skip + reader.position().line();
         match reader.read_byte_record(&mut record) {
@@ -259,7 +273,9 @@ fn split_csv(
                 });
             }
         }
-        let line = skip + record.position().map_or(0, csv::Position::line);
+        // The reader takes the LF of CR LF with the record after it, and counts it then.
+        let behind = !std::mem::take(&mut is_first) && pending.borrow().crlf == Some(true);
+        let line = skip + record.position().map_or(0, csv::Position::line) + u64::from(behind);
         let last = record.len().checked_sub(1).and_then(|i| record.get(i)).unwrap_or_default();
         suspicious = last.contains(&b'\n').then_some(line);
         let mut pending = pending.borrow_mut();

@@ -9,5 +9,6 @@ mod guide;
 mod import;
 mod pictures;
 mod round_trips;
+mod safety;
 mod upkeep;
 mod weather;
