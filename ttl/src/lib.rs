@@ -26,6 +26,7 @@ mod expiry;
 mod filter;
 mod guard;
 mod pass;
+mod retention;
 mod rule;
 mod time;
 mod value;
@@ -36,6 +37,7 @@ pub use expiry::{Bucketing, Cutoff, ExpiryMode, Granularity, OutOfRange, SPAN_SE
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use guard::{ClockGuard, Held};
 pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, run_pass};
+pub use retention::{parse_retention, retention_text, unit_seconds};
 pub use rule::{
     COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleSelector, RuleSet,
     RuleSpec, RuleView, parse_expire_after, parse_expire_after_or_off,
