@@ -4,7 +4,8 @@ use crate::adapt::adapt_to;
 use crate::build::timestamps;
 use crate::documents::{Accepted, BatchError};
 use crate::limits::{DOCUMENT_BYTES_MAX, FIELDS_MAX, NESTING_MAX, begin, check_name, too_large};
-use crate::schema::{FieldType, Schema, mismatch, nested_list, timestamp_type};
+use crate::schema::{FieldType, Schema, mismatch, nested_list};
+use crate::time_units::{timestamp_type, unit_nanos};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions,
     StructArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt64Array,
@@ -370,13 +371,7 @@ fn instants(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef, BatchError>
             if let Some(same) = same_unit(array, unit, precision) {
                 return Ok(same);
             }
-            let nanos = match unit {
-                TimeUnit::Second => 1_000_000_000,
-                TimeUnit::Millisecond => 1_000_000,
-                TimeUnit::Microsecond => 1_000,
-                TimeUnit::Nanosecond => 1,
-            };
-            (raw_units(array, unit), nanos)
+            (raw_units(array, unit), unit_nanos(*unit))
         }
         other => {
             let value = other.to_string();

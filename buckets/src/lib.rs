@@ -44,6 +44,7 @@ mod meta;
 mod packed;
 mod schema;
 mod segment;
+mod time_units;
 mod window;
 
 pub use adapt::adapt;
@@ -63,6 +64,7 @@ pub use segment::{
     SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at,
     tally_doubles, tally_ints,
 };
+pub use time_units::{timestamp_type, timestamps, unit_nanos};
 pub use window::{BucketId, Window};
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The fields of a collection and their types, how they grow, and their Arrow schema.
 
-use arrow::datatypes::{DataType, Field, Fields, Schema as ArrowSchema, SchemaRef, TimeUnit};
+use crate::time_units::timestamp_type;
+use arrow::datatypes::{DataType, Field, Fields, Schema as ArrowSchema, SchemaRef};
 use ebbtide_ttl::{Code, Precision, RuleError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -26,16 +27,6 @@ pub enum FieldType {
     List(Box<FieldType>),
     /// Named members, in order of first appearance.
     Object(Vec<(String, FieldType)>),
-}
-
-/// The Arrow type of instants.
-pub(crate) fn timestamp_type(precision: Precision) -> DataType {
-    let unit = match precision {
-        Precision::Ms => TimeUnit::Millisecond,
-        Precision::Us => TimeUnit::Microsecond,
-        Precision::Ns => TimeUnit::Nanosecond,
-    };
-    DataType::Timestamp(unit, Some("UTC".into()))
 }
 
 impl FieldType {

@@ -10,9 +10,9 @@
 
 mod bounds;
 mod cache;
-mod claims;
 mod directory;
 mod encode;
+mod footer_checks;
 pub(crate) mod physical;
 mod postings;
 mod read;

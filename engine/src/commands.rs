@@ -12,6 +12,8 @@ mod indexes;
 mod projection;
 mod server;
 
+pub use collections::TIMESERIES_OPTIONS;
+
 use crate::db::Database;
 use crate::error::{Error, Result};
 use args::Args;
@@ -78,41 +80,11 @@ impl Database {
 
 fn unknown_command(name: &str) -> Error {
     let shown: String = name.chars().take(60).collect();
-    let hint = match nearest(name, COMMANDS.iter().map(|c| c.name)) {
+    let hint = match crate::suggest::nearest(name, COMMANDS.iter().map(|c| c.name)) {
         Some(near) => format!("did you mean '{near}'?"),
         None => format!("the commands are {}", COMMANDS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ")),
     };
     Error::new(Code::CommandNotFound, format!("there is no command '{}'; {hint}", shown.escape_debug()))
-}
-
-/// The name that was probably meant: one that differs in case only, or else by few letters.
-fn nearest<'n>(given: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    const LENGTH_MAX: usize = 40;
-    if given.len() > LENGTH_MAX {
-        return None;
-    }
-    let lower = given.to_lowercase();
-    names
-        .map(|name| (distance(&lower, &name.to_lowercase()), name))
-        .filter(|(distance, name)| *distance * 3 <= name.len())
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-/// How many letters must be changed, added or removed to make one of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// A reply without content.

@@ -4,14 +4,24 @@
 //! 2. A JSON number without a fraction or an exponent is a whole number, any other a double: `1` and `1.0` differ.
 //! 3. `$`-keyed objects that are no value of ours stay objects: filters are made of them.
 
-mod base64;
 pub mod date;
 mod read;
 
 use crate::error::{Error, Result};
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ebbtide_ttl::{Code, Precision, Timestamp, Value};
 use serde::Serialize;
 use serde_json::{Number, Value as Json};
+
+/// The text of `$binary`. Padding may be omitted, as some writers do.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// Values do not nest deeper than this.
 pub const DEPTH_MAX: usize = 100;
@@ -79,7 +89,7 @@ pub fn json_of(value: &Value) -> Json {
         Value::String(text) => Json::from(text.as_str()),
         Value::Date(t) => json_of_date(*t),
         Value::Binary(bytes) => {
-            let members = [("base64", base64::encode(bytes)), ("subType", "00".to_owned())];
+            let members = [("base64", BASE64.encode(bytes)), ("subType", "00".to_owned())];
             let inner = members.into_iter().map(|(name, text)| (name.to_owned(), Json::from(text))).collect();
             wrapped("$binary", Json::Object(inner))
         }

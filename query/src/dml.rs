@@ -13,7 +13,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array,
 };
 use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result, TableReference, internal_err, not_impl_err};
 use datafusion::datasource::provider_as_source;
@@ -25,7 +25,7 @@ use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableType, Write
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Database, RowPredicate};
-use ebbtide_buckets::{BATCH_BYTES_MAX, FieldType, Schema, batch_bytes};
+use ebbtide_buckets::{BATCH_BYTES_MAX, FieldType, Schema, batch_bytes, timestamps};
 use ebbtide_ttl::{Code, Precision, Timestamp, int_fits_double};
 use futures::TryStreamExt;
 use std::fmt;
@@ -388,13 +388,7 @@ fn times(column: &ArrayRef, name: &str, precision: Precision) -> QueryResult<Arr
         })?;
         units.push(Some(held));
     }
-    let ints: ArrayRef = Arc::new(datafusion::arrow::array::Int64Array::from(units));
-    let unit = match precision {
-        Precision::Ms => TimeUnit::Millisecond,
-        Precision::Us => TimeUnit::Microsecond,
-        Precision::Ns => TimeUnit::Nanosecond,
-    };
-    Ok(datafusion::arrow::compute::cast(&ints, &DataType::Timestamp(unit, Some("UTC".into())))?)
+    Ok(timestamps(units, precision))
 }
 
 /// A condition on rows, for the engine's delete.

@@ -1,9 +1,9 @@
 //! Why a statement failed: a code that programs match on and a message that people act on.
 
 use crate::statement::SyntaxError;
-use crate::suggest;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use ebbtide::suggest;
 use ebbtide_ttl::{Code, RuleError};
 use std::fmt;
 

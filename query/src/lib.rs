@@ -35,12 +35,12 @@ mod pushdown;
 mod scan_spec;
 mod session;
 pub mod statement;
-pub mod suggest;
 pub mod system;
 mod timestamp_coercion;
 
 pub use cancellation::Stop;
 pub use datafusion::common::ScalarValue;
+pub use ebbtide::suggest;
 pub use error::{QueryError, Result};
 pub use functions::TABLE_FUNCTIONS;
 pub use prepared::Prepared;

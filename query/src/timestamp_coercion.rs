@@ -22,6 +22,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use ebbtide_buckets::unit_nanos;
 use ebbtide_ttl::Timestamp;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -127,7 +128,7 @@ enum Place {
 
 impl Kind {
     fn place(&self, instant: Timestamp) -> Place {
-        let nanos = nanos(self.unit);
+        let nanos = unit_nanos(self.unit);
         match i64::try_from(instant.nanos().div_euclid(nanos)) {
             Ok(units) => Place::At { units, exact: instant.nanos().rem_euclid(nanos) == 0 },
             Err(_) if instant.nanos() < 0 => Place::Below,
@@ -171,15 +172,6 @@ impl Kind {
     }
 }
 
-fn nanos(unit: TimeUnit) -> i128 {
-    match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
-}
-
 impl Rewriter {
     fn rewrite(&self, expr: Expr) -> Result<Transformed<Expr>> {
         expr.transform_up(|expr| self.node(expr))
@@ -202,7 +194,7 @@ impl Rewriter {
         let kind = self.kind(expr)?;
         if let Expr::Cast(cast) = expr
             && let Some((inner, stored)) = self.compared(&cast.expr)
-            && nanos(stored.unit) >= nanos(kind.unit)
+            && unit_nanos(stored.unit) >= unit_nanos(kind.unit)
             && [&stored, &kind].iter().all(|kind| kind.zone.as_deref().is_none_or(is_utc))
         {
             return Some((inner, stored));
@@ -258,7 +250,7 @@ impl Rewriter {
             let inner = std::mem::take(expr);
             **expr = Expr::Cast(Cast::new(inner, ty));
         };
-        match nanos(left.unit).cmp(&nanos(right.unit)) {
+        match unit_nanos(left.unit).cmp(&unit_nanos(right.unit)) {
             Ordering::Less => cast(&mut compared.right, left),
             Ordering::Greater => cast(&mut compared.left, right),
             Ordering::Equal => return Transformed::no(Expr::BinaryExpr(compared)),
@@ -395,7 +387,7 @@ fn is_text(value: &ScalarValue) -> bool {
 
 /// The instant that a value stands for; times without a zone are UTC.
 pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
-    let units = |v: i64, unit| Timestamp::from_nanos(i128::from(v) * nanos(unit));
+    let units = |v: i64, unit| Timestamp::from_nanos(i128::from(v) * unit_nanos(unit));
     match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
             Timestamp::parse(text).ok()

@@ -3,8 +3,8 @@
 mod stretches;
 
 use super::cache::BlockCache;
-use super::claims;
 use super::directory::{self, Directory};
+use super::footer_checks;
 use super::physical::{hinted, restore};
 use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
 use crate::adapt::adapt_to;
@@ -101,7 +101,8 @@ impl SegmentReader {
                 format!("directory: {} checksums for {blocks} blocks", directory.checksums.len()),
             ));
         }
-        claims::check(&metadata, rows, data_end).map_err(|message| bad(footer_at, format!("footer: {message}")))?;
+        footer_checks::check(&metadata, rows, data_end)
+            .map_err(|message| bad(footer_at, format!("footer: {message}")))?;
         let metadata = asserted(|| arrow_metadata(metadata)).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
         let inner = Inner { name: name.to_owned(), file, metadata, directory, schema, data_end, checksum };
         Ok(SegmentReader(Arc::new(inner), None))

@@ -2,9 +2,9 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "lists of row ranges, some of one range")]
 
-mod claims;
 mod damage;
 mod directory;
+mod footer_checks;
 mod weather;
 
 use super::*;

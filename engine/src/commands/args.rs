@@ -35,7 +35,7 @@ impl<'a> Args<'a> {
     fn check_names(&self, is_known: impl Fn(&str) -> bool, known: &[&str]) -> Result<()> {
         let Some(unknown) = self.members.keys().find(|option| !is_known(option)) else { return Ok(()) };
         let has = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-        let hint = match super::nearest(unknown, known.iter().copied()) {
+        let hint = match crate::suggest::nearest(unknown, known.iter().copied()) {
             Some(near) => format!(" (did you mean '{near}'?)"),
             None => String::new(),
         };

@@ -51,7 +51,8 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
 ];
 const MODIFY_TAKES: usize = 3;
 
-const TIMESERIES_OPTIONS: &[&str] = &[
+/// Options of the `timeseries` object of `create`; all others stand beside it.
+pub const TIMESERIES_OPTIONS: &[&str] = &[
     "timeField",
     "metaField",
     "granularity",

@@ -1,6 +1,7 @@
 //! From JSON to values, in one pass: from text, or from what was parsed before.
 
-use super::{DEPTH_MAX, base64, json_of};
+use super::{BASE64, DEPTH_MAX, json_of};
+use base64::Engine as _;
 use ebbtide_ttl::{Name, Timestamp, Value, exact_int};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -240,5 +241,5 @@ fn read_binary(inner: &Value) -> Result<Vec<u8>, String> {
         }
     }
     let text = base64.ok_or_else(wrong)?;
-    base64::decode(text).ok_or_else(|| format!("'{text}' is not base64"))
+    BASE64.decode(text).map_err(|_| format!("'{text}' is not base64"))
 }

@@ -9,20 +9,11 @@ use arrow::array::timezone::Tz;
 use chrono::{DateTime, Datelike, MappedLocalTime, Months, NaiveDateTime, NaiveTime, Offset, TimeZone};
 use datafusion::arrow::datatypes::{IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, exec_err};
+use ebbtide_buckets::unit_nanos;
 use ebbtide_ttl::Timestamp;
 
 const SECOND: i128 = 1_000_000_000;
 pub(super) const DAY: i128 = 86_400 * SECOND;
-
-/// Nanoseconds of one unit.
-pub(super) fn nanos(unit: TimeUnit) -> i128 {
-    match unit {
-        TimeUnit::Second => SECOND,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
-}
 
 /// How wide a bin is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,7 +56,7 @@ impl Bins {
         if size <= 0 {
             return Err("is not positive; a bin has a width, such as INTERVAL '1 hour'".to_owned());
         }
-        let (unit, origin) = (nanos(unit), origin.map_or(0, |t| t.nanos()));
+        let (unit, origin) = (unit_nanos(unit), origin.map_or(0, |t| t.nanos()));
         let whole = match (width, &zone) {
             (Width::Nanos(width), None) if width % unit == 0 && origin % unit == 0 => {
                 i64::try_from(width / unit).ok().zip(i64::try_from(origin / unit).ok())

@@ -3,7 +3,6 @@
 
 use super::bins::{Bins, DAY, wall_time};
 use super::wrong;
-use crate::suggest;
 use crate::timestamp_coercion::scalar_instant;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::array::types::{
@@ -19,6 +18,7 @@ use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use ebbtide::suggest;
 use ebbtide_ttl::Timestamp;
 use std::str::FromStr;
 use std::sync::Arc;

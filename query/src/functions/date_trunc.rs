@@ -3,7 +3,6 @@
 use super::bins::Bins;
 use super::date_bin::{binned, is_text};
 use super::wrong;
-use crate::suggest;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
@@ -12,6 +11,7 @@ use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use ebbtide::suggest;
 use ebbtide_ttl::Timestamp;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -7,7 +7,6 @@
 mod exec;
 mod node;
 
-use super::bins::nanos;
 use super::date_bin::{self, GAPFILL, INTERPOLATE, LOCF, Shape, misplaced};
 use super::wrong;
 use crate::pushdown::{Bounds, intersect, time_range};
@@ -23,6 +22,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder, Sort};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use ebbtide_buckets::unit_nanos;
 use ebbtide_ttl::Timestamp;
 use std::sync::Arc;
 
@@ -273,7 +273,7 @@ fn grid(aggregate: &Aggregate, at: usize, statement: &Statement<'_>) -> Result<(
     let missing = match range {
         (Some(first), Some(last)) => {
             // Inclusive, in units: the first not before, the last not after.
-            let unit = nanos(unit);
+            let unit = unit_nanos(unit);
             let clamp = |t: i128| i64::try_from(t).unwrap_or(if t < 0 { i64::MIN } else { i64::MAX });
             let (first, last) = (clamp(-(-first.nanos()).div_euclid(unit)), clamp(last.nanos().div_euclid(unit)));
             return Ok((node::Grid { width, anchor, bins: Arc::new(bins) }, (first, last)));

@@ -5,7 +5,6 @@
 
 use super::date_bin::is_text;
 use super::{is_time, wrong};
-use crate::suggest;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, PrimitiveArray,
 };
@@ -18,6 +17,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
+use ebbtide::suggest;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 use super::{Session, StatementStream};
 use crate::error::{QueryError, Result};
 use crate::statement::{self, Listing, Statement};
-use crate::{suggest, system};
+use crate::system;
 use ebbtide::Database;
+use ebbtide::suggest;
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use serde_json::{Map, Value};
 
@@ -51,9 +52,22 @@ impl Session {
         if lenient && command == "drop" && !exists {
             return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
         }
+        let changes_rules = ["collMod", "createIndexes"].contains(&command);
+        let before = changes_rules.then(|| self.current.snapshot().collection(name).ok()).flatten();
         let value = Value::Object(document.clone());
-        self.blocking(move |db| db.run_command(&value)).await.map_err(|e| self.with_hint(e, name))?;
-        Ok(StatementStream::message(done))
+        let work = move |db: Database| {
+            // What cannot be counted is damaged; that is no reason to refuse a change of rules.
+            let visible = before.as_ref().and_then(|before| before.count().ok());
+            db.run_command(&value)?;
+            let Some((before, visible)) = before.zip(visible) else { return Ok(0) };
+            let after = db.snapshot_at(before.now()).collection(before.name()).and_then(|after| after.count());
+            Ok(visible.saturating_sub(after.unwrap_or(visible)))
+        };
+        Ok(StatementStream::message(match self.blocking(work).await.map_err(|e| self.with_hint(e, name))? {
+            0 => done.to_owned(),
+            1 => format!("{done}; this hides 1 measurement that was visible"),
+            hidden => format!("{done}; this hides {hidden} measurements that were visible"),
+        }))
     }
 
     pub(super) async fn show(&self, listing: &Listing) -> Result<StatementStream> {

@@ -2,35 +2,10 @@
 
 use super::lexer::Piece;
 use super::{Listing, StatementKind, SyntaxError};
-use crate::suggest;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
-use ebbtide_ttl::Code;
+use ebbtide::{TIMESERIES_OPTIONS, suggest};
+use ebbtide_ttl::{Code, parse_retention, unit_seconds};
 use serde_json::{Map, Value, json};
-
-const UNITS: [(&str, i64); 10] = [
-    ("SECONDS", 1),
-    ("MINUTES", 60),
-    ("HOURS", 3_600),
-    ("DAYS", 86_400),
-    ("WEEKS", 604_800),
-    ("SECOND", 1),
-    ("MINUTE", 60),
-    ("HOUR", 3_600),
-    ("DAY", 86_400),
-    ("WEEK", 604_800),
-];
-
-/// Options of the `timeseries` object; all others belong beside it.
-const SERIES_OPTIONS: [&str; 8] = [
-    "timeField",
-    "metaField",
-    "granularity",
-    "bucketMaxSpanSeconds",
-    "bucketRoundingSeconds",
-    "precision",
-    "expiry",
-    "outOfRange",
-];
 
 /// Parses one statement.
 pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
@@ -111,6 +86,10 @@ impl Parser<'_> {
 
     pub(super) fn peek(&self) -> Option<&Token> {
         self.piece.tokens.get(self.next).map(|t| &t.token)
+    }
+
+    fn peek_second(&self) -> Option<&Token> {
+        self.piece.tokens.get(self.next + 1).map(|t| &t.token)
     }
 
     fn at_end(&self) -> bool {
@@ -218,24 +197,64 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// `n UNIT` in seconds. What is not a whole number of seconds in range is left to the engine to refuse.
+    /// A retention in seconds: `n UNIT`, `INTERVAL 'n UNIT'`, a text of that form, or ISO 8601's `P10Y`. A number that is
+    /// not a whole number of seconds in range is left to the engine to refuse.
     fn duration(&mut self) -> Result<Value, SyntaxError> {
-        let amount = match self.peek() {
-            Some(Token::Minus | Token::Number(..)) => self.literal()?,
-            Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("OFF") => {
-                return Err(self.error("OFF stands alone: EXPIRE OFF"));
+        let interval = self.take_word("INTERVAL");
+        match self.peek() {
+            Some(Token::Minus | Token::Number(..)) => self.amount(),
+            Some(Token::SingleQuotedString(text)) => {
+                let mut text = text.clone();
+                if let (true, Some(Token::Word(unit))) = (interval, self.peek_second())
+                    && unit_seconds(&unit.value).is_some()
+                {
+                    text = format!("{text} {}", unit.value);
+                    let seconds = self.retention(&text)?;
+                    self.next += 1;
+                    return Ok(seconds);
+                }
+                self.retention(&text)
             }
-            _ => return Err(self.error(format!("expected a number, found {}", self.found()))),
-        };
+            Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("OFF") => {
+                Err(self.error("OFF stands alone: EXPIRE OFF"))
+            }
+            Some(Token::Word(w))
+                if w.value.starts_with(['P', 'p']) && w.value.contains(|c: char| c.is_ascii_digit()) =>
+            {
+                self.retention(&w.value.clone())
+            }
+            _ => Err(self.error(format!("expected a retention such as 30 DAYS or 10 YEARS, found {}", self.found()))),
+        }
+    }
+
+    /// Whether a retention in words stands here, and not a plain value.
+    fn is_retention(&self) -> bool {
+        match self.peek() {
+            Some(Token::Number(..)) => matches!(self.peek_second(), Some(Token::Word(_))),
+            Some(Token::SingleQuotedString(text)) => parse_retention(text).is_ok(),
+            _ => self.is_word("INTERVAL"),
+        }
+    }
+
+    /// A retention that the present token holds as text.
+    fn retention(&mut self, text: &str) -> Result<Value, SyntaxError> {
+        let seconds = parse_retention(text).map_err(|e| SyntaxError { code: e.code, ..self.error(e.message) })?;
+        self.next += 1;
+        Ok(json!(seconds))
+    }
+
+    /// `n UNIT` in seconds.
+    fn amount(&mut self) -> Result<Value, SyntaxError> {
+        let amount = self.literal()?;
         let seconds = match self.peek() {
-            Some(Token::Word(w)) => UNITS.iter().find(|(unit, _)| w.value.eq_ignore_ascii_case(unit)).map(|(_, s)| *s),
+            Some(Token::Word(w)) => unit_seconds(&w.value),
             _ => None,
         };
         let Some(seconds) = seconds else {
-            return Err(self.expected(&["SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS"]));
+            return Err(self.expected(&["SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "YEARS"]));
         };
         self.next += 1;
-        #[expect(clippy::cast_precision_loss, reason = "a number of seconds in a week")]
+        #[expect(clippy::cast_precision_loss, reason = "a number of seconds in a year")]
         let product = match amount.as_i64().map(|n| n.checked_mul(seconds)) {
             Some(Some(whole)) => json!(whole),
             _ => json!(amount.as_f64().unwrap_or(f64::MAX) * seconds as f64),
@@ -257,7 +276,7 @@ impl Parser<'_> {
                 }
                 _ => self.name("an option")?,
             };
-            let known = SERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds"]);
+            let known = TIMESERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds"]);
             let plain = |s: &str| s.replace('_', "").to_lowercase();
             let key = match known.clone().find(|k| plain(k) == plain(&key)) {
                 Some(known) => known.to_owned(),
@@ -276,6 +295,7 @@ impl Parser<'_> {
             }
             self.need(&Token::Eq)?;
             let value = match self.peek() {
+                _ if key == "expireAfterSeconds" && self.is_retention() => self.duration()?,
                 Some(Token::Word(w)) if !matches!(w.value.to_uppercase().as_str(), "TRUE" | "FALSE" | "NULL") => {
                     let text = w.value.clone();
                     self.next += 1;
@@ -307,7 +327,7 @@ impl Parser<'_> {
         loop {
             if self.take_word("WITH") {
                 for (key, value) in self.options()? {
-                    let object = if SERIES_OPTIONS.contains(&key.as_str()) { &mut series } else { &mut document };
+                    let object = if TIMESERIES_OPTIONS.contains(&key.as_str()) { &mut series } else { &mut document };
                     if object.contains_key(&key) {
                         return Err(self.error(format!("option {key} is given twice")));
                     }
@@ -444,7 +464,7 @@ impl Parser<'_> {
                 document.insert("expireAfterSeconds".to_owned(), value);
             } else if self.take_word("SET") {
                 for (key, value) in self.options()? {
-                    if SERIES_OPTIONS.contains(&key.as_str()) {
+                    if TIMESERIES_OPTIONS.contains(&key.as_str()) {
                         series.insert(key, value);
                     } else {
                         document.insert(key, value);

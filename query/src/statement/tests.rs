@@ -93,6 +93,39 @@ fn alterations_become_coll_mod() {
 }
 
 #[test]
+fn retention_is_written_in_units_intervals_or_iso_8601() {
+    for text in [
+        "10 YEARS",
+        "10 year",
+        "10y",
+        "3650d",
+        "3650 days",
+        "interval '3650 days'",
+        "INTERVAL '10' YEAR",
+        "INTERVAL 10 YEARS",
+        "'10 years'",
+        "P10Y",
+        "'P3650D'",
+        "315360000 SECONDS",
+    ] {
+        let expected = json!(315_360_000);
+        for statement in ["CREATE COLLECTION c", "ALTER COLLECTION c"] {
+            let made = document(&format!("{statement} EXPIRE AFTER {text}"));
+            assert_eq!(made["expireAfterSeconds"], expected, "{statement} EXPIRE AFTER {text}");
+        }
+        let index = document(&format!("CREATE TTL INDEX i ON c (t) EXPIRE AFTER {text} WHERE s = 'a'"));
+        assert_eq!(index["indexes"][0]["expireAfterSeconds"], expected, "{text}");
+        if !text.starts_with('P') {
+            let option = document(&format!("CREATE COLLECTION c WITH (timeField = 't', expireAfterSeconds = {text})"));
+            assert_eq!(option["expireAfterSeconds"], expected, "{text}");
+        }
+    }
+    assert!(message("ALTER COLLECTION c EXPIRE AFTER INTERVAL '1 month'").contains("no fixed length"));
+    assert!(message("ALTER COLLECTION c EXPIRE AFTER soon").contains("expected a retention such as 30 DAYS"));
+    assert!(message("ALTER COLLECTION c EXPIRE AFTER 10 YEERS").contains("did you mean YEARS?"));
+}
+
+#[test]
 fn listings_and_upkeep() {
     assert_eq!(one("show collections"), StatementKind::Show(Listing::Collections));
     assert_eq!(one("SHOW TTL FOR c"), StatementKind::Show(Listing::Ttl(Some("c".into()))));

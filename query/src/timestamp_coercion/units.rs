@@ -1,6 +1,6 @@
 //! Timestamps of several units in one column.
 
-use super::{Rewriter, input_schema, nanos};
+use super::{Rewriter, input_schema};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -9,6 +9,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use ebbtide_buckets::unit_nanos;
 use std::sync::Arc;
 
 /// Gives a union the finest unit of its branches; left alone, it has that of the first one until types are coerced, which is after
@@ -22,7 +23,7 @@ pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
         for ty in types(at) {
             let DataType::Timestamp(unit, zone) = ty else { return None };
             zones.push(zone);
-            found = Some(found.filter(|finest| nanos(**finest) <= nanos(*unit)).unwrap_or(unit));
+            found = Some(found.filter(|finest| unit_nanos(**finest) <= unit_nanos(*unit)).unwrap_or(unit));
         }
         let zone = zones.first().filter(|first| zones.iter().all(|zone| zone == *first))?;
         Some(DataType::Timestamp(*found?, (*zone).clone()))

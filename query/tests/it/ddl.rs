@@ -173,3 +173,21 @@ fn an_insert_of_more_than_is_stored_at_once_is_refused_and_stores_nothing() {
     }
     assert_eq!(world.text("SELECT s FROM w"), "[{\"s\":\"x\"}]");
 }
+
+#[test]
+fn a_change_of_a_rule_says_how_many_visible_measurements_it_hides() {
+    let w = two_sensors();
+    let message = |sql: &str| w.block_on(w.session().execute(sql)).unwrap().message.unwrap();
+    assert_eq!(
+        message("ALTER COLLECTION w EXPIRE AFTER INTERVAL '12 hours'"),
+        "collection w changed; this hides 72 measurements that were visible"
+    );
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE s = 'b'"), 71);
+    assert_eq!(message("ALTER COLLECTION w EXPIRE AFTER 10 YEARS"), "collection w changed");
+    assert_eq!(w.number("SELECT count(*) FROM w WHERE s = 'b'"), 144);
+    let made = message("CREATE TTL INDEX late ON w (t) EXPIRE AFTER 85800 SECONDS WHERE s = 'b'");
+    assert_eq!(made, "TTL index late created on w; this hides 2 measurements that were visible");
+    assert_eq!(message("ALTER TTL INDEX late ON w EXPIRE AFTER 85799 SECONDS"), "TTL index late changed");
+    let one = message("ALTER TTL INDEX late ON w EXPIRE AFTER 85200 SECONDS");
+    assert_eq!(one, "TTL index late changed; this hides 1 measurement that was visible");
+}
