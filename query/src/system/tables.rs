@@ -1,0 +1,253 @@
+//! The tables of the schema `ebbtide` and the rows of statements such as SWEEP: columns and where their rows come from.
+
+use super::listing::{Column, batch, batch_in, count, flag, int, schema, text, time};
+use super::value_text;
+use crate::error::external;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use ebbtide::{
+    BucketInfo, CollectionInfo, CollectionSnapshot, Database, ExpiryRow, Operation, RuleInfo, SegmentInfo, Snapshot,
+    SweepRecord, TtlMetrics,
+};
+use ebbtide_ttl::{Bucketing, ExpiryMode, Granularity, OutOfRange, Precision, Value};
+
+/// A system table.
+pub(super) trait Table: Sync {
+    /// Its columns, with times in `unit`.
+    fn schema(&self, unit: Precision) -> SchemaRef;
+    /// Its rows.
+    fn rows(&self, database: &Database, snapshot: &Snapshot, unit: Precision) -> Result<RecordBatch>;
+}
+
+struct Listing<R: 'static> {
+    columns: &'static [Column<R>],
+    rows: fn(&Database, &Snapshot) -> ebbtide::Result<Vec<R>>,
+}
+
+impl<R: 'static> Table for Listing<R> {
+    fn schema(&self, unit: Precision) -> SchemaRef {
+        schema(self.columns, unit)
+    }
+
+    fn rows(&self, database: &Database, snapshot: &Snapshot, unit: Precision) -> Result<RecordBatch> {
+        batch_in(self.columns, &(self.rows)(database, snapshot).map_err(external)?, unit)
+    }
+}
+
+/// The system tables by name.
+pub(super) const ALL: [(&str, &dyn Table); 7] = [
+    ("collections", &COLLECTIONS),
+    ("ttl_rules", &RULES),
+    ("buckets", &BUCKETS),
+    ("segments", &SEGMENTS),
+    ("operations", &OPERATIONS),
+    ("sweeps", &SWEEPS),
+    ("parameters", &PARAMETERS),
+];
+
+/// Calls `row` for each collection.
+pub(super) fn each(
+    snapshot: &Snapshot,
+    mut row: impl FnMut(CollectionSnapshot) -> ebbtide::Result<()>,
+) -> ebbtide::Result<()> {
+    snapshot.collections().iter().try_for_each(|name| row(snapshot.collection(name)?))
+}
+
+/// What `list` returns for each collection, with the collection's name.
+fn named<T>(
+    snapshot: &Snapshot,
+    list: impl Fn(&CollectionSnapshot) -> ebbtide::Result<Vec<T>>,
+) -> ebbtide::Result<Vec<(String, T)>> {
+    let mut rows = Vec::new();
+    each(snapshot, |c| {
+        rows.extend(list(&c)?.into_iter().map(|item| (c.name().to_owned(), item)));
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+const COLLECTIONS: Listing<(CollectionSnapshot, CollectionInfo)> = Listing {
+    columns: &[
+        text("name", |(_, info)| Some(info.name.clone())),
+        text("time_field", |(c, _)| Some(c.options().time_field.clone())),
+        text("meta_field", |(c, _)| c.options().meta_field.clone()),
+        text("granularity", |(c, _)| granularity(c).map(str::to_owned)),
+        int("span_seconds", |(c, _)| Some(c.options().bucketing.span_seconds())),
+        text("precision", |(c, _)| Some(c.options().precision.name().to_owned())),
+        text("expiry", |(c, _)| Some(expiry(c.options().expiry).to_owned())),
+        text("out_of_range", |(c, _)| Some(out_of_range(c.options().out_of_range).to_owned())),
+        int("expire_after_seconds", |(c, _)| c.rules().collection()),
+        count("buckets", |(_, info)| info.buckets),
+        count("measurements", |(_, info)| info.measurements),
+        count("bytes", |(_, info)| info.bytes),
+        time("first_time", |(_, info)| info.first_time),
+        time("last_time", |(_, info)| info.last_time),
+        text("state", |(_, info)| Some(info.state.clone())),
+    ],
+    rows: |_, snapshot| {
+        let mut rows = Vec::new();
+        each(snapshot, |c| {
+            let info = c.info()?;
+            rows.push((c, info));
+            Ok(())
+        })?;
+        Ok(rows)
+    },
+};
+
+/// The word for the width of windows; none if it was given in seconds.
+fn granularity(c: &CollectionSnapshot) -> Option<&'static str> {
+    match c.options().bucketing {
+        Bucketing::Preset(Granularity::Seconds) => Some("seconds"),
+        Bucketing::Preset(Granularity::Minutes) => Some("minutes"),
+        Bucketing::Preset(Granularity::Hours) => Some("hours"),
+        Bucketing::Custom { .. } => None,
+    }
+}
+
+fn expiry(mode: ExpiryMode) -> &'static str {
+    match mode {
+        ExpiryMode::Exact => "exact",
+        ExpiryMode::Bucket => "bucket",
+    }
+}
+
+fn out_of_range(policy: OutOfRange) -> &'static str {
+    match policy {
+        OutOfRange::Suspend => "suspend",
+        OutOfRange::Reject => "reject",
+        OutOfRange::Expire => "expire",
+    }
+}
+
+const RULES: Listing<(String, RuleInfo)> = Listing {
+    columns: &[
+        text("collection", |(name, _)| Some(name.clone())),
+        text("rule", |(_, rule)| Some(rule.rule.clone())),
+        text("filter", |(_, rule)| rule.filter.as_ref().map(value_text)),
+        int("expire_after_seconds", |(_, rule)| Some(rule.expire_after_seconds)),
+        count("buckets", |(_, rule)| rule.buckets),
+        count("measurements", |(_, rule)| rule.measurements),
+        count("bytes", |(_, rule)| rule.bytes),
+        count("due_buckets", |(_, rule)| rule.due_buckets),
+        count("due_measurements", |(_, rule)| rule.due_measurements),
+        time("next_expiry", |(_, rule)| rule.next_expiry),
+        text("state", |(_, rule)| Some(rule.state.clone())),
+    ],
+    rows: |_, snapshot| named(snapshot, CollectionSnapshot::rule_infos),
+};
+
+const BUCKETS: Listing<(String, BucketInfo)> = Listing {
+    columns: &[
+        text("collection", |(name, _)| Some(name.clone())),
+        text("meta", |(_, bucket)| (!bucket.meta.is_null()).then(|| value_text(&bucket.meta))),
+        time("window_start", |(_, bucket)| Some(bucket.window_start)),
+        time("window_end", |(_, bucket)| Some(bucket.window_end)),
+        time("first_time", |(_, bucket)| Some(bucket.first_time)),
+        time("last_time", |(_, bucket)| Some(bucket.last_time)),
+        count("measurements", |(_, bucket)| bucket.measurements),
+        count("bytes", |(_, bucket)| bucket.bytes),
+        flag("sealed", |(_, bucket)| bucket.sealed),
+        text("rule", |(_, bucket)| bucket.rule.clone()),
+        time("expires_at", |(_, bucket)| bucket.expires_at),
+    ],
+    rows: |_, snapshot| named(snapshot, CollectionSnapshot::buckets),
+};
+
+const SEGMENTS: Listing<(String, SegmentInfo)> = Listing {
+    columns: &[
+        text("collection", |(name, _)| Some(name.clone())),
+        text("file", |(_, segment)| Some(segment.file.clone())),
+        count("rows", |(_, segment)| segment.rows),
+        count("rows_written", |(_, segment)| segment.rows_written),
+        count("buckets", |(_, segment)| segment.buckets),
+        count("bytes", |(_, segment)| segment.bytes),
+        time("first_time", |(_, segment)| segment.first_time),
+        time("last_time", |(_, segment)| segment.last_time),
+    ],
+    rows: |_, snapshot| named(snapshot, |c| Ok(c.segments())),
+};
+
+const OPERATIONS: Listing<Operation> = Listing {
+    columns: &[
+        text("operation", |_| Some("sweep".to_owned())),
+        time("started", |running| Some(running.started)),
+        text("collection", |running| Some(running.collection.clone())),
+        text("rule", |running| Some(running.rule.clone())),
+        count("buckets", |running| running.buckets),
+        count("measurements", |running| running.measurements),
+    ],
+    rows: |database, _| Ok(database.current_operation().into_iter().collect()),
+};
+
+const SWEEPS: Listing<SweepRecord> = Listing {
+    columns: &[
+        time("at", |record| Some(record.at)),
+        text("collection", |record| Some(record.collection.clone())),
+        text("rule", |record| Some(record.rule.clone())),
+        int("expire_after_seconds", |record| Some(record.expire_after_seconds)),
+        time("cutoff", |record| Some(record.cutoff)),
+        count("buckets", |record| record.buckets),
+        count("measurements", |record| record.measurements),
+        count("bytes", |record| record.bytes),
+    ],
+    rows: |database, _| Ok(database.sweeps()),
+};
+
+const PARAMETERS: Listing<(&str, Value)> = Listing {
+    columns: &[
+        text("parameter", |(name, _)| Some((*name).to_owned())),
+        text("value", |(_, value)| Some(value_text(value))),
+    ],
+    rows: |database, _| Ok(database.parameters()),
+};
+
+/// The rows of `EXPLAIN EXPIRY`.
+///
+/// # Errors
+/// A time that no unit of Arrow reaches.
+pub fn expiry_rows(rows: &[ExpiryRow]) -> Result<RecordBatch> {
+    const COLUMNS: &[Column<ExpiryRow>] = &[
+        time("day", |row| Some(row.day)),
+        text("rule", |row| Some(row.rule.clone())),
+        count("buckets", |row| row.buckets),
+        count("measurements", |row| row.measurements),
+        count("bytes", |row| row.bytes),
+    ];
+    batch(COLUMNS, rows)
+}
+
+/// The row of SWEEP.
+pub(crate) fn sweep_row(counts: &TtlMetrics) -> Result<RecordBatch> {
+    const COLUMNS: &[Column<TtlMetrics>] = &[
+        count("passes", |counts| counts.passes),
+        count("sub_passes", |counts| counts.sub_passes),
+        count("deleted_documents", |counts| counts.deleted_documents),
+        count("deleted_buckets", |counts| counts.deleted_buckets),
+        count("deleted_bytes", |counts| counts.deleted_bytes),
+        count("reclaimed_files", |counts| counts.reclaimed_files),
+        count("failed_rules", |counts| counts.failed_rules),
+    ];
+    batch(COLUMNS, std::slice::from_ref(counts))
+}
+
+/// The rows of `DESCRIBE`: column, type and role.
+///
+/// # Errors
+/// None in practice: the columns are all text.
+pub fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
+    const COLUMNS: &[Column<(String, String, &str)>] = &[
+        text("column", |(name, _, _)| Some(name.clone())),
+        text("type", |(_, ty, _)| Some(ty.clone())),
+        text("role", |(_, _, role)| Some((*role).to_owned())),
+    ];
+    let schema = c.schema();
+    let mut rows = vec![(schema.time.clone(), format!("timestamp({})", schema.precision.name()), "time")];
+    if let Some(meta) = &schema.meta {
+        let ty = schema.meta_type.as_ref().map_or("not known yet".to_owned(), |ty| ty.name());
+        rows.push((meta.clone(), ty, "meta"));
+    }
+    rows.extend(schema.fields.iter().map(|(name, ty)| (name.clone(), ty.name(), "field")));
+    batch(COLUMNS, &rows)
+}
