@@ -3,6 +3,7 @@
 //! Queries are calls of the library, and loops over the batches of a scan, as a program that embeds the engine writes
 //! them. With the feature `sql` each is asked as SQL too, and has to give the same answer. All times come from [`ebbtide::ttl::SystemClock`]'s monotonic side.
 
+pub mod ask;
 pub mod fleet;
 pub mod folder;
 pub mod measure;

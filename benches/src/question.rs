@@ -1,10 +1,7 @@
 //! A query of a workload: asked of the engine directly, written as SQL, and told to other engines as JSON.
 
 use crate::Result;
-use crate::measure::timed;
 use crate::query::{Grouping, NamedSeries, checksum, group, rows, rows_above};
-use crate::report::Report;
-use crate::sql::Sql;
 use arrow::array::RecordBatch;
 use ebbtide::ttl::{Precision, Timestamp};
 use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, FieldBound, MetaFilter, ScanRequest};
@@ -259,60 +256,4 @@ pub struct Asked {
     pub draws: Vec<Question>,
     /// What each draw gave.
     pub answers: Vec<Summed>,
-}
-
-/// Asks every draw of a query once for warmth, then `runs` times in turn, directly and, if there is SQL, as SQL too.
-///
-/// # Errors
-/// What the database says, and if SQL gives another answer than the direct way.
-pub fn ask(
-    report: &mut Report,
-    snapshot: &CollectionSnapshot,
-    sql: Option<&Sql>,
-    names: Names,
-    (name, draws): (&str, &[Question]),
-    runs: usize,
-) -> Result<()> {
-    let answers = draws.iter().map(|q| Ok(Summed::of(&q.direct(snapshot, names)?))).collect::<Result<Vec<_>>>()?;
-    let mut seconds = Vec::with_capacity(runs);
-    for question in draws.iter().cycle().take(runs.max(draws.len())) {
-        seconds.push(timed(|| question.direct(snapshot, names))?.0);
-    }
-    let note = match answers.as_slice() {
-        [one] => format!("{} rows, sum {:.1}", one.rows, one.sum),
-        several => format!("{} draws, {} rows in all", several.len(), several.iter().map(|a| a.rows).sum::<usize>()),
-    };
-    report.add_millis(name, &seconds, note);
-    if let Some(sql) = sql {
-        let texts: Vec<String> = draws.iter().map(|q| q.sql(names)).collect();
-        for (text, direct) in texts.iter().zip(&answers) {
-            let answer = Summed::of(&sql.run(text)?);
-            if !answer.agrees(direct) {
-                return Err(format!("{name}: SQL gives {answer:?}, the direct way {direct:?}: {text}").into());
-            }
-        }
-        let mut seconds = Vec::with_capacity(runs);
-        for text in texts.iter().cycle().take(runs.max(texts.len())) {
-            seconds.push(timed(|| sql.run(text))?.0);
-        }
-        report.add_millis(format!("{name}, SQL"), &seconds, "the same answers");
-        // All draws are one query with other values.
-        let asked: Vec<_> = draws.iter().map(|q| q.sql_with_places(names)).collect();
-        if let Some((text, _)) = asked.first() {
-            let prepared = sql.prepare(text)?;
-            for ((text, values), direct) in asked.iter().zip(&answers) {
-                let answer = Summed::of(&prepared(values)?);
-                if !answer.agrees(direct) {
-                    return Err(format!("{name}: prepared gives {answer:?}, the direct way {direct:?}: {text}").into());
-                }
-            }
-            let mut seconds = Vec::with_capacity(runs);
-            for (_, values) in asked.iter().cycle().take(runs.max(asked.len())) {
-                seconds.push(timed(|| prepared(values))?.0);
-            }
-            report.add_millis(format!("{name}, prepared"), &seconds, "prepared once; series and times are put in");
-        }
-    }
-    report.asked.push(Asked { name: name.to_owned(), draws: draws.to_vec(), answers });
-    Ok(())
 }

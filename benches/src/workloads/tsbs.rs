@@ -2,9 +2,10 @@
 
 use super::Plan;
 use crate::Result;
+use crate::ask::ask;
 use crate::folder::{bytes_of, write_file};
 use crate::measure::{Stopwatch, progress};
-use crate::question::{Names, Question, What, ask};
+use crate::question::{Names, Question, What};
 use crate::report::Report;
 use crate::sql::Sql;
 use crate::tsbs::{Cpu, FIELDS, Random, START_MS};

@@ -2,9 +2,10 @@
 
 use super::Plan;
 use crate::Result;
+use crate::ask::ask;
 use crate::folder::{bytes_in, bytes_of};
 use crate::measure::{Stopwatch, progress, timed};
-use crate::question::{Names, Question, What, ask};
+use crate::question::{Names, Question, What};
 use crate::report::Report;
 use crate::sql::Sql;
 use crate::weather::Weather;
