@@ -1,4 +1,4 @@
-//! The command line's words.
+//! The command line: commands, options, and their help.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -19,7 +19,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "DIR", env = "EBBTIDE_DB", default_value = "./ebbtide-data")]
     pub(crate) db: PathBuf,
 
-    /// Open the database for reading only, also beside a program that writes to it.
+    /// Open the database read-only; this works while another program writes to it.
     #[arg(long, global = true)]
     pub(crate) read_only: bool,
 
@@ -29,9 +29,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Replay a year of recorded weather in a fresh temporary database, and watch it being forgotten.
+    /// Replay a year of recorded weather in a new temporary database, and watch it expire.
     Demo(DemoArgs),
-    /// Run SQL statements; without any, a shell on a terminal, else statements from standard input.
+    /// Run SQL statements. Without any, start a shell on a terminal, or read statements from standard input.
     Sql(SqlArgs),
     /// Import measurements from CSV, NDJSON, line protocol, Parquet or Arrow.
     Import(Box<ImportArgs>),
@@ -39,41 +39,45 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Write whole collections with their options and rules into a folder.
     Dump(DumpArgs),
-    /// Make the collections that a dump holds.
+    /// Restore the collections of a dump.
     Restore(RestoreArgs),
     /// Run one command document and print its reply as JSON.
     #[command(name = "command")]
     Document(CommandArgs),
-    /// Drop what has expired, now.
+    /// Drop expired buckets now.
     Sweep(SweepArgs),
-    /// Collections, their sizes and rules, what is stored by age, and what expires next.
+    /// Show collections, their sizes and rules, the age of what is stored, and what expires next.
     Status(StatusArgs),
-    /// What is stored, and what is due, as text that Prometheus scrapes.
+    /// Print metrics of what is stored and what is due, in the text format of Prometheus.
     Metrics(StatusArgs),
-    /// Read every file and check every checksum and count.
+    /// Read every file and verify every checksum and count.
     Verify,
-    /// Say what is damaged and lost; with --yes set it aside, so that the database opens again.
+    /// Report what is damaged and lost; with --yes, set it aside so that the database opens again.
     Repair(RepairArgs),
-    /// The time that expiry goes by, and what is due at it.
+    /// Show the clock that expiry uses, and what is due.
     Clock(ClockArgs),
     /// Run conformance cases.
     Conformance(ConformanceArgs),
+    /// Print a script that completes commands, options and values in a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands into a folder.
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Folder for the demo's database; a new temporary one by default.
+    /// Folder for the demo's database. Default: a new temporary folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SqlArgs {
-    /// Statements, each possibly several separated by semicolons.
+    /// One or more statements, separated by semicolons; can be repeated.
     #[arg(value_name = "STATEMENT")]
     pub(crate) statements: Vec<String>,
 
-    /// Form of the rows; by the file's extension with --output, else table.
+    /// Format of the rows. Default: by the extension of --output, or table.
     #[arg(long, short, value_parser = output_format())]
     pub(crate) format: Option<Format>,
 
@@ -81,177 +85,192 @@ pub(crate) struct SqlArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Read as at this instant, such as 2024-01-31T12:00:00Z; nothing can be changed then.
+    /// Read as of this time, such as 2024-01-31T12:00:00Z. Statements that change data are refused.
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
 
-    /// Draw the rows as a chart: in the terminal, or as a picture in FILE, which ends in .svg or .png.
+    /// Draw the rows as a chart: in the terminal, or into FILE, an .svg or .png picture.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["format", "output"])]
     #[expect(clippy::option_option, reason = "no chart, one in the terminal, one in a file")]
     pub(crate) chart: Option<Option<PathBuf>>,
 
-    /// Say how long each statement took.
+    /// Print how long each statement took.
     #[arg(long)]
     pub(crate) timing: bool,
 
-    /// Memory for one statement's sorts, joins and groups before they go to disk, such as 512M or 4G.
+    /// Memory that sorts, joins and groups of one statement may use before they spill to disk, such as 512M or 4G.
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_bytes)]
     pub(crate) memory: usize,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The query, or the name of a collection.
+    /// A query, or the name of a collection.
     #[arg(value_name = "SELECT")]
     pub(crate) query: String,
 
-    /// The file; its extension says the form: csv, json, ndjson, parquet, arrow.
+    /// The file. Its extension selects the format: csv, json, ndjson, parquet, arrow.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
 
-    /// Form of the file, if its extension does not say it.
+    /// Format of the file, if its extension does not tell.
     #[arg(long, short, value_parser = output_format())]
     pub(crate) format: Option<Format>,
 
-    /// Read as at this instant.
+    /// Read as of this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CommandArgs {
-    /// The document, such as '{"create": "w", "timeseries": {"timeField": "t"}}'; - reads it from standard input.
+    /// A document such as '{"create": "w", "timeseries": {"timeField": "t"}}'; - reads it from standard input.
     #[arg(value_name = "JSON")]
     pub(crate) document: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Look as at this instant, past or future.
+    /// Report as of this time, past or future.
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    /// Only say what would go.
+    /// Only report what would be dropped.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Sweep as if it were this instant.
+    /// Sweep as of this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
-    /// Only say what is damaged and what would be lost; so it does without --yes.
+    /// Only report what is damaged and what would be lost. This is also the default.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Act. Nothing is deleted: files go into a folder damaged-1, damaged-2 and so on in the database's.
+    /// Repair. Nothing is deleted: damaged files are moved to a subfolder damaged-1, damaged-2 and so on.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ClockArgs {
-    /// The clock is right: sweeps that wait after it jumped go on, in whatever program has the database open.
+    /// Confirm that the clock is right: sweeps that stopped after it jumped continue, in any program that has the
+    /// database open.
     #[arg(long)]
     pub(crate) confirm: bool,
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Folder for ebbtide.1 and a page for each command, such as ebbtide-import.1; it is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConformanceArgs {
-    /// Case files, or folders of them.
+    /// Case files or folders.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Measurements from files that other programs wrote, or from standard input as they come.
+/// Measurements from files, or from standard input as they arrive.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImportArgs {
-    /// Files or patterns such as 'data/*.csv.gz'; - is standard input, read as a stream.
+    /// Files or patterns such as 'data/*.csv.gz'; - is standard input, imported as it arrives.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The collection; it is created if it does not exist. May be left away for line protocol: the measurements' names
-    /// then.
+    /// The collection; it is created if it does not exist. Optional for line protocol: each measurement then goes to the
+    /// collection of its name.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) collection: Option<String>,
 
-    /// Form of the input, if the file's name does not say it.
+    /// Format of the input, if the file's name does not tell.
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<InputFormat>,
 
-    /// The column that holds the time; two, separated by a comma, are a date and a time of day. By default the
-    /// collection's time field, or a column called time, timestamp, ts or date.
+    /// The column with the time, or two columns with the date and the time of day. Default: the collection's time field,
+    /// or a column named time, timestamp, ts or date.
     #[arg(long, value_name = "COLUMN[,COLUMN]", value_delimiter = ',', help_heading = "Columns")]
     pub(crate) time: Vec<String>,
 
-    /// The column that names the series; several, separated by commas, make an object.
+    /// The column that identifies the series. Several columns, separated by commas, become an object.
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Columns")]
     pub(crate) meta: Vec<String>,
 
-    /// Name of the new collection's meta field; the column's by default, meta for several, tags for line protocol.
+    /// Name of the new collection's meta field. Default: the name of the column; meta for several columns; tags for line
+    /// protocol.
     #[arg(long, value_name = "NAME", help_heading = "Columns")]
     pub(crate) meta_field: Option<String>,
 
-    /// Another name for a column; can be repeated. All other options go by the new name.
+    /// Rename a column; can be repeated. All other options use the new name.
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename, help_heading = "Columns")]
     pub(crate) rename: Vec<(String, String)>,
 
-    /// Column to import as text even if it looks like numbers or times; can be repeated.
+    /// Import a column as text even if it looks like numbers or times; can be repeated.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub(crate) text: Vec<String>,
 
-    /// Column of numbers in which leading zeros mean nothing: 090 is 90. Can be repeated.
+    /// Column of numbers in which leading zeros are ignored: 090 is 90; can be repeated.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub(crate) number: Vec<String>,
 
-    /// Column to leave out; can be repeated.
+    /// Skip a column; can be repeated.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub(crate) without: Vec<String>,
 
-    /// Text or number that means that a value is missing, such as NA or -9999; can be repeated. Empty text always does.
+    /// Text or number that marks a missing value, such as NA or -9999; can be repeated. Empty text always does.
     #[arg(long, value_name = "MARKER", allow_hyphen_values = true, help_heading = "Values")]
     pub(crate) null: Vec<String>,
 
-    /// Leave out rows that have no value but their time and meta.
+    /// Skip rows that have no values besides their time and meta.
     #[arg(long, help_heading = "Values")]
     pub(crate) skip_empty: bool,
 
-    /// How times are written: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us, ns since 1970; can be repeated. By
-    /// default year first: 2024-01-31T12:00:00Z, 2024/01/31 12:00.
+    /// Format of times: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us or ns since 1970; can be repeated. Default: year
+    /// first, such as 2024-01-31T12:00:00Z or 2024/01/31 12:00.
     #[arg(long, value_name = "PATTERN", help_heading = "Values")]
     pub(crate) time_format: Vec<String>,
 
-    /// The time of all rows, for a table that has none, such as a list of stations.
+    /// The time of all rows, for a table without times, such as a list of stations.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["time", "time_format"], help_heading = "Values")]
     pub(crate) at: Option<String>,
 
-    /// Zone of times that name none, such as Europe/Dublin or +01:00; UTC by default.
+    /// Time zone of times without one, such as Europe/Dublin or +01:00. Default: UTC.
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true, help_heading = "Values")]
     pub(crate) time_zone: Option<String>,
 
-    /// What to do with local times that the clocks showed twice or skipped: refuse them, or take the earlier or later
-    /// instant.
+    /// Local times that are ambiguous or skipped when clocks change: refuse them, or use the earlier or later instant.
     #[arg(long, value_enum, default_value = "refuse", requires = "time_zone", help_heading = "Values")]
     pub(crate) dst: Dst,
 
-    /// Numbers have a decimal comma: 21,5.
+    /// Numbers use a decimal comma: 21,5.
     #[arg(long, help_heading = "Values")]
     pub(crate) decimal_comma: bool,
 
-    /// Character between the columns of a CSV file; \t is a tab. A comma by default, a tab in files called .tsv.
+    /// Character between the columns of a CSV file; \t is a tab. Default: a comma, or a tab for .tsv files.
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Text files")]
     pub(crate) delimiter: Option<u8>,
 
-    /// There is no line with the columns' names: they are c1, c2 and so on, or what --columns says.
+    /// The file has no header line: columns are named c1, c2 and so on, or by --columns.
     #[arg(long, help_heading = "Text files")]
     pub(crate) no_header: bool,
 
-    /// The columns' names, in place of those in the first line, if there is one.
+    /// Names of the columns, instead of those in the header line.
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Text files")]
     pub(crate) columns: Vec<String>,
 
@@ -259,7 +278,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "LINES", default_value_t = 0, help_heading = "Text files")]
     pub(crate) skip: u64,
 
-    /// Lines that begin with this character are left out.
+    /// Skip lines that start with this character.
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Text files")]
     pub(crate) comment: Option<u8>,
 
@@ -267,58 +286,58 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_enum, default_value = "utf-8", help_heading = "Text files")]
     pub(crate) encoding: Encoding,
 
-    /// Set lines that cannot be imported aside, into this CSV file, with their number and the reason. Without it the
-    /// first one ends the import before anything is stored.
-    #[arg(long, value_name = "FILE", help_heading = "Doing it")]
+    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. Without it, the first bad
+    /// line ends the import before anything is stored.
+    #[arg(long, value_name = "FILE", help_heading = "Execution")]
     pub(crate) bad_lines: Option<PathBuf>,
 
-    /// Bad lines after which the import ends all the same.
-    #[arg(long, value_name = "LINES", default_value_t = 1000, requires = "bad_lines", help_heading = "Doing it")]
+    /// Number of bad lines after which the import fails anyway.
+    #[arg(long, value_name = "LINES", default_value_t = 1000, requires = "bad_lines", help_heading = "Execution")]
     pub(crate) bad_lines_max: u64,
 
-    /// Check the files and say what would be imported; the database is not changed.
-    #[arg(long, help_heading = "Doing it")]
+    /// Check the files and report what would be imported, without changing the database.
+    #[arg(long, help_heading = "Execution")]
     pub(crate) dry_run: bool,
 
-    /// Go on with an import of the same files that was interrupted: nothing is imported twice or left out.
-    #[arg(long, conflicts_with_all = ["dry_run", "from_start"], help_heading = "Doing it")]
+    /// Continue an interrupted import of the same files: nothing is imported twice or skipped.
+    #[arg(long, conflicts_with_all = ["dry_run", "from_start"], help_heading = "Execution")]
     pub(crate) resume: bool,
 
-    /// Import from the first row, although an earlier import of the same collection was interrupted.
-    #[arg(long, help_heading = "Doing it")]
+    /// Import from the first row, although an earlier import into the collection was interrupted.
+    #[arg(long, help_heading = "Execution")]
     pub(crate) from_start: bool,
 
-    /// Measurements in one atomic insert.
-    #[arg(long, value_name = "ROWS", default_value_t = 50_000, help_heading = "Doing it")]
+    /// Measurements per atomic insert.
+    #[arg(long, value_name = "ROWS", default_value_t = 50_000, help_heading = "Execution")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_rows: u32,
 
-    /// Longest time that a row from standard input waits for others to be stored with.
-    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Doing it")]
+    /// Longest time in milliseconds that a row from standard input waits to be stored with others.
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Execution")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) flush_ms: u64,
 
-    /// Width of the new collection's buckets: seconds, minutes or hours; by the median step of the data by default.
+    /// Width of the new collection's buckets: seconds, minutes or hours. Default: by the median interval of the data.
     #[arg(long, value_name = "WORD", help_heading = "New collection")]
     pub(crate) granularity: Option<String>,
 
-    /// Unit of the new collection's times; as fine as the data by default.
+    /// Precision of the new collection's times. Default: that of the data.
     #[arg(long, value_enum, help_heading = "New collection")]
     pub(crate) precision: Option<Unit>,
 
-    /// Seconds after which measurements of the new collection expire, or a time such as 24h, 7d, 2w.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "New collection")]
+    /// Retention of the new collection: seconds, or text such as 24h, 7d, '10 years' or P10Y. A year is 365 days.
+    #[arg(long, value_name = "TIME", value_parser = retention, help_heading = "New collection")]
     pub(crate) expire_after: Option<i64>,
 }
 
-/// A form of input.
+/// A format of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum InputFormat {
     /// Delimited text.
     Csv,
-    /// One JSON document a line.
+    /// One JSON document per line.
     Ndjson,
-    /// InfluxDB line protocol; times in nanoseconds, or what --time-format says.
+    /// InfluxDB line protocol; times are in nanoseconds unless --time-format is given.
     Influx,
     /// A Parquet file.
     Parquet,
@@ -326,25 +345,25 @@ pub(crate) enum InputFormat {
     Arrow,
 }
 
-/// How the bytes of a text file are characters.
+/// The character encoding of a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Encoding {
     /// UTF-8.
     #[value(name = "utf-8")]
     Utf8,
-    /// ISO 8859-1, western European.
+    /// ISO 8859-1 (western European).
     #[value(name = "latin-1")]
     Latin1,
 }
 
-/// What becomes of local times that the clocks showed twice, or skipped.
+/// How local times that are ambiguous or skipped when clocks change are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Dst {
-    /// They are errors.
+    /// As errors.
     Refuse,
-    /// The earlier of the two instants that can be meant.
+    /// As the earlier of the two possible instants.
     Earlier,
-    /// The later one.
+    /// As the later one.
     Later,
 }
 
@@ -371,27 +390,27 @@ impl From<Unit> for ebbtide_ttl::Precision {
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// The folder to write; it must not exist or be empty.
+    /// Folder to write; it must be empty or not exist.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
 
-    /// Collection to dump; can be repeated. All by default.
+    /// Collection to dump; can be repeated. Default: all.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) collection: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// A folder that ebbtide dump wrote.
+    /// Folder that ebbtide dump wrote.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
 
-    /// Collection to restore; can be repeated. All by default.
+    /// Collection to restore; can be repeated. Default: all.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) collection: Vec<String>,
 }
 
-/// The names of the forms of output, each with its help.
+/// The formats of output by name, each with its help.
 fn output_format() -> impl TypedValueParser<Value = Format> {
     let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Format>())
@@ -417,18 +436,8 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(unit).filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is out of range"))
 }
 
-fn parse_duration(text: &str) -> Result<i64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
-    let unit = match text[digits.len()..].trim().to_lowercase().as_str() {
-        "" | "s" | "sec" | "second" | "seconds" => 1,
-        "m" | "min" | "minute" | "minutes" => 60,
-        "h" | "hour" | "hours" => 3_600,
-        "d" | "day" | "days" => 86_400,
-        "w" | "week" | "weeks" => 604_800,
-        other => return Err(format!("'{other}' is not a unit; use s, m, h, d or w")),
-    };
-    let number: i64 = digits.parse().map_err(|_| format!("'{text}' is not a time; write it as 3600, 24h or 7d"))?;
-    number.checked_mul(unit).ok_or_else(|| format!("'{text}' is out of range"))
+fn retention(text: &str) -> Result<i64, String> {
+    ebbtide_ttl::parse_retention(text).map_err(|e| e.message)
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, String> {

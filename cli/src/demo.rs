@@ -1,7 +1,7 @@
 //! `ebbtide demo`: a year of recorded weather, replayed on a virtual clock, and forgotten on the way.
 
 use crate::args::DemoArgs;
-use crate::{Failure, chart, files, say, upkeep};
+use crate::{Failure, chart, files, human, say};
 use arrow::array::{ArrayRef, Float64Builder, RecordBatch, StringBuilder, TimestampMillisecondArray};
 use ebbtide::Database;
 use ebbtide_query::output::{TableStyle, render};
@@ -44,8 +44,8 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
     say!();
     say!(
         "{} measurements went in {} whole buckets; each sweep unlinked files instead of rewriting them.",
-        upkeep::grouped(dropped.measurements),
-        upkeep::grouped(dropped.buckets)
+        human::grouped(dropped.measurements),
+        human::grouped(dropped.buckets)
     );
     questions(&session, runtime)?;
     drop(session);
@@ -192,12 +192,12 @@ fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> R
             say!(
                 "{:>10}  {:>9}  {:>7}  {:>9}  {:>8}  {:>10}  {:>10}",
                 date.get(..10).unwrap_or(&date),
-                upkeep::grouped(inserted),
-                upkeep::grouped(now.count()?),
-                upkeep::grouped(dropped.measurements),
-                upkeep::grouped(dropped.buckets),
-                upkeep::bytes(now.info()?.bytes),
-                upkeep::bytes(all.info()?.bytes)
+                human::grouped(inserted),
+                human::grouped(now.count()?),
+                human::grouped(dropped.measurements),
+                human::grouped(dropped.buckets),
+                human::bytes(now.info()?.bytes),
+                human::bytes(all.info()?.bytes)
             );
         }
     }

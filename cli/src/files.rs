@@ -107,6 +107,12 @@ fn readable_by_others(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Creates a folder, and those above it, unless they exist.
+#[expect(clippy::disallowed_methods, reason = "a folder for results is no part of a database")]
+pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|e| Failure::new(format!("cannot create folder {}: {e}", path.display())))
+}
+
 /// Standard output.
 pub(crate) fn stdout() -> Box<dyn Write + Send> {
     Box::new(BufWriter::new(io::stdout()))

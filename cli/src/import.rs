@@ -13,6 +13,7 @@ mod ipc;
 mod job;
 mod layout;
 mod line_protocol;
+mod plain_time;
 mod plan;
 mod report;
 mod resume;
@@ -24,7 +25,7 @@ mod text;
 mod times;
 
 use crate::args::{Cli, ImportArgs, InputFormat};
-use crate::{Failure, files, upkeep};
+use crate::{Failure, files, human};
 use bad::{BadLines, Begin};
 pub(crate) use columnar::open_parquet;
 use ebbtide::{Collection, CollectionSnapshot, Database};
@@ -45,7 +46,7 @@ use std::sync::atomic::AtomicU64;
 /// Runs `ebbtide import`.
 pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     if cli.read_only {
-        return Err(Failure::usage("an import writes: leave --read-only away"));
+        return Err(Failure::usage("an import writes to the database: drop --read-only"));
     }
     let mut spooled = None;
     let mut paths = source::expand(&args.files)?;
@@ -92,7 +93,7 @@ fn by_measurement(
     read: &Arc<AtomicU64>,
 ) -> Result<(), Failure> {
     if sources.iter().any(|s| s.format != InputFormat::Influx) {
-        return Err(Failure::usage("say into which collection, with --collection NAME"));
+        return Err(Failure::usage("name the collection with --collection NAME"));
     }
     let mut names = Vec::new();
     let job = Job::new(args, String::new(), None, bad, true)?;
@@ -149,7 +150,7 @@ fn one(
     let left = match left {
         Left::Part(left) if !args.resume => {
             return Err(Failure::new(format!(
-                "an import into {collection} was interrupted after {} of its measurements: go on with --resume, or \
+                "an import into {collection} was interrupted after {} of its measurements: continue it with --resume, or \
                  import from the first row again with --from-start",
                 left.stored
             )));
@@ -157,7 +158,7 @@ fn one(
         Left::Everything(stored) if args.resume => {
             eprintln!(
                 "{collection}: all {} measurements of these files are imported: nothing is left to do",
-                upkeep::grouped(stored)
+                human::grouped(stored)
             );
             return Ok(None);
         }
@@ -193,7 +194,7 @@ fn one(
     bar.clear();
     report::columns(&plan, &checked);
     if args.dry_run {
-        let rows = upkeep::grouped(checked.rows);
+        let rows = human::grouped(checked.rows);
         eprintln!("{rows} measurements would be imported into {collection}; the database was not changed");
         report::left_out(job.empty.get());
         return Ok(None);
@@ -228,7 +229,7 @@ fn one(
         Err(failure) => {
             let stored = progress.state.stored;
             return Err(Failure::new(format!(
-                "{failure}; {stored} measurements before it were imported, --resume goes on after them"
+                "{failure}; {stored} measurements before it were imported; --resume continues after them"
             )));
         }
     }

@@ -1,21 +1,24 @@
 //! The command line `ebbtide`. Results go to standard output, everything else to standard error; the exit code is 0 for
 //! success, 1 for a failed operation, 2 for wrong usage.
+mod admin;
 mod args;
+mod batching;
 mod chart;
 mod conformance;
 mod demo;
 mod dump;
 mod files;
 mod guarded;
+mod human;
 mod import;
+mod manual;
 mod open;
 mod pager;
-mod pieces;
 mod repair;
 mod repl;
+mod show;
 mod sql;
 mod status;
-mod upkeep;
 
 use args::{Cli, Command};
 use clap::parser::ValueSource;
@@ -136,10 +139,9 @@ fn quiet(command: &Command) -> &'static str {
 /// Some commands make databases of their own, and have no use for another.
 fn refuse_a_database(cli: &Cli, names_db: bool) -> Result<(), Failure> {
     let instead = match &cli.command {
-        Command::Demo(_) => {
-            "the demo makes a database of its own: leave --db and --read-only away, and say --into DIR to keep it"
-        }
-        Command::Conformance(_) => "cases run in databases of their own: leave --db and --read-only away",
+        Command::Demo(_) => "the demo makes a database of its own: omit --db and --read-only; --into DIR keeps it",
+        Command::Conformance(_) => "cases run in databases of their own: omit --db and --read-only",
+        Command::Completions(_) | Command::Man(_) => "this command reads no database: omit --db and --read-only",
         _ => return Ok(()),
     };
     if names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }
@@ -153,14 +155,16 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Export(args) => sql::export(cli, args, runtime),
         Command::Dump(args) => dump::dump(cli, args),
         Command::Restore(args) => dump::restore(cli, args),
-        Command::Document(args) => upkeep::command(cli, args),
-        Command::Sweep(args) => upkeep::sweep(cli, args),
+        Command::Document(args) => admin::command(cli, args),
+        Command::Sweep(args) => admin::sweep(cli, args),
         Command::Status(args) => status::status(cli, args),
         Command::Metrics(args) => status::metrics(cli, args),
-        Command::Verify => upkeep::verify(cli),
+        Command::Verify => admin::verify(cli),
         Command::Repair(args) => repair::repair(cli, args),
         Command::Clock(args) => repair::clock(cli, args),
         Command::Conformance(args) => conformance::run(args, runtime),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(args),
     }
 }
 

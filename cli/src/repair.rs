@@ -1,7 +1,7 @@
 //! `repair` and `clock`: what a person does when something is wrong.
 
 use crate::args::{Cli, ClockArgs, RepairArgs};
-use crate::upkeep::{bytes, contents, counted};
+use crate::human::{bytes, contents, counted};
 use crate::{Failure, open, say};
 use ebbtide::{Database, RepairMode};
 use ebbtide_ttl::Code;
@@ -9,7 +9,7 @@ use ebbtide_ttl::Code;
 /// Runs `ebbtide repair`.
 pub(crate) fn repair(cli: &Cli, args: &RepairArgs) -> Result<(), Failure> {
     if args.yes && cli.read_only {
-        return Err(Failure::usage("a repair writes: leave --read-only away, or say --dry-run"));
+        return Err(Failure::usage("a repair writes to the database: drop --read-only, or add --dry-run"));
     }
     let mode = if args.yes { RepairMode::Apply } else { RepairMode::DryRun };
     let report = Database::repair(&cli.db, mode)?;
@@ -61,7 +61,7 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if cli.read_only {
-        return Err(Failure::usage("to confirm the time is to write: leave --read-only away"));
+        return Err(Failure::usage("confirming the clock writes to the database: drop --read-only"));
     }
     match Database::open(&cli.db) {
         Ok(database) => {

@@ -6,7 +6,7 @@ mod listing;
 
 use crate::args::Cli;
 use crate::open::{LazySession, Need};
-use crate::sql::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
+use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files};
 use assist::{Assistant, COMMANDS};
 use ebbtide_query::SessionSettings;

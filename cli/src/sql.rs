@@ -2,36 +2,12 @@
 
 use crate::args::{Cli, ExportArgs, SqlArgs};
 use crate::open::{LazySession, need};
-use crate::{Failure, chart, files, parse_now};
+use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
+use crate::{Failure, files, parse_now};
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
-use ebbtide_query::statement::{self, Statement};
-use ebbtide_query::{Session, SessionSettings};
-use ebbtide_ttl::{Clock, Code, SystemClock};
+use ebbtide_query::{SessionSettings, statement};
 use futures::StreamExt;
 use std::path::Path;
-
-/// Rows that a table shows on a terminal.
-pub(crate) const TERMINAL_ROWS_MAX: usize = 200;
-
-/// How a chart is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Drawing {
-    /// In characters.
-    Text,
-    /// As the bytes of a picture file.
-    Picture(chart::Form),
-}
-
-/// Where and how rows are shown.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Show {
-    pub(crate) format: Format,
-    pub(crate) chart: Option<Drawing>,
-    pub(crate) timing: bool,
-    pub(crate) rows_max: Option<usize>,
-    /// Rows of the terminal, where tables that do not fit go to a pager.
-    pub(crate) page: Option<usize>,
-}
 
 /// Runs `ebbtide sql`.
 pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
@@ -92,7 +68,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     }
     if let Some(new) = output.take() {
         if results == 0 && chart.is_some() {
-            return Err(Failure::usage("there is nothing to draw: no statement gives rows"));
+            return Err(Failure::usage("there is nothing to draw: no statement returns rows"));
         }
         new.keep()?;
     }
@@ -102,122 +78,17 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     Ok(())
 }
 
-/// The form of picture that a file's name asks for.
-pub(crate) fn form_of(path: &Path) -> Result<chart::Form, Failure> {
-    let what =
-        || Failure::usage(format!("a chart is written to a file that ends in .svg or .png, not to {}", path.display()));
-    chart::Form::of_path(path).ok_or_else(what)
-}
-
 fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> Result<Format, Failure> {
     match (format, output) {
         (Some(format), _) => Ok(format),
         (None, None) => Ok(default),
         (None, Some(path)) => Format::of_path(path).ok_or_else(|| {
             let what = format!(
-                "cannot tell the form of {} from its name; say --format csv, json, ndjson, parquet or arrow",
+                "cannot tell the format of {} from its name; add --format csv, json, ndjson, parquet or arrow",
                 path.display()
             );
             Failure::usage(what)
         }),
-    }
-}
-
-/// Runs one statement and shows what it gives; tells whether it gave rows.
-pub(crate) async fn one(
-    session: &Session,
-    statement: &Statement,
-    text: &str,
-    show: Show,
-    sink: &dyn Fn() -> Result<Box<dyn std::io::Write + Send>, Failure>,
-) -> Result<bool, Failure> {
-    let clock = SystemClock::new();
-    let before = clock.monotonic();
-    let started = session.start(statement, text).await.map_err(|error| match session.reads_at() {
-        Some(_) if error.code() == Code::IllegalOperation => {
-            Failure::usage("--now looks at another instant and changes nothing: leave it out to run this statement")
-        }
-        _ => error.into(),
-    })?;
-    let mut rows = 0;
-    let gives = started.stream.is_some();
-    if let Some(mut stream) = started.stream {
-        let style = TableStyle { width: files::width(), rows_max: show.rows_max };
-        let paged = show.page.filter(|_| show.format == Format::Table);
-        let mut batches = Vec::new();
-        let mut writer = None;
-        while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(|e| session.explain(&e, statement, text))?;
-            rows += batch.num_rows();
-            if show.chart.is_some() {
-                batches.push(batch);
-                continue;
-            }
-            if paged.is_some() {
-                let room = show.rows_max.unwrap_or(usize::MAX).saturating_sub(rows - batch.num_rows());
-                if room > 0 {
-                    batches.push(batch.slice(0, room.min(batch.num_rows())));
-                }
-                continue;
-            }
-            // Opened with the first rows: a statement that fails before them writes nothing.
-            let writer = match &mut writer {
-                Some(writer) => writer,
-                none => none.insert(ResultWriter::new(show.format, &batch.schema(), sink()?, style)?),
-            };
-            writer.write(&batch)?;
-        }
-        if let Some(drawing) = show.chart {
-            let bytes = drawn(drawing, &statement.text, &started.schema, &batches)?;
-            let mut sink = sink()?;
-            sink.write_all(&bytes)?;
-            sink.flush()?;
-        } else if let Some(height) = paged {
-            crate::pager::table(&started.schema, &batches, style, height)?;
-        } else {
-            let writer = match writer {
-                Some(writer) => writer,
-                None => ResultWriter::new(show.format, &started.schema, sink()?, style)?,
-            };
-            writer.finish()?;
-        }
-    }
-    if let Some(message) = &started.message {
-        eprintln!("{message}");
-    }
-    let took = clock.monotonic().saturating_sub(before);
-    let footer = show.rows_max.is_some() && show.format == Format::Table && show.chart.is_none() && gives;
-    if footer || show.timing {
-        let shown = match show.rows_max {
-            Some(max) if rows > max => format!(" (the first {max} are shown)"),
-            _ => String::new(),
-        };
-        let plural = if rows == 1 { "" } else { "s" };
-        let time = if show.timing { format!(" in {:.3} s", took.as_secs_f64()) } else { String::new() };
-        if gives {
-            eprintln!("{rows} row{plural}{shown}{time}");
-        } else {
-            eprintln!("done{time}");
-        }
-    }
-    Ok(gives)
-}
-
-/// A result as a chart that fits the terminal, or as a picture under its statement.
-fn drawn(
-    drawing: Drawing,
-    statement: &str,
-    schema: &arrow::datatypes::SchemaRef,
-    batches: &[arrow::array::RecordBatch],
-) -> Result<Vec<u8>, Failure> {
-    match drawing {
-        Drawing::Picture(form) => chart::file(form, statement, schema, batches).map_err(Failure::new),
-        Drawing::Text => {
-            let width = usize::from(files::width().unwrap_or(80)).min(120);
-            let style = chart::Style { width, height: 14, colour: files::colour() };
-            let text = chart::draw(schema, batches, style).map_err(Failure::new)?;
-            Ok(format!("{}\n", text.trim_end()).into_bytes())
-        }
     }
 }
 
@@ -243,7 +114,7 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     let rows = runtime.block_on(async {
         let started = session.start(statement, &text).await?;
         let Some(mut stream) = started.stream else {
-            return Err(Failure::usage("export takes a query: this statement gives no rows"));
+            return Err(Failure::usage("export takes a query: this statement returns no rows"));
         };
         let style = TableStyle::default();
         let mut writer = ResultWriter::new(format, &stream.schema(), file.sink()?, style)?;

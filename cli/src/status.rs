@@ -1,11 +1,11 @@
 //! `ebbtide status` and `ebbtide metrics`: what there is, how old it is, and what goes next.
 
 use crate::args::{Cli, StatusArgs};
-use crate::upkeep::{bytes, contents, counted, seconds};
+use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, say};
 use ebbtide::{BucketInfo, CollectionSnapshot, Database, RuleInfo, Snapshot};
 use ebbtide_query::system;
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Timestamp, retention_text};
 
 /// Runs `ebbtide status`.
 pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
@@ -67,7 +67,7 @@ pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure>
     say!(
         "  time {}{meta}, windows of {}, {}",
         options.time_field,
-        seconds(options.bucketing.span_seconds()),
+        retention_text(options.bucketing.span_seconds()),
         counted(collection.schema().fields.len() as u64, "field")
     );
     if let (Some(first), Some(last)) = (info.first_time, info.last_time) {
@@ -103,12 +103,12 @@ fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapsho
     let what = if rule.rule == "collection" { "keeps".to_owned() } else { format!("{} keeps", rule.rule) };
     let life = rule.expire_after_seconds;
     let measurements = counted(rule.measurements, "measurement");
-    say!("  {what} {}{filter}: {measurements}, {}", seconds(life), bytes(rule.bytes));
+    say!("  {what} {}{filter}: {measurements}, {}", retention_text(life), bytes(rule.bytes));
     let next = own.iter().filter_map(|b| b.expires_at).filter(|at| *at > now).min();
     let next = next.filter(|_| collection.suspended().is_none());
     if !own.is_empty() && life > 0 {
         let half = if life % 2 == 0 { middle(life) } else { String::new() };
-        draw(&Strip::of(own, now, life as f64, next), &half, &seconds(life))?;
+        draw(&Strip::of(own, now, life as f64, next), &half, &retention_text(life))?;
     }
     if rule.due_buckets > 0 {
         say!("    due now: {}", contents(rule.due_buckets, rule.due_measurements));
@@ -126,7 +126,7 @@ fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapsho
 
 /// Half of a life, if that is a round number: 12 hours of a day, but not 84 hours of a week.
 fn middle(life: i64) -> String {
-    let (whole, half) = (seconds(life), seconds(life / 2));
+    let (whole, half) = (retention_text(life), retention_text(life / 2));
     let unit = |text: &str| text.split(' ').next_back().map(|word| word.trim_end_matches('s').to_owned());
     let count: i64 = half.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(i64::MAX);
     if unit(&whole) == unit(&half) || count <= 30 { half } else { String::new() }

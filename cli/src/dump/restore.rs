@@ -5,8 +5,8 @@
 
 use super::{CONTENTS, Contents, Dumped, FORMAT, VERSION, publish};
 use crate::args::{Cli, RestoreArgs};
+use crate::batching::piece;
 use crate::import::open_parquet;
-use crate::pieces::piece;
 use crate::{Failure, files, guarded::guarded};
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, NullArray, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};

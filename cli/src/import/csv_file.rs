@@ -6,13 +6,13 @@ use super::source::Source;
 use super::text::{self, Block, Record};
 use super::{Job, Rows};
 use crate::Failure;
-use crate::pieces::INSERT_BYTES;
+use crate::batching::INSERT_BYTES;
 use arrow::array::{
-    ArrayRef, BooleanArray, BooleanBuilder, Float64Builder, Int64Array, Int64Builder, RecordBatch, StringViewBuilder,
+    ArrayRef, BooleanArray, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringViewBuilder,
 };
-use arrow::compute::{cast, filter_record_batch};
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, TimeUnit};
-use ebbtide_buckets::FIELDS_MAX;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Field, Schema as ArrowSchema};
+use ebbtide_buckets::{FIELDS_MAX, timestamps};
 use ebbtide_ttl::Precision;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Columns {
         let names = shape.renamed(names, file)?;
         for (i, name) in names.iter().enumerate() {
             if names[..i].contains(name) {
-                return Err(here(&format!("two columns are called '{name}'; --columns gives other names")));
+                return Err(here(&format!("two columns are named '{name}'; rename them with --columns")));
             }
         }
         let mut columns: Vec<(String, Vec<usize>)> = Vec::new();
@@ -114,7 +114,7 @@ impl Columns {
     fn misfit(&self, record: &Record<'_>) -> Option<String> {
         (record.cells != self.width).then(|| {
             format!(
-                "the line has {} columns, the header {}; mend the line (an open quote?) or check --delimiter",
+                "the line has {} columns, the header {}; fix the line (an open quote?) or check --delimiter",
                 record.cells, self.width
             )
         })
@@ -265,23 +265,14 @@ impl Cell {
         Ok(())
     }
 
-    fn finish(&mut self, precision: Precision) -> Result<ArrayRef, Failure> {
-        Ok(match self {
+    fn finish(&mut self, precision: Precision) -> ArrayRef {
+        match self {
             Cell::Bool(cells) => Arc::new(cells.finish()),
             Cell::Int(cells) => Arc::new(cells.finish()),
             Cell::Double(cells) => Arc::new(cells.finish()),
             Cell::Text(cells) => Arc::new(cells.finish()),
-            Cell::Time(cells) => {
-                let units: ArrayRef = Arc::new(Int64Array::from(std::mem::take(cells)));
-                let unit = match precision {
-                    Precision::Ms => TimeUnit::Millisecond,
-                    Precision::Us => TimeUnit::Microsecond,
-                    Precision::Ns => TimeUnit::Nanosecond,
-                };
-                let ty = DataType::Timestamp(unit, Some("UTC".into()));
-                cast(&units, &ty).map_err(ebbtide_query::QueryError::from)?
-            }
-        })
+            Cell::Time(cells) => timestamps(std::mem::take(cells), precision),
+        }
     }
 }
 
@@ -391,7 +382,7 @@ impl<'a> Assembler<'a> {
         let mut columns = Vec::with_capacity(self.wanted.len());
         let mut fields = Vec::with_capacity(self.wanted.len());
         for wanted in &mut self.wanted {
-            let column = wanted.cells.finish(self.layout.precision)?;
+            let column = wanted.cells.finish(self.layout.precision);
             fields.push(Field::new(&wanted.name, column.data_type().clone(), true));
             columns.push(column);
         }

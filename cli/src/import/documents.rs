@@ -8,7 +8,7 @@ use super::text::{self, Record};
 use super::{Job, Rows};
 use crate::Failure;
 use crate::args::InputFormat;
-use crate::pieces::INSERT_BYTES;
+use crate::batching::INSERT_BYTES;
 use ebbtide_buckets::{DOCUMENT_BYTES_MAX, Schema, batch_from_documents};
 use ebbtide_ttl::{Name, Precision, Timestamp, Value};
 use std::collections::HashSet;
@@ -252,7 +252,7 @@ fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument,
         (Value::Int(number), false) => Some(number.to_string()),
         (Value::Double(number), false) => Some(number.to_string()),
         (Value::Int(_) | Value::Double(_), true) => {
-            return Err(format!("field '{name}' is a number: say --time-format s, ms, us or ns"));
+            return Err(format!("field '{name}' is a number: add --time-format s, ms, us or ns"));
         }
         (Value::Null, _) => return Err(format!("the time is missing: there is no field '{name}'")),
         _ => None,

@@ -7,7 +7,7 @@ use crate::args::ImportArgs;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
 use arrow::compute::{cast, nullif};
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Schema as ArrowSchema};
-use ebbtide_buckets::{FieldType, Schema};
+use ebbtide_buckets::{FieldType, Schema, timestamps};
 use ebbtide_ttl::Precision;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl Layout {
         }
         let known_meta = schema.and_then(|s| s.meta.clone());
         if schema.is_some() && known_meta.is_none() && !args.meta.is_empty() {
-            return Err(Failure::usage(format!("collection '{collection}' has no meta field; leave --meta away")));
+            return Err(Failure::usage(format!("collection '{collection}' has no meta field; drop --meta")));
         }
         let members = match schema.and_then(|s| s.meta_type.as_ref()) {
             Some(FieldType::Object(members)) => members.iter().map(|(name, _)| name.clone()).collect(),
@@ -173,9 +173,7 @@ impl Layout {
     /// The layout of line protocol: its times in `time`, its tags in an object.
     pub(super) fn influx(args: &ImportArgs, collection: &str, schema: Option<&Schema>) -> Result<Layout, Failure> {
         if !args.meta.is_empty() || !args.time.is_empty() || args.at.is_some() {
-            return Err(Failure::usage(
-                "line protocol says itself what the time and the meta are: leave --time, --at and --meta away",
-            ));
+            return Err(Failure::usage("line protocol names its time and meta itself: drop --time, --at and --meta"));
         }
         if let Some(schema) = schema
             && schema.meta.is_none()
@@ -317,13 +315,7 @@ fn instants(column: &ArrayRef, times: &TimeReader) -> Result<ArrayRef, (usize, S
             })
             .collect();
         if let Some(units) = units {
-            let units: ArrayRef = Arc::new(arrow::array::Int64Array::from(units));
-            let unit = match precision {
-                Precision::Ms => arrow::datatypes::TimeUnit::Millisecond,
-                Precision::Us => arrow::datatypes::TimeUnit::Microsecond,
-                Precision::Ns => arrow::datatypes::TimeUnit::Nanosecond,
-            };
-            return cast(&units, &DataType::Timestamp(unit, Some("UTC".into()))).map_err(|e| (0, e.to_string()));
+            return Ok(timestamps(units, precision));
         }
     }
     Err((0, "the times are out of range".to_owned()))

@@ -5,7 +5,7 @@ use super::infer::{Kind, Seen};
 use super::plan::Checked;
 use super::source::Source;
 use crate::files;
-use crate::upkeep::grouped;
+use crate::human::grouped;
 use ebbtide_ttl::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
@@ -111,7 +111,7 @@ pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
     }
     let typeless = plan.seen.iter().filter(|s| s.values() == 0).map(|s| s.name.as_str()).collect::<Vec<_>>();
     if !typeless.is_empty() {
-        eprintln!("without a single value, left out: {}", typeless.join(", "));
+        eprintln!("columns without a value, skipped: {}", typeless.join(", "));
     }
 }
 
@@ -126,6 +126,6 @@ pub(super) fn imported(collection: &str, rows: u64, took: Duration) {
 /// Tells how many rows held nothing.
 pub(super) fn left_out(rows: u64) {
     if rows > 0 {
-        eprintln!("{} rows without a value were left out", grouped(rows));
+        eprintln!("{} rows without a value were skipped", grouped(rows));
     }
 }

@@ -245,7 +245,7 @@ fn states(folder: &Path, snapshot: &Snapshot) -> Result<Vec<State>, Failure> {
 pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Vec<String>, Failure> {
     let note = |state: State| {
         format!(
-            "an import into {} was interrupted after {} measurements; ebbtide import --resume goes on",
+            "an import into {} was interrupted after {} measurements; ebbtide import --resume continues it",
             state.collection, state.stored
         )
     };

@@ -174,7 +174,7 @@ impl Source {
             (None, None) if magic[0] == b'{' => InputFormat::Ndjson,
             (None, None) => {
                 let what = format!(
-                    "cannot tell the form of {name} from its name; say --format csv, ndjson, influx, parquet or arrow"
+                    "cannot tell the format of {name} from its name; add --format csv, ndjson, influx, parquet or arrow"
                 );
                 return Err(Failure::usage(what));
             }

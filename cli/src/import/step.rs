@@ -64,6 +64,6 @@ impl fmt::Display for Step {
         if seconds == 0 {
             return write!(f, "{} ms", self.nanos / 1_000_000);
         }
-        f.write_str(&super::super::upkeep::seconds(seconds))
+        f.write_str(&ebbtide_ttl::retention_text(seconds))
     }
 }

@@ -12,7 +12,7 @@ use super::text::{self, Block};
 use super::{Job, Rows, for_new, is_for_new, line_protocol, report, source, step};
 use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
-use crate::pieces::INSERT_BYTES;
+use crate::batching::INSERT_BYTES;
 use ebbtide::{Collection, Database};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
@@ -43,7 +43,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         return Err(Failure::usage("standard input cannot be read twice: --resume and --dry-run are for files"));
     }
     if args.collection.is_none() && args.format != Some(InputFormat::Influx) {
-        return Err(Failure::usage("say into which collection, with --collection NAME"));
+        return Err(Failure::usage("name the collection with --collection NAME"));
     }
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
     bad.borrow_mut().open(&Begin::Append, &args.files, &cli.db)?;

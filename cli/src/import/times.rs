@@ -1,6 +1,6 @@
 //! How the times of an input are written, and which instants they are.
 
-use super::infer;
+use super::plain_time::{plain_time, time};
 use crate::Failure;
 use crate::args::Dst;
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
@@ -78,13 +78,13 @@ impl TimeReader {
     pub(super) fn read(&self, cell: &[u8]) -> Result<Timestamp, String> {
         if self.forms.is_empty()
             && let Zone::Utc = self.zone
-            && let Some(time) = infer::time(cell)
+            && let Some(time) = time(cell)
         {
             return Ok(time);
         }
         if self.forms.is_empty()
             && !cell.ends_with(b"Z")
-            && let Some(local) = infer::plain_time(cell)
+            && let Some(local) = plain_time(cell)
             && let Some(local) = local.to_units(Precision::Ms).and_then(DateTime::from_timestamp_millis)
         {
             return self.instant(local.naive_utc());
@@ -109,7 +109,7 @@ impl TimeReader {
             Zone::Named(zone) => zone.from_local_datetime(&local),
         };
         let Zone::Named(zone) = self.zone else { return Err("no zone".to_owned()) };
-        let hint = "; say --dst earlier or later, or give the offset from UTC in the data";
+        let hint = "; choose with --dst earlier or --dst later, or write the offset from UTC in the data";
         match (found, self.dst) {
             (LocalResult::Single(time), _) => Ok(timestamp(time.with_timezone(&Utc))),
             (LocalResult::Ambiguous(earlier, _), Dst::Earlier) => Ok(timestamp(earlier.with_timezone(&Utc))),

@@ -1,13 +1,13 @@
 //! What the shell lists with `\\d`: collections, and all of one collection.
 
-use crate::upkeep::{bytes, seconds};
+use crate::human::bytes;
 use crate::{Failure, files, say, status};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use ebbtide::CollectionSnapshot;
 use ebbtide_query::Session;
 use ebbtide_query::output::{TableStyle, render};
 use ebbtide_query::suggest;
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Timestamp, retention_text};
 use std::sync::Arc;
 
 /// Lists the collections: how long they keep what, and how much there is.
@@ -38,7 +38,7 @@ pub(super) fn collections(session: &Session) -> Result<(), Failure> {
 
 /// How long a collection keeps what no partial rule covers, and how many of those there are.
 fn keeps(collection: &CollectionSnapshot) -> String {
-    let long = collection.rules().collection().map_or("for ever".to_owned(), seconds);
+    let long = collection.rules().collection().map_or("for ever".to_owned(), retention_text);
     match collection.rules().iter().filter(|rule| rule.name.is_some()).count() {
         0 => long,
         1 => format!("{long} + 1 rule"),

@@ -58,7 +58,7 @@ fn a_station_file_of_a_weather_service_comes_in_with_one_command() {
     ];
     let output = import(folder.path(), &args);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(output.stderr.contains("1 rows without a value were left out"), "{}", output.stderr);
+    assert!(output.stderr.contains("1 rows without a value were skipped"), "{}", output.stderr);
     let expected = "time,rain,temp,VENTO\n2024-01-01T00:00:00Z,0,21.5,0.9\n2024-01-01T01:00:00Z,,-0.4,\n";
     assert_eq!(rows(folder.path(), "SELECT * FROM c ORDER BY time"), expected);
 }

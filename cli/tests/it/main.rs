@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod admin;
 mod bombs;
 mod cli;
 mod dump;
 mod guide;
 mod import;
+mod manual;
 mod pictures;
 mod round_trips;
 mod safety;
-mod upkeep;
 mod weather;

@@ -1,6 +1,7 @@
 //! `command`, `sweep` and `verify`.
 
 use crate::args::{Cli, CommandArgs, SweepArgs};
+use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, say};
 use ebbtide::Database;
 use ebbtide_query::output::{TableStyle, render};
@@ -54,7 +55,7 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
         return dry_run(cli, now);
     }
     if cli.read_only {
-        return Err(Failure::usage("a sweep writes: leave --read-only away, or say --dry-run"));
+        return Err(Failure::usage("a sweep writes to the database: drop --read-only, or add --dry-run"));
     }
     let database = match now {
         None => open::for_writing(cli)?,
@@ -122,46 +123,4 @@ pub(crate) fn verify(cli: &Cli) -> Result<(), Failure> {
         "{} faults found; restore a backup, or see what ebbtide repair says",
         report.faults.len()
     )))
-}
-
-/// A number of bytes for people.
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-pub(crate) fn bytes(count: u64) -> String {
-    match count {
-        0..1_000 => format!("{count} B"),
-        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
-        _ => format!("{:.2} GB", count as f64 / 1e9),
-    }
-}
-
-/// How many there are of something.
-pub(crate) fn counted(number: u64, one: &str) -> String {
-    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
-/// Buckets and the measurements in them.
-pub(crate) fn contents(buckets: u64, measurements: u64) -> String {
-    format!("{} with {}", counted(buckets, "bucket"), counted(measurements, "measurement"))
-}
-
-/// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number of seconds for people.
-pub(crate) fn seconds(count: i64) -> String {
-    let units = [(604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
-    let (size, word) = units.into_iter().find(|(s, _)| count >= *s && count % s == 0).unwrap_or((1, "second"));
-    let number = count / size;
-    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }

@@ -1,0 +1,35 @@
+//! Numbers as people read them.
+
+/// A number of bytes for people.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.2} GB", count as f64 / 1e9),
+    }
+}
+
+/// How many there are of something.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Buckets and the measurements in them.
+pub(crate) fn contents(buckets: u64, measurements: u64) -> String {
+    format!("{} with {}", counted(buckets, "bucket"), counted(measurements, "measurement"))
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
