@@ -53,7 +53,7 @@ impl Session {
             return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
         }
         let changes_rules = ["collMod", "createIndexes"].contains(&command);
-        let before = changes_rules.then(|| self.current.snapshot().collection(name).ok()).flatten();
+        let before = changes_rules.then(|| self.snapshot().collection(name).ok()).flatten();
         let value = Value::Object(document.clone());
         let work = move |db: Database| {
             // What cannot be counted is damaged; that is no reason to refuse a change of rules.
