@@ -164,7 +164,7 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Clock(args) => repair::clock(cli, args),
         Command::Conformance(args) => conformance::run(args, runtime),
         Command::Completions(args) => manual::completions(args),
-        Command::Man(args) => manual::man(args),
+        Command::Man(args) => manual::man(cli, args),
     }
 }
 

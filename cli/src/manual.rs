@@ -15,14 +15,14 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
 }
 
 /// Runs `ebbtide man`.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn man(cli: &Cli, args: &ManArgs) -> Result<(), Failure> {
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let Some(folder) = &args.into else { return print(&page(program)?) };
     files::make_folder(folder)?;
     for command in program.get_subcommands().cloned().chain([program.clone()]) {
         let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
-        write(&folder.join(format!("{name}.1")), &page(command)?)?;
+        write(&folder.join(format!("{name}.1")), &cli.db, &page(command)?)?;
     }
     Ok(())
 }
@@ -33,8 +33,8 @@ fn page(command: clap::Command) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
-fn write(path: &Path, page: &[u8]) -> Result<(), Failure> {
-    let file = files::NewFile::create(path)?;
+fn write(path: &Path, database: &Path, page: &[u8]) -> Result<(), Failure> {
+    let file = files::NewFile::create(path, database)?;
     let mut sink = file.sink()?;
     sink.write_all(page).and_then(|()| sink.flush())?;
     drop(sink);

@@ -14,8 +14,7 @@ use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use ebbtide::CollectionSnapshot;
-use ebbtide_ttl::{Cutoff, ExpiryMode, Precision, Timestamp, Value};
+use ebbtide_ttl::{Precision, Value};
 use listing::unit_of;
 use std::fmt;
 use std::sync::Arc;
@@ -90,20 +89,6 @@ impl TableProvider for SystemTable {
         let batch = self.table.rows(context.database(), context.snapshot(), self.unit)?;
         MemTable::try_new(batch.schema(), vec![vec![batch]])?.scan(state, projection, filters, limit).await
     }
-}
-
-/// What each rule hides now: `t <= 2024-01-01T00:00:00Z (collection, 86400 s)`.
-pub(crate) fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
-    let options = c.options();
-    if options.expiry == ExpiryMode::Bucket {
-        return Vec::new();
-    }
-    let text = |view: ebbtide_ttl::RuleView<'_>| {
-        let cut = Cutoff::new(c.now(), view.expire_after_seconds, options.precision).last_hidden()?;
-        let cut = Timestamp::from_units(cut, options.precision);
-        Some(format!("{}: {} <= {cut}", view.label(), options.time_field))
-    };
-    c.rules().iter().filter_map(text).collect()
 }
 
 /// A value as text: a string without quotation marks, everything else as JSON.

@@ -1,5 +1,6 @@
 //! What the columns of a text file hold, decided over the whole of it.
 
+use super::plain_time::has_signed_year;
 use super::times::TimeReader;
 use crate::Failure;
 use ebbtide_buckets::FieldType;
