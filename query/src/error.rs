@@ -128,16 +128,12 @@ const KEYWORDS: [&str; 45] = [
 ];
 
 /// What functions are called in other databases, and here.
-const ELSEWHERE: [(&str, &str); 9] = [
-    ("average", "avg"),
-    ("stdev", "stddev"),
-    ("variance", "var"),
-    ("percentile", "approx_percentile_cont"),
-    ("percentile_cont", "approx_percentile_cont"),
-    ("quantile", "approx_percentile_cont"),
+const ELSEWHERE: [(&str, &str); 5] = [
     ("time_bucket_gapfill", "date_bin_gapfill"),
-    ("argmax", "last"),
-    ("argmin", "first"),
+    ("histogram", "width_bucket"),
+    ("list", "array_agg"),
+    ("group_concat", "string_agg"),
+    ("listagg", "string_agg"),
 ];
 
 /// Turns DataFusion's errors into ones that point at their place and know what there is.
@@ -229,6 +225,10 @@ impl Explainer<'_> {
 
     fn syntax(&self, message: &str) -> QueryError {
         let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+        if message.contains("recursion limit exceeded") {
+            let message = "the statement is too deep: parentheses, calls or subqueries nest deeper than 50 levels";
+            return QueryError::new(Code::FailedToParse, message);
+        }
         let Some((text, place)) = message.rsplit_once(" at Line: ") else {
             return QueryError::new(Code::FailedToParse, message);
         };
@@ -255,7 +255,13 @@ impl Explainer<'_> {
                 let names: Vec<&str> = valid_fields.iter().map(|f| f.name.as_str()).collect();
                 let mut message = format!("there is no column '{}'", field.name);
                 let hint = suggest::hint(&field.name, names.iter().copied());
-                if !hint.is_empty() {
+                let is_quoted = |t: &TokenWithSpan| matches!(&t.token, Token::Word(w) if w.value == field.name && w.quote_style.is_some());
+                if self.tokens.iter().any(is_quoted) {
+                    message.push_str(&format!(
+                        "; double quotes are for names, text is written in single quotes: '{}'",
+                        field.name
+                    ));
+                } else if !hint.is_empty() {
                     message.push_str(&hint);
                 } else if !names.is_empty() {
                     message.push_str(&format!("; there are: {}", names.join(", ")));
@@ -311,11 +317,24 @@ impl Explainer<'_> {
             return self.at_word(Code::BadValue, name, format!("there is no member '{name}'{hint}"));
         }
         if let Some((name, _)) = message.strip_prefix('\'').and_then(|m| m.split_once("' is not a variable")) {
-            let known = "SHOW lists COLLECTIONS, TTL, BUCKETS FOR c, OPERATIONS, SWEEPS, PARAMETERS, TABLES";
+            let known = "SHOW lists COLLECTIONS, TTL, BUCKETS FOR c, OPERATIONS, SWEEPS, PARAMETERS, TABLES, FUNCTIONS";
             return QueryError::new(
                 Code::BadValue,
                 format!("SHOW knows no '{name}': {known}, or a setting by its name"),
             );
+        }
+        if let Some((before, _)) = message.split_once("\" must appear in the GROUP BY clause")
+            && let Some((_, column)) = before.rsplit_once('"')
+        {
+            let name = column.rsplit('.').next().unwrap_or(column);
+            let text = format!("column '{name}' is neither in GROUP BY nor within an aggregate, such as max({name})");
+            return self.at_word(Code::BadValue, name, text);
+        }
+        if message.contains("comparison operation Timestamp") && message.contains("Int64")
+            || message.contains("comparison operation Int64") && message.contains("Timestamp")
+        {
+            let text = "a time is compared with a whole number; a time is written in single quotes: '2013-06-01'";
+            return QueryError::new(Code::BadValue, text);
         }
         let text = plain(coercion(message).unwrap_or(message));
         // What our functions say begins with their name.
@@ -369,6 +388,15 @@ fn plain(message: &str) -> String {
             other => other,
         };
         return format!("only objects have members; what is before the point is {kind} (DESCRIBE shows types)");
+    }
+    if let Some((_, rest)) = text.split_once("Error parsing timestamp from '")
+        && let Some((given, "timestamp must contain at least 10 characters")) = rest.split_once("': ")
+    {
+        return format!("'{given}' is not a time; a time has a day at least: '2013-06-01'");
+    }
+    if let Some((_, node)) = text.split_once("nsupported ast node ") {
+        let what = node.split([' ', '(', '{']).next().unwrap_or_default().to_uppercase();
+        return what;
     }
     let mut text = text.to_owned();
     let far_timestamp = text.to_lowercase().starts_with("timestamp ") && text.ends_with(" out of range");

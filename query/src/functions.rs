@@ -3,16 +3,21 @@
 //! Functions are registered with the session. Two things are more than functions: gap filling and `ASOF JOIN` are nodes of a
 //! plan, which [`rewrite`] puts in before the plan is analysed.
 
+mod arithmetic;
 mod asof;
 mod bins;
 mod date_bin;
 mod date_trunc;
 mod edges;
+mod floats;
 mod gapfill;
 mod latest;
+mod list;
 mod names;
 mod series;
+mod totals;
 
+use crate::balance::balance_filters;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::timestamp_coercion::BeneathCasts;
 use async_trait::async_trait;
@@ -21,6 +26,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Column, Result, plan_err};
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -35,6 +41,8 @@ use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
 pub(crate) use asof::{MARK, desugar};
+pub(crate) use floats::canonical_array;
+pub(crate) use list::rows as list;
 pub(crate) use names::readable;
 
 /// Names of the table functions.
@@ -70,7 +78,7 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
 }
 
 /// Registers the functions.
-pub(crate) fn register(context: &SessionContext) {
+pub(crate) fn register(context: &SessionContext) -> Result<()> {
     let scalars = [
         date_bin::DateBin::udf("date_bin"),
         date_bin::DateBin::udf(date_bin::GAPFILL),
@@ -86,10 +94,23 @@ pub(crate) fn register(context: &SessionContext) {
     let kinds =
         [series::Kind::Average { linear: true }, series::Kind::Delta, series::Kind::Increase, series::Kind::Rate];
     let edges = [edges::Edge::udaf(false), edges::Edge::udaf(true)];
-    for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges) {
+    let exact = [
+        totals::Total::udaf(false),
+        totals::Total::udaf(true),
+        floats::Extreme::udaf(false),
+        floats::Extreme::udaf(true),
+    ];
+    for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
+    register_rewrites(&mut context.clone())?;
     context.register_udtf("latest", Arc::new(latest::Latest));
+    Ok(())
+}
+
+/// Makes plans exact in their arithmetic: needed wherever plans are analysed.
+pub(crate) fn register_rewrites(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    registry.register_function_rewrite(Arc::new(arithmetic::ExactArithmetic))
 }
 
 /// Puts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been analysed.
@@ -112,7 +133,7 @@ pub(crate) struct Planner;
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
-        planner.create_physical_plan(plan, session).await
+        balance_filters(planner.create_physical_plan(plan, session).await?)
     }
 }
 

@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod balance;
 mod cancellation;
 mod catalog;
 mod context;
@@ -34,6 +35,7 @@ mod provider;
 mod pushdown;
 mod scan_spec;
 mod session;
+mod sql;
 pub mod statement;
 pub mod system;
 mod timestamp_coercion;

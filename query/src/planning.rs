@@ -6,7 +6,7 @@
 //! out to threads would take longer than reading them.
 
 use crate::engine_aggregate::AnswerAggregates;
-use crate::functions::Planner;
+use crate::functions::{Planner, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
 use datafusion::common::Result;
@@ -55,17 +55,18 @@ pub(crate) struct Planning {
 pub(crate) type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
 impl Planning {
-    pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Self {
+    pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Result<Self> {
         let mut rules = Optimizer::new().rules;
         rules.retain(|rule| !NOT_FOR_PLAIN_PLANS.contains(&rule.name()));
         rules.push(Arc::new(AnswerAggregates { in_order: true }));
-        let plain = SessionStateBuilder::new()
+        let mut plain = SessionStateBuilder::new()
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rules(Vec::new())
             .build();
-        Planning { plain }
+        register_rewrites(&mut plain)?;
+        Ok(Planning { plain })
     }
 
     /// The physical plan of a logical one, which may be an EXPLAIN: that shows what would run.

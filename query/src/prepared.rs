@@ -4,6 +4,7 @@ use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
 use crate::session::{self, Failure, Session, StatementResult};
+use crate::sql::{self, Heading, Parsed};
 use crate::statement::{Statement, StatementKind, parse};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
@@ -31,17 +32,20 @@ pub struct Prepared<'a> {
 struct Template {
     plan: LogicalPlan,
     parameters: usize,
+    headings: Vec<Heading>,
+    /// What planning needs.
+    stack: usize,
     /// Of the catalogue that it was read against.
     version: CatalogVersion,
 }
 
 impl Template {
     /// Of a plan that has not been analysed.
-    fn new(plan: LogicalPlan, version: CatalogVersion) -> Result<Self, Failure> {
+    fn new(plan: LogicalPlan, headings: Vec<Heading>, stack: usize, version: CatalogVersion) -> Result<Self, Failure> {
         let names = plan.get_parameter_names()?;
         let parameters = names.len();
         match (1..=parameters).map(|n| format!("${n}")).find(|name| !names.contains(name)) {
-            None => Ok(Template { plan, parameters, version }),
+            None => Ok(Template { plan, parameters, headings, stack, version }),
             Some(name) => {
                 let message = format!("parameters must be numbered $1, $2, ... without gaps: {name} is missing");
                 Err(QueryError::new(Code::FailedToParse, message).into())
@@ -67,10 +71,20 @@ impl Session {
 
     /// Reads a query that is to be run with values for its parameters.
     async fn template(&self, statement: &Statement, context: &Arc<StatementContext>) -> Result<Template, Failure> {
-        let parsed = session::parse(statement, context)?;
-        check_query(&parsed)?;
-        let plan = self.state(context).statement_to_plan(parsed).await?;
-        Template::new(plan, self.catalog_version(context))
+        let stack = sql::stack_for(&statement.tokens)?;
+        sql::on_stack(stack, Box::pin(self.template_of(statement, stack, context))).await
+    }
+
+    async fn template_of(
+        &self,
+        statement: &Statement,
+        stack: usize,
+        context: &Arc<StatementContext>,
+    ) -> Result<Template, Failure> {
+        let Parsed { statement, headings } = session::parse(statement, stack, context)?;
+        check_query(&statement)?;
+        let plan = self.state(context).statement_to_plan(statement).await?;
+        Template::new(plan, headings, stack, self.catalog_version(context))
     }
 }
 
@@ -91,7 +105,8 @@ impl Prepared<'_> {
             }
             let plan = template.plan.clone().replace_params_with_values(&values.to_vec().into());
             let plan = plan.map_err(|e| explain(e.into()))?;
-            let started = self.session.run_plan(plan, &context).await.map_err(explain)?;
+            let started = self.session.run_plan(plan, &context, &template.headings);
+            let started = sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)?;
             let batches = match started.stream {
                 Some(stream) => stream.try_collect().await.map_err(|e| explain(e.into()))?,
                 None => Vec::new(),

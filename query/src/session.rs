@@ -141,11 +141,11 @@ impl Session {
         let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
         let stop = Stop::default();
-        let planning = Planning::new(Arc::clone(&runtime));
+        let planning = Planning::new(Arc::clone(&runtime))?;
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let state = state.with_physical_optimizer_rule(Arc::new(YieldingJoins(stop.clone())));
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
-        functions::register(&context);
+        functions::register(&context)?;
         let tables = Arc::default();
         Ok(Session { context, database, tables, now: settings.now, stop, planning, writes: writes::Writes::default() })
     }
@@ -298,6 +298,7 @@ impl Session {
         names.extend(state.aggregate_functions().keys().cloned());
         names.extend(state.window_functions().keys().cloned());
         names.extend(functions::TABLE_FUNCTIONS.map(str::to_owned));
+        names.extend(crate::sql::calls().map(|(name, _)| name.to_owned()));
         names.retain(|name| name != functions::MARK);
         names.sort();
         names.dedup();

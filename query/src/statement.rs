@@ -133,6 +133,8 @@ pub enum Listing {
     Sweeps,
     /// The sweeper's parameters.
     Parameters,
+    /// Functions, or those whose name is like a pattern.
+    Functions(Option<String>),
     /// Everything that can be selected from: collections and views, and the tables of the system.
     Tables,
 }

@@ -3,6 +3,7 @@
 use super::meta_keys::MetaKeys;
 use super::{EngineAggregate, Key, Order};
 use crate::context::StatementContext;
+use crate::functions::canonical_array;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::provider::CollectionTable;
 use crate::scan_spec::ScanSpec;
@@ -133,8 +134,9 @@ impl Work {
         });
         let strict = CastOptions { safe: false, ..CastOptions::default() };
         let columns = keys.chain(values.iter().cloned().map(Some)).zip(self.schema.fields());
-        let columns: Option<Vec<ArrayRef>> =
-            columns.map(|(column, field)| cast_with_options(&column?, field.data_type(), &strict).ok()).collect();
+        let columns: Option<Vec<ArrayRef>> = columns
+            .map(|(column, field)| cast_with_options(&column?, field.data_type(), &strict).ok().map(canonical_array))
+            .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(groups.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns?, &options).ok()?;
         match self.node.order {

@@ -1,13 +1,16 @@
 //! Results are headed as they were asked for: `sensor.region` and `avg(temp)`, where DataFusion says `weather.sensor[region]` and
 //! `avg(weather.temp)`.
 
+use crate::sql::Heading;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
 use std::collections::HashSet;
 
 /// The plan with such names in its result; those that somebody has chosen stay, and so do those that would then be twice.
-pub(crate) fn readable(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns();
+    let of_union: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
     let mut below = &plan;
     let selected = loop {
         below = match below {
@@ -16,10 +19,10 @@ pub(crate) fn readable(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Distinct(Distinct::All(input)) => input,
             LogicalPlan::Sort(sort) => &sort.input,
             LogicalPlan::Limit(limit) => &limit.input,
+            LogicalPlan::Union(_) => break &of_union,
             _ => return Ok(plan),
         };
     };
-    let columns = plan.schema().columns();
     let (mut tables, mut fields) = (HashSet::new(), HashSet::new());
     below.apply(|node| {
         let name = match node {
@@ -39,17 +42,44 @@ pub(crate) fn readable(plan: LogicalPlan) -> Result<LogicalPlan> {
         Expr::Column(_) if fields.contains(&column.name) => column.name.clone(),
         _ => member(&column.name).unwrap_or_else(|| spoken(&column.name, &tables)),
     };
-    let names: Vec<String> = columns.iter().zip(selected).map(shown).collect();
-    let distinct: HashSet<&String> = names.iter().collect();
-    if distinct.len() < names.len() || names.iter().zip(&columns).all(|(name, column)| *name == column.name) {
+    let typed = typed(headings, columns.len());
+    let names: Vec<String> = columns
+        .iter()
+        .zip(selected)
+        .enumerate()
+        .map(|(at, pair)| typed.get(at).copied().flatten().map_or_else(|| shown(pair), str::to_owned))
+        .collect();
+    let is_single = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    if names.iter().zip(&columns).all(|(name, column)| *name == column.name || !is_single(name)) {
         return Ok(plan);
     }
     let renamed: Vec<Expr> = columns
         .into_iter()
-        .zip(names)
-        .map(|(column, name)| if column.name == name { Expr::Column(column) } else { Expr::Column(column).alias(name) })
+        .zip(&names)
+        .map(|(column, name)| match column.name == *name || !is_single(name) {
+            true => Expr::Column(column),
+            false => Expr::Column(column).alias(name),
+        })
         .collect();
     LogicalPlanBuilder::from(plan).project(renamed)?.build()
+}
+
+/// The typed headings of columns: those before the first and after the last `*` are known by their place.
+fn typed(headings: &[Heading], columns: usize) -> Vec<Option<&str>> {
+    let mut typed = vec![None; columns];
+    let first = headings.iter().position(|h| *h == Heading::Star).unwrap_or(headings.len());
+    let last = headings.iter().rposition(|h| *h == Heading::Star).map_or(headings.len(), |at| at + 1);
+    if (first == headings.len() && columns != headings.len()) || first + (headings.len() - last) > columns {
+        return typed;
+    }
+    let before = headings[..first].iter().enumerate();
+    let after = headings[last..].iter().enumerate().map(|(at, h)| (columns - (headings.len() - last) + at, h));
+    for (at, heading) in before.chain(after) {
+        if let Heading::Typed(text) = heading {
+            typed[at] = Some(text.as_str());
+        }
+    }
+    typed
 }
 
 /// `sensor.site.floor` for `weather.sensor[site][floor]`.

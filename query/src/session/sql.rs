@@ -5,6 +5,7 @@ use super::{Session, StatementStream};
 use crate::context::{COLLECTIONS, StatementContext};
 use crate::error::{QueryError, Result};
 use crate::functions;
+use crate::sql::{self, Heading, Parsed};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -14,9 +15,8 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use ebbtide::CollectionSnapshot;
 use ebbtide_ttl::Code;
 use futures::StreamExt;
@@ -26,7 +26,10 @@ use std::sync::Arc;
 
 impl Session {
     pub(super) async fn sql(&self, statement: &Statement, text: &str) -> Result<StatementStream> {
-        self.sql_inner(statement).await.map_err(|error| self.failed(error, statement, text))
+        let stack = sql::stack_for(&statement.tokens)?;
+        sql::on_stack(stack, Box::pin(self.sql_inner(statement, stack)))
+            .await
+            .map_err(|error| self.failed(error, statement, text))
     }
 
     pub(crate) fn failed(&self, error: Failure, statement: &Statement, text: &str) -> QueryError {
@@ -36,9 +39,9 @@ impl Session {
         }
     }
 
-    async fn sql_inner(&self, statement: &Statement) -> Result<StatementStream, Failure> {
+    async fn sql_inner(&self, statement: &Statement, stack: usize) -> Result<StatementStream, Failure> {
         let context = self.begin();
-        let parsed = parse(statement, &context)?;
+        let Parsed { statement: parsed, headings } = parse(statement, stack, &context)?;
         let Some(parsed) = self.prepared_write(parsed, &context).await? else {
             return Ok(StatementStream::message("done"));
         };
@@ -52,7 +55,7 @@ impl Session {
         match state.statement_to_plan(parsed).await? {
             LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
                 Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
-                None => self.run_with(LogicalPlan::Dml(dml), state, &context).await,
+                None => self.run_with(LogicalPlan::Dml(dml), state, &context, &[]).await,
             },
             LogicalPlan::Ddl(ddl) => {
                 spare_collections(&ddl, &context)?;
@@ -64,10 +67,10 @@ impl Session {
                 let (state, plan) = self.context.execute_logical_plan(plan).await?.into_parts();
                 match plan {
                     LogicalPlan::EmptyRelation(_) => Ok(StatementStream::message("done")),
-                    plan => self.run_with(plan, self.bind(state, &context), &context).await,
+                    plan => self.run_with(plan, self.bind(state, &context), &context, &headings).await,
                 }
             }
-            plan => self.run_with(plan, state, &context).await,
+            plan => self.run_with(plan, state, &context, &headings).await,
         }
     }
 
@@ -93,8 +96,9 @@ impl Session {
         &self,
         plan: LogicalPlan,
         context: &Arc<StatementContext>,
+        headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
-        self.run_with(plan, self.state(context), context).await
+        self.run_with(plan, self.state(context), context, headings).await
     }
 
     pub(super) async fn run_with(
@@ -102,10 +106,11 @@ impl Session {
         plan: LogicalPlan,
         state: SessionState,
         context: &Arc<StatementContext>,
+        headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
         let (now, config) = (context.now(), state.config_options());
         let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
-        let plan = functions::readable(plan)?;
+        let plan = functions::readable(plan, headings)?;
         let schema = Arc::clone(plan.schema().inner());
         let analysed = matches!(plan, LogicalPlan::Analyze(_));
         let (physical, task) = self.planning.plan(plan, state).await?;
@@ -118,16 +123,17 @@ impl Session {
 }
 
 /// A statement as DataFusion reads it.
-pub(crate) fn parse(statement: &Statement, context: &StatementContext) -> Result<DfStatement, Failure> {
-    let parse = |sql: &str| -> Result<(DfStatement, bool), Failure> {
-        let desugared = functions::desugar(sql).map_err(|e| Failure::Query(e.into()))?;
-        Ok((parse_one(desugared.as_deref().unwrap_or(sql))?, desugared.is_some()))
+pub(crate) fn parse(statement: &Statement, stack: usize, context: &StatementContext) -> Result<Parsed, Failure> {
+    let parse = |text: &str| -> Result<(DfStatement, bool), Failure> {
+        let desugared = functions::desugar(text).map_err(|e| Failure::Query(e.into()))?;
+        Ok((sql::parse_one(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
     };
     let (parsed, desugared) = parse(&statement.text)?;
     // Looked for only where a word of SQL is a name with capitals too.
     let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
     let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
-    if quoted == statement.text { Ok(parsed) } else { Ok(parse(&quoted)?.0) }
+    let parsed = if quoted == statement.text { parsed } else { parse(&quoted)?.0 };
+    Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
 }
 
 /// The collection that a DELETE is about.
@@ -211,10 +217,4 @@ impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         Failure::Query(error)
     }
-}
-
-pub(super) fn parse_one(sql: &str) -> Result<DfStatement, DataFusionError> {
-    let dialect = GenericDialect {};
-    let mut statements = DFParserBuilder::new(sql).with_dialect(&dialect).build()?.parse_statements()?;
-    statements.pop_front().ok_or_else(|| DataFusionError::Plan("there is no statement".to_owned()))
 }

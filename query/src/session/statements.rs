@@ -3,7 +3,7 @@
 use super::{Session, StatementStream};
 use crate::error::{QueryError, Result};
 use crate::statement::{self, Listing, Statement};
-use crate::system;
+use crate::{functions, system};
 use ebbtide::Database;
 use ebbtide::suggest;
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
@@ -73,6 +73,10 @@ impl Session {
     pub(super) async fn show(&self, listing: &Listing) -> Result<StatementStream> {
         let quoted = |name: &str| name.replace('\'', "''");
         let sql = match listing {
+            Listing::Functions(pattern) => {
+                let rows = functions::list(&self.context.state(), pattern.as_deref())?;
+                return Ok(StatementStream::batch(rows, None));
+            }
             Listing::Collections => "SELECT * FROM ebbtide.collections ORDER BY name".to_owned(),
             Listing::Ttl(None) => "SELECT * FROM ebbtide.ttl_rules ORDER BY collection".to_owned(),
             Listing::Ttl(Some(name)) => {

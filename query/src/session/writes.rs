@@ -3,13 +3,14 @@
 //! Prepared writes are kept as they were parsed. To execute one is to run its text with the values in their places, so that whatever
 //! is checked of an INSERT or a DELETE is checked of a prepared one too. Queries are left to DataFusion.
 
-use super::sql::{Failure, parse_one};
+use super::sql::Failure;
 use super::{Session, StatementStream};
 use crate::context::StatementContext;
 use crate::dml::{self, Condition, cast_of};
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::provider::count_batch;
+use crate::sql::parse_one;
 use crate::timestamp_coercion::rewrite_plan;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
@@ -175,7 +176,7 @@ impl Session {
             None => write.clone(),
         };
         state.statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
-        let reserved = state.statement_to_plan(parse_one(&format!("PREPARE {name} AS SELECT 1"))?).await?;
+        let reserved = state.statement_to_plan(parse_one(&format!("PREPARE {name} AS SELECT 1"), 0)?).await?;
         self.context.execute_logical_plan(reserved).await?;
         Ok(())
     }
@@ -226,7 +227,7 @@ impl Session {
             }
             other => other,
         };
-        self.run_with(plan, state, context).await.map(Some)
+        self.run_with(plan, state, context, &[]).await.map(Some)
     }
 
     pub(super) async fn delete(

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 /// Parses one statement.
 pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
-    let mut p = Parser { piece, next: 0 };
+    let mut p = Parser { piece, next: 0, depth: 0 };
     let kind = match p.words(2).as_slice() {
         [a, b] if a == "CREATE" && b == "COLLECTION" => p.create_collection()?,
         [a, b] if a == "CREATE" && b == "TTL" => p.create_index()?,
@@ -26,7 +26,16 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
         }
         [a, b] if a == "SHOW" && near_listing(b) => {
             p.next = 1;
-            return Err(p.expected(&["COLLECTIONS", "TTL", "BUCKETS", "OPERATIONS", "SWEEPS", "PARAMETERS", "TABLES"]));
+            return Err(p.expected(&[
+                "COLLECTIONS",
+                "TTL",
+                "BUCKETS",
+                "OPERATIONS",
+                "SWEEPS",
+                "PARAMETERS",
+                "TABLES",
+                "FUNCTIONS",
+            ]));
         }
         [a, ..] if a == "SWEEP" => {
             p.next = 1;
@@ -51,14 +60,18 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
 }
 
 fn is_listing(word: &str) -> bool {
-    matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES")
+    matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES" | "FUNCTIONS")
 }
 
 /// A slip of the fingers in one of our words, which is no word of SQL.
 fn near_listing(word: &str) -> bool {
-    let sql = ["TABLES", "COLUMNS", "ALL", "FUNCTIONS", "CREATE", "TIME", "VARIABLES", "TIMEZONE"];
+    let sql = ["TABLES", "COLUMNS", "ALL", "CREATE", "TIME", "VARIABLES", "TIMEZONE"];
     !sql.contains(&word)
-        && suggest::nearest(word, ["COLLECTIONS", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS", "TABLES"]).is_some()
+        && suggest::nearest(
+            word,
+            ["COLLECTIONS", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS", "TABLES", "FUNCTIONS"],
+        )
+        .is_some()
 }
 
 fn near_own(word: &str) -> bool {
@@ -68,6 +81,8 @@ fn near_own(word: &str) -> bool {
 pub(super) struct Parser<'a> {
     piece: &'a Piece,
     next: usize,
+    /// How many conditions the present one is within.
+    pub(super) depth: usize,
 }
 
 impl Parser<'_> {
@@ -181,10 +196,10 @@ impl Parser<'_> {
                 "NULL" => Value::Null,
                 "TIMESTAMP" | "DATE" => {
                     self.next += 1;
-                    return match self.literal()? {
-                        Value::String(text) => Ok(json!({ "$date": text })),
-                        _ => Err(self.error("expected a time in quotes")),
+                    let Some(Token::SingleQuotedString(text)) = self.peek() else {
+                        return Err(self.error(format!("expected a time in single quotes, found {}", self.found())));
                     };
+                    json!({ "$date": text })
                 }
                 _ => {
                     return Err(self
@@ -507,6 +522,17 @@ impl Parser<'_> {
             Listing::Sweeps
         } else if self.take_word("TABLES") {
             Listing::Tables
+        } else if self.take_word("FUNCTIONS") {
+            self.take_word("LIKE");
+            match self.peek() {
+                Some(Token::SingleQuotedString(pattern)) => {
+                    let pattern = pattern.clone();
+                    self.next += 1;
+                    Listing::Functions(Some(pattern))
+                }
+                Some(Token::Word(_)) => Listing::Functions(Some(self.name("a function")?)),
+                _ => Listing::Functions(None),
+            }
         } else {
             self.need_word("PARAMETERS")?;
             Listing::Parameters

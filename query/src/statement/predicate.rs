@@ -6,6 +6,9 @@ use super::grammar::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serde_json::{Value, json};
 
+/// Parentheses and NOT around a condition: each is a level of the stack here and in the engine.
+const DEPTH_MAX: usize = 50;
+
 impl Parser<'_> {
     /// A field, dotted into sub-fields.
     pub(super) fn path(&mut self, what: &str) -> Result<String, SyntaxError> {
@@ -35,6 +38,16 @@ impl Parser<'_> {
     }
 
     fn condition(&mut self) -> Result<Value, SyntaxError> {
+        if self.depth == DEPTH_MAX {
+            return Err(self.error(format!("the condition is too deep: more than {DEPTH_MAX} parentheses and NOT")));
+        }
+        self.depth += 1;
+        let condition = self.one_condition();
+        self.depth -= 1;
+        condition
+    }
+
+    fn one_condition(&mut self) -> Result<Value, SyntaxError> {
         if self.take(&Token::LParen) {
             let inner = self.predicate()?;
             self.need(&Token::RParen)?;

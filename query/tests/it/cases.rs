@@ -178,3 +178,13 @@ fn names_and_fine_instants_give_what_is_written_down() {
 fn inserts_give_what_is_written_down_however_they_are_written() {
     check(&file("tests/cases/inserts.md"));
 }
+
+#[test]
+fn numbers_that_do_not_fit_or_are_none_give_what_is_written_down() {
+    check(&file("tests/cases/numbers.md"));
+}
+
+#[test]
+fn what_is_refused_and_what_is_understood_is_written_down() {
+    check(&file("tests/cases/refused.md"));
+}

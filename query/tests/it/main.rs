@@ -5,6 +5,7 @@
 mod aggregates;
 mod cases;
 mod ddl;
+mod depth;
 mod differential;
 mod directory;
 mod prepared;

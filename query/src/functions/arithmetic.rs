@@ -1,0 +1,197 @@
+//! Arithmetic that is exact or an error, and has one NaN.
+//!
+//! DataFusion's `+`, `-`, `*` and unary minus wrap whole numbers. They become [`Checked`] functions here, and what may make a
+//! NaN is followed by [`ONE_NAN`]. This is a rewrite of functions, so that whatever is planned goes through it: queries, and the
+//! conditions of DELETE.
+
+use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
+use datafusion::arrow::compute::kernels::numeric;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::physical_expr_common::datum::apply;
+use std::sync::{Arc, LazyLock};
+
+/// Functions of doubles whose value may be NaN though none of their arguments is.
+const MAY_MAKE_NAN: [&str; 17] = [
+    "acos", "acosh", "asin", "atanh", "cos", "exp", "ln", "log", "log10", "log2", "pow", "power", "sin", "sqrt", "tan",
+    "cot", "nanvl",
+];
+
+/// Puts checked functions in the place of operators.
+#[derive(Debug)]
+pub(super) struct ExactArithmetic;
+
+impl FunctionRewrite for ExactArithmetic {
+    fn name(&self) -> &'static str {
+        "exact_arithmetic"
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        let kind = |expr: &Expr| expr.get_type(schema).unwrap_or(DataType::Null);
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(op) => {
+                let (left_kind, right_kind) = (kind(&left), kind(&right));
+                if left_kind.is_integer() && right_kind.is_integer() {
+                    match CHECKED.iter().find(|(checked, _)| *checked == op) {
+                        Some((_, function)) => Transformed::yes(call(function, vec![*left, *right])),
+                        None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+                    }
+                } else if left_kind.is_floating() || right_kind.is_floating() {
+                    // Only the result of a formula matters: a NaN stays one within it.
+                    let (left, right) = (Box::new(without_canonical(*left)), Box::new(without_canonical(*right)));
+                    Transformed::yes(one_nan(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+                } else {
+                    Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+                }
+            }
+            Expr::Negative(inner) if kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..)) => {
+                Transformed::yes(call(&NEGATED, vec![*inner]))
+            }
+            Expr::Negative(inner) if kind(&inner).is_floating() => {
+                Transformed::yes(one_nan(Expr::Negative(Box::new(without_canonical(*inner)))))
+            }
+            Expr::ScalarFunction(made) if MAY_MAKE_NAN.contains(&made.func.name()) => {
+                let expr = Expr::ScalarFunction(made);
+                if kind(&expr).is_floating() { Transformed::yes(one_nan(expr)) } else { Transformed::no(expr) }
+            }
+            Expr::Cast(cast) if cast.field.data_type().is_floating() && kind(&cast.expr).is_string() => {
+                Transformed::yes(one_nan(Expr::Cast(cast)))
+            }
+            Expr::Literal(ScalarValue::Float64(Some(value)), metadata)
+                if value.is_nan() && value.is_sign_negative() =>
+            {
+                Transformed::yes(Expr::Literal(ScalarValue::Float64(Some(f64::NAN)), metadata))
+            }
+            Expr::AggregateFunction(mut count)
+                if count.params.distinct
+                    && count.func.name() == "count"
+                    && count.params.args.iter().any(|arg| kind(arg).is_floating()) =>
+            {
+                let args = std::mem::take(&mut count.params.args);
+                let equal = |arg: Expr| match kind(&arg).is_floating() {
+                    true => call(&EQUAL_BITS, vec![arg]),
+                    false => arg,
+                };
+                count.params.args = args.into_iter().map(equal).collect();
+                Transformed::yes(Expr::AggregateFunction(count))
+            }
+            other => Transformed::no(other),
+        })
+    }
+}
+
+fn is_arithmetic(op: Operator) -> bool {
+    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo)
+}
+
+fn one_nan(expr: Expr) -> Expr {
+    call(&ONE_NAN, vec![expr])
+}
+
+fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args))
+}
+
+fn without_canonical(expr: Expr) -> Expr {
+    match expr {
+        Expr::ScalarFunction(mut call) if call.func.name() == CANONICAL && call.args.len() == 1 => call.args.remove(0),
+        other => other,
+    }
+}
+
+/// An operator of whole numbers that fails where its result does not fit.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Checked {
+    /// `None` for the unary minus.
+    op: Option<Operator>,
+    signature: Signature,
+}
+
+fn checked(op: Option<Operator>) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(Checked { op, signature }))
+}
+
+static CHECKED: LazyLock<[(Operator, Arc<ScalarUDF>); 3]> =
+    LazyLock::new(|| [Operator::Plus, Operator::Minus, Operator::Multiply].map(|op| (op, checked(Some(op)))));
+static NEGATED: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| checked(None));
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &'static str {
+        match self.op {
+            Some(Operator::Plus) => "checked_add",
+            Some(Operator::Minus) => "checked_subtract",
+            Some(_) => "checked_multiply",
+            None => "checked_negate",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match (given, &self.op) {
+            ([left, right], Some(op)) => {
+                let (left, right) = BinaryTypeCoercer::new(left, op, right).get_input_types()?;
+                Ok(vec![left, right])
+            }
+            ([_], None) => Ok(given.to_vec()),
+            _ => plan_err!("{} is given {} arguments", self.name(), given.len()),
+        }
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        match (given, &self.op) {
+            ([left, right], Some(op)) => BinaryTypeCoercer::new(left, op, right).get_result_type(),
+            _ => Ok(given.first().cloned().unwrap_or(DataType::Int64)),
+        }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(match (args, &self.op) {
+            ([left, right], Some(op)) => format!("{} {op} {}", left.schema_name(), right.schema_name()),
+            ([arg, ..], _) => format!("(- {})", arg.schema_name()),
+            ([], _) => self.name().to_owned(),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let result = match (args.args.as_slice(), &self.op) {
+            ([left, right], Some(Operator::Plus)) => apply(left, right, numeric::add),
+            ([left, right], Some(Operator::Minus)) => apply(left, right, numeric::sub),
+            ([left, right], Some(Operator::Multiply)) => apply(left, right, numeric::mul),
+            ([ColumnarValue::Array(array)], None) => {
+                numeric::neg(array.as_ref()).map(ColumnarValue::Array).map_err(Into::into)
+            }
+            ([ColumnarValue::Scalar(value)], None) => value
+                .to_array()
+                .and_then(|array| Ok(numeric::neg(array.as_ref())?))
+                .and_then(|array| Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))),
+            _ => return internal_err!("{} is given {} arguments", self.name(), args.args.len()),
+        };
+        match result {
+            Err(datafusion::common::DataFusionError::ArrowError(error, _)) => match *error {
+                ArrowError::ArithmeticOverflow(what) => {
+                    let what = what.split_once("on: ").map_or(what.as_str(), |(_, what)| what).to_owned();
+                    exec_err!(
+                        "overflow: {what} does not fit {}; after ::double it is computed in doubles",
+                        args.return_field.data_type()
+                    )
+                }
+                other => Err(other.into()),
+            },
+            other => other,
+        }
+    }
+}

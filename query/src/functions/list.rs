@@ -1,0 +1,99 @@
+//! What `SHOW FUNCTIONS` lists.
+
+use crate::sql::calls;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::common::Result;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::Documentation;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Functions of this crate, and what they do.
+const OURS: [(&str, &str); 13] = [
+    ("date_bin", "start of the bin that holds a time, also in a time zone"),
+    ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
+    ("date_trunc", "start of the hour, day, month ... that holds a time"),
+    ("delta", "last value less the first one, by time"),
+    ("first", "value at the least time: first(value, time)"),
+    ("increase", "by how much a counter has risen: increase(value, time)"),
+    ("interpolate", "fills the gaps of date_bin_gapfill along straight lines"),
+    ("last", "value at the greatest time: last(value, time)"),
+    ("latest", "table of the last row of each meta: latest('collection')"),
+    ("locf", "fills the gaps of date_bin_gapfill with the last value"),
+    ("rate", "increase for a second: rate(value, time)"),
+    ("time_bucket", "date_bin that counts weeks from Mondays"),
+    ("time_weighted_avg", "average by how long each value held"),
+];
+
+/// What a description may take of the screen.
+const WIDTH: usize = 60;
+
+/// Functions whose name is like a pattern with `%`, or contains one without: name, kind and description.
+pub(crate) fn rows(state: &SessionState, pattern: Option<&str>) -> Result<RecordBatch> {
+    let mut functions: BTreeMap<String, (&str, String)> = BTreeMap::new();
+    let told = |documentation: Option<&Documentation>| documentation.map(|d| short(&d.description)).unwrap_or_default();
+    for (name, function) in state.scalar_functions() {
+        functions.insert(name.clone(), ("scalar", told(function.documentation())));
+    }
+    for (name, function) in state.window_functions() {
+        functions.insert(name.clone(), ("window", told(function.documentation())));
+    }
+    for (name, function) in state.aggregate_functions() {
+        functions.insert(name.clone(), ("aggregate", told(function.documentation())));
+    }
+    for (name, meaning) in calls() {
+        functions.insert(name.to_owned(), ("short form", short(&format!("is {meaning}"))));
+    }
+    for (name, description) in OURS {
+        let kind = functions.get(name).map_or("table", |(kind, _)| *kind);
+        functions.insert(name.to_owned(), (kind, description.to_owned()));
+    }
+    functions.remove(super::MARK);
+    if let Some(pattern) = pattern.map(str::to_lowercase) {
+        functions.retain(|name, _| match pattern.contains('%') {
+            true => is_like(name, &pattern),
+            false => name.contains(&pattern),
+        });
+    }
+    let column = |cell: &dyn Fn(&String, &(&str, String)) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(functions.iter().map(|(name, rest)| cell(name, rest))))
+    };
+    Ok(RecordBatch::try_from_iter([
+        ("function", column(&|name, _| name.clone())),
+        ("kind", column(&|_, (kind, _)| (*kind).to_owned())),
+        ("description", column(&|_, (_, description)| description.clone())),
+    ])?)
+}
+
+/// The first sentence of a description, cut to fit.
+fn short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.').replace('`', "");
+    match sentence.chars().count() > WIDTH {
+        true => sentence.chars().take(WIDTH - 3).chain("...".chars()).collect(),
+        false => sentence,
+    }
+}
+
+/// LIKE: `%` stands for any text, `_` for one character.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+    let (mut at, mut next, mut star) = (0, 0, None);
+    while at < text.len() {
+        match pattern.get(next) {
+            Some('%') => {
+                star = Some((next + 1, at));
+                next += 1;
+            }
+            Some(c) if *c == '_' || *c == text[at] => (at, next) = (at + 1, next + 1),
+            _ => match star {
+                Some((after, from)) => {
+                    star = Some((after, from + 1));
+                    (at, next) = (from + 1, after);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[next..].iter().all(|c| *c == '%')
+}

@@ -1,0 +1,449 @@
+//! `sum` and `avg`, exact over whole numbers.
+//!
+//! DataFusion's `sum` of whole numbers wraps, and its `avg` adds doubles. These two add 128-bit integers: a sum that does
+//! not fit into its column is an error, and an average is divided once. Over other types they are DataFusion's.
+
+use super::floats::{canonical_array, canonical_scalar};
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
+    PrimitiveArray, UInt64Array,
+};
+use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, StatisticsArgs, Volatility,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A sum of any number of 64-bit integers, as Arrow holds it.
+const WIDE: DataType = DataType::Decimal128(38, 0);
+
+/// `sum` or `avg`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Total {
+    average: bool,
+    signature: Signature,
+    /// DataFusion's, for other types than whole numbers.
+    other: Arc<AggregateUDF>,
+}
+
+impl Total {
+    pub(super) fn udaf(average: bool) -> Arc<AggregateUDF> {
+        let other = if average { avg_udaf() } else { sum_udaf() };
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(AggregateUDF::new_from_impl(Total { average, signature, other }))
+    }
+}
+
+/// Whether numbers are signed, if they are whole.
+fn whole(fields: &[FieldRef]) -> Option<bool> {
+    match fields.first()?.data_type() {
+        DataType::Int64 => Some(true),
+        DataType::UInt64 => Some(false),
+        _ => None,
+    }
+}
+
+impl AggregateUDFImpl for Total {
+    fn name(&self) -> &str {
+        self.other.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.other.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        if let [kind] = given {
+            if kind.is_signed_integer() {
+                return Ok(vec![DataType::Int64]);
+            }
+            if kind.is_unsigned_integer() {
+                return Ok(vec![DataType::UInt64]);
+            }
+            if kind.is_string() {
+                let name = self.name();
+                let why = format!("is text, numbers are wanted; {name}(x::double) reads numbers from text");
+                return super::wrong(name, 1, "value", &why);
+            }
+        }
+        let fields: Vec<FieldRef> = given.iter().map(|kind| Arc::new(Field::new("x", kind.clone(), true))).collect();
+        Ok(fields_with_udf(&fields, self.other.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        self.other.return_type(given)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        match whole(args.expr_fields) {
+            Some(signed) => {
+                let seen = args.is_distinct.then(HashMap::new);
+                Ok(Box::new(Sum { average: self.average, signed, sum: 0, count: 0, seen }))
+            }
+            None => Ok(Box::new(Canonical(self.other.accumulator(args)?))),
+        }
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        match whole(args.expr_fields) {
+            Some(_) => self.accumulator(args),
+            None => Ok(Box::new(Canonical(self.other.create_sliding_accumulator(args)?))),
+        }
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if whole(args.input_fields).is_none() {
+            return self.other.state_fields(args);
+        }
+        let sum = Field::new(format_state_name(args.name, "sum"), WIDE, true);
+        Ok(match (args.is_distinct, self.average) {
+            (true, _) => {
+                let item = Field::new_list_field(WIDE, true);
+                vec![Arc::new(Field::new_list(format_state_name(args.name, "distinct"), item, false))]
+            }
+            (false, true) => {
+                vec![Arc::new(Field::new(format_state_name(args.name, "count"), DataType::UInt64, true)), Arc::new(sum)]
+            }
+            (false, false) => vec![Arc::new(sum)],
+        })
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        match whole(args.expr_fields) {
+            Some(_) => !args.is_distinct,
+            None => self.other.groups_accumulator_supported(args),
+        }
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        let average = self.average;
+        match whole(args.expr_fields) {
+            Some(signed) => Ok(Box::new(Sums { average, signed, sums: Vec::new(), counts: Vec::new() })),
+            None => Ok(Box::new(CanonicalGroups(self.other.create_groups_accumulator(args)?))),
+        }
+    }
+
+    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        self.other.value_from_stats(args)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn set_monotonicity(&self, kind: &DataType) -> SetMonotonicity {
+        self.other.inner().set_monotonicity(kind)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.other.documentation()
+    }
+}
+
+/// A sum as its column's type holds it.
+fn fitting(sum: i128, signed: bool) -> Result<ScalarValue> {
+    let fitted = match signed {
+        true => i64::try_from(sum).ok().map(|sum| ScalarValue::Int64(Some(sum))),
+        false => u64::try_from(sum).ok().map(|sum| ScalarValue::UInt64(Some(sum))),
+    };
+    match fitted {
+        Some(sum) => Ok(sum),
+        None => beyond(sum),
+    }
+}
+
+fn beyond<T>(sum: i128) -> Result<T> {
+    exec_err!(
+        "sum: overflow: {sum} is beyond what a 64-bit integer holds; sum(x::double) is a double, and \
+         sum(x::decimal(38, 0)) is exact"
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an average is a double")]
+fn divided(sum: i128, count: u64) -> f64 {
+    sum as f64 / count as f64
+}
+
+fn each_whole(values: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
+    fn each<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, mut add: impl FnMut(usize, i128))
+    where
+        T::Native: Into<i128>,
+    {
+        match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => values.values().iter().enumerate().for_each(|(at, value)| add(at, (*value).into())),
+            Some(nulls) => nulls.valid_indices().for_each(|at| add(at, values.value(at).into())),
+        }
+    }
+    match values.data_type() {
+        DataType::Int64 => each(values.as_primitive::<Int64Type>(), &mut add),
+        DataType::UInt64 => each(values.as_primitive::<UInt64Type>(), &mut add),
+        DataType::Decimal128(..) => each(values.as_primitive::<Decimal128Type>(), &mut add),
+        other => return internal_err!("a sum of whole numbers is given {other}"),
+    }
+    Ok(())
+}
+
+/// The sum of one group.
+#[derive(Debug)]
+struct Sum {
+    average: bool,
+    signed: bool,
+    sum: i128,
+    count: u64,
+    /// For DISTINCT: the values, and how often each has come.
+    seen: Option<HashMap<i128, u64>>,
+}
+
+impl Accumulator for Sum {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let Sum { sum, count, seen, .. } = self;
+        each_whole(&values[0], |_, value| {
+            let times = seen.as_mut().map(|seen| seen.entry(value).or_default());
+            if times.as_ref().is_none_or(|times| **times == 0) {
+                *sum += value;
+                *count += 1;
+            }
+            if let Some(times) = times {
+                *times += 1;
+            }
+        })
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let Sum { sum, count, seen, .. } = self;
+        each_whole(&values[0], |_, value| {
+            if let Some(seen) = seen {
+                if let Some(times) = seen.get_mut(&value).filter(|times| **times > 1) {
+                    *times -= 1;
+                    return;
+                }
+                seen.remove(&value);
+            }
+            *sum -= value;
+            *count -= 1;
+        })
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        match (self.count, self.average) {
+            (0, true) => Ok(ScalarValue::Float64(None)),
+            (0, false) => ScalarValue::try_from(if self.signed { &DataType::Int64 } else { &DataType::UInt64 }),
+            (count, true) => Ok(ScalarValue::Float64(Some(divided(self.sum, count)))),
+            (_, false) => fitting(self.sum, self.signed),
+        }
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let wide = |value: Option<i128>| ScalarValue::Decimal128(value, 38, 0);
+        if let Some(seen) = &self.seen {
+            let values: Vec<ScalarValue> = seen.keys().map(|value| wide(Some(*value))).collect();
+            return Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &WIDE))]);
+        }
+        let sum = wide((self.count > 0).then_some(self.sum));
+        Ok(if self.average { vec![ScalarValue::UInt64(Some(self.count)), sum] } else { vec![sum] })
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        if self.seen.is_some() {
+            for values in states[0].as_list::<i32>().iter().flatten() {
+                self.update_batch(&[values])?;
+            }
+            return Ok(());
+        }
+        let Sum { sum, count, .. } = self;
+        if self.average {
+            each_whole(&states[0], |_, more| *count += u64::try_from(more).unwrap_or_default())?;
+            return each_whole(&states[1], |_, value| *sum += value);
+        }
+        each_whole(&states[0], |_, value| {
+            *sum += value;
+            *count += 1;
+        })
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.seen.as_ref().map_or(0, |seen| seen.capacity() * size_of::<(i128, u64)>())
+    }
+}
+
+/// The sums of groups.
+#[derive(Debug)]
+struct Sums {
+    average: bool,
+    signed: bool,
+    sums: Vec<i128>,
+    /// How many values were added; a sum of none is null.
+    counts: Vec<u64>,
+}
+
+fn passes(filter: Option<&BooleanArray>, at: usize) -> bool {
+    filter.is_none_or(|filter| filter.is_valid(at) && filter.value(at))
+}
+
+fn nulls_of(counts: &[u64]) -> NullBuffer {
+    NullBuffer::new(BooleanBuffer::from_iter(counts.iter().map(|count| *count > 0)))
+}
+
+fn wide_array(sums: Vec<i128>, nulls: NullBuffer) -> Result<ArrayRef> {
+    Ok(Arc::new(Decimal128Array::new(sums.into(), Some(nulls)).with_precision_and_scale(38, 0)?))
+}
+
+impl GroupsAccumulator for Sums {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.sums.resize(total, 0);
+        self.counts.resize(total, 0);
+        let Sums { sums, counts, .. } = self;
+        each_whole(&values[0], |at, value| {
+            if passes(filter, at) {
+                sums[groups[at]] += value;
+                counts[groups[at]] += 1;
+            }
+        })
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        if !self.average {
+            return self.update_batch(states, groups, None, total);
+        }
+        self.sums.resize(total, 0);
+        self.counts.resize(total, 0);
+        let Sums { sums, counts, .. } = self;
+        each_whole(&states[0], |at, more| counts[groups[at]] += u64::try_from(more).unwrap_or_default())?;
+        each_whole(&states[1], |at, value| sums[groups[at]] += value)
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let (sums, counts) = (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.counts));
+        let nulls = Some(nulls_of(&counts));
+        if self.average {
+            let values: Vec<f64> = sums.into_iter().zip(counts).map(|(sum, count)| divided(sum, count)).collect();
+            return Ok(Arc::new(Float64Array::new(values.into(), nulls)));
+        }
+        if self.signed {
+            let values: Result<Vec<i64>> =
+                sums.into_iter().map(|sum| i64::try_from(sum).or_else(|_| beyond(sum))).collect();
+            return Ok(Arc::new(Int64Array::new(values?.into(), nulls)));
+        }
+        let values: Result<Vec<u64>> =
+            sums.into_iter().map(|sum| u64::try_from(sum).or_else(|_| beyond(sum))).collect();
+        Ok(Arc::new(UInt64Array::new(values?.into(), nulls)))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (sums, counts) = (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.counts));
+        let sums = wide_array(sums, nulls_of(&counts))?;
+        Ok(if self.average { vec![Arc::new(UInt64Array::from(counts)), sums] } else { vec![sums] })
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let rows = values[0].len();
+        let (mut sums, mut counts) = (vec![0; rows], vec![0; rows]);
+        each_whole(&values[0], |at, value| {
+            if passes(filter, at) {
+                (sums[at], counts[at]) = (value, 1);
+            }
+        })?;
+        let sums = wide_array(sums, nulls_of(&counts))?;
+        Ok(if self.average { vec![Arc::new(UInt64Array::from(counts)), sums] } else { vec![sums] })
+    }
+
+    fn size(&self) -> usize {
+        self.sums.capacity() * size_of::<i128>() + self.counts.capacity() * size_of::<u64>()
+    }
+}
+
+/// An accumulator whose NaN is positive: additions of infinities make it negative.
+#[derive(Debug)]
+struct Canonical(Box<dyn Accumulator>);
+
+impl Accumulator for Canonical {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.update_batch(values)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.0.evaluate().map(canonical_scalar)
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.0.merge_batch(states)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.retract_batch(values)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.0.supports_retract_batch()
+    }
+}
+
+/// The same of groups.
+struct CanonicalGroups(Box<dyn GroupsAccumulator>);
+
+impl GroupsAccumulator for CanonicalGroups {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.0.update_batch(values, groups, filter, total)
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        self.0.evaluate(emit).map(canonical_array)
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        self.0.state(emit)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.0.merge_batch(states, groups, total)
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        self.0.convert_to_state(values, filter)
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+}

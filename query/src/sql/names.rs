@@ -1,0 +1,298 @@
+//! Names of columns: those in a result are headed as they were typed, and no two in a list are called alike.
+//!
+//! DataFusion names a cast after what is cast, and refuses lists in which two columns have one name. So what would be called like
+//! another column of its list gets its own text as a name; and what is selected from within another query gets it too,
+//! where DataFusion would show its own form of an expression.
+
+use crate::statement::lexer::Offsets;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+/// What a column of the result is headed with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Heading {
+    /// This text.
+    Typed(String),
+    /// Its name.
+    Name,
+    /// `*`: as many columns as it stands for.
+    Star,
+}
+
+/// The headings of a query's columns, from its tokens; none if they cannot be told.
+pub(super) fn headings(statement: &Statement, text: &str, tokens: &[TokenWithSpan]) -> Vec<Heading> {
+    let Statement::Query(query) = statement else { return Vec::new() };
+    let Some(select) = first_select(&query.body) else { return Vec::new() };
+    let items = items(tokens);
+    if items.len() != select.projection.len() {
+        return Vec::new();
+    }
+    let offsets = Offsets::new(text);
+    let typed = |range: &(usize, usize)| {
+        let tokens = tokens.get(range.0..=range.1)?;
+        let slice = text.get(offsets.of(tokens.first()?.span.start)..offsets.of(tokens.last()?.span.end))?;
+        Some(if slice.contains('\'') { slice.replace(['\n', '\t'], " ") } else { one_line(slice) })
+    };
+    let heading = |(item, range): (&SelectItem, &(usize, usize))| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => Heading::Name,
+        SelectItem::UnnamedExpr(_) => typed(range).map_or(Heading::Name, Heading::Typed),
+        SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => Heading::Star,
+        _ => Heading::Name,
+    };
+    select.projection.iter().zip(&items).map(heading).collect()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn first_select(body: &SetExpr) -> Option<&Select> {
+    let mut body = body;
+    loop {
+        body = match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::SetOperation { left, .. } => left,
+            _ => return None,
+        };
+    }
+}
+
+/// The first and the last token of each item of the outermost list.
+fn items(tokens: &[TokenWithSpan]) -> Vec<(usize, usize)> {
+    const ENDS: [&str; 15] = [
+        "FROM",
+        "INTO",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "QUALIFY",
+        "WINDOW",
+        "FETCH",
+        "PREWHERE",
+    ];
+    let word = |at: usize| match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_uppercase(),
+        _ => String::new(),
+    };
+    let (mut depth, mut start, mut found) = (0_usize, None, Vec::new());
+    for (at, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+            Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
+            Token::Comma if depth == 0 => {
+                if let Some(from) = start {
+                    found.push((from, at.saturating_sub(1)));
+                    start = Some(at + 1);
+                }
+            }
+            Token::Word(_) if depth == 0 && start.is_none() && word(at) == "SELECT" => {
+                let mut from = at + 1;
+                if matches!(word(from).as_str(), "ALL" | "DISTINCT") {
+                    from += 1;
+                    if word(from) == "ON" {
+                        from = after_parentheses(tokens, from + 1);
+                    }
+                }
+                start = Some(from);
+            }
+            Token::Word(_)
+                if depth == 0 && start.is_some_and(|from| at > from) && ENDS.contains(&word(at).as_str()) =>
+            {
+                let is_distinct_from = word(at) == "FROM" && word(at.saturating_sub(1)) == "DISTINCT";
+                let of_star =
+                    word(at) == "EXCEPT" && tokens.get(at.saturating_sub(1)).is_some_and(|t| t.token == Token::Mul);
+                if !is_distinct_from && !of_star {
+                    found.extend(start.map(|from| (from, at - 1)));
+                    return found;
+                }
+            }
+            _ => {}
+        }
+    }
+    found.extend(start.map(|from| (from, tokens.len().saturating_sub(1))));
+    found
+}
+
+fn after_parentheses(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// Gives names to what would be called like another column.
+pub(super) struct Names;
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        match statement {
+            Statement::CreateView(view) => name_all(&mut view.query),
+            Statement::CreateTable(table) => {
+                if let Some(query) = &mut table.query {
+                    name_all(query);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            name_all(&mut table.query);
+        }
+        name_sorted_casts(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, .. } = table {
+            name_all(subquery);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        tell_apart(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Names the columns of an inner query that are neither plain columns nor casts of such, which keep their column's name.
+fn name_all(query: &mut Query) {
+    let mut body = query.body.as_mut();
+    loop {
+        body = match body {
+            SetExpr::Select(select) => {
+                for item in &mut select.projection {
+                    if let SelectItem::UnnamedExpr(expr) = item
+                        && !is_column(expr)
+                        && let text = expr.to_string()
+                    {
+                        give(item, text);
+                    }
+                }
+                return;
+            }
+            SetExpr::SetOperation { left, .. } => left.as_mut(),
+            SetExpr::Query(inner) => inner.body.as_mut(),
+            _ => return,
+        };
+    }
+}
+
+/// Names the casts of columns that the query is sorted by: to sort, DataFusion adds the column itself to the list.
+fn name_sorted_casts(query: &mut Query) {
+    let Some(order) = &query.order_by else { return };
+    let OrderByKind::Expressions(order) = &order.kind else { return };
+    let sorted: HashSet<String> = order.iter().map(|by| by.expr.to_string()).collect();
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr @ Expr::Cast { .. }) = &*item
+            && is_column(expr)
+        {
+            let (text, mut bare) = (expr.to_string(), expr.clone());
+            let _all = bare.visit(&mut Bare);
+            if sorted.contains(&bare.to_string()) {
+                give(item, text);
+            }
+        }
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => is_column(expr),
+        _ => false,
+    }
+}
+
+fn give(item: &mut SelectItem, name: String) {
+    if let SelectItem::UnnamedExpr(expr) = item {
+        let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
+    }
+}
+
+/// Renames what would be called like another item of its list.
+fn tell_apart(items: &mut [SelectItem]) {
+    if items.len() < 2 {
+        return;
+    }
+    let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if options.opt_exclude.is_none() && options.opt_except.is_none() && options.opt_rename.is_none());
+    let all = items.iter().any(is_star);
+    let any = items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    // What DataFusion would call each: without its casts and parentheses.
+    let calls: Vec<Option<(String, bool)>> = items
+        .iter()
+        .map(|item| match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let text = expr.to_string();
+                let mut bare = expr.clone();
+                let _all = bare.visit(&mut Bare);
+                let bare = bare.to_string();
+                let is_cast = text != bare;
+                Some((bare, is_cast))
+            }
+            _ => None,
+        })
+        .collect();
+    let plain: HashSet<&String> =
+        calls.iter().flatten().filter(|(_, is_cast)| !is_cast).map(|(called, _)| called).collect();
+    let mut taken: HashSet<String> = HashSet::new();
+    for (item, called) in items.iter_mut().zip(&calls) {
+        let Some((called, is_cast)) = called else { continue };
+        let SelectItem::UnnamedExpr(expr) = &*item else { continue };
+        let of_star = all && is_column(expr);
+        let clashes = match is_cast {
+            true => any || plain.contains(called) || taken.contains(called),
+            false => of_star || taken.contains(called),
+        };
+        if !clashes {
+            taken.insert(called.clone());
+            continue;
+        }
+        let text = if *is_cast { expr.to_string() } else { called.rsplit('.').next().unwrap_or(called).to_owned() };
+        let numbered = |n: usize| if n == 0 { text.clone() } else { format!("{text}_{n}") };
+        let from = usize::from(!is_cast);
+        let name = (from..).map(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
+        taken.insert(name.clone());
+        give(item, name);
+    }
+}
+
+/// Takes casts and parentheses off.
+struct Bare;
+
+impl VisitorMut for Bare {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
+            let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+            *expr = inner;
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,179 @@
+//! What can be written in SQL and DataFusion would leave out of the plan without a word is refused by name.
+
+use crate::error::{QueryError, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArguments, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, TableAlias,
+    TableFactor, TableWithJoins, Visit, Visitor,
+};
+use ebbtide_ttl::Code;
+use std::ops::ControlFlow;
+
+/// Refuses parts of a statement that have no effect.
+///
+/// # Errors
+/// [`Code::BadValue`] that names the part.
+pub(super) fn check(statement: &impl Visit) -> Result<()> {
+    match statement.visit(&mut Refusal) {
+        ControlFlow::Break(what) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Refusal;
+
+type Flow = ControlFlow<String>;
+
+/// The first part that is there.
+fn first(parts: &[(bool, &str)]) -> Flow {
+    match parts.iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => ControlFlow::Break((*what).to_owned()),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+const SAMPLE: &str = "TABLESAMPLE and SAMPLE; write WHERE random() < 0.01 for one row in a hundred";
+
+impl Visitor for Refusal {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        // Without `..`: what a new version of the parser adds is looked at here.
+        let Query {
+            with,
+            body: _,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators: _,
+        } = query;
+        let limit_by = matches!(limit_clause, Some(LimitClause::LimitOffset { limit_by, .. }) if !limit_by.is_empty());
+        let fills = |by: &OrderByExpr| by.with_fill.is_some();
+        let (interpolates, fills) = match order_by {
+            Some(order) => (
+                order.interpolate.is_some(),
+                matches!(&order.kind, OrderByKind::Expressions(by) if by.iter().any(fills)),
+            ),
+            None => (false, false),
+        };
+        let mut tables = with.iter().flat_map(|with| &with.cte_tables);
+        let ties = fetch.as_ref().is_some_and(|fetch| fetch.with_ties || fetch.percent);
+        first(&[
+            (!locks.is_empty(), "FOR UPDATE and FOR SHARE; a statement sees one instant and locks nothing"),
+            (for_clause.is_some(), "FOR XML and FOR JSON; --format json gives JSON"),
+            (settings.is_some(), "SETTINGS"),
+            (format_clause.is_some(), "FORMAT in SQL; --format csv and -o FILE choose a format"),
+            (limit_by, "LIMIT ... BY; write QUALIFY row_number() OVER (PARTITION BY x ORDER BY y) <= n"),
+            (ties, "FETCH ... PERCENT and WITH TIES"),
+            (interpolates || fills, "WITH FILL and INTERPOLATE; date_bin_gapfill fills gaps"),
+            (
+                tables.any(|table| table.materialized.is_some() || table.from.is_some()),
+                "[NOT] MATERIALIZED; leave the word out",
+            ),
+        ])
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        let Select {
+            select_token: _,
+            optimizer_hints,
+            distinct: _,
+            select_modifiers,
+            top,
+            top_before_distinct: _,
+            projection: _,
+            exclude,
+            into: _,
+            from,
+            lateral_views,
+            prewhere,
+            selection: _,
+            connect_by,
+            group_by,
+            cluster_by,
+            distribute_by,
+            sort_by,
+            having: _,
+            named_window: _,
+            qualify: _,
+            window_before_qualify: _,
+            value_table_mode,
+            flavor: _,
+        } = select;
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
+        let global = |table: &TableWithJoins| table.joins.iter().any(|join| join.global);
+        first(&[
+            (!optimizer_hints.is_empty(), "hints to an optimizer"),
+            (select_modifiers.as_ref().is_some_and(|m| m.is_any_set()), "modifiers of SELECT such as HIGH_PRIORITY"),
+            (top.is_some(), "TOP; write LIMIT n at the end"),
+            (exclude.is_some(), "EXCLUDE after the list; write * EXCLUDE (a, b)"),
+            (!lateral_views.is_empty(), "LATERAL VIEW; unnest(x) makes rows of a list"),
+            (prewhere.is_some(), "PREWHERE; write WHERE"),
+            (!connect_by.is_empty(), "CONNECT BY; write WITH RECURSIVE"),
+            (!modifiers.is_empty(), "WITH ROLLUP, CUBE and TOTALS; write GROUP BY ROLLUP (a, b)"),
+            (!cluster_by.is_empty() || !distribute_by.is_empty(), "CLUSTER BY and DISTRIBUTE BY"),
+            (!sort_by.is_empty(), "SORT BY; write ORDER BY"),
+            (value_table_mode.is_some(), "SELECT AS VALUE and SELECT AS STRUCT"),
+            (from.iter().any(global), "GLOBAL JOIN; leave out GLOBAL"),
+        ])
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> Flow {
+        let alias_at = |alias: &Option<TableAlias>| alias.as_ref().is_some_and(|alias| alias.at.is_some());
+        match table {
+            TableFactor::Table {
+                name: _,
+                alias,
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+            } => {
+                let is_final = alias.as_ref().is_some_and(|alias| {
+                    !alias.explicit
+                        && alias.name.quote_style.is_none()
+                        && alias.name.value.eq_ignore_ascii_case("final")
+                });
+                first(&[
+                    (sample.is_some(), SAMPLE),
+                    (is_final, "FINAL; measurements are never merged, so leave the word out"),
+                    (
+                        !with_hints.is_empty(),
+                        "WITH (NOLOCK) and other hints; a statement sees one instant and locks nothing",
+                    ),
+                    (version.is_some(), "FOR SYSTEM_TIME AS OF; ebbtide sql --now TIME looks at another instant"),
+                    (*with_ordinality, "WITH ORDINALITY; row_number() OVER () numbers rows"),
+                    (!partitions.is_empty(), "PARTITION; collections have none"),
+                    (json_path.is_some(), "a path into JSON after a table"),
+                    (!index_hints.is_empty(), "USE INDEX and other hints"),
+                    (alias_at(alias), "AT after a table"),
+                    (args.as_ref().is_some_and(|args| args.settings.is_some()), "SETTINGS"),
+                ])
+            }
+            TableFactor::Derived { lateral: _, subquery: _, alias, sample } => {
+                first(&[(sample.is_some(), SAMPLE), (alias_at(alias), "AT after a table")])
+            }
+            TableFactor::Function { lateral: _, name: _, args: _, with_ordinality, alias } => first(&[
+                (*with_ordinality, "WITH ORDINALITY; row_number() OVER () numbers rows"),
+                (alias_at(alias), "AT after a table"),
+            ]),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        match expr {
+            Expr::Function(Function { parameters, name, .. }) if *parameters != FunctionArguments::None => {
+                ControlFlow::Break(format!("{name}(...)(...): a function has one list of arguments"))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What other databases write, written as DataFusion does: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
+
+use super::dialect::OurDialect;
+use crate::dml::cast_of;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    LimitClause, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, UnaryOperator, Value, VisitorMut,
+    WildcardAdditionalOptions, visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+use std::ops::ControlFlow;
+
+/// Calls and what they are short for. `$1` and so on are arguments; FILTER and OVER of a call go to the call that the
+/// text begins with.
+const CALLS: [(&str, usize, &str); 32] = [
+    ("year", 1, "date_part('year', $1)"),
+    ("quarter", 1, "date_part('quarter', $1)"),
+    ("month", 1, "date_part('month', $1)"),
+    ("week", 1, "date_part('week', $1)"),
+    ("weekofyear", 1, "date_part('week', $1)"),
+    ("day", 1, "date_part('day', $1)"),
+    ("dayofmonth", 1, "date_part('day', $1)"),
+    ("dayofweek", 1, "date_part('dow', $1)"),
+    ("weekday", 1, "date_part('dow', $1)"),
+    ("dayofyear", 1, "date_part('doy', $1)"),
+    ("hour", 1, "date_part('hour', $1)"),
+    ("minute", 1, "date_part('minute', $1)"),
+    ("second", 1, "date_part('second', $1)"),
+    ("millisecond", 1, "date_part('millisecond', $1)"),
+    ("microsecond", 1, "date_part('microsecond', $1)"),
+    ("epoch", 1, "date_part('epoch', $1)"),
+    ("date", 1, "CAST($1 AS DATE)"),
+    ("strftime", 2, "to_char($1, $2)"),
+    ("max_by", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("arg_max", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("argmax", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("min_by", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("arg_min", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("argmin", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("percentile", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
+    ("quantile", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
+    ("percentile_cont", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
+    ("quantile_cont", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
+    (
+        "width_bucket",
+        4,
+        "CASE WHEN $1 < $2 THEN 0 WHEN $1 >= $3 THEN $4 + 1 \
+         ELSE CAST(floor(CAST($1 - $2 AS DOUBLE) / CAST($3 - $2 AS DOUBLE) * $4) AS BIGINT) + 1 END",
+    ),
+    ("stdev", 1, "stddev($1)"),
+    ("average", 1, "avg($1)"),
+    ("variance", 1, "var($1)"),
+];
+
+/// Names of calls, and what they are short for.
+pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CALLS.iter().map(|(name, _, meaning)| (*name, *meaning))
+}
+
+/// Rewrites a statement on the way through it.
+pub(super) struct Rewrite;
+
+impl VisitorMut for Rewrite {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(fetch) = query.fetch.take() {
+            let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+            let quantity = Some(fetch.quantity.clone().unwrap_or_else(one));
+            match &mut query.limit_clause {
+                Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = quantity,
+                clause @ None => {
+                    *clause = Some(LimitClause::LimitOffset { limit: quantity, offset: None, limit_by: Vec::new() });
+                }
+                Some(_) => query.fetch = Some(fetch),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
+            select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
+            && is_power(inner)
+        {
+            // A sign binds tighter than a power, as in PostgreSQL.
+            let mut power = std::mem::replace(inner.as_mut(), null());
+            let mut base = &mut power;
+            while let Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, .. } = base {
+                base = left;
+            }
+            let unsigned = std::mem::replace(base, null());
+            *base = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(unsigned) };
+            *expr = power;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
+                if let Value::SingleQuotedString(text) = &mut typed.value.value {
+                    with_seconds(text);
+                }
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {
+                let double = |side: &mut Expr| {
+                    let side = std::mem::replace(side, null());
+                    cast_of(side, DataType::Double(ExactNumberInfo::None))
+                };
+                let sides = [double(left.as_mut()), double(right.as_mut())];
+                if let Some(power) = filled("power($1, $2)", &sides) {
+                    *expr = power;
+                }
+            }
+            Expr::Function(call) => {
+                if let Some(meant) = meant(call) {
+                    *expr = meant;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+fn is_power(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryOp { op: BinaryOperator::BitwiseXor, .. })
+}
+
+/// `2024-05-05 05:00` has no seconds, which Arrow wants.
+fn with_seconds(text: &mut String) {
+    let minutes = text.as_bytes().get(13) == Some(&b':') && text.is_ascii();
+    if minutes && matches!(text.as_bytes().get(16), None | Some(b'Z' | b'z' | b'+' | b'-')) {
+        text.insert_str(16, ":00");
+    }
+}
+
+/// What a call is short for.
+fn meant(call: &Function) -> Option<Expr> {
+    let [ObjectNamePart::Identifier(Ident { value: name, quote_style: None, .. })] = call.name.0.as_slice() else {
+        return None;
+    };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let (_, _, text) =
+        CALLS.iter().find(|(known, arity, _)| name.eq_ignore_ascii_case(known) && *arity == list.args.len())?;
+    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !call.within_group.is_empty() {
+        return None;
+    }
+    let arg = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let mut args = list.args.iter().map(arg).collect::<Option<Vec<Expr>>>()?;
+    let is_text = |expr: &Expr| matches!(expr, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
+    if name.eq_ignore_ascii_case("strftime") && is_text(&args[0]) && !is_text(&args[1]) {
+        args.swap(0, 1);
+    }
+    let mut meant = filled(text, &args)?;
+    match &mut meant {
+        Expr::Function(root) => {
+            root.over.clone_from(&call.over);
+            root.null_treatment = root.null_treatment.or(call.null_treatment);
+            root.filter = match (root.filter.take(), call.filter.clone()) {
+                (Some(ours), Some(given)) => {
+                    let given = Box::new(Expr::Nested(given));
+                    Some(Box::new(Expr::BinaryOp { left: ours, op: BinaryOperator::And, right: given }))
+                }
+                (ours, given) => ours.or(given),
+            };
+        }
+        _ if call.over.is_some() || call.filter.is_some() => return None,
+        _ => {}
+    }
+    Some(meant)
+}
+
+/// The expression that a text is, with these in the places of `$1` and so on.
+fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
+    let mut expr = Parser::new(&OurDialect).try_with_sql(text).ok()?.parse_expr().ok()?;
+    let _all = visit_expressions_mut(&mut expr, |expr| {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(place) = &value.value
+            && let Some(arg) = place.strip_prefix('$').and_then(|n| args.get(n.parse::<usize>().ok()?.checked_sub(1)?))
+        {
+            *expr = match arg {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) | Expr::Cast { .. } => arg.clone(),
+                other => Expr::Nested(Box::new(other.clone())),
+            };
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    Some(expr)
+}
