@@ -258,9 +258,10 @@ impl<'a> Case<'a> {
         check_outcome(step, &outcome)?;
         let (Some(expected), Ok(actual)) = (step.get("rows"), &outcome) else { return Ok(()) };
         let wanted = expected.as_array().ok_or_else(|| "rows must be a list".to_owned())?;
+        let more = compare::MoreColumns::of(sql);
         let compared = match step.get("unordered").map(Json::as_bool) {
-            Some(Some(true)) => compare::same_rows_unordered(actual, wanted),
-            None | Some(Some(false)) => compare::same_rows(actual, expected),
+            Some(Some(true)) => compare::same_rows_unordered(actual, wanted, more),
+            None | Some(Some(false)) => compare::same_rows(actual, expected, more),
             Some(None) => return Err("unordered must be true or false".to_owned().into()),
         };
         compared.map_err(|what| {

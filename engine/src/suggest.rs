@@ -18,7 +18,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     candidates
         .into_iter()
         .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(edits, candidate)| *edits <= edits_max && *edits < candidate.chars().count().max(2))
+        .filter(|(edits, candidate)| {
+            !candidate.is_empty() && *edits <= edits_max && *edits < candidate.chars().count().max(2)
+        })
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }

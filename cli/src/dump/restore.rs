@@ -243,7 +243,7 @@ fn contents(folder: &Path) -> Result<Contents, Failure> {
         return Err(wrong(&format!("its version is {}, this program reads {VERSION}", head["version"])));
     }
     let contents: Contents = serde_json::from_value(head).map_err(|e| wrong(&e.to_string()))?;
-    Timestamp::parse(&contents.instant).map_err(|e| wrong(&format!("its instant: {e}")))?;
+    Timestamp::parse(&contents.instant).map_err(|e| wrong(&format!("its instant: {}", e.escape_debug())))?;
     let mut names = HashSet::new();
     for dumped in &contents.collections {
         let name = dumped.name.escape_debug();
@@ -316,7 +316,7 @@ fn fill(database: &Database, dumped: &Dumped, folder: &Path, next: &mut BatchId)
     // One measurement with a value in every field, deleted at once, fixes the types and the order of the fields.
     let schema = collection.snapshot()?.schema().as_ref().clone();
     let first = batch_from_documents(&[pattern(&dumped.schema)], &schema).map_err(|e| fail(&e.error))?;
-    insert(&collection, &first.batch)?;
+    insert(&collection, &loaded(&first.batch, &dumped.schema).map_err(|e| fail(&e))?)?;
     collection.delete(&Filter::everything())?;
     let (_, _, mut batches) = open_parquet(files::open(&path)?, BATCH_ROWS).map_err(|e| fail(&e))?;
     let mut count = 0;
@@ -375,7 +375,7 @@ fn typed(array: &ArrayRef, ty: &FieldType) -> Result<ArrayRef, ArrowError> {
         (FieldType::Object(members), DataType::Boolean) if members.is_empty() => {
             Arc::new(StructArray::new_empty_fields(array.len(), array.nulls().cloned()))
         }
-        (FieldType::Object(members), DataType::Struct(_)) => {
+        (FieldType::Object(members), DataType::Struct(fields)) if !fields.is_empty() => {
             let object = array.as_struct();
             let (mut fields, mut columns) = (Vec::new(), Vec::new());
             for (field, column) in object.fields().iter().zip(object.columns()) {

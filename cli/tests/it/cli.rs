@@ -75,7 +75,7 @@ fn results_and_messages_go_their_own_ways() {
     assert_eq!(run(&["sql", "--now", "soon", "SELECT 1"]).code, 2);
     let changed = run(&["sql", "--now", "2030-01-01", "ALTER COLLECTION w EXPIRE AFTER 1 DAYS"]);
     assert_eq!(changed.code, 2);
-    assert!(changed.stderr.contains("leave it out to run this statement"), "{}", changed.stderr);
+    assert!(changed.stderr.contains("drop --now"), "{}", changed.stderr);
     assert_eq!(run(&["status"]).code, 0);
     assert_eq!(run(&["verify"]).code, 0);
     assert_eq!(run(&["sweep"]).code, 0);

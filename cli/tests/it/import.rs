@@ -186,7 +186,7 @@ fn damaged_and_strange_files_are_refused_with_what_to_do() {
         ("latin.csv", "latin.csv:2: column 's': 'caf\u{fffd}' is not UTF-8 text; --encoding latin-1"),
         ("wide.csv", "is UTF-16 text"),
         ("zip.csv", "unpack it"),
-        ("twice.csv", "twice.csv:1: two columns are called 'v'"),
+        ("twice.csv", "twice.csv:1: two columns are named 'v'"),
         ("noname.csv", "noname.csv:1: column 2 has no name"),
         ("quote.csv", "quote.csv:2: a quote that opens on this line is never closed"),
         ("huge.csv", "huge.csv:22: column 'v' holds numbers, but '1e400' is none"),
@@ -425,7 +425,7 @@ fn columns_that_are_almost_numbers_end_with_the_question_and_its_answers() {
     };
     assert_eq!(imported("codes.csv", &["--number", "v"]).1, "v\n999\n999\n90\n360\n");
     assert_eq!(imported("comma.csv", &["--decimal-comma"]).1, "v\n5.2\n6.1\n7.0\n");
-    assert_eq!(imported("na.csv", &["--null", "NA"]).1, "v\n1\n\n2\n\n3\n");
+    assert_eq!(imported("na.csv", &["--null", "NA"]).1, "v\n1\n\"\"\n2\n\"\"\n3\n");
     let (told, _) = imported("words.csv", &[]);
     assert!(told.contains("v is text: 1 of 4 values are numbers, 'calm' in line 2 is none"), "{told}");
     let (told, ids) = imported("ids.csv", &[]);

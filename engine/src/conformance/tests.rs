@@ -1,3 +1,4 @@
+use super::compare::MoreColumns;
 use super::*;
 
 fn failures(steps: Json) -> Vec<String> {
@@ -42,11 +43,31 @@ fn dates_are_the_same_in_every_form() {
 fn unordered_rows_are_matched_one_to_one() {
     let row = |text: &str| -> Json { serde_json::from_str(text).unwrap() };
     let actual = [row(r#"{"a": 1, "b": 1}"#), row(r#"{"a": 1, "b": 2}"#)];
-    let check = |expected: &[Json]| compare::same_rows_unordered(&actual, expected).is_ok();
+    let check = |expected: &[Json]| compare::same_rows_unordered(&actual, expected, MoreColumns::Any).is_ok();
     assert!(check(&[row(r#"{"a": 1, "b": 2}"#), row(r#"{"a": 1}"#)]));
     assert!(check(&[row(r#"{"a": 1}"#), row(r#"{"a": 1, "b": 1}"#)]));
     assert!(!check(&[row(r#"{"b": 1}"#), row(r#"{"a": 1, "b": 1}"#)]));
     assert!(!check(&[row(r#"{"b": 1}"#)]));
+    let all = [row(r#"{"a": 1, "b": 2}"#), row(r#"{"a": 1, "b": 1}"#)];
+    assert!(compare::same_rows_unordered(&actual, &all, MoreColumns::Null).is_ok());
+    let fewer = [row(r#"{"a": 1, "b": 2}"#), row(r#"{"a": 1}"#)];
+    assert!(compare::same_rows_unordered(&actual, &fewer, MoreColumns::Null).is_err());
+}
+
+#[test]
+fn only_listings_and_nulls_may_have_columns_that_a_case_does_not_list() {
+    for (sql, more) in [
+        ("SELECT s, v FROM w", MoreColumns::Null),
+        ("  WITH a AS (SELECT 1) SELECT * FROM a", MoreColumns::Null),
+        ("SHOW COLLECTIONS", MoreColumns::Any),
+        ("explain expiry FOR w", MoreColumns::Any),
+    ] {
+        assert_eq!(MoreColumns::of(sql), more, "{sql}");
+    }
+    let actual = [json!({"s": "a", "v": 1, "n": null})];
+    assert!(compare::same_rows(&actual, &json!([{"s": "a", "v": 1}]), MoreColumns::Null).is_ok());
+    assert!(compare::same_rows(&actual, &json!([{"v": 1}]), MoreColumns::Null).is_err());
+    assert!(compare::same_rows(&actual, &json!([{"v": 1}]), MoreColumns::Any).is_ok());
 }
 
 #[test]
@@ -134,8 +155,8 @@ fn sql_steps_compare_rows_and_errors() {
         {"run": {"create": "b", "timeseries": {"timeField": "t"}}},
         {"run": {"create": "a", "timeseries": {"timeField": "t"}}},
         {"sql": "x"},
-        {"sql": "x", "rows": [{"name": "a", "sql": "x"}, {"name": "b"}]},
-        {"sql": "x", "rows": [{"name": "b"}, {"name": "a"}], "unordered": true},
+        {"sql": "x", "rows": [{"name": "a", "sql": "x"}, {"name": "b", "sql": "x"}]},
+        {"sql": "SHOW", "rows": [{"name": "b"}, {"name": "a"}], "unordered": true},
         {"sql": "wrong", "error": "FailedToParse", "error_contains": "no sql"},
         {"sql": "x", "rows": [{"name": "b"}, {"name": "a"}]},
         {"sql": "x", "rows": [{"name": "a"}], "unordered": true},
