@@ -211,7 +211,7 @@ fn one(
         job.create(&database, &plan.layout, checked.step)?;
     }
     let target = database.collection(collection)?;
-    progress.into_collection(&target.snapshot()?);
+    progress.belongs_to(&target.snapshot()?);
     if let Some(left) = left {
         progress.take_up(left)?;
         eprintln!("{} measurements are stored already", progress.state.stored);

@@ -157,7 +157,7 @@ impl Progress {
     }
 
     /// The rows go into this collection.
-    pub(super) fn into_collection(&mut self, collection: &CollectionSnapshot) {
+    pub(super) fn belongs_to(&mut self, collection: &CollectionSnapshot) {
         self.state.id = collection.id();
     }
 

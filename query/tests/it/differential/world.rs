@@ -394,6 +394,9 @@ fn literal(value: &Value, kind: Kind) -> String {
     }
 }
 
+/// Whether a row of the table meets a condition.
+type Condition = Box<dyn Fn(&Table, &Row) -> bool>;
+
 impl World {
     pub(crate) fn new(seed: u64, keep: Option<Vec<i64>>) -> World {
         let mut draw = Draw::of(&[seed, 1]);
@@ -557,7 +560,7 @@ impl World {
     fn delete(&mut self, at: usize, draw: &mut Draw) {
         let table = &mut self.tables[at];
         let (first, rest) = (draw.between(0, 4), 5);
-        let (condition, goes): (String, Box<dyn Fn(&Table, &Row) -> bool>) = match draw.below(4) {
+        let (condition, goes): (String, Condition) = match draw.below(4) {
             0 => (
                 format!("k % {rest} = {first}"),
                 Box::new(move |_, row| matches!(&row.values[0], Value::Int(k) if k % rest == first)),
