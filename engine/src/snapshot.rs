@@ -55,7 +55,7 @@ impl Snapshot {
     /// One collection.
     ///
     /// # Errors
-    /// [`Code::NamespaceNotFound`].
+    /// `NamespaceNotFound`.
     pub fn collection(&self, name: &str) -> Result<CollectionSnapshot> {
         let state = self.collections.get(name).ok_or_else(|| Error::no_collection(name))?;
         Ok(CollectionSnapshot { now: self.now, state: state.clone(), suspended: state.suspension() })
