@@ -272,7 +272,11 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
 }
 
 fn write_file(engine: &Engine, path: &Path, bytes: &[u8]) -> Result<()> {
-    write_synced(engine.fs.as_ref(), path, bytes).map_err(|e| Error::io("write the segment", path, &e))?;
+    write_synced(engine.fs.as_ref(), path, bytes).map_err(|e| {
+        // Nothing names the file yet, so nothing is lost with it; what remains of it goes at the next open at the latest.
+        tracing::debug!(path = %path.display(), "took back a segment that could not be written");
+        Error::io("write the segment", path, &e)
+    })?;
     engine.metrics.segment_written(bytes.len() as u64);
     Ok(())
 }
