@@ -180,7 +180,7 @@ fn one(
     let begin = match &left {
         // Lines of other measurements may be behind those of this one.
         Some(left) if measurement.is_none() => Begin::After(left.bad.clone()),
-        None if !args.resume => Begin::Anew,
+        None if !args.resume => Begin::New,
         _ => Begin::Append,
     };
     let mut inputs: Vec<PathBuf> = sources.iter().map(|s| s.path.clone()).collect();

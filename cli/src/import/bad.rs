@@ -23,10 +23,10 @@ pub(super) struct BadLines {
 /// What becomes of what is in the file when an import begins.
 pub(super) enum Begin {
     /// It goes.
-    Anew,
+    New,
     /// It stays.
     Append,
-    /// It stays up to here: an interrupted import goes on.
+    /// Kept up to here: an interrupted import continues.
     After(Mark),
 }
 
@@ -59,7 +59,7 @@ impl BadLines {
         let fail = |e| Failure::new(format!("cannot write {}: {e}", path.display()));
         let bytes = file.metadata().map_err(fail)?.len();
         let keep = match begin {
-            Begin::Anew => 0,
+            Begin::New => 0,
             Begin::Append => bytes,
             Begin::After(mark) if mark.bytes <= bytes => mark.bytes,
             // Another file than the one before.
