@@ -1,5 +1,5 @@
 //! Memory is bounded by settings, however much is stored: inserting with sealing, merging, replay, a scan, an
-//! aggregate, a delete, a sweep.
+//! aggregate, a delete, a sweep. Nor does it grow with the number of columns.
 //!
 //! One test, so that nothing else allocates while it measures.
 
@@ -73,6 +73,7 @@ fn peak<T>(what: &str, work: impl FnOnce() -> T) -> (usize, T) {
 
 #[test]
 fn memory_does_not_grow_with_what_is_stored() {
+    many_columns_take_no_more_than_their_rows();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("db");
     let mut peaks: Vec<(&str, usize)> = Vec::new();
@@ -128,6 +129,60 @@ fn memory_does_not_grow_with_what_is_stored() {
     drop((c, db));
     let c = open(&path).collection("c").expect("is there");
     assert_eq!(rows_of(&c) as i64, 2 * BATCHES * BATCH_ROWS, "nothing is there twice");
+}
+
+/// Columns of a wide collection: compressors and buffers of all of them at once would take gigabytes.
+const MANY_COLUMNS: usize = 5_000;
+const FEW_ROWS: i64 = 24;
+/// What sealing and merging may take in addition to the rows, compressors written in C included.
+const MANY_COLUMNS_BYTES: u64 = 64 << 20;
+
+fn many_columns_take_no_more_than_their_rows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = open(&folder.path().join("db"));
+    let c = db.create_collection("wide", CollectionOptions::new("t").meta_field("m")).expect("is made");
+    let wide = |from: i64| {
+        let ids = || from..from + FEW_ROWS;
+        let times = TimestampMillisecondArray::from_iter_values(ids().map(|i| NOON - 86_400_000 + i * 1_000));
+        let metas = StringArray::from_iter_values(ids().map(|_| "station"));
+        let mut columns: Vec<(String, ArrayRef)> =
+            vec![("t".to_owned(), Arc::new(times)), ("m".to_owned(), Arc::new(metas))];
+        for field in 0..MANY_COLUMNS as i64 {
+            let values = Float64Array::from_iter_values(ids().map(|i| (i * (field + 7) % 1_000) as f64 / 10.0));
+            columns.push((format!("f{field}"), Arc::new(values)));
+        }
+        RecordBatch::try_from_iter(columns).expect("a batch")
+    };
+    let batches = [wide(0), wide(FEW_ROWS)];
+    let rows: u64 = batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum();
+    for batch in &batches {
+        c.insert(batch).expect("is stored");
+        let seal = || db.flush().expect("seals");
+        assert!(process_peak("seal 5,000 columns", seal) < MANY_COLUMNS_BYTES + rows);
+    }
+    let merge = || db.compact(None).expect("merges");
+    assert!(process_peak("merge 5,000 columns", merge) < MANY_COLUMNS_BYTES + rows);
+    assert_eq!(c.snapshot().expect("a view").segments().len(), 1);
+    let read = || assert_eq!(rows_of(&c) as i64, 2 * FEW_ROWS);
+    assert!(process_peak("read 5,000 columns", read) < MANY_COLUMNS_BYTES + rows);
+}
+
+/// The most memory of the process above what it had before, where the system tells; else that of the allocator.
+#[expect(clippy::disallowed_methods, reason = "the kernel's figures of this process")]
+fn process_peak(what: &str, work: impl FnOnce()) -> u64 {
+    // Writing 5 there resets the peak.
+    let reset = std::fs::write("/proc/self/clear_refs", "5").is_ok();
+    let (before, (heap, ())) = (status("VmRSS"), peak(what, work));
+    let process = status("VmHWM").zip(before).filter(|_| reset).map(|(after, before)| after.saturating_sub(before));
+    println!("{what}: {} KiB of the process", process.unwrap_or_default() >> 10);
+    process.unwrap_or(heap as u64)
+}
+
+/// A figure of the process's memory, in bytes.
+fn status(name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
 }
 
 /// Groups of seven seconds are not those of buckets: every row is read.

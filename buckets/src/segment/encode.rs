@@ -17,15 +17,14 @@ use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use ebbtide_ttl::in_range;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowWriterOptions, compute_leaves};
-use parquet::basic::Compression;
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::ColumnDescPtr;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows gathered and written at a time, at most.
 const SLICE_ROWS: usize = 65_536;
@@ -118,45 +117,21 @@ fn write(
 ) -> Result<EncodedSegment, SegmentError> {
     let rows = indices.len() as u64;
     let plan = choose::choose(columns, indices, help)?;
-    let properties = choose::properties(schema, &plan);
     let per_bucket = directory::stats_per_bucket(rows, entries.len() as u64);
-
-    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-    let writer = ArrowWriter::try_new_with_options(Vec::new(), columns.schema.clone(), options).map_err(failed)?;
-    let (mut writer, factory) = writer.into_serialized_writer().map_err(failed)?;
-    let groups: Vec<&[(u32, u32)]> = indices.chunks(choose::ROW_GROUP_ROWS).collect();
-    let descriptor = writer.schema_descr();
-    let wide: Vec<Option<ColumnDescPtr>> = (0..columns.stored.len())
-        .map(|root| {
-            let leaf = plan.choices.iter().enumerate().find(|(leaf, _)| descriptor.get_column_root_idx(*leaf) == root);
-            leaf.filter(|(_, choice)| choice.wide).map(|(leaf, _)| descriptor.column(leaf))
-        })
-        .collect();
-    let roots: Vec<usize> = (0..descriptor.num_columns()).map(|leaf| descriptor.get_column_root_idx(leaf)).collect();
-    let mut jobs: Vec<Vec<Vec<ArrowColumnWriter>>> = Vec::with_capacity(columns.stored.len());
-    jobs.resize_with(columns.stored.len(), Vec::new);
-    for group in 0..groups.len() {
-        let leaves = factory.create_column_writers(group).map_err(failed)?;
-        for (root, leaf) in roots.iter().zip(leaves) {
-            if jobs[*root].len() <= group {
-                jobs[*root].push(Vec::new());
-            }
-            jobs[*root][group].push(leaf);
-        }
-    }
-    let gathered: Vec<Vec<Rows>> = groups
-        .iter()
+    let groups: Vec<Vec<Rows>> = indices
+        .chunks(choose::ROW_GROUP_ROWS)
         .map(|group| group.chunks(columns.slice_rows).map(|slice| columns.rows(slice)).collect())
         .collect();
-    let buckets = per_bucket.then_some(entries);
-    let wide_properties = choose::wide_properties(EnabledStatistics::Page);
-    let encoded = parallel(rows, jobs, help, |at, leaves| {
-        let job = match &wide[at] {
-            Some(descriptor) => Job::Wide(descriptor.clone(), wide_properties.clone(), plan.compression),
-            None => Job::Arrow(leaves),
-        };
-        column(columns, at, job, &gathered, buckets)
-    })?;
+    let mut writer = file_writer(columns.schema.clone(), Arc::new(choose::properties(schema, &plan)))?;
+    let job = Job {
+        columns,
+        groups: &groups,
+        buckets: per_bucket.then_some(entries),
+        properties: writer.properties().clone(),
+        wide_properties: choose::wide_properties(EnabledStatistics::Page),
+        plan: &plan,
+    };
+    let encoded = parallel(rows, columns.stored.len(), help, |at| job.column(at))?;
 
     let mut stats = Vec::new();
     let mut chunks: Vec<Vec<Chunk>> = Vec::new();
@@ -184,18 +159,69 @@ fn write(
     Ok(EncodedSegment { bytes, meta })
 }
 
-/// How one column is written.
-enum Job {
-    /// By these writers: for each row group one a leaf.
-    Arrow(Vec<Vec<ArrowColumnWriter>>),
-    /// With its differences in whole bytes.
-    Wide(ColumnDescPtr, WriterPropertiesPtr, Compression),
+/// A Parquet file in memory for these columns, without rows so far.
+fn file_writer(
+    schema: SchemaRef,
+    properties: WriterPropertiesPtr,
+) -> Result<SerializedFileWriter<Vec<u8>>, SegmentError> {
+    let descriptor = ArrowSchemaConverter::new().convert(&schema).map_err(failed)?;
+    SerializedFileWriter::new(Vec::new(), descriptor.root_schema_ptr(), properties).map_err(failed)
 }
 
 /// A leaf of a row group, written.
 enum Chunk {
     Arrow(Box<ArrowColumnChunk>),
     Wide(Box<wide::WideChunk>),
+}
+
+/// What the columns of a segment are encoded from, and how.
+struct Job<'a> {
+    columns: &'a Columns,
+    /// The rows of each row group, in slices.
+    groups: &'a [Vec<Rows>],
+    /// The buckets that have statistics of their own, if they do.
+    buckets: Option<&'a [Entry]>,
+    properties: WriterPropertiesPtr,
+    wide_properties: WriterPropertiesPtr,
+    plan: &'a choose::Plan,
+}
+
+impl Job<'_> {
+    /// Encodes one column, row group by row group, and gathers its statistics.
+    ///
+    /// The writers of its leaves are made here, a row group at a time, and not for all columns at once: each holds a
+    /// compressor of about a megabyte, however few its rows are.
+    fn column(&self, at: usize) -> Result<(Vec<Vec<Chunk>>, Option<StatsBuilder>), SegmentError> {
+        let field = self.columns.schema.field(at);
+        let alone = Arc::new(ArrowSchema::new(vec![field.clone()]));
+        let file = file_writer(alone.clone(), self.properties.clone())?;
+        let factory = ArrowRowGroupWriterFactory::new(&file, alone);
+        let is_wide = self.plan.choices[at].iter().any(|choice| choice.wide);
+        let mut watch = Watch::new(field, self.buckets);
+        let mut chunks = Vec::with_capacity(self.groups.len());
+        for slices in self.groups {
+            let mut slices = slices.iter().map(|slice| self.columns.gather_column(at, slice));
+            if is_wide {
+                let (descriptor, compression) = (file.schema_descr().column(0), self.plan.compression);
+                let seen = |array: &ArrayRef| watch.see(array);
+                let chunk = wide::write(&descriptor, &self.wide_properties, compression, slices, seen)?;
+                chunks.push(vec![Chunk::Wide(Box::new(chunk))]);
+                continue;
+            }
+            let mut leaves = factory.create_column_writers(0).map_err(failed)?;
+            slices.try_for_each(|array| {
+                let array = array?;
+                for (writer, leaf) in leaves.iter_mut().zip(compute_leaves(field, &array).map_err(failed)?) {
+                    writer.write(&leaf).map_err(failed)?;
+                }
+                watch.see(&array);
+                Ok(())
+            })?;
+            let closed = leaves.into_iter().map(|leaf| Ok(Chunk::Arrow(Box::new(leaf.close().map_err(failed)?))));
+            chunks.push(closed.collect::<Result<_, SegmentError>>()?);
+        }
+        Ok((chunks, watch.stats))
+    }
 }
 
 /// Gathers the statistics of one column as its rows go by: for each of `buckets`, or as a whole.
@@ -229,60 +255,20 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Encodes one column, row group by row group, and gathers its statistics.
-fn column(
-    columns: &Columns,
-    at: usize,
-    job: Job,
-    groups: &[Vec<Rows>],
-    buckets: Option<&[Entry]>,
-) -> Result<(Vec<Vec<Chunk>>, Option<StatsBuilder>), SegmentError> {
-    let field = columns.schema.field(at);
-    let mut watch = Watch::new(field, buckets);
-    let mut chunks = Vec::with_capacity(groups.len());
-    match job {
-        Job::Wide(descriptor, properties, compression) => {
-            for slices in groups {
-                let slices = slices.iter().map(|slice| columns.gather_column(at, slice));
-                let seen = |array: &ArrayRef| watch.see(array);
-                let chunk = wide::write(&descriptor, &properties, compression, slices, seen)?;
-                chunks.push(vec![Chunk::Wide(Box::new(chunk))]);
-            }
-        }
-        Job::Arrow(writers) => {
-            for (mut leaves, slices) in writers.into_iter().zip(groups) {
-                for slice in slices {
-                    let array = columns.gather_column(at, slice)?;
-                    for (writer, leaf) in leaves.iter_mut().zip(compute_leaves(field, &array).map_err(failed)?) {
-                        writer.write(&leaf).map_err(failed)?;
-                    }
-                    watch.see(&array);
-                }
-                let closed = leaves
-                    .into_iter()
-                    .map(|leaf| leaf.close().map(|leaf| Chunk::Arrow(Box::new(leaf))))
-                    .collect::<Result<Vec<_>, _>>();
-                chunks.push(closed.map_err(failed)?);
-            }
-        }
-    }
-    Ok((chunks, watch.stats))
-}
-
-/// Does `work` for every item, on all cores from when `help` says so, if there are rows enough to be worth the threads. The
-/// result does not depend on how many there are.
-fn parallel<I: Send, T: Send>(
+/// Does `work` for every number below `count`, on all cores from when `help` says so, if there are rows enough to be worth
+/// the threads. The result does not depend on how many there are.
+fn parallel<T: Send>(
     rows: u64,
-    items: Vec<I>,
+    count: usize,
     help: &dyn Fn() -> bool,
-    work: impl Fn(usize, I) -> Result<T, SegmentError> + Sync,
+    work: impl Fn(usize) -> Result<T, SegmentError> + Sync,
 ) -> Result<Vec<T>, SegmentError> {
     let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let helpers = cores.min(items.len()).saturating_sub(1);
-    let items = Mutex::new(items.into_iter().enumerate());
+    let helpers = cores.min(count).saturating_sub(1);
+    let next = AtomicUsize::new(0);
     let one = || {
-        let item = items.lock().unwrap_or_else(PoisonError::into_inner).next();
-        item.map(|(at, item)| work(at, item).map(|done| (at, done)))
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        (at < count).then(|| work(at).map(|done| (at, done)))
     };
     let all_left = || std::iter::from_fn(one).collect::<Result<Vec<_>, _>>();
     let mut all = std::thread::scope(|scope| {
@@ -355,8 +341,8 @@ impl Columns {
             rows += piece.num_rows();
         }
         u32::try_from(rows).map_err(|_| failed("more than 2^32 rows at once"))?;
-        let fields: Vec<&Field> = arrow.fields().iter().map(AsRef::as_ref).collect();
-        let stored = parallel(rows as u64, fields, help, |at, field| {
+        let stored = parallel(rows as u64, arrow.fields().len(), help, |at| {
+            let field = arrow.field(at);
             let ty = schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
             let columns: Vec<ArrayRef> = pieces.iter().map(|p| p.column(at).clone()).collect();
             if let Some(joined) = Some(&columns).filter(|_| *ty == FieldType::Double).and_then(|c| join_decimals(c)) {

@@ -36,6 +36,9 @@ const METAS: usize = usize::MAX;
 /// Bytes read from the end of a file at first: mostly directory and footer are in there.
 const TAIL_GUESS_BYTES: u64 = 64 << 10;
 
+/// Columns that are decoded at once, at most, where their rows make one batch: each holds a decompressor of some 40 KiB.
+const COLUMNS_AT_ONCE: usize = 256;
+
 /// An open segment. Clones share footer and directory.
 #[derive(Debug, Clone)]
 pub struct SegmentReader(Arc<Inner>, Option<(Arc<BlockCache>, u64)>);
@@ -291,10 +294,37 @@ impl SegmentReader {
         if self.1.is_some() {
             return Ok(Box::new(Stretches::new(self.clone(), present.to_vec(), ranges, batch_rows, failed.clone())));
         }
+        let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+        if present.len() > COLUMNS_AT_ONCE && rows <= batch_rows as u64 {
+            let (reader, present, ranges) = (self.clone(), present.to_vec(), ranges.to_vec());
+            let failed = failed.clone();
+            return Ok(Box::new(std::iter::once_with(move || reader.one_batch(&present, &ranges, rows, &failed))));
+        }
         let (mut pages, failed, name) =
             (self.reader(present, ranges, batch_rows, failed)?, failed.clone(), self.0.name.clone());
         let next = move || Some(read_next(&mut pages)?.map_err(|error| failure(&failed, &name, &error)));
         Ok(Box::new(std::iter::from_fn(next)))
+    }
+
+    /// All rows of some ranges as one batch, a portion of the columns at a time.
+    fn one_batch(
+        &self,
+        present: &[(String, FieldType)],
+        ranges: &[Range<u64>],
+        rows: u64,
+        failed: &Arc<OnceLock<SegmentError>>,
+    ) -> Result<RecordBatch, SegmentError> {
+        let failure = |error: ArrowError| failure(failed, self.name(), &error);
+        let (mut fields, mut columns) = (Vec::with_capacity(present.len()), Vec::with_capacity(present.len()));
+        for portion in present.chunks(COLUMNS_AT_ONCE) {
+            let mut pages = self.reader(portion, ranges, to_usize(rows), failed)?;
+            let batch = read_next(&mut pages).transpose().map_err(failure)?;
+            let batch = batch.filter(|batch| batch.num_rows() as u64 == rows);
+            let batch = batch.ok_or_else(|| missing(self.name(), rows))?;
+            fields.extend(batch.schema_ref().fields().iter().cloned());
+            columns.extend_from_slice(batch.columns());
+        }
+        RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(failure)
     }
 
     fn reader(

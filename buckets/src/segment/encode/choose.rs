@@ -36,8 +36,8 @@ const COMPRESSED_BYTES_MIN: usize = 4096;
 pub(super) struct Plan {
     /// How the bytes of pages are compressed.
     pub(super) compression: Compression,
-    /// For every leaf column.
-    pub(super) choices: Vec<Choice>,
+    /// For every leaf of each column.
+    pub(super) choices: Vec<Vec<Choice>>,
 }
 
 fn compression(sample: &RecordBatch) -> Compression {
@@ -68,7 +68,7 @@ pub(super) fn properties(schema: &Schema, plan: &Plan) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_sorting_columns(sorting)
         .set_created_by(concat!("ebbtide ", env!("CARGO_PKG_VERSION")).to_owned());
-    plan.choices.iter().fold(builder, with_choice).build()
+    plan.choices.iter().flatten().fold(builder, with_choice).build()
 }
 
 /// The properties under which [`wide`] gets its pages.
@@ -92,13 +92,12 @@ pub(super) fn choose(columns: &Columns, rows: &[(u32, u32)], help: &dyn Fn() -> 
     let sample = columns.gather(&sample_rows(rows))?;
     let compression = compression(&sample);
     let scale = (rows.len().min(ROW_GROUP_ROWS) as f64 / sample.num_rows().max(1) as f64).max(1.0);
-    let roots: Vec<usize> = (0..sample.num_columns()).collect();
-    let choices = parallel(rows.len() as u64, roots, help, |_, root| {
+    let choices = parallel(rows.len() as u64, sample.num_columns(), help, |root| {
         let column = sample.project(&[root]).map_err(failed)?;
         // No two times of a series are the same: nothing beats their differences.
         if root == 0 { times_apart(&column) } else { of_column(&column, compression, scale) }
     })?;
-    Ok(Plan { compression, choices: choices.into_iter().flatten().collect() })
+    Ok(Plan { compression, choices })
 }
 
 fn leaves(column: &RecordBatch) -> Result<SchemaDescriptor, SegmentError> {

@@ -1,6 +1,6 @@
 //! Rows of an open segment through the cache of decoded columns, a stretch of some blocks at a time.
 
-use super::{ArrowError, SegmentReader, failure, read_next};
+use super::{ArrowError, COLUMNS_AT_ONCE, SegmentReader, failure, read_next};
 use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::FieldType;
@@ -159,16 +159,15 @@ impl Stretches {
         let columns: Vec<usize> = (0..fixed.len()).filter(|column| lacks_column(*column)).collect();
         let lacks_block = |block: usize| found.iter().skip(block).step_by(blocks.len()).any(Option::is_none);
         let missing: Vec<usize> = (0..blocks.len()).filter(|block| lacks_block(*block)).collect();
-        if !missing.is_empty() {
+        let ranges: Vec<Range<u64>> = missing.iter().map(|at| self.rows_of(blocks[*at])).collect();
+        for columns in columns.chunks(COLUMNS_AT_ONCE) {
             let wanted: Columns = columns.iter().map(|column| fixed[*column].clone()).collect();
-            let ranges: Vec<Range<u64>> = missing.iter().map(|at| self.rows_of(blocks[*at])).collect();
-            let rows = to_usize(BLOCK_ROWS);
-            let mut pages = self.reader.reader(&wanted, &ranges, rows, &self.failed)?;
-            for (block, range) in missing.into_iter().zip(ranges) {
+            let mut pages = self.reader.reader(&wanted, &ranges, to_usize(BLOCK_ROWS), &self.failed)?;
+            for (block, range) in missing.iter().zip(&ranges) {
                 let batch = self.next_of(&mut pages, range.end - range.start)?;
                 for (column, (name, _)) in columns.iter().zip(&wanted) {
                     let decoded = named(&batch, name).map_err(|e| self.failure(&e))?;
-                    cache.put((*segment, numbers[*column], blocks[block]), decoded.clone());
+                    cache.put((*segment, numbers[*column], blocks[*block]), decoded.clone());
                     found[column * blocks.len() + block] = Some(decoded);
                 }
             }
