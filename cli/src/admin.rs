@@ -60,7 +60,7 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
     let database = match now {
         None => open::for_writing(cli)?,
         Some(now) => {
-            // Checks that there is one; the clock is set before it is opened for writing.
+            // Checks that a database exists; the clock has to be set before it is opened for writing.
             drop(open::for_reading(cli)?);
             Database::builder(&cli.db).clock(Arc::new(VirtualClock::new(now)) as Arc<dyn Clock>).open()?
         }
@@ -113,14 +113,14 @@ pub(crate) fn verify(cli: &Cli) -> Result<(), Failure> {
         let (sealed, logged) = (bytes(report.bytes), bytes(report.log_bytes));
         let only_logged = counted(report.log_rows, "row");
         say!(
-            "all is well: {} segments, {} rows, {sealed} read; {only_logged} only in the log, {logged} read",
+            "no faults: {} segments, {} rows, {sealed} read; {only_logged} only in the log, {logged} read",
             report.segments,
             report.rows
         );
         return Ok(());
     }
     Err(Failure::new(format!(
-        "{} faults found; restore a backup, or see what ebbtide repair says",
-        report.faults.len()
+        "{} found; restore a backup, or see what ebbtide repair reports",
+        counted(report.faults.len() as u64, "fault")
     )))
 }

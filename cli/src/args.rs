@@ -330,7 +330,7 @@ pub(crate) struct ImportArgs {
     pub(crate) expire_after: Option<i64>,
 }
 
-/// A format of input.
+/// An input format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum InputFormat {
     /// Delimited text.
@@ -410,7 +410,7 @@ pub(crate) struct RestoreArgs {
     pub(crate) collection: Vec<String>,
 }
 
-/// The formats of output by name, each with its help.
+/// The output formats by name, each with its help.
 fn output_format() -> impl TypedValueParser<Value = Format> {
     let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Format>())
@@ -419,7 +419,7 @@ fn output_format() -> impl TypedValueParser<Value = Format> {
 fn parse_rename(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.to_owned(), new.to_owned())),
-        _ => Err("OLD=NEW is expected".to_owned()),
+        _ => Err("expected OLD=NEW".to_owned()),
     }
 }
 
@@ -432,7 +432,7 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
         "G" | "GB" | "GIB" => 1 << 30,
         other => return Err(format!("'{other}' is not a unit; use K, M or G")),
     };
-    let number: usize = digits.parse().map_err(|_| format!("'{text}' is not a number of bytes; write it as 512M"))?;
+    let number: usize = digits.parse().map_err(|_| format!("'{text}' is not a number of bytes such as 512M"))?;
     number.checked_mul(unit).filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is out of range"))
 }
 
@@ -444,6 +444,6 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         [one] if one.is_ascii() => Ok(*one),
         b"\\t" => Ok(b'\t'),
-        _ => Err("one ASCII character is expected, or \\t".to_owned()),
+        _ => Err("expected one ASCII character, or \\t".to_owned()),
     }
 }

@@ -1,13 +1,14 @@
-//! Batches of rows that one insert can hold.
+//! Splits batches into pieces that one insert can hold.
 
 use arrow::array::RecordBatch;
 use ebbtide_buckets::batch_bytes;
 
-/// Bytes of measurements in one insert, about. An insert has a limit, and is in memory more than once.
+/// Approximate maximum bytes of measurements in one insert. The engine limits inserts to more than this, but an insert
+/// is in memory more than once.
 pub(crate) const INSERT_BYTES: usize = 32 << 20;
 
-/// The rows from one on that go into one insert: at most so many, and no more than it should hold unless one row alone is
-/// larger.
+/// The rows from index `from` that go into one insert: at most `at_most`, and at most [`INSERT_BYTES`] unless a single
+/// row is larger.
 pub(crate) fn piece(batch: &RecordBatch, from: usize, at_most: usize) -> RecordBatch {
     let mut piece = batch.slice(from, at_most.min(batch.num_rows() - from));
     while piece.num_rows() > 1 && batch_bytes(&piece) > INSERT_BYTES {

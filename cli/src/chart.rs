@@ -1,4 +1,4 @@
-//! Charts of results: what of a result is drawn, for the terminal (`text`) and as pictures in files (`picture`).
+//! Charts of query results: selects what is drawn, for the terminal (`text`) and as picture files (`picture`).
 
 mod picture;
 mod png;
@@ -14,7 +14,7 @@ use ebbtide_query::output;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The form of a picture.
+/// The format of a picture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Svg,
@@ -22,7 +22,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form that a file's extension names.
+    /// The format for a file's extension.
     pub(crate) fn of_path(path: &Path) -> Option<Form> {
         match path.extension()?.to_str()?.to_lowercase().as_str() {
             "svg" => Some(Form::Svg),
@@ -32,7 +32,7 @@ impl Form {
     }
 }
 
-/// A result as the bytes of a picture file; the title says where it comes from.
+/// Draws a result as the bytes of a picture file; the title names its source.
 pub(crate) fn file(form: Form, title: &str, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>, String> {
     let picture = picture::lay_out(&Chart::of(schema, batches)?, title);
     match form {
@@ -41,33 +41,33 @@ pub(crate) fn file(form: Form, title: &str, schema: &SchemaRef, batches: &[Recor
     }
 }
 
-/// What is drawn of a result.
+/// The part of a result that is drawn.
 enum Chart {
     Lines {
         series: Vec<Series>,
         /// x is in milliseconds since 1970.
         is_time: bool,
         x_name: String,
-        /// The names of the columns that are drawn.
+        /// Names of the drawn columns.
         y_name: String,
     },
     Bars {
-        /// The names of the columns: a bar of each stands at every label.
+        /// Names of the columns; each label has one bar per column.
         columns: Vec<String>,
-        /// Labels, and a value for each column; not finite where there is none.
+        /// Labels with one value per column; values that are missing are not finite.
         bars: Vec<(String, Vec<f64>)>,
     },
 }
 
 struct Series {
     name: String,
-    /// In order of x. Where y was null or not finite it is NaN: the line breaks there.
+    /// Sorted by x. Where y was null or not finite it is NaN: the line is interrupted there.
     points: Vec<(f64, f64)>,
 }
 
 impl Chart {
-    /// The first timestamp or number is the x axis, texts and objects name the series, the other numbers are drawn. With names
-    /// and no time: bars of the numbers.
+    /// The first timestamp or number is the x axis, texts and objects name the series, and the other numbers are drawn.
+    /// With names and no time: bars of the numbers.
     fn of(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Chart, String> {
         let fields = schema.fields();
         let having =
@@ -79,11 +79,11 @@ impl Chart {
             return Err("there is nothing to draw: no rows".to_owned());
         }
         let chart = match (time, numeric.as_slice()) {
-            (_, []) => return Err("there is nothing to draw: no column holds numbers".to_owned()),
+            (_, []) => return Err("there is nothing to draw: no column contains numbers".to_owned()),
             (Some(x), ys) => lines(schema, batches, x, ys, &names),
             (None, ys) if !names.is_empty() => bars(schema, batches, &names, ys),
             (None, [x, ys @ ..]) if !ys.is_empty() => lines(schema, batches, *x, ys, &names),
-            _ => return Err("a chart needs a time, a name or a second number beside the numbers".to_owned()),
+            _ => return Err("a chart needs a time, a name or a second number besides the numbers".to_owned()),
         };
         let empty = match &chart {
             Chart::Lines { series, .. } => !series.iter().flat_map(|s| &s.points).any(|p| p.1.is_finite()),
@@ -141,7 +141,7 @@ fn lines(schema: &SchemaRef, batches: &[RecordBatch], x: usize, ys: &[usize], na
         }
     }
     series.retain(|one| one.points.iter().any(|p| p.1.is_finite()));
-    // The order in which groups come is chance.
+    // Groups arrive in no particular order.
     if !names.is_empty() {
         series.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -170,7 +170,7 @@ fn bars(schema: &SchemaRef, batches: &[RecordBatch], names: &[usize], ys: &[usiz
     Chart::Bars { columns: ys.iter().map(|y| schema.field(*y).name().clone()).collect(), bars }
 }
 
-/// The least and the greatest of finite values.
+/// The minimum and maximum of the finite values.
 fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values
         .filter(|v| v.is_finite())

@@ -1,4 +1,4 @@
-//! `ebbtide conformance`: the engine's runner with this crate's SQL.
+//! `ebbtide conformance`: the engine's case runner, with SQL from this crate.
 
 use crate::args::ConformanceArgs;
 use crate::{Failure, say};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ConformanceArgs, runtime: &tokio::runtime::Runtime) -> 
     let mut failed = 0;
     for outcome in &outcomes {
         if let Some(why) = &outcome.skipped {
-            say!("{}: not run: {why}", outcome.path.display());
+            say!("{}: skipped: {why}", outcome.path.display());
         }
         for failure in &outcome.failures {
             say!("{}: {}: {failure}", outcome.path.display(), outcome.name);
@@ -41,8 +41,8 @@ pub(crate) fn run(args: &ConformanceArgs, runtime: &tokio::runtime::Runtime) -> 
         failed += usize::from(!outcome.passed());
     }
     if outcomes.is_empty() {
-        return Err(Failure::new("there are no cases (files whose names end in .json)"));
+        return Err(Failure::new("no cases found (files whose names end in .json)"));
     }
-    say!("{} cases, {} hold, {failed} do not", outcomes.len(), outcomes.len() - failed);
-    if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} of {} cases do not hold", outcomes.len()))) }
+    say!("{} cases, {} passed, {failed} failed", outcomes.len(), outcomes.len() - failed);
+    if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} of {} cases failed", outcomes.len()))) }
 }

@@ -1,4 +1,4 @@
-//! `ebbtide demo`: a year of recorded weather, replayed on a virtual clock, and forgotten on the way.
+//! `ebbtide demo`: a year of recorded weather, replayed on a virtual clock and expiring on the way.
 
 use crate::args::DemoArgs;
 use crate::{Failure, chart, files, human, say};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
 
     heading("A year of weather that forgets itself")?;
     say!("Hourly measurements of three New York airports in 2013, replayed day by day on a virtual clock.");
-    say!("'recent' keeps a week, and of JFK two days only; 'archive' keeps everything.");
+    say!("'recent' keeps one week, but only two days of JFK; 'archive' keeps everything.");
     say!();
     for statement in SET_UP {
         say!("  {statement};");
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
     let dropped = replay(&database, &clock, &days, last)?;
     say!();
     say!(
-        "{} measurements went in {} whole buckets; each sweep unlinked files instead of rewriting them.",
+        "{} measurements were dropped in {} whole buckets; each sweep unlinked files instead of rewriting them.",
         human::grouped(dropped.measurements),
         human::grouped(dropped.buckets)
     );
@@ -59,13 +59,13 @@ fn folder(args: &DemoArgs) -> Result<PathBuf, Failure> {
     if let Some(folder) = &args.into {
         if Database::exists(folder)? {
             let what =
-                format!("there is a database at {} already; the demo wants a folder of its own", folder.display());
+                format!("there is already a database at {}; the demo needs a folder of its own", folder.display());
             return Err(Failure::usage(what));
         }
         return Ok(folder.clone());
     }
     let made = tempfile::Builder::new().prefix("ebbtide-demo-").tempdir();
-    made.map(tempfile::TempDir::keep).map_err(|e| Failure::new(format!("cannot make a temporary folder: {e}")))
+    made.map(tempfile::TempDir::keep).map_err(|e| Failure::new(format!("cannot create a temporary folder: {e}")))
 }
 
 fn heading(text: &str) -> Result<(), Failure> {
@@ -79,7 +79,7 @@ fn heading(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The fixture, cut into days.
+/// The fixture, divided into days.
 struct Days {
     batch: RecordBatch,
     times: Vec<i64>,
@@ -135,15 +135,15 @@ impl Days {
 }
 
 #[derive(Default)]
-struct Dropped {
+struct DropTotals {
     buckets: u64,
     measurements: u64,
 }
 
-/// Lets the year pass: each day's measurements arrive, the clock moves on, the sweeper looks.
-fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> Result<Dropped, Failure> {
+/// Replays the year: for each day, its measurements are inserted, the clock is advanced, and the sweeper runs.
+fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> Result<DropTotals, Failure> {
     let (recent, archive) = (database.collection("recent")?, database.collection("archive")?);
-    let mut dropped = Dropped::default();
+    let mut dropped = DropTotals::default();
     let mut inserted = 0;
     let (mut midnight, _) = days.range()?;
     let mut month = midnight;
@@ -176,7 +176,7 @@ fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> R
         }
         let date = Timestamp::from_millis(midnight).to_string();
         let report = date.get(8..10) == Some("01") || midnight >= end;
-        // Sealed and swept every second day: each time waits for the disk several times.
+        // Buckets are sealed and swept every second day: each time waits for several syncs.
         if !report && midnight.div_euclid(DAY_MS) % 2 == 0 {
             continue;
         }
@@ -212,25 +212,25 @@ FROM recent GROUP BY station ORDER BY station",
         false,
     ),
     (
-        "Which rule holds what, and what goes next?",
+        "What does each rule cover, and what expires next?",
         "SELECT rule, filter, expire_after_seconds AS seconds, buckets, measurements, next_expiry
 FROM ebbtide.ttl_rules WHERE collection = 'recent'",
         false,
     ),
     (
-        "How did the temperature go (archive, degrees Celsius)?",
+        "How did the temperature change over the year (archive, degrees Celsius)?",
         "SELECT date_bin(INTERVAL '7 days', time) AS week, round((avg(temp) - 32) / 1.8, 1) AS celsius
 FROM archive GROUP BY week ORDER BY week",
         true,
     ),
     (
-        "Where did it blow hardest?",
+        "Where was the wind strongest?",
         "SELECT time, station, wind_gust, pressure FROM archive
 WHERE wind_gust IS NOT NULL ORDER BY wind_gust DESC, time LIMIT 5",
         false,
     ),
     (
-        "What is the last measurement of each airport?",
+        "What was the last measurement at each airport?",
         "SELECT station, max(time) AS time, last_value(temp ORDER BY time) AS temp, last_value(humid ORDER BY time) AS humid
 FROM archive GROUP BY station ORDER BY station",
         false,
@@ -260,9 +260,9 @@ fn farewell(folder: &Path, end: i64) -> Result<(), Failure> {
     let program = if std::env::var_os("CARGO").is_some() { "cargo run --" } else { "ebbtide" };
     let now = Timestamp::from_millis(end);
     let later = Timestamp::from_millis(end + DAY_MS);
-    heading("The database is yours")?;
-    say!("It lies in {}", folder.display());
-    say!("Its year is long past: --now looks at it as at an earlier instant. Try:");
+    heading("Explore the database")?;
+    say!("It is in {}", folder.display());
+    say!("The year it covers is long past: --now reads it as of an earlier time. Try:");
     say!();
     let db = folder.display();
     say!("  export EBBTIDE_DB={db}");

@@ -1,8 +1,8 @@
-//! `dump` and `restore`: whole collections in a folder of open files.
+//! `dump` and `restore`: whole collections in a folder of files in open formats.
 //!
-//! A dump is a folder with a Parquet file for each collection and `dump.json`, which says how the collections are made:
-//! the command documents for them and their rules, the types of their fields, and the length and checksum of each file.
-//! It is written last: a folder without it is no dump. A dump holds what is visible at one instant.
+//! A dump is a folder with a Parquet file for each collection and `dump.json`, which describes the collections: the
+//! command documents that create them and their rules, the types of their fields, and the length and checksum of each
+//! file. It is written last: a folder without it is not a dump. A dump contains what is visible at one instant.
 
 mod restore;
 
@@ -24,23 +24,23 @@ const FORMAT: &str = "ebbtide-dump";
 const VERSION: u32 = 1;
 const CONTENTS: &str = "dump.json";
 
-/// What `dump.json` holds.
+/// The contents of `dump.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
     format: String,
     version: u32,
-    /// The instant at which the collections looked so.
+    /// The instant of the dump.
     instant: String,
-    collections: Vec<Dumped>,
+    collections: Vec<DumpEntry>,
 }
 
-/// One collection.
+/// A collection in a dump.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Dumped {
+struct DumpEntry {
     name: String,
-    /// The command document that makes it.
+    /// The command document that creates it.
     create: Json,
-    /// The one that makes its partial TTL indexes, if it has any.
+    /// The command document that creates its partial TTL indexes, if it has any.
     #[serde(rename = "createIndexes")]
     create_indexes: Option<Json>,
     schema: Schema,
@@ -56,7 +56,7 @@ struct Out {
     bytes: u64,
 }
 
-/// Where a Parquet file goes; its checksum can be asked for when the writer is done with it.
+/// The output of a Parquet writer; its length and checksum can be read once the writer is done.
 #[derive(Clone)]
 struct Sink(Arc<Mutex<Out>>);
 
@@ -91,7 +91,10 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write the dump {}: {e}", folder.display()));
     let fs = RealFs;
     if fs.exists(folder).map_err(|e| fail(&e))? && !fs.list(folder).map_err(|e| fail(&e))?.is_empty() {
-        return Err(Failure::new(format!("{} is not empty: name a new folder for the dump", folder.display())));
+        return Err(Failure::new(format!(
+            "{} is not empty: name a new or empty folder for the dump",
+            folder.display()
+        )));
     }
     files::keep_out(&cli.db, &folder.join(CONTENTS))?;
     let collections = names.iter().map(|n| snapshot.collection(n)).collect::<Result<Vec<_>, _>>()?;
@@ -110,7 +113,7 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
                 contents.collections.push(dumped);
             }
             Err(failure) => {
-                // A part of a dump restores nothing.
+                // A partial dump cannot be restored.
                 for name in contents.collections.iter().map(|c| &c.file).chain([&file]) {
                     let _ = fs.remove(&folder.join(name));
                 }
@@ -122,17 +125,17 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     publish(&fs, folder, CONTENTS, &text).map_err(|e| fail(&e))?;
     let count = contents.collections.len();
     let plural = if count == 1 { "" } else { "s" };
-    eprintln!("{count} collection{plural} as at {} dumped to {}", contents.instant, folder.display());
+    eprintln!("{count} collection{plural} as of {} dumped to {}", contents.instant, folder.display());
     Ok(())
 }
 
-/// The file of a collection, by its place among the others.
+/// The file name of a collection, by its position in the dump.
 fn file_name(collection: &str, at: usize) -> String {
     let plain: String = collection.chars().take(80).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     format!("{:04}-{plain}.parquet", at + 1)
 }
 
-fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Result<Dumped, Failure> {
+fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Result<DumpEntry, Failure> {
     let path = folder.join(file);
     let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
     let made = RealFs.create(&path).map_err(fail)?;
@@ -150,7 +153,7 @@ fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Resul
     sink.with(|out| out.file.sync()).map_err(fail)?;
     let (bytes, crc32) = sink.with(|out| (out.bytes, out.hasher.clone().finalize()));
 
-    Ok(Dumped {
+    Ok(DumpEntry {
         name: collection.name().to_owned(),
         create: collection.create_command(),
         create_indexes: collection.create_indexes_command(),
@@ -162,7 +165,7 @@ fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Resul
     })
 }
 
-/// Writes a file that is there as a whole, durably, or not at all.
+/// Writes a file atomically and durably.
 fn publish(fs: &RealFs, folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = folder.join(format!("{name}.new"));
     if fs.exists(&new)? {

@@ -1,4 +1,4 @@
-//! The door to files that are no database: input, results, and the terminal.
+//! Access to files that are not part of a database: input, results, and the terminal.
 
 use crate::Failure;
 use std::fs::File;
@@ -6,25 +6,25 @@ use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Opens a file for reading.
-#[expect(clippy::disallowed_methods, reason = "input files are no part of a database")]
+#[expect(clippy::disallowed_methods, reason = "input files are not part of a database")]
 pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
     match file.metadata() {
-        Ok(data) if data.is_dir() => Err(Failure::new(format!("{} is a folder, a file is expected", path.display()))),
+        Ok(data) if data.is_dir() => Err(Failure::new(format!("{} is a folder; expected a file", path.display()))),
         _ => Ok(file),
     }
 }
 
-/// Opens a file of messages about an input for writing at its end, whatever is in it.
-#[expect(clippy::disallowed_methods, reason = "a file for people is no part of a database")]
+/// Opens a file for appending messages about an input, and creates it if necessary.
+#[expect(clippy::disallowed_methods, reason = "a file for people is not part of a database")]
 pub(crate) fn append(path: &Path) -> Result<File, Failure> {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     file.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
 }
 
-/// Whether an open file is the one of this name, which may be a link, or another name of it; `-` is standard input.
+/// Whether an open file is the same file as `path`, also through links; `-` is standard input.
 pub(crate) fn is_same(file: &File, path: &Path) -> Result<bool, Failure> {
-    let fail = |e: io::Error| Failure::new(format!("cannot look at {}: {e}", path.display()));
+    let fail = |e: io::Error| Failure::new(format!("cannot access {}: {e}", path.display()));
     let file = file.try_clone().and_then(same_file::Handle::from_file).map_err(fail)?;
     let other = if path == Path::new("-") { same_file::Handle::stdin() } else { same_file::Handle::from_path(path) };
     match other {
@@ -34,16 +34,16 @@ pub(crate) fn is_same(file: &File, path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Refuses to write a file into the folder of a database, by whatever name.
+/// Refuses to write a file into the folder of a database, under any name.
 pub(crate) fn keep_out(database: &Path, output: &Path) -> Result<(), Failure> {
-    // Of what is not there yet, the folder that is going to hold it tells where it is.
+    // If the file does not exist yet, its nearest existing folder decides where it will be.
     let place = output.ancestors().skip(1).map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
     let place = place.into_iter().find_map(|p| p.canonicalize().ok());
-    // What is there already may be a link to a file in it.
+    // An existing file may be a link to a file in the database's folder.
     let target = output.canonicalize().ok().and_then(|p| p.parent().map(Path::to_owned));
     match database.canonicalize() {
         Ok(folder) if place.into_iter().chain(target).any(|p| p == folder) => Err(Failure::usage(format!(
-            "{} is in the folder of the database: name a place outside of it",
+            "{} is in the folder of the database: name a file outside it",
             output.display()
         ))),
         _ => Ok(()),
@@ -57,23 +57,23 @@ pub(crate) fn read_stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Bytes of standard input in a file of their own, since Parquet and Arrow are not read in order.
+/// Copies standard input to a temporary file, since Parquet and Arrow are not read in order.
 pub(crate) fn spool_stdin() -> Result<tempfile::NamedTempFile, Failure> {
-    let fail = |e: io::Error| Failure::new(format!("cannot keep standard input in a temporary file: {e}"));
+    let fail = |e: io::Error| Failure::new(format!("cannot copy standard input to a temporary file: {e}"));
     let mut file = tempfile::NamedTempFile::new().map_err(fail)?;
     io::copy(&mut BufReader::new(io::stdin().lock()), &mut file).map_err(fail)?;
     file.flush().map_err(fail)?;
     Ok(file)
 }
 
-/// A file that takes its name only when it is complete.
+/// A file that gets its name only when it is complete.
 pub(crate) struct NewFile {
     part: tempfile::NamedTempFile,
     path: PathBuf,
 }
 
 impl NewFile {
-    /// `database` is the folder that it must not be in.
+    /// `database` is the folder in which the file must not be.
     pub(crate) fn create(path: &Path, database: &Path) -> Result<Self, Failure> {
         keep_out(database, path)?;
         let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
@@ -95,7 +95,7 @@ impl NewFile {
     }
 }
 
-/// Temporary files are made private; a result is an ordinary file.
+/// Temporary files are private; a result is an ordinary file.
 #[cfg(unix)]
 fn readable_by_others(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -107,8 +107,8 @@ fn readable_by_others(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a folder, and those above it, unless they exist.
-#[expect(clippy::disallowed_methods, reason = "a folder for results is no part of a database")]
+/// Creates a folder and its parents unless they exist.
+#[expect(clippy::disallowed_methods, reason = "a folder for results is not part of a database")]
 pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|e| Failure::new(format!("cannot create folder {}: {e}", path.display())))
 }
@@ -133,15 +133,15 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether standard output takes colours.
+/// Whether standard output supports colours.
 pub(crate) fn colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
     stdout_is_terminal() && !refused && !dumb
 }
 
-/// Tells why something failed, in lines that break between words. What follows the first line shows a place in a statement
-/// and stays as it is.
+/// Prints an error message, wrapped between words. The lines after the first show a position in a statement and are not
+/// wrapped.
 pub(crate) fn complain(message: &str) {
     let width = if stderr_is_terminal() { width().map_or(100, usize::from) } else { usize::MAX };
     let message = format!("error: {message}");
@@ -152,7 +152,7 @@ pub(crate) fn complain(message: &str) {
     }
 }
 
-/// A text in lines of at most so many characters, as far as its words allow it.
+/// Wraps a text at spaces into lines of at most `width` characters; longer words are not broken.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let (mut lines, mut used) = (String::new(), 0);
     for word in text.split(' ') {
@@ -170,7 +170,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
     lines
 }
 
-/// Columns of the terminal; `None` if standard output is none.
+/// Width of the terminal in characters; `None` if standard output is not a terminal.
 pub(crate) fn width() -> Option<u16> {
     if !stdout_is_terminal() {
         return None;

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers in a form for people.
 
 /// A number of bytes for people.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
@@ -11,17 +11,17 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// How many there are of something.
+/// A count with its noun, in the plural if necessary.
 pub(crate) fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Buckets and the measurements in them.
+/// A number of buckets with the number of measurements in them.
 pub(crate) fn contents(buckets: u64, measurements: u64) -> String {
     format!("{} with {}", counted(buckets, "bucket"), counted(measurements, "measurement"))
 }
 
-/// A number with its thousands apart.
+/// A number with separated thousands.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

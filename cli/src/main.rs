@@ -28,8 +28,8 @@ use ebbtide_ttl::{Code, Timestamp};
 use std::fmt;
 use std::process::ExitCode;
 
-/// Many threads make and free large buffers here: the system's allocator keeps up to twice as much of them as is in use,
-/// and takes longer for the small ones.
+/// Many threads allocate and free large buffers here: the system's allocator holds up to twice as much memory as is in
+/// use, and is slower for small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -38,7 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 pub(crate) struct Failure {
     message: String,
     usage: bool,
-    /// The reader of the results has gone: that is how `| head` ends.
+    /// The reader of the results has closed the pipe, as `| head` does.
     pipe: bool,
 }
 
@@ -78,7 +78,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Writes a line to standard output; a reader that has gone is a [`Failure`] that ends the program quietly.
+/// Writes a line to standard output; a closed pipe is a [`Failure`] that ends the program quietly.
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() { 2 } else { 0 };
-            // A closed pipe is no reason to complain about usage.
+            // Failing to print the message, as on a closed pipe, is not an error.
             let _ = error.print();
             return ExitCode::from(code);
         }
@@ -131,17 +131,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is logged without `EBBTIDE_LOG`. Conformance cases provoke every warning there is.
+/// The log level without `EBBTIDE_LOG`. Conformance cases provoke every possible warning.
 fn quiet(command: &Command) -> &'static str {
     if matches!(command, Command::Conformance(_)) { "error" } else { "warn" }
 }
 
-/// Some commands make databases of their own, and have no use for another.
+/// Refuses --db and --read-only for commands that use no database, or one of their own.
 fn refuse_a_database(cli: &Cli, names_db: bool) -> Result<(), Failure> {
     let instead = match &cli.command {
-        Command::Demo(_) => "the demo makes a database of its own: omit --db and --read-only; --into DIR keeps it",
-        Command::Conformance(_) => "cases run in databases of their own: omit --db and --read-only",
-        Command::Completions(_) | Command::Man(_) => "this command reads no database: omit --db and --read-only",
+        Command::Demo(_) => {
+            "the demo creates its own database: drop --db and --read-only; --into DIR chooses its folder"
+        }
+        Command::Conformance(_) => "each case creates its own database: drop --db and --read-only",
+        Command::Completions(_) | Command::Man(_) => "this command uses no database: drop --db and --read-only",
         _ => return Ok(()),
     };
     if names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }

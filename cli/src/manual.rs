@@ -1,4 +1,4 @@
-//! What the program says about itself to shells and to `man`.
+//! Shell completions and manual pages.
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::{Failure, files};

@@ -8,19 +8,19 @@ use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
 use std::path::Path;
 
-/// Opens an existing database for reading only.
+/// Opens an existing database read-only.
 pub(crate) fn for_reading(cli: &Cli) -> Result<Database, Failure> {
     must_exist(cli)?;
     Ok(Database::builder(&cli.db).read_only().open()?)
 }
 
-/// Opens an existing database for writing, unless only reading is asked for.
+/// Opens an existing database for writing, or read-only with `--read-only`.
 pub(crate) fn for_writing(cli: &Cli) -> Result<Database, Failure> {
     must_exist(cli)?;
     or_new(cli)
 }
 
-/// Opens a database for writing; makes it if there is none.
+/// Opens a database for writing and creates it if it does not exist.
 pub(crate) fn or_new(cli: &Cli) -> Result<Database, Failure> {
     if cli.read_only {
         return for_reading(cli);
@@ -33,7 +33,7 @@ fn must_exist(cli: &Cli) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "there is no database at {}; name one with --db or EBBTIDE_DB, or make one with ebbtide import or CREATE COLLECTION",
+        "there is no database at {}; name one with --db or EBBTIDE_DB, or create one with ebbtide import or CREATE COLLECTION",
         cli.db.display()
     )))
 }
@@ -61,7 +61,7 @@ pub(crate) fn need(statement: &Statement) -> Need {
     }
 }
 
-/// A session that is opened when the first statement needs it, as the statements need it.
+/// A session that is opened by the first statement, with the access that the statements need.
 pub(crate) struct LazySession<'a> {
     cli: &'a Cli,
     settings: SessionSettings,
@@ -70,7 +70,7 @@ pub(crate) struct LazySession<'a> {
 }
 
 impl<'a> LazySession<'a> {
-    /// `need` is the most that any statement that is known to come needs.
+    /// `need` is the greatest access that any statement known in advance needs.
     pub(crate) fn new(cli: &'a Cli, settings: SessionSettings, need: Need) -> Self {
         LazySession { cli, settings, need, session: None }
     }
@@ -95,7 +95,7 @@ impl<'a> LazySession<'a> {
         self.session.as_ref().ok_or_else(|| Failure::new("no session"))
     }
 
-    /// Opens an existing database for a shell: for writing, or for reading if another program writes to it.
+    /// Opens an existing database for a shell: for writing, or read-only if another program has it open for writing.
     pub(crate) fn open_shell(&mut self) -> Result<(), Failure> {
         if !Database::exists(&self.cli.db)? {
             return Ok(());
@@ -105,7 +105,7 @@ impl<'a> LazySession<'a> {
         } else {
             match Database::open(&self.cli.db) {
                 Err(error) if error.code() == Code::LockBusy => {
-                    eprintln!("{error}; opened for reading only, as it is now");
+                    eprintln!("{error}; opened read-only, as of now");
                     for_reading(self.cli)?
                 }
                 other => other?,

@@ -1,4 +1,4 @@
-//! `repair` and `clock`: what a person does when something is wrong.
+//! `repair` and `clock`: for an operator when something is wrong.
 
 use crate::args::{Cli, ClockArgs, RepairArgs};
 use crate::human::{bytes, contents, counted};
@@ -20,7 +20,7 @@ pub(crate) fn repair(cli: &Cli, args: &RepairArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if !args.yes {
-        let what = "nothing was changed; restore a backup if there is one, or set aside what is damaged with \
+        let what = "nothing was changed; restore a backup if there is one, or set damaged files aside with \
                     ebbtide repair --yes";
         return Err(Failure::new(what));
     }
@@ -47,12 +47,12 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
         }
     }
     if let Some(newest) = newest {
-        say!("the newest stored measurement is of {newest}");
+        say!("the newest stored measurement is from {newest}");
     }
     if let Some(last) = database.sweeps().last() {
         say!("the last drop was at {}", last.at);
         if now < last.at {
-            say!("the clock is behind that: nothing is dropped before its time");
+            say!("the clock is earlier than that, which cannot make anything expire too early");
         }
     }
     say!("a sweep now would drop {}, {}", contents(due.0, due.1), bytes(due.2));
@@ -67,12 +67,14 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
         Ok(database) => {
             database.confirm_clock();
             database.close()?;
-            say!("no program has the database open: the next one that opens it takes the clock as it is");
+            say!("no program has the database open: the next one that opens it accepts the clock");
             Ok(())
         }
         Err(error) if error.code() == Code::LockBusy => {
             let now = Database::confirm_clock_at(&cli.db)?;
-            say!("the program that has the database open was left word that it is {now}: its next sweep goes by that");
+            say!(
+                "recorded for the program that has the database open that it is {now}: its next sweep accepts the clock"
+            );
             Ok(())
         }
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! The shell: statements over several lines, history, completion, and a few commands of its own.
+//! The shell: multi-line statements, history, completion, and a few commands of its own.
 
 mod assist;
 mod highlight;
@@ -18,28 +18,28 @@ use rustyline::history::DefaultHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor};
 use std::path::{Path, PathBuf};
 
-/// Rows that a table in a pager shows.
+/// Maximum rows of a table in a pager.
 const PAGED_ROWS_MAX: usize = 10_000;
 
 const HELP: &str = "\
-statements end with a semicolon and may go over several lines
-  \\d [NAME]     collections, or one: its columns, its rules, what goes next
+statements end with a semicolon and may span several lines
+  \\d [NAME]     collections, or one: its columns, rules and what expires next
   \\ttl          rules and what they cover
   \\df [WORD]    functions (with WORD in their name)
   .chart [FILE] draw the last query's rows here, or into an .svg or .png
   .format WORD  table, csv, json or ndjson
-  .rows N       rows shown of a table
-  .timing       say how long statements take, or no longer
+  .rows N       maximum rows shown of a table
+  .timing       show how long statements take: on or off
   .pager off    show long and wide tables without a pager
   .help         this text                  .quit   leave (also Ctrl-D)
-Tab completes, Ctrl-R searches what was typed before,
+Tab completes, Ctrl-R searches the history,
 Ctrl-C stops a statement or clears the line
   CREATE COLLECTION c WITH (timeField = 't', metaField = 's')
          EXPIRE AFTER 7 DAYS;
   CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = 'x';
   ALTER COLLECTION c EXPIRE AFTER 30 DAYS;   SHOW TTL;   SWEEP;
   EXPLAIN EXPIRY FOR c WITH (expireAfterSeconds = 2592000);   -- a dry run
-for time series, beside DataFusion's functions (docs/sql.md shows each):
+for time series, besides DataFusion's functions (docs/sql.md describes each):
   date_bin('1 hour', t [, zone or origin])   first(v, t), last(v, t)
   date_trunc('day', t [, zone])              approx_percentile_cont(...)
   date_bin_gapfill('1 hour', t)              locf(agg), interpolate(agg)
@@ -71,23 +71,23 @@ pub(crate) fn run(
     let mut editor: Editor<Assistant, DefaultHistory> = Editor::with_config(config).map_err(fail)?;
     editor.set_helper(Some(Assistant::new(files::colour())));
     if let Some(path) = history_path() {
-        // A first run has no history.
+        // There is no history on the first run.
         let _ = editor.load_history(&path);
     }
     match session.opened() {
         Some(_) => eprintln!("ebbtide {}: {}  (.help shows help)", env!("CARGO_PKG_VERSION"), cli.db.display()),
-        None => eprintln!("no database at {} yet: CREATE COLLECTION makes it  (.help shows help)", cli.db.display()),
+        None => eprintln!("no database at {} yet: CREATE COLLECTION creates it  (.help shows help)", cli.db.display()),
     }
     let mut shell = Shell { show, paging: files::stdout_is_terminal(), rows: None, last: String::new() };
-    let mut unkept = None;
+    let mut unsaved = None;
     loop {
         if let Some(helper) = editor.helper_mut() {
             helper.refresh(session.opened());
         }
         let line = editor.readline("ebbtide> ");
-        // At once: a terminal may be closed at any time.
+        // Saved after each line: a terminal may be closed at any time.
         if let Some(path) = history_path().filter(|_| line.is_ok()) {
-            unkept = editor.append_history(&path).err().map(|error| (path, error)).or(unkept);
+            unsaved = editor.append_history(&path).err().map(|error| (path, error)).or(unsaved);
         }
         let terminal = editor.dimensions().map(|(_, rows)| usize::from(rows));
         shell.show.page = terminal.filter(|_| shell.paging);
@@ -103,8 +103,8 @@ pub(crate) fn run(
             Err(error) => return Err(fail(error)),
         }
     }
-    if let Some((path, error)) = unkept {
-        eprintln!("the history could not be kept in {}: {error}", path.display());
+    if let Some((path, error)) = unsaved {
+        eprintln!("the history could not be saved in {}: {error}", path.display());
     }
     Ok(())
 }
@@ -112,13 +112,13 @@ pub(crate) fn run(
 struct Shell {
     show: Show,
     paging: bool,
-    /// Rows of a table, where the user has said how many.
+    /// Maximum rows of a table, if the user has set it.
     rows: Option<usize>,
     last: String,
 }
 
 impl Shell {
-    /// Runs what was typed; `false` to leave.
+    /// Runs a line of input; `false` to leave the shell.
     fn line(
         &mut self,
         line: &str,
@@ -126,7 +126,7 @@ impl Shell {
         runtime: &tokio::runtime::Runtime,
     ) -> Result<bool, Failure> {
         let typed = match line.trim() {
-            // psql and DuckDB know these without a point, too.
+            // psql and DuckDB accept these without a dot, too.
             "help" | "help;" => ".help",
             "exit" | "exit;" | "quit" | "quit;" => ".quit",
             typed => typed,
@@ -139,8 +139,8 @@ impl Shell {
         }
         let mut words = typed.trim_end_matches(';').split_whitespace();
         let (word, argument) = (words.next().unwrap_or_default(), words.next());
-        // A file's name may have spaces in it.
-        let behind = typed.split_once(char::is_whitespace).map(|(_, rest)| rest.trim());
+        // A file name may contain spaces.
+        let rest_of_line = typed.split_once(char::is_whitespace).map(|(_, rest)| rest.trim());
         match (word, argument) {
             (".quit" | ".exit" | "\\q", _) => return Ok(false),
             (".help" | "\\?" | "\\h", _) => eprintln!("{HELP}"),
@@ -153,10 +153,10 @@ impl Shell {
             }
             (".format" | ".mode", Some(word)) => match word.parse() {
                 Ok(format @ (Format::Table | Format::Csv | Format::Json | Format::Ndjson)) => self.show.format = format,
-                _ => return Err(Failure::new("the shell shows table, csv, json or ndjson; .format table")),
+                _ => return Err(Failure::new(".format takes table, csv, json or ndjson")),
             },
             (".rows", Some(count)) => {
-                let count = count.parse().map_err(|_| Failure::new("a number of rows is expected: .rows 100"))?;
+                let count = count.parse().map_err(|_| Failure::new("expected a number of rows: .rows 100"))?;
                 self.rows = Some(count);
             }
             (".pager", None | Some("on" | "off")) => {
@@ -164,10 +164,10 @@ impl Shell {
                 eprintln!("the pager is {}", if self.paging { "on" } else { "off" });
             }
             ("\\df", word) => functions(session, word)?,
-            (".chart", _) => self.chart(behind.map(Path::new), session, runtime)?,
+            (".chart", _) => self.chart(rest_of_line.map(Path::new), session, runtime)?,
             (other, _) => {
                 let hint = ebbtide_query::suggest::hint(other, COMMANDS);
-                return Err(Failure::new(format!("the shell has no command '{other}'{hint} (.help lists them)")));
+                return Err(Failure::new(format!("unknown command '{other}'{hint} (.help lists all commands)")));
             }
         }
         Ok(true)
@@ -204,7 +204,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Draws the last query's rows, which it reads again: in the terminal, or into a file.
+    /// Runs the last query again and draws its rows, in the terminal or into a file.
     fn chart(
         &self,
         file: Option<&Path>,
@@ -238,7 +238,7 @@ fn stoppable(
 ) -> Result<bool, Failure> {
     stop.reset();
     let stops = stop.clone();
-    // Besides, since this thread may be the one that works.
+    // In a separate task, since this thread may be busy with the statement.
     let watcher = runtime.spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             stops.stop();

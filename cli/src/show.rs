@@ -9,7 +9,7 @@ use futures::StreamExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Rows that a table shows on a terminal.
+/// Maximum rows of a table on a terminal.
 pub(crate) const TERMINAL_ROWS_MAX: usize = 200;
 
 /// How a chart is drawn.
@@ -28,18 +28,18 @@ pub(crate) struct Show {
     pub(crate) chart: Option<Drawing>,
     pub(crate) timing: bool,
     pub(crate) rows_max: Option<usize>,
-    /// Rows of the terminal, where tables that do not fit go to a pager.
+    /// Height of the terminal in lines, if tables that do not fit go to a pager.
     pub(crate) page: Option<usize>,
 }
 
-/// The form of picture that a file's name asks for.
+/// The picture format that a file's name asks for.
 pub(crate) fn form_of(path: &Path) -> Result<chart::Form, Failure> {
     let what =
         || Failure::usage(format!("a chart is written to a file that ends in .svg or .png, not to {}", path.display()));
     chart::Form::of_path(path).ok_or_else(what)
 }
 
-/// Runs one statement and shows what it gives; tells whether it gave rows.
+/// Runs one statement and shows its result. Returns whether it returned rows.
 pub(crate) async fn one(
     session: &Session,
     statement: &Statement,
@@ -76,7 +76,7 @@ pub(crate) async fn one(
                 }
                 continue;
             }
-            // Opened with the first rows: a statement that fails before them writes nothing.
+            // Opened with the first rows, so that a statement that fails earlier writes nothing.
             let writer = match &mut writer {
                 Some(writer) => writer,
                 none => none.insert(ResultWriter::new(show.format, &batch.schema(), sink()?, style)?),
@@ -105,7 +105,7 @@ pub(crate) async fn one(
     Ok(gives)
 }
 
-/// Prints how many rows there were, under a table that a person reads, and how long the statement took.
+/// Prints the number of rows below a table for a person, and how long the statement took.
 fn footer(show: Show, rows: Option<usize>, took: Duration) {
     let time = if show.timing { format!(" in {:.3} s", took.as_secs_f64()) } else { String::new() };
     match rows {
@@ -123,7 +123,7 @@ fn footer(show: Show, rows: Option<usize>, took: Duration) {
     }
 }
 
-/// A result as a chart that fits the terminal, or as a picture under its statement.
+/// A result as a chart that fits the terminal, or as a picture titled with its statement.
 fn drawn(
     drawing: Drawing,
     statement: &str,

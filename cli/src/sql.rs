@@ -19,7 +19,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     let format = format_of(args.format, args.output.as_deref(), Format::Table)?;
     if matches!(format, Format::Parquet | Format::Arrow) && args.output.is_none() && files::stdout_is_terminal() {
         return Err(Failure::usage(
-            "this format is not for a terminal: send it to a file with --output FILE or > FILE",
+            "this format cannot be shown on a terminal: write it to a file with --output FILE or > FILE",
         ));
     }
     let (chart, file) = match &args.chart {
@@ -31,12 +31,12 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     let rows_max = person.then_some(TERMINAL_ROWS_MAX);
     let show = Show { format, chart, timing: args.timing, rows_max, page: None };
     let text = if !args.statements.is_empty() {
-        // A comment at the end of one ends with its line.
+        // A comment at the end of a statement ends with its line.
         let ended = |text: &String| if text.contains("--") { format!("{text}\n") } else { text.clone() };
         args.statements.iter().map(ended).collect::<Vec<_>>().join(";\n")
     } else if files::stdin_is_terminal() {
         if args.chart.is_some() || args.output.is_some() {
-            return Err(Failure::usage("there is no statement; the shell draws with .chart FILE"));
+            return Err(Failure::usage("there is no statement; to draw a chart in the shell, use .chart FILE"));
         }
         return crate::repl::run(cli, settings, show, runtime);
     } else {
@@ -63,7 +63,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
         })?;
         results += usize::from(gave);
         if results > 1 && (output.is_some() || matches!(format, Format::Parquet | Format::Arrow)) {
-            return Err(Failure::usage("one file holds the rows of one statement: run the others separately"));
+            return Err(Failure::usage("a file can hold the rows of only one statement: run the others separately"));
         }
     }
     if let Some(new) = output.take() {
@@ -104,10 +104,10 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     };
     let statements = statement::parse(&text).map_err(ebbtide_query::QueryError::from)?;
     let [statement] = statements.as_slice() else {
-        return Err(Failure::usage(format!("one query is expected, there are {}", statements.len())));
+        return Err(Failure::usage(format!("expected one query, found {}", statements.len())));
     };
     if need(statement) != crate::open::Need::Read {
-        return Err(Failure::usage("export takes a query, which changes nothing"));
+        return Err(Failure::usage("export takes a query: this statement changes data"));
     }
     let session = session.get(None)?;
     let file = files::NewFile::create(&args.output, &cli.db)?;

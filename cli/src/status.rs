@@ -1,4 +1,4 @@
-//! `ebbtide status` and `ebbtide metrics`: what there is, how old it is, and what goes next.
+//! `ebbtide status` and `ebbtide metrics`: what is stored, how old it is, and what expires next.
 
 use crate::args::{Cli, StatusArgs};
 use crate::human::{bytes, contents, counted};
@@ -9,7 +9,7 @@ use ebbtide_ttl::{Timestamp, retention_text};
 
 /// Runs `ebbtide status`.
 pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
-    let (database, snapshot) = looked_at(cli, args)?;
+    let (database, snapshot) = open_snapshot(cli, args)?;
     say!("database {}", cli.db.display());
     for note in
         crate::import::unfinished(&cli.db, &snapshot)?.into_iter().chain(crate::dump::unfinished(&cli.db, &snapshot)?)
@@ -28,7 +28,7 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     if let Some(last) = drops.last() {
         say!();
         say!(
-            "last drop: {} of {} by {}: {}, {}, {}",
+            "last drop: {} from {} by {}: {}, {}, {}",
             last.at,
             last.collection,
             last.rule,
@@ -42,13 +42,13 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
 
 /// Runs `ebbtide metrics`.
 pub(crate) fn metrics(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
-    let (database, snapshot) = looked_at(cli, args)?;
+    let (database, snapshot) = open_snapshot(cli, args)?;
     let text = database.prometheus(&snapshot)?;
     say!("{}", text.trim_end());
     Ok(())
 }
 
-fn looked_at(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failure> {
+fn open_snapshot(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failure> {
     let now = parse_now(args.now.as_deref())?;
     let database = open::for_reading(cli)?;
     let snapshot = match now {
@@ -58,7 +58,7 @@ fn looked_at(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failu
     Ok((database, snapshot))
 }
 
-/// Says of a collection what is stored by age and rule, and what goes next.
+/// Prints what a collection stores by age and rule, and what expires next.
 pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure> {
     let (info, options) = (collection.info()?, collection.options());
     let (measurements, buckets) = (counted(info.measurements, "measurement"), counted(info.buckets, "bucket"));
@@ -81,10 +81,10 @@ pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure>
     }
     let kept: Vec<&BucketInfo> = buckets.iter().filter(|b| b.rule.is_none()).collect();
     if rules.is_empty() {
-        say!("  keeps everything for ever");
+        say!("  keeps everything forever");
     } else if !kept.is_empty() {
         let size = kept.iter().map(|b| b.bytes).sum();
-        say!("  no rule covers {}, {}: kept for ever", counted(kept.len() as u64, "bucket"), bytes(size));
+        say!("  no rule covers {}, {}: kept forever", counted(kept.len() as u64, "bucket"), bytes(size));
     }
     if let Some(oldest) = kept.iter().map(|b| b.first_time).min() {
         let life = age(collection.now(), oldest).max(1.0);
@@ -124,7 +124,7 @@ fn one_rule(rule: &RuleInfo, own: &[&BucketInfo], collection: &CollectionSnapsho
     Ok(())
 }
 
-/// Half of a life, if that is a round number: 12 hours of a day, but not 84 hours of a week.
+/// Half of a retention, if that is a round number: 12 hours of a day, but not 84 hours of a week.
 fn middle(life: i64) -> String {
     let (whole, half) = (retention_text(life), retention_text(life / 2));
     let unit = |text: &str| text.split(' ').next_back().map(|word| word.trim_end_matches('s').to_owned());
@@ -138,7 +138,7 @@ fn age(now: Timestamp, then: Timestamp) -> f64 {
     (now.nanos() - then.nanos()) as f64 / 1e9
 }
 
-/// A length of time in its largest unit that it has two of.
+/// A duration in the largest unit that it has at least two of.
 #[expect(clippy::cast_possible_truncation, reason = "whole units")]
 fn about(length: f64) -> String {
     let units = [(31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")];
@@ -149,14 +149,14 @@ fn about(length: f64) -> String {
     }
 }
 
-/// Cells beyond the expiry, for what has expired and is still stored.
+/// Cells after the expiry, for what has expired and is still stored.
 const BEYOND: usize = 8;
 
-/// What is stored by age: cells from the newest to the expiry, and some behind it.
+/// What is stored by age: cells from the newest to the expiry, and some after it.
 struct Strip {
     /// Bytes.
     cells: Vec<f64>,
-    /// Whether something of the cell goes next.
+    /// Whether anything in the cell expires next.
     next: Vec<bool>,
     /// Cells before the expiry.
     life: usize,
@@ -173,11 +173,12 @@ impl Strip {
         let width = usize::from(files::width().unwrap_or(80)).clamp(40, 100);
         let count = width - 8 - BEYOND;
         let mut strip = Strip { cells: vec![0.0; count + BEYOND], next: vec![false; count + BEYOND], life: count };
-        // What lies exactly at the end of its life has expired; of data without a rule the oldest lies there.
+        // What is exactly as old as the retention has expired. Without a rule, the oldest data is in the last cell
+        // before the expiry.
         let last = if buckets.iter().all(|b| b.rule.is_none()) { count - 1 } else { count + BEYOND - 1 };
         let cell = |at: Timestamp| ((age(now, at) / life * count as f64).max(0.0) as usize).min(last);
         for bucket in buckets {
-            // A bucket's bytes are taken to lie evenly between its first and its last time.
+            // A bucket's bytes are assumed to be spread evenly between its first and its last time.
             let cells = cell(bucket.last_time)..=cell(bucket.first_time);
             let share = bucket.bytes as f64 / cells.clone().count() as f64;
             for at in cells {
@@ -188,7 +189,7 @@ impl Strip {
         strip
     }
 
-    /// The cells as characters, darker for more; in colours what has expired and what goes next.
+    /// The cells as characters, darker for more bytes; in colour for what has expired and what expires next.
     fn text(&self, colour: bool) -> String {
         let most = self.cells.iter().copied().fold(0.0, f64::max);
         let mut text = String::from("\u{2595}");
@@ -218,7 +219,7 @@ impl Strip {
     }
 }
 
-/// A strip, and under it a scale: now at the left, the end of life at the expiry.
+/// Prints a strip and a scale below it: now at the left, the retention at the expiry.
 fn draw(strip: &Strip, middle: &str, end: &str) -> Result<(), Failure> {
     say!("    {}", strip.text(files::colour()).trim_end());
     let mut scale: Vec<char> = vec![' '; strip.life + 2];

@@ -1,7 +1,7 @@
-//! Filters of many conditions, kept shallow.
+//! Keeps filters with many conditions shallow.
 //!
-//! DataFusion joins the conditions of a filter by AND into a chain as deep as it is long, and evaluates it recursively: a long
-//! one would end the thread. A balanced tree has the same value.
+//! DataFusion joins the conditions of a filter into a chain of ANDs as deep as there are conditions, and evaluates it
+//! recursively: a long chain would overflow the stack. A balanced tree has the same value.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -13,10 +13,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use std::sync::Arc;
 
-/// Conditions that stay as they are.
+/// Filters with up to this many conditions are left unchanged.
 const FEW: usize = 16;
 
-/// The same plan, in which no filter is a long chain of AND.
+/// Replaces every long chain of ANDs in a filter of the plan by a balanced tree.
 pub(crate) fn balance_filters(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let balanced = plan.transform_up(|node| {
         let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
@@ -31,7 +31,7 @@ pub(crate) fn balance_filters(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
     balanced.map(|plan| plan.data)
 }
 
-/// All of these, of which there is at least one.
+/// The balanced conjunction of the terms. There must be at least one.
 fn conjunction(terms: &[Arc<dyn PhysicalExpr>]) -> Arc<dyn PhysicalExpr> {
     match terms {
         [one] => Arc::clone(one),

@@ -1,10 +1,10 @@
-//! Joins that give the thread back now and then, and that stop where they do not.
+//! Joins that yield to the runtime and can be cancelled.
 //!
-//! A join may make millions of rows of a few that were read. DataFusion lets a statement be cancelled where it reads; with what joins make
-//! counted too, a statement that was stopped ends soon.
+//! A join can produce millions of rows from the few that were read. DataFusion can cancel a statement only where it
+//! reads, so the output of joins is counted as well: a stopped statement then ends soon.
 //!
-//! A join by a condition alone gives nothing back before it has found enough rows, and that may take hours: its condition
-//! looks whether the statement was stopped.
+//! A nested loop join returns nothing until it has found enough rows, which may take hours: its condition checks
+//! whether the statement was stopped.
 
 use crate::error::QueryError;
 use datafusion::arrow::array::RecordBatch;
@@ -30,19 +30,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Makes every join of the running statements end with an error. Other parts of a statement end when its future or
-    /// stream is dropped, so do that too.
+    /// Makes every nested loop join of the running statements end with [`Code::Interrupted`]. The other parts of a
+    /// statement end when its future or stream is dropped, so drop that too.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the statements that begin from now on run. Call it before each.
+    /// Lets the statements that start from now on run. Call it before each statement.
     pub fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
-/// Puts a node above every join that yields after so many batches, and makes conditions stop.
+/// Puts a node above every join that yields after a number of batches, and makes join conditions check for
+/// cancellation.
 #[derive(Debug)]
 pub(crate) struct YieldingJoins(pub(crate) Stop);
 
@@ -71,7 +72,7 @@ impl PhysicalOptimizerRule for YieldingJoins {
 }
 
 impl YieldingJoins {
-    /// The same join, which fails when the statement is stopped.
+    /// The same join, failing once the statement is stopped.
     fn stopping(&self, join: &NestedLoopJoinExec) -> Result<NestedLoopJoinExec> {
         let filter = join.filter().map(|filter| {
             let condition = Condition { inner: Arc::clone(filter.expression()), stop: self.0.clone() };
@@ -81,7 +82,7 @@ impl YieldingJoins {
     }
 }
 
-/// A join's condition that fails when the statement is stopped.
+/// A join condition that fails once the statement is stopped.
 #[derive(Debug)]
 struct Condition {
     inner: Arc<dyn PhysicalExpr>,

@@ -1,4 +1,5 @@
-//! The catalogue of one statement: the collections of its snapshot, the views and tables of its session, system tables.
+//! The catalog of one statement: the collections of its snapshot, the views and tables of its session, and the system
+//! tables.
 
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::provider::CollectionTable;
@@ -15,7 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(crate) struct SessionTables {
     tables: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
-    /// How often one was created or removed.
+    /// Number of times a table was created or removed.
     changes: AtomicU64,
 }
 
@@ -34,14 +35,14 @@ impl SessionTables {
     }
 }
 
-/// What a query was read against: as long as it stays equal, the query reads the same.
+/// What a query was planned against: while it stays equal, the plan stays valid.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CatalogVersion {
     changes: u64,
     schemas: Vec<(String, Arc<Schema>)>,
 }
 
-/// The catalogue of a statement.
+/// The catalog of a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct StatementCatalog {
     collections: Arc<Collections>,
@@ -91,7 +92,7 @@ impl CatalogProvider for StatementCatalog {
     }
 }
 
-/// Collections, and what the session itself has created.
+/// Collections, and the views and tables that the session created.
 #[derive(Debug)]
 struct Collections {
     context: Arc<StatementContext>,
@@ -121,14 +122,14 @@ impl SchemaProvider for Collections {
 
     fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
         if self.exists(&name) {
-            return exec_err!("'{name}' is a collection already");
+            return exec_err!("'{name}' already exists as a collection");
         }
         Ok(self.tables.change(|tables| tables.insert(name, table)))
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if self.exists(name) {
-            return exec_err!("'{name}' is a collection: DROP COLLECTION removes it with all it holds");
+            return exec_err!("'{name}' is a collection: DROP COLLECTION removes it and everything in it");
         }
         Ok(self.tables.change(|tables| tables.remove(name)))
     }

@@ -1,6 +1,6 @@
-//! What one statement looks at: a snapshot at an instant, and a trace of what it reads.
+//! What one statement sees: a snapshot at one instant, and a trace of what it reads.
 //!
-//! The context travels through DataFusion as an extension of the session's configuration: from the catalogue, which is
+//! The context travels through DataFusion as an extension of the session's configuration: from the catalog, which is
 //! made for each statement, into plans and streams. The snapshot lives as long as they do, so an idle session keeps no
 //! dropped file on disk.
 
@@ -15,18 +15,18 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Name of the catalogue.
+/// Name of the catalog.
 pub(crate) const CATALOG: &str = "db";
 /// Schema of the collections.
 pub(crate) const COLLECTIONS: &str = "public";
 /// Schema of the system tables.
 pub(crate) const SYSTEM: &str = "ebbtide";
 
-/// What a statement looks at.
+/// What a statement sees, and where it records what it read.
 pub(crate) struct StatementContext {
     database: Database,
     snapshot: Snapshot,
-    /// The session, to plan with while the statement runs.
+    /// The session, for planning while the statement runs.
     session: SessionContext,
     trace: ScanTrace,
 }
@@ -46,7 +46,7 @@ impl StatementContext {
     pub(crate) fn of(config: &SessionConfig) -> Result<Arc<Self>> {
         config
             .get_extension::<StatementContext>()
-            .ok_or_else(|| internal_datafusion_err!("a collection is used outside of a statement"))
+            .ok_or_else(|| internal_datafusion_err!("a collection is used outside a statement"))
     }
 
     pub(crate) fn database(&self) -> &Database {
@@ -57,12 +57,12 @@ impl StatementContext {
         &self.snapshot
     }
 
-    /// The instant of `now()`; none if it is outside of what chrono holds.
+    /// The value of `now()`; `None` if it is outside the range of chrono.
     pub(crate) fn now(&self) -> Option<DateTime<Utc>> {
         chrono_time(self.snapshot.now())
     }
 
-    /// A state of the session that plans for this statement.
+    /// The session's state, planning for this statement.
     pub(crate) fn state(self: &Arc<Self>) -> SessionState {
         let mut state = self.session.state();
         state.config_mut().set_extension(Arc::clone(self));
@@ -80,7 +80,7 @@ fn chrono_time(now: Timestamp) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(seconds, nanos)
 }
 
-/// What a statement read of collections, and what expiry hid from it. Complete once the statement has run.
+/// What a statement read from collections, and what expiry hid from it. Complete once the statement has run.
 #[derive(Debug, Default)]
 pub(crate) struct ScanTrace(Mutex<Vec<Arc<ScanRecord>>>);
 
@@ -104,7 +104,7 @@ impl ScanTrace {
         record
     }
 
-    /// A line for each scan; none if no collection was read.
+    /// One line for each scan; `None` if no collection was read.
     pub(crate) fn describe(&self) -> Option<String> {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<String> = records.iter().map(|record| record.describe()).collect();
@@ -113,7 +113,7 @@ impl ScanTrace {
 }
 
 impl ScanRecord {
-    /// Adds rows that expiry hid from a unit that has been read.
+    /// Adds the number of rows that expiry hid in a unit that has been read.
     pub(crate) fn add_rows_hidden(&self, rows: u64) {
         self.rows_hidden.fetch_add(rows, Ordering::Relaxed);
     }

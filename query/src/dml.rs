@@ -1,8 +1,8 @@
 //! INSERT and DELETE on collections.
 //!
-//! An INSERT names fields that the collection may not have yet, which DataFusion's planner would refuse: so its source
-//! is planned as a query of its own, and its rows go to the engine as one atomic batch. A DELETE reaches hidden
-//! measurements, which no scan shows: so its condition is compiled and handed to the engine.
+//! An INSERT may name fields that the collection does not have yet, which DataFusion's planner would refuse: so its
+//! source is planned as a separate query, and its rows go to the engine as one atomic batch. A DELETE also removes
+//! hidden measurements, which no scan returns: so its condition is compiled and handed to the engine.
 
 use crate::error::{QueryError, Result as QueryResult, external};
 use crate::pushdown::unqualified;
@@ -31,8 +31,8 @@ use futures::TryStreamExt;
 use std::fmt;
 use std::sync::Arc;
 
-/// What an INSERT into a collection is planned into, however it was written: plain, prepared or explained. DataFusion would
-/// cast rows to the types of a table; this target takes them as they are, so that nothing is changed before it is checked.
+/// The target that every INSERT into a collection is planned with: plain, prepared or explained. DataFusion would cast
+/// rows to the types of a table; this target takes them unchanged, so that nothing is altered before it is checked.
 #[derive(Debug)]
 pub(crate) struct InsertTarget {
     database: Database,
@@ -41,7 +41,7 @@ pub(crate) struct InsertTarget {
 }
 
 impl InsertTarget {
-    /// The plan of an INSERT of the rows of `source`.
+    /// The plan that inserts the rows of `source`.
     pub(crate) fn plan(database: Database, insert: Insert, source: Arc<LogicalPlan>) -> LogicalPlan {
         let name = TableReference::bare(insert.collection.clone());
         let rows = Arc::clone(source.schema().inner());
@@ -68,7 +68,7 @@ impl TableProvider for InsertTarget {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        internal_err!("the target of an INSERT is not read")
+        internal_err!("the target of an INSERT cannot be read")
     }
 
     async fn insert_into(
@@ -110,7 +110,8 @@ impl DataSink for InsertSink {
     }
 }
 
-/// Stands for a DELETE in the plan that EXPLAIN shows, and refuses to run: plans have lost what the engine must know to delete.
+/// Stands for a DELETE in the plan that EXPLAIN shows. It refuses to run: the plan no longer has what the engine needs
+/// to delete.
 #[derive(Debug)]
 pub(crate) struct DeleteSink {
     pub(crate) collection: String,
@@ -130,12 +131,12 @@ impl DataSink for DeleteSink {
     }
 
     async fn write_all(&self, _: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
-        not_impl_err!("EXPLAIN ANALYZE of DELETE; run it as a statement of its own")
+        not_impl_err!("EXPLAIN ANALYZE of DELETE; run the DELETE by itself")
     }
 }
 
-/// All rows that an INSERT gives, as one batch: they are stored at once or not at all. More of them than one insert
-/// holds are refused as soon as they are seen.
+/// All rows of an INSERT as one batch, since they are stored all at once or not at all. Fails as soon as they exceed
+/// what one insert can hold.
 async fn collect(mut rows: SendableRecordBatchStream) -> Result<RecordBatch> {
     let mut schema = rows.schema();
     let mut batches = Vec::new();
@@ -166,20 +167,20 @@ async fn insert(database: Database, collection: String, batch: RecordBatch) -> R
     }
 }
 
-/// An INSERT into a collection: the fields that its rows go to.
+/// An INSERT into a collection, and the fields that its columns are stored in.
 #[derive(Debug)]
 pub(crate) struct Insert {
     collection: String,
     columns: Vec<String>,
-    /// Of the collection when the statement was planned.
+    /// The collection's schema when the statement was planned.
     schema: Arc<Schema>,
 }
 
-/// Takes an INSERT into a collection apart into its target and its source; `None` if the statement is another one.
+/// Splits an INSERT into a collection into its target and its source; `None` for any other statement.
 ///
 /// # Errors
-/// [`Code::BadValue`] for what an INSERT may say in other databases, and [`Code::TypeMismatch`] for numbers that SQL would
-/// round before they are stored.
+/// [`Code::BadValue`] for forms of INSERT that only other databases have, and [`Code::TypeMismatch`] for numbers that
+/// SQL would round before they are stored.
 pub(crate) fn take_insert(
     statement: &ast::Statement,
     schema_of: impl Fn(&str) -> Option<Arc<Schema>>,
@@ -204,7 +205,7 @@ pub(crate) fn take_insert(
     };
     if let Some(with) = with {
         if source.with.is_some() {
-            return Err(QueryError::new(Code::BadValue, "WITH is there twice: before INSERT and before its SELECT"));
+            return Err(QueryError::new(Code::BadValue, "WITH appears twice: before INSERT and before its SELECT"));
         }
         source.with = Some(with.clone());
     }
@@ -225,7 +226,7 @@ pub(crate) fn take_insert(
     Ok(Some((insert, source)))
 }
 
-/// Refuses what only other databases do with an INSERT.
+/// Refuses the forms of INSERT that only other databases have.
 fn refuse_unusual(insert: &ast::Insert) -> QueryResult<()> {
     let unusual = [
         (insert.overwrite, "INSERT OVERWRITE: measurements are only ever added; DELETE removes them"),
@@ -233,16 +234,19 @@ fn refuse_unusual(insert: &ast::Insert) -> QueryResult<()> {
         (insert.or.is_some(), "INSERT OR ...: measurements are only ever added; DELETE removes them"),
         (insert.ignore, "INSERT IGNORE: measurements have no unique key"),
         (insert.on.is_some(), "ON CONFLICT: measurements have no unique key"),
-        (insert.returning.is_some() || insert.output.is_some(), "RETURNING: an INSERT returns how many it stored"),
+        (
+            insert.returning.is_some() || insert.output.is_some(),
+            "RETURNING: an INSERT returns the number of rows stored",
+        ),
         (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION: collections have none"),
-        (insert.table_alias.is_some() || insert.insert_alias.is_some(), "an alias of the collection of an INSERT"),
+        (insert.table_alias.is_some() || insert.insert_alias.is_some(), "an alias for the collection of an INSERT"),
         (!insert.assignments.is_empty(), "INSERT ... SET: write INSERT INTO c (a, b) VALUES (1, 2)"),
-        (insert.priority.is_some(), "a priority of an INSERT"),
+        (insert.priority.is_some(), "a priority for an INSERT"),
         (insert.settings.is_some(), "SETTINGS"),
         (insert.format_clause.is_some(), "FORMAT: ebbtide import reads files"),
         (insert.multi_table_insert_type.is_some(), "an INSERT into several collections at once"),
     ];
-    match unusual.into_iter().find(|(is_there, _)| *is_there) {
+    match unusual.into_iter().find(|(is_used, _)| *is_used) {
         Some((_, what)) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
         None => Ok(()),
     }
@@ -254,8 +258,8 @@ impl Insert {
     }
 }
 
-/// Hands the times of a column of VALUES on as text: `TIMESTAMP '...'` would be read as nanoseconds, which end in 1677 and
-/// 2262, and a column of VALUES has one type, also where texts stand beside `now()`.
+/// Turns the times in a column of VALUES into text. `TIMESTAMP '...'` would be read in nanoseconds, which only reach
+/// from 1677 to 2262; and a column of VALUES has a single type, also where text appears next to `now()`.
 fn times_as_text(values: &mut ast::Values, at: usize) {
     let mut cells: Vec<&mut ast::Expr> = values.rows.iter_mut().filter_map(|row| row.content.get_mut(at)).collect();
     for cell in &mut cells {
@@ -280,8 +284,8 @@ pub(crate) fn cast_of(expr: ast::Expr, data_type: ast::DataType) -> ast::Expr {
     ast::Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-/// Refuses whole numbers in VALUES that are beside fractions and that no double holds: SQL gives a column one type, and
-/// would round them without a word.
+/// Refuses integers in VALUES that share a column with fractions and that a double cannot hold exactly: SQL gives a
+/// column one type and would round them silently.
 fn check_values(insert: &Insert, values: &ast::Values) -> QueryResult<()> {
     for (at, name) in insert.columns.iter().enumerate() {
         let numbers: Vec<Option<String>> =
@@ -294,7 +298,7 @@ fn check_values(insert: &Insert, values: &ast::Values) -> QueryResult<()> {
             numbers.iter().enumerate().filter_map(|(i, text)| Some((i, text.as_ref().filter(is_rounded)?)));
         if let Some((index, whole)) = rounded.next() {
             let message = format!(
-                "index {index}: column '{name}': {whole} stands beside numbers with fractions, and no double holds it \
+                "index {index}: column '{name}': {whole} is in one column with fractions, and a double cannot hold it \
                  exactly"
             );
             return Err(QueryError::new(Code::TypeMismatch, message));
@@ -303,7 +307,7 @@ fn check_values(insert: &Insert, values: &ast::Values) -> QueryResult<()> {
     Ok(())
 }
 
-/// The digits of a number as it is written, with its sign.
+/// The digits of a number literal, with its sign.
 fn number_text(cell: &ast::Expr) -> Option<String> {
     match cell {
         ast::Expr::Value(value) => match &value.value {
@@ -332,19 +336,19 @@ fn part(part: &ast::ObjectNamePart) -> Option<String> {
     part.as_ident().map(|i| if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() })
 }
 
-/// Gives the rows of an INSERT's source the names and types of the collection, as far as it knows them.
+/// Gives the rows of an INSERT the names of its columns, and turns texts into times where the collection expects times.
 fn insert_batch(insert: &Insert, batch: &RecordBatch) -> QueryResult<RecordBatch> {
     let schema = &insert.schema;
-    let (given, named_count) = (batch.num_columns(), insert.columns.len());
-    if given > named_count {
+    let (column_count, named_count) = (batch.num_columns(), insert.columns.len());
+    if column_count > named_count {
         let message = format!(
-            "the rows have {given} columns, but only {named_count} are known ({}); name them: INSERT INTO {} (...) ...",
+            "the rows have {column_count} columns, but only {named_count} are named ({}); name them all: INSERT INTO {} (...) ...",
             insert.columns.join(", "),
             insert.collection
         );
         return Err(QueryError::new(Code::BadValue, message));
     }
-    let names = &insert.columns[..given];
+    let names = &insert.columns[..column_count];
     if let Some(twice) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)).map(|(_, n)| n) {
         return Err(QueryError::new(Code::BadValue, format!("column '{twice}' is named twice")));
     }
@@ -369,7 +373,7 @@ fn is_text(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Texts as times of the collection's unit.
+/// Parses texts as times in the collection's unit.
 fn times(column: &ArrayRef, name: &str, precision: Precision) -> QueryResult<ArrayRef> {
     let texts = datafusion::arrow::compute::cast(column, &DataType::Utf8)?;
     let texts = texts.as_string::<i32>();
@@ -381,12 +385,11 @@ fn times(column: &ArrayRef, name: &str, precision: Precision) -> QueryResult<Arr
         };
         let time = Timestamp::parse(text)
             .map_err(|e| QueryError::new(Code::BadValue, format!("index {index}: column '{name}': {e}")))?;
-        let held = time.to_units(precision).ok_or_else(|| {
-            let message =
-                format!("index {index}: column '{name}': {time} is outside of what {} can hold", precision.name());
+        let stored = time.to_units(precision).ok_or_else(|| {
+            let message = format!("index {index}: column '{name}': {time} is out of range for {}", precision.name());
             QueryError::new(Code::BadValue, message)
         })?;
-        units.push(Some(held));
+        units.push(Some(stored));
     }
     Ok(timestamps(units, precision))
 }
@@ -400,7 +403,7 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// Compiles the condition of a DELETE's plan, which has not been optimised.
+    /// Compiles the condition of a DELETE from its plan before optimization.
     pub(crate) fn of(
         input: &LogicalPlan,
         collection: &CollectionSnapshot,
@@ -414,7 +417,7 @@ impl Condition {
                 Some(filter.predicate.clone())
             }
             LogicalPlan::Limit(_) => return Err(unsupported("LIMIT")),
-            _ => return Err(unsupported("anything but a condition on its own rows")),
+            _ => return Err(unsupported("anything other than a condition on its own rows")),
         };
         let full = crate::scan_spec::table_schema(collection.schema());
         let mut bounds = (None, None);
@@ -423,7 +426,7 @@ impl Condition {
             return Ok(Condition { predicate: None, schema, bounds, precision: collection.options().precision });
         };
         if has_subquery(&expr) {
-            return Err(unsupported("a subquery in its condition; select the values first"));
+            return Err(unsupported("a subquery in its condition; SELECT the values first"));
         }
         let expr = unqualified(expr)?;
         let df_schema = DFSchema::try_from(full.as_ref().clone())?;
@@ -470,7 +473,7 @@ impl RowPredicate for Condition {
             _ => batch.column_by_name(field.name()).cloned(),
         };
         let columns: Option<Vec<ArrayRef>> = self.schema.fields().iter().map(|f| column(f)).collect();
-        let columns = columns.ok_or_else(|| fail("a column of the condition is not there any more".to_owned()))?;
+        let columns = columns.ok_or_else(|| fail("a column of the condition no longer exists".to_owned()))?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
             .map_err(|e| fail(e.to_string()))?;
@@ -480,6 +483,6 @@ impl RowPredicate for Condition {
             .as_any()
             .downcast_ref::<BooleanArray>()
             .cloned()
-            .ok_or_else(|| fail("the condition of DELETE is neither true nor false".to_owned()))
+            .ok_or_else(|| fail("the condition of DELETE is not a boolean".to_owned()))
     }
 }

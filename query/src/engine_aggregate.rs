@@ -1,9 +1,9 @@
-//! Aggregates that the engine answers, which merges what its directories know with what it reads on all cores.
+//! Aggregates that the engine computes itself, merging what its directories know with what it reads on all cores.
 //!
-//! An optimizer rule puts a leaf in the place of an aggregate over the scan of a collection if its groups are told by the
-//! meta and bins of time, if the engine knows its functions, and if the scan does all of the filtering. The leaf asks the
-//! engine when it is executed. What the engine answers differently from DataFusion, or not at all, DataFusion answers after
-//! all: the leaf keeps the aggregate that it stands for.
+//! An optimizer rule replaces an aggregate over the scan of a collection by a leaf if its groups are determined by the
+//! meta field and bins of time, if the engine knows its functions, and if the scan does all of the filtering. The leaf
+//! asks the engine when it is executed. The leaf keeps the original aggregate and runs it on DataFusion where the
+//! engine would give a different answer or none.
 
 mod exec;
 mod meta_keys;
@@ -31,11 +31,11 @@ use std::sync::Arc;
 
 pub(crate) use exec::EngineAggregateExec;
 
-/// Puts the engine in the place of the aggregates that it can answer.
+/// Replaces the aggregates that the engine can answer.
 #[derive(Debug)]
 pub(crate) struct AnswerAggregates {
-    /// Whether the engine also sees to the order of bins, and to how many of them are wanted: only where the plan runs on
-    /// one thread, which keeps the order.
+    /// Whether the engine also handles the order of bins and a limit on their number: only where the plan runs on one
+    /// thread, which keeps the order.
     pub(crate) in_order: bool,
 }
 
@@ -49,7 +49,8 @@ impl OptimizerRule for AnswerAggregates {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        // A statement that is being prepared has no instant, and its types are not known: it is optimized again to be run.
+        // A statement that is being prepared has no instant yet, and its types are not known: it is optimized again
+        // when it is run.
         let runs = config.query_execution_start_time().is_some() && fast_paths(&config.options());
         let answered = match &plan {
             LogicalPlan::Aggregate(aggregate) if runs => AggregateSpec::of(aggregate)?.map(|spec| {
@@ -63,7 +64,7 @@ impl OptimizerRule for AnswerAggregates {
     }
 }
 
-/// A sort by time of bins, left to the engine.
+/// A sort by bins of time, handed to the engine.
 fn in_order_of(sort: &Sort) -> Option<LogicalPlan> {
     let [by] = sort.expr.as_slice() else { return None };
     in_order(&sort.input, by.expr.try_as_col()?, Order { descending: !by.asc, fetch: sort.fetch })
@@ -87,19 +88,19 @@ fn in_order(plan: &LogicalPlan, column: &Column, order: Order) -> Option<Logical
     }
 }
 
-/// What tells groups apart.
+/// One part of a group's key.
 #[derive(Debug, Clone, PartialEq)]
 enum Key {
     Meta,
-    /// Something computed of the meta field, in columns of the collection.
-    OfMeta(Expr),
+    /// An expression over the meta field, in columns of the collection.
+    MetaExpr(Expr),
     Time,
 }
 
-/// What the engine is asked.
+/// What the engine is asked for.
 #[derive(Debug)]
 struct AggregateSpec {
-    /// Without times and metas. Its last columns have to be without NaN.
+    /// Without time range and metas. Its last columns must be free of NaN.
     request: AggregateRequest,
     keys: Vec<Key>,
     scan: TableScan,
@@ -109,11 +110,11 @@ struct AggregateSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Order {
     descending: bool,
-    /// At most this many are wanted.
+    /// The maximum number of bins to return.
     fetch: Option<usize>,
 }
 
-/// An aggregate that the engine answers, in a logical plan.
+/// An aggregate that the engine answers, as a node of a logical plan.
 #[derive(Debug, Clone)]
 struct EngineAggregate {
     original: Arc<Aggregate>,
@@ -128,7 +129,7 @@ impl EngineAggregate {
 }
 
 impl AggregateSpec {
-    /// Of an aggregate whose input has been optimized; `None` if the engine does not answer it.
+    /// The request for an aggregate whose input has been optimized; `None` if the engine cannot answer it.
     fn of(aggregate: &Aggregate) -> Result<Option<AggregateSpec>> {
         let Some((scan, projection)) = input_of(aggregate) else { return Ok(None) };
         let provider = source_as_provider(&scan.source)?;
@@ -157,7 +158,7 @@ impl AggregateSpec {
     }
 }
 
-/// The scan that an aggregate reads, and what is computed in between.
+/// The scan that an aggregate reads, and the projection in between.
 fn input_of(aggregate: &Aggregate) -> Option<(&TableScan, Option<&Projection>)> {
     match aggregate.input.as_ref() {
         LogicalPlan::TableScan(scan) => Some((scan, None)),
@@ -169,7 +170,7 @@ fn input_of(aggregate: &Aggregate) -> Option<(&TableScan, Option<&Projection>)> 
     }
 }
 
-/// An expression without names that it was given.
+/// An expression without its aliases.
 fn bare(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => bare(&alias.expr),
@@ -177,7 +178,7 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// An expression in columns of the scan.
+/// Rewrites an expression in terms of the scan's columns.
 fn resolved(expr: &Expr, projection: Option<&Projection>) -> Result<Expr> {
     let Some(projection) = projection else { return Ok(expr.clone()) };
     let resolved = expr.clone().transform_up(|expr| match &expr {
@@ -190,7 +191,7 @@ fn resolved(expr: &Expr, projection: Option<&Projection>) -> Result<Expr> {
     resolved.data()
 }
 
-/// What a group key is to the engine.
+/// How the engine sees a group key.
 fn key_of(key: &Expr, schema: &Schema, request: &mut AggregateRequest) -> Option<Key> {
     if let Some(width) = width_of(key, schema) {
         request.width = Some(width);
@@ -205,10 +206,10 @@ fn key_of(key: &Expr, schema: &Schema, request: &mut AggregateRequest) -> Option
         return None;
     }
     let of_meta = key.any_column_refs() && key.column_refs().iter().all(|column| is_meta(&column.name));
-    (of_meta && is_plain(key)).then(|| Key::OfMeta(key.clone()))
+    (of_meta && is_plain(key)).then(|| Key::MetaExpr(key.clone()))
 }
 
-/// The width of the bins that a key puts times into, in units, if they are counted from the epoch.
+/// The width of the bins that a key sorts times into, in units, if they are counted from the epoch.
 fn width_of(key: &Expr, schema: &Schema) -> Option<i64> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = key else { return None };
     let [Expr::Literal(width, _), time] = args.as_slice() else { return None };
@@ -218,7 +219,7 @@ fn width_of(key: &Expr, schema: &Schema) -> Option<i64> {
     fixed_width(func.name(), width, schema)
 }
 
-/// The width of the bins of `date_bin` or `date_trunc` in units of a collection, if they all have the same one.
+/// The width of the bins of `date_bin` or `date_trunc` in units of a collection, if all bins are equally wide.
 fn fixed_width(function: &str, width: &ScalarValue, schema: &Schema) -> Option<i64> {
     let nanos = match function {
         "date_bin" => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
@@ -240,7 +241,7 @@ fn fixed_width(function: &str, width: &ScalarValue, schema: &Schema) -> Option<i
     if nanos <= 0 || nanos % unit != 0 { None } else { i64::try_from(nanos / unit).ok() }
 }
 
-/// What the engine calls a function. `checks` are to be without NaN.
+/// The engine's equivalent of a function. `checks` receives aggregates that must be free of NaN.
 fn aggregate_of(
     function: &AggregateFunction,
     projection: Option<&Projection>,
@@ -276,7 +277,7 @@ fn engine_function(
     let ty = schema.field_type(field).filter(|ty| is_field && matches!(ty, FieldType::Int64 | FieldType::Double))?;
     let of = |aggregate: fn(String) -> Aggregate| aggregate(field.to_owned());
     if *ty == FieldType::Double && (name == "min" || name == "max") {
-        // Of NaN DataFusion makes what the order of rows and the groups happen to give: left to it.
+        // With NaN, DataFusion's result depends on the order of rows and on the grouping: such columns are left to it.
         checks.extend([of(Aggregate::Min), of(Aggregate::Max)]);
     }
     Some(match name {
@@ -334,7 +335,7 @@ impl UserDefinedLogicalNodeCore for EngineAggregate {
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         match (exprs.as_slice(), inputs.as_slice()) {
             ([], []) => Ok(self.clone()),
-            _ => internal_err!("an aggregate of the engine has no inputs"),
+            _ => internal_err!("an aggregate answered by the engine has no inputs"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a statement failed: a code that programs match on and a message that people act on.
+//! Why a statement failed: a code for programs to match on and a message for people.
 
 use crate::statement::SyntaxError;
 use datafusion::common::{DataFusionError, SchemaError};
@@ -10,7 +10,7 @@ use std::fmt;
 /// The result of a statement.
 pub type Result<T, E = QueryError> = std::result::Result<T, E>;
 
-/// Why a statement failed.
+/// Why a statement failed: a [`Code`] and a message that says what is wrong, where, and what may have been meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryError {
     code: Code,
@@ -18,18 +18,18 @@ pub struct QueryError {
 }
 
 impl QueryError {
-    /// Makes an error.
+    /// Creates an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         QueryError { code, message: message.into() }
     }
 
-    /// The kind of mistake, with the name that MongoDB gives it where it has one.
+    /// The kind of error, under MongoDB's name for it where there is one.
     #[must_use]
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// What a person reads: what is wrong, where, and what may have been meant.
+    /// The message for people: what is wrong, where, and what may have been meant.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -74,7 +74,7 @@ impl From<datafusion::arrow::error::ArrowError> for QueryError {
     }
 }
 
-/// An engine's error on its way through DataFusion.
+/// Wraps an engine's error to pass it through DataFusion.
 pub(crate) fn external(error: ebbtide::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
@@ -127,8 +127,8 @@ const KEYWORDS: [&str; 45] = [
     "OVER",
 ];
 
-/// What functions are called in other databases, and here.
-const ELSEWHERE: [(&str, &str); 5] = [
+/// Names of functions in other databases, and their names here.
+const FOREIGN_NAMES: [(&str, &str); 5] = [
     ("time_bucket_gapfill", "date_bin_gapfill"),
     ("histogram", "width_bucket"),
     ("list", "array_agg"),
@@ -136,12 +136,12 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("listagg", "string_agg"),
 ];
 
-/// Turns DataFusion's errors into ones that point at their place and know what there is.
+/// Turns DataFusion's errors into ones that point at a place in the statement and suggest names that exist.
 #[derive(Default)]
 pub(crate) struct Explainer<'a> {
-    /// The whole text that was given.
+    /// The whole text of the statements.
     pub(crate) text: &'a str,
-    /// Tokens of the failed statement, relative to its start at `line` and `column`.
+    /// Tokens of the failed statement. Their positions are relative to its start at `line` and `column`.
     pub(crate) tokens: &'a [TokenWithSpan],
     pub(crate) statement: &'a str,
     pub(crate) line: u64,
@@ -152,9 +152,9 @@ pub(crate) struct Explainer<'a> {
     pub(crate) system_tables: &'a [&'a str],
     /// Functions that exist.
     pub(crate) functions: Vec<String>,
-    /// Functions that exist and return tables.
+    /// Table functions that exist.
     pub(crate) table_functions: Vec<String>,
-    /// Members that the objects in collections have.
+    /// Members of the objects in collections.
     pub(crate) members: Vec<String>,
 }
 
@@ -191,7 +191,7 @@ impl Explainer<'_> {
             DataFusionError::Plan(message) => self.plan(message),
             DataFusionError::ResourcesExhausted(message) => QueryError::new(
                 Code::ExceededMemoryLimit,
-                format!("out of memory for this statement: {}; raise --memory or ask for less", first_line(message)),
+                format!("the statement ran out of memory: {}; raise --memory or select less", first_line(message)),
             ),
             DataFusionError::NotImplemented(message) => {
                 QueryError::new(Code::BadValue, format!("not supported: {}", plain(message)))
@@ -201,15 +201,16 @@ impl Explainer<'_> {
         }
     }
 
-    /// The hint at a function that is not there, by its name here or elsewhere.
+    /// The hint for an unknown function, from its name here or in other databases.
     fn function_like(&self, name: &str) -> String {
-        let names = self.functions.iter().map(String::as_str).chain(ELSEWHERE.map(|(there, _)| there));
+        let names = self.functions.iter().map(String::as_str).chain(FOREIGN_NAMES.map(|(there, _)| there));
         let near = suggest::nearest(name, names);
-        let here = near.map(|near| ELSEWHERE.iter().find(|(there, _)| *there == near).map_or(near, |(_, here)| here));
+        let here =
+            near.map(|near| FOREIGN_NAMES.iter().find(|(there, _)| *there == near).map_or(near, |(_, here)| here));
         here.map(|here| format!("; did you mean '{here}'?")).unwrap_or_default()
     }
 
-    /// An error at the first place where the statement says `word`.
+    /// An error located at the first occurrence of `word` in the statement.
     fn at_word(&self, code: Code, word: &str, message: String) -> QueryError {
         let place =
             self.tokens.iter().find(|t| matches!(&t.token, Token::Word(w) if w.value.eq_ignore_ascii_case(word)));
@@ -226,7 +227,7 @@ impl Explainer<'_> {
     fn syntax(&self, message: &str) -> QueryError {
         let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
         if message.contains("recursion limit exceeded") {
-            let message = "the statement is too deep: parentheses, calls or subqueries nest deeper than 50 levels";
+            let message = "the statement is nested too deeply: at most 50 levels of parentheses, calls and subqueries";
             return QueryError::new(Code::FailedToParse, message);
         }
         let Some((text, place)) = message.rsplit_once(" at Line: ") else {
@@ -236,7 +237,7 @@ impl Explainer<'_> {
         let location = Location::new(numbers.next().unwrap_or(1), numbers.next().unwrap_or(1));
         let text = text.replacen("Expected: ", "expected ", 1).replace("found: EOF", "found the end of the statement");
         let at = self.tokens.iter().position(|t| t.span.start == location);
-        // The slip is where the parser stopped or, if that was taken for a name, shortly before it.
+        // The typo is where the parser stopped or, if that was taken for a name, shortly before it.
         let near = at.and_then(|at| {
             (at.saturating_sub(2)..=at).rev().find_map(|i| match &self.tokens.get(i)?.token {
                 Token::Word(w) if !KEYWORDS.contains(&w.value.to_uppercase().as_str()) => {
@@ -258,13 +259,13 @@ impl Explainer<'_> {
                 let is_quoted = |t: &TokenWithSpan| matches!(&t.token, Token::Word(w) if w.value == field.name && w.quote_style.is_some());
                 if self.tokens.iter().any(is_quoted) {
                     message.push_str(&format!(
-                        "; double quotes are for names, text is written in single quotes: '{}'",
+                        "; double quotes are for names, text goes in single quotes: '{}'",
                         field.name
                     ));
                 } else if !hint.is_empty() {
                     message.push_str(&hint);
                 } else if !names.is_empty() {
-                    message.push_str(&format!("; there are: {}", names.join(", ")));
+                    message.push_str(&format!("; available: {}", names.join(", ")));
                 }
                 self.at_word(Code::BadValue, &field.name, message)
             }
@@ -292,9 +293,11 @@ impl Explainer<'_> {
             if !hint.is_empty() {
                 text.push_str(&hint);
             } else if names.is_empty() {
-                text.push_str("; there is none yet: CREATE COLLECTION makes one, ebbtide import fills one");
+                text.push_str(
+                    "; there are no collections yet: CREATE COLLECTION makes one, and so does ebbtide import",
+                );
             } else if names.len() <= 12 {
-                text.push_str(&format!("; there are: {}", names.join(", ")));
+                text.push_str(&format!("; available: {}", names.join(", ")));
             }
             return self.at_word(Code::NamespaceNotFound, &name, text);
         }
@@ -320,7 +323,7 @@ impl Explainer<'_> {
             let known = "SHOW lists COLLECTIONS, TTL, BUCKETS FOR c, OPERATIONS, SWEEPS, PARAMETERS, TABLES, FUNCTIONS";
             return QueryError::new(
                 Code::BadValue,
-                format!("SHOW knows no '{name}': {known}, or a setting by its name"),
+                format!("unknown SHOW '{name}': {known}, or the name of a setting"),
             );
         }
         if let Some((before, _)) = message.split_once("\" must appear in the GROUP BY clause")
@@ -333,11 +336,11 @@ impl Explainer<'_> {
         if message.contains("comparison operation Timestamp") && message.contains("Int64")
             || message.contains("comparison operation Int64") && message.contains("Timestamp")
         {
-            let text = "a time is compared with a whole number; a time is written in single quotes: '2013-06-01'";
+            let text = "a time is compared with an integer; write times in single quotes: '2013-06-01'";
             return QueryError::new(Code::BadValue, text);
         }
         let text = plain(coercion(message).unwrap_or(message));
-        // What our functions say begins with their name.
+        // The messages of our own functions begin with the function's name.
         let name = text.split([':', '(', ' ']).next().unwrap_or_default().to_owned();
         match self.functions.contains(&name) {
             true => self.at_word(Code::BadValue, &name, text),
@@ -346,7 +349,7 @@ impl Explainer<'_> {
     }
 }
 
-/// What a function says of its arguments, without what DataFusion wraps around it.
+/// A function's own message about its arguments, without what DataFusion wraps around it.
 fn coercion(message: &str) -> Option<&str> {
     let (_, text) = message.split_once("user-defined coercion failed with: ")?;
     Some(text.split_once(" No function matches the given name").map_or(text, |(text, _)| text).trim_end_matches('.'))
@@ -356,7 +359,7 @@ fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default()
 }
 
-/// A message without the layers that it came through.
+/// A message without the prefixes of the layers that it passed through.
 fn plain(message: &str) -> String {
     let mut text = message.trim();
     loop {
@@ -380,19 +383,19 @@ fn plain(message: &str) -> String {
         }
     }
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
-    // What DataFusion says before this line is about its own workings.
+    // What precedes this line is about DataFusion's internals.
     let text = text.find("No function matches").map_or(text, |at| &text[at..]);
     if let Some(kind) = text.strip_prefix("Cannot access field at argument 1: type ") {
         let kind = match kind.split_once(" is not Struct").map_or(kind, |(kind, _)| kind) {
             "Utf8" | "Utf8View" | "LargeUtf8" => "a string",
             other => other,
         };
-        return format!("only objects have members; what is before the point is {kind} (DESCRIBE shows types)");
+        return format!("only objects have members; the value before the dot is {kind} (DESCRIBE shows types)");
     }
     if let Some((_, rest)) = text.split_once("Error parsing timestamp from '")
         && let Some((given, "timestamp must contain at least 10 characters")) = rest.split_once("': ")
     {
-        return format!("'{given}' is not a time; a time has a day at least: '2013-06-01'");
+        return format!("'{given}' is not a time; a time needs at least a date: '2013-06-01'");
     }
     if let Some((_, node)) = text.split_once("nsupported ast node ") {
         let what = node.split([' ', '(', '{']).next().unwrap_or_default().to_uppercase();
@@ -402,7 +405,7 @@ fn plain(message: &str) -> String {
     let far_timestamp = text.to_lowercase().starts_with("timestamp ") && text.ends_with(" out of range");
     if far_timestamp || text.contains("representable i64 range") || text.contains("represented as nanoseconds") {
         text.push_str(
-            "; functions and conversions that work in nanoseconds reach from 1677 to 2262 only: leave such times out with a \
+            "; functions and conversions that work in nanoseconds only reach from 1677 to 2262: exclude such times with a \
              condition",
         );
     } else if text.contains("to Null not supported") {

@@ -1,4 +1,4 @@
-//! A leaf of plans: reads the visible rows of a collection, as of its statement's snapshot.
+//! The leaf of a plan that reads the visible rows of a collection, as of its statement's snapshot.
 
 use crate::context::ScanRecord;
 use crate::error::external;
@@ -7,7 +7,7 @@ use crate::scan_spec::ScanSpec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::stats::Precision as Known;
+use datafusion::common::stats::Precision as StatsPrecision;
 use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::EmissionType;
@@ -33,7 +33,7 @@ pub(crate) struct BucketScanExec {
 }
 
 impl BucketScanExec {
-    /// Deals `units` out to partitions of about equal numbers of rows.
+    /// Distributes `units` over partitions with about equal numbers of rows.
     pub(crate) fn new(
         spec: Arc<ScanSpec>,
         mut units: Vec<ScanUnit>,
@@ -162,28 +162,28 @@ impl ExecutionPlan for BucketScanExec {
         let rows = usize::try_from(rows).unwrap_or(usize::MAX);
         let mut statistics = Statistics::new_unknown(&self.schema);
         statistics.num_rows = match self.limit {
-            Some(limit) => Known::Inexact(rows.min(limit)),
-            None if units.iter().all(|u| u.rows_exact()) => Known::Exact(rows),
-            None => Known::Inexact(rows),
+            Some(limit) => StatsPrecision::Inexact(rows.min(limit)),
+            None if units.iter().all(|u| u.rows_exact()) => StatsPrecision::Exact(rows),
+            None => StatsPrecision::Inexact(rows),
         };
         Ok(Arc::new(statistics))
     }
 }
 
-/// A column in the type that it had when the plan was made, if no value is another one in it.
+/// A column cast to the type that it had when the plan was made; an error if a value would change.
 fn narrowed(column: &ArrayRef, ty: &DataType, name: &str) -> Result<ArrayRef> {
     let narrow = cast(column, ty)?;
     if cast(&narrow, column.data_type())?.as_ref() != column.as_ref() {
         return exec_err!(
-            "field '{name}' has become {} since the statement was prepared; prepare it, or create its view, again",
+            "field '{name}' has become {} since the statement was prepared; prepare the statement or create its view again",
             column.data_type()
         );
     }
     Ok(narrow)
 }
 
-/// Brings a batch to the plan's schema: a prepared statement may be older than the last widening of a field, and a meta
-/// field without a type is a column of nulls that no batch has.
+/// Converts a batch to the plan's schema: a prepared statement may be older than the last widening of a field, and a
+/// meta field without a type is a column of nulls that no batch contains.
 pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref().fields() == schema.fields() && batch.num_columns() > 0 {
         return Ok(RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec())?);
@@ -197,7 +197,7 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
             ty => match given.next() {
                 Some(column) if column.data_type() == ty => Ok(Arc::clone(column)),
                 Some(column) => narrowed(column, ty, field.name()),
-                None => exec_err!("a scan gave no column '{}'", field.name()),
+                None => exec_err!("a scan returned no column '{}'", field.name()),
             },
         })
         .collect();

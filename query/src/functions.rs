@@ -1,7 +1,7 @@
-//! SQL for time series that DataFusion lacks.
+//! SQL functions for time series that DataFusion lacks.
 //!
-//! Functions are registered with the session. Two things are more than functions: gap filling and `ASOF JOIN` are nodes of a
-//! plan, which [`rewrite`] puts in before the plan is analysed.
+//! Functions are registered with the session. Two features are more than functions: gap filling and `ASOF JOIN` are
+//! plan nodes, which [`rewrite`] inserts before the plan is analyzed.
 
 mod arithmetic;
 mod asof;
@@ -48,7 +48,7 @@ pub(crate) use names::readable;
 /// Names of the table functions.
 pub const TABLE_FUNCTIONS: [&str; 1] = ["latest"];
 
-/// What is wrong with an argument of a function: `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
+/// An error about an argument of a function, such as `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
 fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Result<T> {
     plan_err!("{function}: argument {at} ({what}) {why}")
 }
@@ -57,21 +57,22 @@ fn is_time(kind: &DataType) -> bool {
     matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
 }
 
-/// Rules that bring members of objects nearer to the scan. Here a scan reads whole columns, so they win nothing, and plans
-/// with several tables or nested groups fail after them: their columns are not found, or have two meanings.
+/// Rules that move the access to members of objects closer to the scan. Here a scan reads whole columns, so they gain
+/// nothing; and plans with several tables or nested groups fail after them because columns are not found or ambiguous.
 const RULES_FOR_MEMBERS: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_projections"];
 
 /// Adds what a session's plans need to its state.
 pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     if let Some(config) = builder.config() {
-        // `x IS NOT TRUE` is never null in a logical plan and may be in a physical one, and groups by it would be refused.
+        // `x IS NOT TRUE` is never null in a logical plan and may be in a physical one: without this, grouping by it
+        // would be refused.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
     }
     let mut rules = Optimizer::new().rules;
     rules.retain(|rule| !RULES_FOR_MEMBERS.contains(&rule.name()));
-    // Filters lie upon a join for as long as no projection has come between.
-    let behind = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
-    rules.insert(behind, Arc::new(asof::PushPastAsof));
+    // A filter is directly above a join only until a projection is put between them.
+    let after = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
+    rules.insert(after, Arc::new(asof::PushPastAsof));
     rules.insert(0, Arc::new(BeneathCasts));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules)
@@ -108,15 +109,16 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     Ok(())
 }
 
-/// Makes plans exact in their arithmetic: needed wherever plans are analysed.
+/// Makes the arithmetic of plans exact. Needed wherever plans are analyzed.
 pub(crate) fn register_rewrites(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_function_rewrite(Arc::new(arithmetic::ExactArithmetic))
 }
 
-/// Puts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been analysed.
+/// Inserts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been
+/// analyzed.
 ///
 /// # Errors
-/// What is wrong with a call, for the user to mend.
+/// What is wrong with a call, in words for the user.
 pub(crate) fn rewrite(
     plan: LogicalPlan,
     now: Option<DateTime<Utc>>,
@@ -125,7 +127,7 @@ pub(crate) fn rewrite(
     gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })
 }
 
-/// Plans queries as DataFusion does, and the nodes of this module.
+/// Plans queries as DataFusion does, including the nodes of this module.
 #[derive(Debug)]
 pub(crate) struct Planner;
 

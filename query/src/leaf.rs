@@ -1,4 +1,4 @@
-//! What plans without inputs have in common.
+//! What the leaves of plans have in common.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
@@ -6,7 +6,7 @@ use datafusion::physical_plan::PlanProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use std::sync::Arc;
 
-/// The properties of a leaf whose rows come in no order.
+/// The properties of a leaf whose rows are in no particular order.
 pub(crate) fn leaf_properties(schema: &SchemaRef, partitions: usize, emission: EmissionType) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(Arc::clone(schema)),

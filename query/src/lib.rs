@@ -1,4 +1,4 @@
-//! SQL on DataFusion over Ebbtide's snapshots.
+//! SQL over Ebbtide's snapshots, on DataFusion.
 //!
 //! ```
 //! use ebbtide::Database;
@@ -45,5 +45,5 @@ pub use datafusion::common::ScalarValue;
 pub use ebbtide::suggest;
 pub use error::{QueryError, Result};
 pub use functions::TABLE_FUNCTIONS;
-pub use prepared::Prepared;
+pub use prepared::PreparedStatement;
 pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};

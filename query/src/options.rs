@@ -1,13 +1,14 @@
-//! Settings of a session that SQL reads and changes: `SET ebbtide.fast_paths = false`, `SHOW ebbtide.fast_paths`.
+//! Session settings that SQL can read and change: `SET ebbtide.fast_paths = false`, `SHOW ebbtide.fast_paths`.
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result, config_datafusion_err, config_err};
 use std::any::Any;
 
-/// The settings, as DataFusion keeps them.
+/// The settings, in the form that DataFusion stores.
 #[derive(Debug, Clone)]
 pub(crate) struct EbbtideOptions {
-    /// Whether the engine answers aggregates, and plans of one table go through fewer rules. Answers are the same without.
+    /// Whether the engine answers aggregates, and plans of one table go through fewer rules. Default: true. Results are
+    /// the same either way.
     fast_paths: bool,
 }
 

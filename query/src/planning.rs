@@ -1,9 +1,9 @@
-//! From a logical plan to a physical one.
+//! Turns a logical plan into a physical one.
 //!
-//! Most of what a statement about a few thousand rows takes is its planning. So a plan that filters, groups and sorts one
-//! table goes once through those of DataFusion's rules that can matter to it. Then its scan is made, unless the engine
-//! answers without one, and by the rows that are to be read the plan is made for one thread or for all: dealing few rows
-//! out to threads would take longer than reading them.
+//! Most of the time of a statement over a few thousand rows is planning. So a plan that filters, groups and sorts one
+//! table goes once through those of DataFusion's rules that can apply to it. Then its scan is made, unless the engine
+//! answers without one, and the number of rows to read decides whether the plan runs on one thread or on all:
+//! distributing few rows over threads would take longer than reading them.
 
 use crate::engine_aggregate::AnswerAggregates;
 use crate::functions::{Planner, register_rewrites};
@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// Up to this many rows are read by one thread.
 const ROWS_OF_ONE_THREAD: u64 = 1 << 15;
 
-/// Rules about joins, unions, subqueries and DISTINCT, none of which is in a plain plan; and two that bring members of
-/// objects nearer to the scan, which reads whole columns.
+/// Rules about joins, unions, subqueries and DISTINCT, none of which occurs in a plain plan; and two that move the
+/// access to members of objects closer to the scan, which reads whole columns anyway.
 const NOT_FOR_PLAIN_PLANS: [&str; 14] = [
     "rewrite_set_comparison",
     "optimize_unions",
@@ -46,13 +46,13 @@ const NOT_FOR_PLAIN_PLANS: [&str; 14] = [
 /// Makes physical plans.
 #[derive(Debug)]
 pub(crate) struct Planning {
-    /// Plans for one thread, with the optimizer rules of plain plans and no physical ones. It has no functions: they are
-    /// looked up by name only while text is read.
+    /// Plans for one thread, with the optimizer rules for plain plans and no physical ones. It has no functions: they
+    /// are only looked up by name while text is parsed.
     plain: SessionState,
 }
 
-/// A physical plan, and what it is run with.
-pub(crate) type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
+/// A physical plan, and the context to run it in.
+pub(crate) type ExecutablePlan = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
 impl Planning {
     pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Result<Self> {
@@ -69,8 +69,8 @@ impl Planning {
         Ok(Planning { plain })
     }
 
-    /// The physical plan of a logical one, which may be an EXPLAIN: that shows what would run.
-    pub(crate) async fn plan(&self, plan: LogicalPlan, state: SessionState) -> Result<Planned> {
+    /// The physical plan for a logical one. The plan may be an EXPLAIN, which shows what would run.
+    pub(crate) async fn plan(&self, plan: LogicalPlan, state: SessionState) -> Result<ExecutablePlan> {
         let (plan, state) = match fast_paths(state.config_options()) && is_plain(&plan)? {
             true => self.optimize_plain(&plan, state)?,
             false => (state.optimize(&plan)?, state),
@@ -79,7 +79,7 @@ impl Planning {
         Ok((physical, state.task_ctx()))
     }
 
-    /// Optimizes a plain plan, and chooses what it is planned with further.
+    /// Optimizes a plain plan, and chooses the state for its physical planning.
     fn optimize_plain(&self, plan: &LogicalPlan, mut state: SessionState) -> Result<(LogicalPlan, SessionState)> {
         let mut plain = self.plain.clone();
         *plain.config_mut() = state.config().clone();
@@ -99,7 +99,7 @@ impl Planning {
     }
 }
 
-/// Puts scans in the place of collections. Also says how many rows they read; `None` if there are other tables.
+/// Replaces collections by scans, and returns how many rows they read; `None` if there are other tables.
 fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, Option<u64>)> {
     let mut rows = Some(0_u64);
     let plan = plan.transform_up(|plan| {
@@ -117,12 +117,12 @@ fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, O
     Ok((plan.data, rows))
 }
 
-/// Whether rows are grouped: DataFusion's rules see to the order of rows that an aggregate may want.
+/// Whether rows are grouped: an aggregate may need an order of rows, which DataFusion's physical rules establish.
 fn aggregates(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
 }
 
-/// Whether a plan is about one table, without subqueries and windows.
+/// Whether a plan reads one table, without subqueries and windows.
 fn is_plain(plan: &LogicalPlan) -> Result<bool> {
     let mut plain = true;
     plan.apply(|node| {

@@ -1,4 +1,4 @@
-//! Queries that are read and checked once and run often, each time over what is visible then.
+//! Prepared queries: parsed and checked once and run many times, each time over what is visible then.
 
 use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
@@ -17,30 +17,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A query with parameters, `$1` and so on, made by [`Session::prepare`].
 ///
-/// Each run looks at a snapshot of its own: it sees what has been inserted since, and nothing that has expired. Once a
-/// collection has got another schema, or a view has been made anew, the query is read again.
+/// Each run takes its own snapshot: it sees what has been inserted since the last one, and nothing that has expired.
+/// After the schema of a collection has changed, or a view has been replaced, the query is planned again.
 #[derive(Debug)]
-pub struct Prepared<'a> {
+pub struct PreparedStatement<'a> {
     session: &'a Session,
     text: String,
     statement: Statement,
     template: Mutex<Arc<Template>>,
 }
 
-/// A query before values are put in.
+/// A query before values are substituted.
 #[derive(Debug)]
 struct Template {
     plan: LogicalPlan,
     parameters: usize,
     headings: Vec<Heading>,
-    /// What planning needs.
+    /// Bytes of stack that planning needs.
     stack: usize,
-    /// Of the catalogue that it was read against.
+    /// The catalog that it was planned against.
     version: CatalogVersion,
 }
 
 impl Template {
-    /// Of a plan that has not been analysed.
+    /// From a plan that has not been analyzed.
     fn new(plan: LogicalPlan, headings: Vec<Heading>, stack: usize, version: CatalogVersion) -> Result<Self, Failure> {
         let names = plan.get_parameter_names()?;
         let parameters = names.len();
@@ -55,21 +55,26 @@ impl Template {
 }
 
 impl Session {
-    /// Reads and checks a query, whose parameters are `$1`, `$2` and so on.
+    /// Parses and checks one query, whose parameters are `$1`, `$2` and so on.
     ///
     /// # Errors
-    /// Whatever is wrong with it, with its place; [`Code::BadValue`] if it is no query.
-    pub async fn prepare(&self, sql: &str) -> Result<Prepared<'_>> {
+    /// What is wrong with the query, and where; [`Code::BadValue`] if it is not a query.
+    pub async fn prepare(&self, sql: &str) -> Result<PreparedStatement<'_>> {
         let statement = match parse(sql)?.as_slice() {
             [one] if one.kind == StatementKind::Sql => one.clone(),
             _ => return Err(not_a_query()),
         };
         let context = self.begin();
         let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, sql))?;
-        Ok(Prepared { session: self, text: sql.to_owned(), statement, template: Mutex::new(Arc::new(template)) })
+        Ok(PreparedStatement {
+            session: self,
+            text: sql.to_owned(),
+            statement,
+            template: Mutex::new(Arc::new(template)),
+        })
     }
 
-    /// Reads a query that is to be run with values for its parameters.
+    /// Plans a query with placeholders for its parameters.
     async fn template(&self, statement: &Statement, context: &Arc<StatementContext>) -> Result<Template, Failure> {
         let stack = sql::stack_for(&statement.tokens)?;
         sql::on_stack(stack, Box::pin(self.template_of(statement, stack, context))).await
@@ -88,11 +93,11 @@ impl Session {
     }
 }
 
-impl Prepared<'_> {
-    /// Runs the query with these values for `$1`, `$2` and so on, and gathers its rows.
+impl PreparedStatement<'_> {
+    /// Runs the query with these values for `$1`, `$2` and so on, and collects its rows in memory.
     ///
     /// # Errors
-    /// [`Code::BadValue`] unless there is one value for each parameter; else as for [`Session::execute`].
+    /// [`Code::BadValue`] unless there is exactly one value per parameter; otherwise as for [`Session::execute`].
     pub fn execute<'b>(&'b self, values: &'b [ScalarValue]) -> BoxFuture<'b, Result<StatementResult>> {
         Box::pin(async move {
             let explain = |error| self.session.failed(error, &self.statement, &self.text);
@@ -100,7 +105,7 @@ impl Prepared<'_> {
             let template = self.template(&context).await.map_err(explain)?;
             if values.len() != template.parameters {
                 let (parameters, given) = (template.parameters, values.len());
-                let message = format!("the query has {parameters} parameters, and {given} values were given");
+                let message = format!("wrong number of values for the parameters: expected {parameters}, got {given}");
                 return Err(QueryError::new(Code::BadValue, message));
             }
             let plan = template.plan.clone().replace_params_with_values(&values.to_vec().into());
@@ -115,11 +120,11 @@ impl Prepared<'_> {
         })
     }
 
-    /// The query as it is to be read in this context.
+    /// The plan of the query for this context.
     async fn template(&self, context: &Arc<StatementContext>) -> Result<Arc<Template>, Failure> {
-        let known = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
-        if known.version == self.session.catalog_version(context) {
-            return Ok(known);
+        let cached = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
+        if cached.version == self.session.catalog_version(context) {
+            return Ok(cached);
         }
         let fresh = Arc::new(self.session.template(&self.statement, context).await?);
         *self.template.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
@@ -127,7 +132,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Whether a parsed statement only reads.
+/// Refuses every statement other than a query.
 fn check_query(statement: &DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(inner) if matches!(**inner, ast::Statement::Query(_)) => Ok(()),
@@ -136,6 +141,6 @@ fn check_query(statement: &DfStatement) -> Result<()> {
 }
 
 fn not_a_query() -> QueryError {
-    let message = "one SELECT is expected: only queries are prepared; run other statements as they are";
+    let message = "expected one SELECT: only queries can be prepared; run other statements directly";
     QueryError::new(Code::BadValue, message)
 }

@@ -1,7 +1,7 @@
-//! A collection as a table of DataFusion.
+//! A collection as a DataFusion table.
 //!
-//! The table keeps its name and schema, never data: each scan looks at the snapshot of the statement that is being
-//! planned. So views and prepared statements see what is visible when they run, not when they were made.
+//! The table keeps its name and schema, never data: each scan reads the snapshot of the statement that is being
+//! planned. So views and prepared statements see what is visible when they run, not when they were created.
 
 use crate::context::StatementContext;
 use crate::dml::DeleteSink;
@@ -32,7 +32,7 @@ impl CollectionTable {
         CollectionTable { planned: PlannedCollection::new(snapshot) }
     }
 
-    /// What a scan of these columns under these filters asks the engine for.
+    /// What a scan of these columns with these filters asks the engine for.
     pub(crate) fn spec(
         &self,
         state: &dyn Session,
@@ -44,7 +44,7 @@ impl CollectionTable {
         ScanSpec::new(&self.planned, snapshot, state, projection, filters)
     }
 
-    /// Such a scan, with the buckets chosen that it reads.
+    /// Such a scan, with the buckets to read selected.
     pub(crate) fn make_scan(
         &self,
         state: &dyn Session,
@@ -57,7 +57,7 @@ impl CollectionTable {
     }
 }
 
-/// A scan of a collection in a plan: what it reads is chosen, who reads it is not.
+/// A scan of a collection in a plan: the buckets to read are selected, but not yet distributed over partitions.
 #[derive(Debug)]
 pub(crate) struct ScanTable {
     /// The columns of the collection.
@@ -68,7 +68,7 @@ pub(crate) struct ScanTable {
 }
 
 impl ScanTable {
-    /// About how many rows are read.
+    /// Estimated number of rows to read.
     pub(crate) fn rows_estimate(&self) -> u64 {
         self.units.iter().map(ScanUnit::rows_estimate).sum()
     }
@@ -91,7 +91,7 @@ impl TableProvider for ScanTable {
         TableType::Base
     }
 
-    /// The scan, whose columns and filters are already chosen.
+    /// Ignores the projection and the filters: the scan was made with them.
     async fn scan(
         &self,
         state: &dyn Session,
@@ -135,7 +135,7 @@ impl TableProvider for CollectionTable {
         _input: Arc<dyn ExecutionPlan>,
         _op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // DataFusion has cast the rows to this table's types by now: `dml` plans an INSERT before that.
+        // By now DataFusion has cast the rows to this table's types; `dml` plans an INSERT before that.
         not_impl_err!(
             "this form of INSERT into a collection; write INSERT INTO {} (...) VALUES ... or SELECT ...",
             self.planned.name
@@ -143,7 +143,8 @@ impl TableProvider for CollectionTable {
     }
 
     async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
-        // DELETE itself goes past DataFusion's plans (see `dml`): this is what EXPLAIN shows of it, and it refuses to run.
+        // DELETE itself does not run as a DataFusion plan (see `dml`): this is what EXPLAIN shows for it, and it
+        // refuses to run.
         let schema = Arc::new(ArrowSchema::empty());
         let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
         let sink = DeleteSink { collection: self.planned.name.clone(), schema };
@@ -156,7 +157,7 @@ impl TableProvider for CollectionTable {
         _assignments: Vec<(String, Expr)>,
         _filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("UPDATE: measurements do not change; DELETE them and INSERT others")
+        not_impl_err!("UPDATE: measurements cannot be changed; DELETE them and INSERT new ones")
     }
 
     async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
@@ -164,7 +165,7 @@ impl TableProvider for CollectionTable {
     }
 }
 
-/// A batch that says how many rows something concerned.
+/// A batch with the number of rows that a statement changed.
 pub(crate) fn count_batch(count: u64) -> Result<RecordBatch> {
     let schema = Arc::new(ArrowSchema::new(vec![Field::new("count", DataType::UInt64, false)]));
     Ok(RecordBatch::try_new(schema, vec![Arc::new(UInt64Array::from(vec![count]))])?)

@@ -1,5 +1,5 @@
-//! Which of a statement's filters the engine applies: those that choose metas, choose a range of times, or skip buckets by a
-//! field's bounds.
+//! Decides which of a statement's filters the engine applies: those that select metas or a range of times, or that skip
+//! buckets by a field's bounds.
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
@@ -13,12 +13,12 @@ use ebbtide::ttl::Value;
 use ebbtide::{FieldBound, MetaFilter};
 use std::sync::Arc;
 
-/// First and last of a range, inclusive.
+/// First and last value of a range, inclusive.
 pub(crate) type Bounds<T> = (Option<T>, Option<T>);
 /// First and last instant, inclusive, in units of the collection.
 pub(crate) type Range = Bounds<i64>;
 
-/// Which columns of a collection are its time and its meta: filters on them are the engine's.
+/// The columns of a collection that are its time and its meta: the engine applies filters on them.
 pub(crate) struct PushdownRules<'a> {
     pub(crate) time: &'a str,
     pub(crate) meta: Option<&'a str>,
@@ -56,7 +56,7 @@ impl PushdownRules<'_> {
         }
     }
 
-    /// The part of `filters`, all of which must hold, that the engine applies.
+    /// The part of `filters` that the engine applies. All filters must hold.
     pub(crate) fn split(&self, filters: &[Expr], schema: &SchemaRef, state: &dyn Session) -> Result<PushedFilters> {
         let mut pushed = PushedFilters::default();
         let mut metas = Vec::new();
@@ -81,7 +81,7 @@ impl PushdownRules<'_> {
     }
 }
 
-/// Columns of filters without their table's name.
+/// Removes table names from the columns of a filter.
 pub(crate) fn unqualified(expr: Expr) -> Result<Expr> {
     use datafusion::common::tree_node::{Transformed, TreeNode};
     let expr = expr.transform_up(|e| match e {
@@ -122,13 +122,13 @@ impl MetaFilter for MetaPredicate {
         let array = value.map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
         match array.as_any().downcast_ref::<BooleanArray>() {
             Some(selected) => Ok(selected.clone()),
-            None => Err(ArrowError::ComputeError(format!("'{}' is no condition", self.text))),
+            None => Err(ArrowError::ComputeError(format!("'{}' is not a condition", self.text))),
         }
     }
 }
 
-/// The range of times (first and last) outside of which a filter cannot hold, and whether it holds everywhere inside.
-/// `is_time` knows the time, and `units` reads the constants that it is compared with.
+/// The range of times (first and last) outside which a filter cannot hold, and whether it holds everywhere inside.
+/// `is_time` recognizes the time column, and `units` reads the constants that it is compared with.
 pub(crate) fn time_range(
     filter: &Expr,
     is_time: &dyn Fn(&Expr) -> bool,
@@ -168,7 +168,7 @@ pub(crate) fn time_range(
     }
 }
 
-/// A range in what a collection can store: beyond its ends there is nothing.
+/// Restricts a range to times that a collection can store; an empty range if it lies outside them.
 fn narrow(range: Bounds<i128>) -> Range {
     let none = (Some(i64::MAX), Some(i64::MIN));
     match (range.0.map(i64::try_from).transpose(), range.1.map(i64::try_from).transpose()) {
@@ -196,7 +196,7 @@ fn units(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// Whether an expression gives the same for the same meta, whenever and however often it is evaluated.
+/// Whether an expression has the same value for the same meta, whenever and however often it is evaluated.
 pub(crate) fn is_plain(filter: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     !filter
@@ -228,14 +228,14 @@ fn bound(filter: &Expr) -> Option<FieldBound> {
     let (min, max) = match op {
         Operator::Eq => (Some(value), Some(value)),
         Operator::Lt | Operator::LtEq => (None, Some(value)),
-        // NaN is greater than every number, in SQL as in the order that a bucket's greatest value goes by.
+        // NaN is greater than every number, both in SQL and in the order that defines a bucket's maximum.
         Operator::Gt | Operator::GtEq => (Some(value), None),
         _ => return None,
     };
     Some(FieldBound { field: column.name.clone(), min, max })
 }
 
-/// The path below the meta field and the value of `meta.path = value`.
+/// The path inside the meta field, and the value, of `meta.path = value`.
 fn equality(filter: &Expr, meta: &str) -> Option<(Vec<String>, Value)> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
     match (&**left, &**right) {
@@ -270,8 +270,8 @@ fn scalar(value: &ScalarValue) -> Option<Value> {
     }
 }
 
-/// A number that a double holds exactly.
-#[expect(clippy::cast_precision_loss, reason = "whole numbers beyond 2^53 are left out")]
+/// The value of a number that a double holds exactly.
+#[expect(clippy::cast_precision_loss, reason = "integers beyond 2^53 are excluded")]
 fn number(value: &ScalarValue) -> Option<f64> {
     match value {
         ScalarValue::Int64(Some(v)) if v.unsigned_abs() <= 1 << 53 => Some(*v as f64),

@@ -1,4 +1,4 @@
-//! What a statement asks the engine for: columns of a collection under the filters that the engine applies.
+//! What a statement asks the engine for: columns of a collection, with the filters that the engine applies.
 
 use crate::error::external;
 use crate::pushdown::PushdownRules;
@@ -12,7 +12,7 @@ use ebbtide_ttl::{Cutoff, ExpiryMode, Timestamp};
 use std::fmt;
 use std::sync::Arc;
 
-/// A scan of a collection, or what an aggregate reads of it.
+/// A scan of a collection, or the input of an aggregate.
 #[derive(Debug)]
 pub(crate) struct ScanSpec {
     pub(crate) snapshot: CollectionSnapshot,
@@ -23,7 +23,7 @@ pub(crate) struct ScanSpec {
     metas: Option<String>,
 }
 
-/// The collection that a plan names, as it was when the plan was made.
+/// The collection that a plan reads, as it was when the plan was made.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedCollection {
     pub(crate) name: String,
@@ -45,7 +45,7 @@ impl PlannedCollection {
 }
 
 impl ScanSpec {
-    /// A scan of these columns (all if `None`) under these filters in a snapshot that may be newer than the plan.
+    /// A scan of these columns (all if `None`) with these filters, in a snapshot that may be newer than the plan.
     pub(crate) fn new(
         planned: &PlannedCollection,
         snapshot: CollectionSnapshot,
@@ -66,8 +66,8 @@ impl ScanSpec {
         let untyped = |field: &Field| field.data_type() == &DataType::Null;
         if schema.fields().iter().any(|f| untyped(f)) && snapshot.schema().meta_type.is_some() {
             return exec_err!(
-                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare it, or \
-                 create its view, again",
+                "the meta field of collection '{}' had no value yet when the statement was prepared; prepare the statement \
+                 or create its view again",
                 planned.name
             );
         }
@@ -131,7 +131,7 @@ fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
     c.rules().iter().filter_map(text).collect()
 }
 
-/// The columns of a collection: those of its schema, and the meta field also while no value has given it a type.
+/// The columns of a collection: those of its schema, and the meta field even while no value has given it a type.
 pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
     let arrow = schema.arrow();
     let (Some(meta), None) = (&schema.meta, &schema.meta_type) else { return arrow };
@@ -140,7 +140,7 @@ pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
     Arc::new(ArrowSchema::new(fields))
 }
 
-/// An error where the collection of a plan is gone.
+/// The collection of a plan; an error if it no longer exists.
 pub(crate) fn collection_in(snapshot: &ebbtide::Snapshot, name: &str) -> Result<CollectionSnapshot> {
     snapshot.collection(name).map_err(external)
 }

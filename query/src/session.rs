@@ -1,4 +1,4 @@
-//! A session: one user's statements, one after the other, each over one snapshot.
+//! A session: the statements of one user, one after the other, each over its own snapshot.
 
 mod names;
 mod sql;
@@ -37,15 +37,15 @@ pub(crate) use sql::{Failure, parse};
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
 pub const DEFAULT_MEMORY_BYTES: usize = 1 << 30;
 
-/// How a session behaves.
+/// Settings of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// The instant at which statements look; each statement's own reading of the clock if none.
+    /// The instant that statements read at and that `now()` returns. Default: `None`, each statement reads the clock.
     pub now: Option<Timestamp>,
-    /// Memory that one statement's sorts, joins and groups may take before they go to disk.
-    /// Default: [`DEFAULT_MEMORY_BYTES`].
+    /// Bytes of memory that the sorts, joins and groups of the session's running statements may take together before
+    /// they spill to disk. Default: [`DEFAULT_MEMORY_BYTES`].
     pub memory_bytes: usize,
-    /// Threads that one statement uses; one for each core if none.
+    /// Number of threads that a statement uses, at least 1. Default: `None`, one for each core.
     pub partitions: Option<usize>,
 }
 
@@ -55,32 +55,32 @@ impl Default for SessionSettings {
     }
 }
 
-/// What a statement gave.
+/// The result of a statement, with all rows in memory.
 #[derive(Debug, Clone)]
 pub struct StatementResult {
-    /// Columns; empty if the statement gives no rows.
+    /// The columns; empty if the statement returns no rows.
     pub schema: SchemaRef,
-    /// Rows.
+    /// The rows.
     pub batches: Vec<RecordBatch>,
-    /// What was done, for people.
+    /// What was done, as a message for people.
     pub message: Option<String>,
 }
 
 impl StatementResult {
-    /// Rows in all batches.
+    /// The number of rows in all batches.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 }
 
-/// What a statement is giving: its rows come as a stream.
+/// The result of a statement, with its rows as a stream.
 pub struct StatementStream {
-    /// Columns; empty if the statement gives no rows.
+    /// The columns; empty if the statement returns no rows.
     pub schema: SchemaRef,
-    /// Rows, if the statement gives any.
+    /// The rows; `None` if the statement returns no rows.
     pub stream: Option<SendableRecordBatchStream>,
-    /// What was done, for people.
+    /// What was done, as a message for people.
     pub message: Option<String>,
 }
 
@@ -103,10 +103,10 @@ pub struct Session {
     database: Database,
     tables: Arc<SessionTables>,
     now: Option<Timestamp>,
-    /// Ends joins that give nothing back for long.
+    /// Ends joins that return nothing for a long time.
     stop: Stop,
     planning: Planning,
-    /// INSERT and DELETE that were prepared.
+    /// Prepared INSERT and DELETE statements.
     writes: writes::Writes,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session with every default.
+    /// A session with default settings.
     ///
     /// # Errors
     /// If DataFusion cannot be set up.
@@ -125,7 +125,7 @@ impl Session {
         Self::with_settings(database, &SessionSettings::default())
     }
 
-    /// A session.
+    /// A session with these settings.
     ///
     /// # Errors
     /// If DataFusion cannot be set up.
@@ -156,10 +156,11 @@ impl Session {
         &self.database
     }
 
-    /// Runs the one statement that `sql` holds.
+    /// Runs the one statement in `sql` and collects its rows in memory.
     ///
     /// # Errors
-    /// Whatever is wrong with the statement, with its place; nothing has been changed then.
+    /// What is wrong with the statement, and where; in that case nothing has been changed. [`Code::FailedToParse`]
+    /// unless `sql` contains exactly one statement.
     pub fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<StatementResult>> {
         Box::pin(async move {
             let mut statements = statement::parse(sql)?;
@@ -167,14 +168,14 @@ impl Session {
                 (Some(statement), 0) => self.run(&statement, sql).await,
                 (None, _) => Err(QueryError::new(Code::FailedToParse, "there is no statement")),
                 (Some(_), more) => {
-                    let message = format!("one statement is expected, there are {}", more + 1);
+                    let message = format!("expected one statement, found {}", more + 1);
                     Err(QueryError::new(Code::FailedToParse, message))
                 }
             }
         })
     }
 
-    /// Runs a parsed statement of `text` and gathers its rows.
+    /// Runs a parsed statement of `text` and collects its rows in memory.
     ///
     /// # Errors
     /// As for [`Session::execute`].
@@ -189,10 +190,11 @@ impl Session {
         })
     }
 
-    /// Starts a parsed statement of `text`; its rows come as they are found.
+    /// Starts a parsed statement of `text`; its rows are streamed as they are found.
     ///
     /// # Errors
-    /// As for [`Session::execute`]; errors of execution come through the stream.
+    /// As for [`Session::execute`]; errors during execution are returned by the stream. [`Session::explain`] turns them
+    /// into a [`QueryError`].
     pub fn start<'a>(&'a self, statement: &'a Statement, text: &'a str) -> BoxFuture<'a, Result<StatementStream>> {
         let span = tracing::debug_span!("query", statement = statement.text);
         let work = async move {
@@ -232,12 +234,13 @@ impl Session {
         self.now.map_or_else(|| self.database.snapshot(), |now| self.database.snapshot_at(now))
     }
 
-    /// The context of a statement that begins now.
+    /// The context of a statement that starts now.
     pub(crate) fn begin(&self) -> Arc<StatementContext> {
         Arc::new(StatementContext::new(self.database.clone(), self.snapshot(), self.context.clone()))
     }
 
-    /// The state that a statement is planned with: its catalogue is of the statement's snapshot, and so is its `now()`.
+    /// The state that a statement is planned with: its catalog is the statement's snapshot, and its `now()` the
+    /// snapshot's instant.
     pub(crate) fn state(&self, context: &Arc<StatementContext>) -> SessionState {
         self.bind(context.state(), context)
     }
@@ -252,19 +255,19 @@ impl Session {
         state
     }
 
-    /// What a query that is read in this context is read against.
+    /// The version of the catalog that a query is planned against in this context.
     pub(crate) fn catalog_version(&self, context: &StatementContext) -> CatalogVersion {
         StatementCatalog::version(context, &self.tables)
     }
 
-    /// Stops the running statement, from another thread.
+    /// A handle that stops the running statements from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// An error that the stream of [`start`](Self::start) returned, with the place in `text` where it can be told. `text`
-    /// is the whole text that `statement` was parsed from.
+    /// Converts an error from the stream of [`start`](Self::start), adding the place in `text` where it is known.
+    /// `text` is the whole text that `statement` was parsed from.
     #[must_use]
     pub fn explain(&self, error: &DataFusionError, statement: &Statement, text: &str) -> QueryError {
         let explainer = Explainer {
@@ -282,7 +285,7 @@ impl Session {
         explainer.explain(error)
     }
 
-    /// Names of collections, views and tables.
+    /// Names of the collections, and of the views and tables of this session.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
         let mut names = self.snapshot().collections();
@@ -290,7 +293,7 @@ impl Session {
         names
     }
 
-    /// Names of functions.
+    /// Names of all functions, sorted.
     #[must_use]
     pub fn function_names(&self) -> Vec<String> {
         let state = self.context.state();
@@ -325,16 +328,16 @@ impl Session {
         names
     }
 
-    /// The instant of [`SessionSettings::now`], if the session reads as of one.
+    /// The value of [`SessionSettings::now`]; `None` if each statement reads the clock.
     #[must_use]
     pub fn reads_at(&self) -> Option<Timestamp> {
         self.now
     }
 }
 
-/// Runs the SQL of conformance cases.
+/// Used by conformance cases.
 impl Session {
-    /// Rows of a statement as JSON objects by column name.
+    /// Runs one statement and returns its rows as JSON objects, keyed by column name.
     ///
     /// # Errors
     /// As for [`Session::execute`].

@@ -1,5 +1,5 @@
-//! SQL between its text and DataFusion's planner: what is too deep or without effect is refused, what other databases write
-//! is rewritten, and columns are named.
+//! SQL between its text and DataFusion's planner: refuses statements that are too deep or have no effect, rewrites
+//! forms of other databases, and names columns.
 
 mod depth;
 mod dialect;
@@ -19,25 +19,25 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use futures::future::BoxFuture;
 use std::future::poll_fn;
 
-/// A statement as DataFusion reads it, and what its columns are headed with.
+/// A statement as DataFusion parses it, and the headings of its columns.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) statement: DfStatement,
     pub(crate) headings: Vec<Heading>,
 }
 
-/// How much stack a statement of these tokens needs until it runs.
+/// Bytes of stack that a statement of these tokens needs until it runs.
 ///
 /// # Errors
-/// If the statement is too deep for what follows.
+/// [`ebbtide_ttl::Code::FailedToParse`] if the statement is nested too deeply.
 pub(crate) fn stack_for(tokens: &[TokenWithSpan]) -> Result<usize> {
     depth::check(tokens)
 }
 
-/// A thread's stack has room for this.
+/// Bytes of stack that every thread is assumed to have left.
 const SMALL: usize = 1 << 20;
 
-/// Polls a future on as much more stack as [`stack_for`] says.
+/// Polls a future with as much additional stack as [`stack_for`] says.
 pub(crate) fn on_stack<T>(stack: usize, mut work: BoxFuture<'_, T>) -> impl Future<Output = T> + Send {
     poll_fn(move |context| {
         let mut poll = || work.as_mut().poll(context);
@@ -45,14 +45,14 @@ pub(crate) fn on_stack<T>(stack: usize, mut work: BoxFuture<'_, T>) -> impl Futu
     })
 }
 
-/// Parses one statement, on as much more stack as [`stack_for`] says, and balances its conditions.
+/// Parses one statement, with as much additional stack as [`stack_for`] says, and balances its conditions.
 ///
 /// # Errors
-/// Of the parser.
+/// Errors of the parser.
 pub(crate) fn parse_one(sql: &str, stack: usize) -> Result<DfStatement, DataFusionError> {
     let parse = || {
         let mut statements =
-            DFParserBuilder::new(sql).with_dialect(&dialect::OurDialect).build()?.parse_statements()?;
+            DFParserBuilder::new(sql).with_dialect(&dialect::EbbtideDialect).build()?.parse_statements()?;
         let Some(mut statement) = statements.pop_front() else {
             return Err(DataFusionError::Plan("there is no statement".to_owned()));
         };
@@ -68,10 +68,10 @@ pub(crate) fn parse_one(sql: &str, stack: usize) -> Result<DfStatement, DataFusi
     if stack < SMALL { parse() } else { stacker::grow(stack + SMALL, parse) }
 }
 
-/// What is to be planned of a statement.
+/// Checks and rewrites a parsed statement for the planner.
 ///
 /// # Errors
-/// [`ebbtide_ttl::Code::BadValue`] for what would have no effect.
+/// [`ebbtide_ttl::Code::BadValue`] for parts that would have no effect.
 pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
     let headings = match &statement {
         DfStatement::Statement(inner) => names::headings(inner, text, tokens),
@@ -97,7 +97,7 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
     Ok(Parsed { statement, headings })
 }
 
-/// What DataFusion's statements hold of the parser's.
+/// The parser's statement inside one of DataFusion's.
 enum Inner<'a> {
     Statement(&'a mut Statement),
     Query(&'a mut Query),

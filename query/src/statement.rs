@@ -1,7 +1,8 @@
-//! Ebbtide's own statements: collections, TTL indexes, listings and upkeep. Everything else is SQL for DataFusion.
+//! Parses Ebbtide's own statements: collections, TTL indexes, listings and maintenance. Everything else is SQL for
+//! DataFusion.
 //!
-//! Parsing decides about form only. What a statement may say (which options exist, what an index may filter on) is
-//! the engine's to judge: statements become the same command documents that programs send.
+//! Parsing only checks the form of a statement. What a statement may say (which options exist, what an index may filter
+//! on) is checked by the engine: statements become the same command documents that programs send.
 
 mod grammar;
 pub(crate) mod lexer;
@@ -16,23 +17,23 @@ use ebbtide_ttl::Code;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// A mistake in a statement's form, with the place where it was seen.
+/// A syntax error, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
     /// [`Code::FailedToParse`], or [`Code::IDLUnknownField`] for an option that does not exist.
     pub code: Code,
-    /// What is wrong and, if that can be guessed, what was meant.
+    /// What is wrong and, if it can be guessed, what was meant.
     pub message: String,
-    /// Line in the whole text, from 1; 0 if unknown.
+    /// Line in the whole text, counted from 1; 0 if unknown.
     pub line: u64,
-    /// Column in that line, from 1.
+    /// Column in that line in characters, counted from 1.
     pub column: u64,
-    /// The line of text.
+    /// The text of that line.
     pub source: String,
 }
 
 impl SyntaxError {
-    /// An error at a place of a text.
+    /// An error at a position in a text.
     pub(crate) fn at(text: &str, location: Location, message: impl Into<String>) -> Self {
         let line = usize::try_from(location.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let source = text.lines().nth(line).unwrap_or_default().to_owned();
@@ -40,7 +41,7 @@ impl SyntaxError {
         SyntaxError { code: Code::FailedToParse, message: message.into(), line, column, source }
     }
 
-    /// The same error in the coordinates of the text that a piece was cut from.
+    /// The same error, with its position in the text that a statement was cut from.
     pub(crate) fn shifted(mut self, whole: &str, line: u64, column: u64) -> Self {
         if self.line == 0 {
             return self;
@@ -63,7 +64,7 @@ impl fmt::Display for SyntaxError {
             return f.write_str(&self.message);
         }
         write!(f, "{} (line {}, column {})", self.message, self.line, self.column)?;
-        // Long lines are cut around the place, so that the caret stays on the screen.
+        // Long lines are cut around the position, so that the caret stays on the screen.
         let column = usize::try_from(self.column.saturating_sub(1)).unwrap_or(0);
         let from = column.saturating_sub(50);
         let shown: String = self.source.chars().skip(from).take(74).map(|c| if c == '\t' { ' ' } else { c }).collect();
@@ -74,7 +75,7 @@ impl fmt::Display for SyntaxError {
 /// One statement of a text.
 #[derive(Debug, Clone)]
 pub struct Statement {
-    /// As it was typed, without its semicolon.
+    /// The statement as it was typed, without its semicolon.
     pub text: String,
     /// What it asks for.
     pub kind: StatementKind,
@@ -88,13 +89,14 @@ pub struct Statement {
 pub enum StatementKind {
     /// SQL for DataFusion.
     Sql,
-    /// A command document for the engine and what to say when it has been done.
+    /// A command document for the engine.
     Command {
         /// The document.
         document: Map<String, Value>,
         /// Shown after success.
         done: String,
-        /// Success if the collection exists already (`IF NOT EXISTS`) or does not exist (`IF EXISTS`).
+        /// Succeed without doing anything if the collection already exists (`IF NOT EXISTS`) or does not exist (`IF
+        /// EXISTS`).
         lenient: bool,
     },
     /// `SHOW ...`: a listing.
@@ -105,9 +107,9 @@ pub enum StatementKind {
     ExplainExpiry {
         /// The collection.
         collection: String,
-        /// The instant to look from; now if none.
+        /// The instant to start from; now if `None`.
         at: Option<String>,
-        /// Rules to suppose in place of the present ones.
+        /// Rules to assume instead of the current ones; empty for the current ones.
         proposed: Map<String, Value>,
     },
     /// `SWEEP`.
@@ -123,26 +125,26 @@ pub enum StatementKind {
 pub enum Listing {
     /// Every collection.
     Collections,
-    /// Every rule, or those of a collection.
+    /// All TTL rules, or those of one collection.
     Ttl(Option<String>),
     /// The buckets of a collection.
     Buckets(String),
-    /// What the engine is doing.
+    /// Operations in progress.
     Operations,
-    /// Drops that have been made.
+    /// Recent drops by the sweeper.
     Sweeps,
     /// The sweeper's parameters.
     Parameters,
-    /// Functions, or those whose name is like a pattern.
+    /// All functions, or those whose name matches a pattern.
     Functions(Option<String>),
-    /// Everything that can be selected from: collections and views, and the tables of the system.
+    /// Everything that can be selected from: collections, views, tables of the session and system tables.
     Tables,
 }
 
-/// Cuts a text into statements and parses those that are Ebbtide's own.
+/// Splits a text into statements and parses those that are Ebbtide's own.
 ///
 /// # Errors
-/// The first mistake of form, with its place. Mistakes in SQL proper are found when it is planned.
+/// The first syntax error, with its position. Errors in the SQL that DataFusion runs are found when it is planned.
 pub fn parse(text: &str) -> Result<Vec<Statement>, SyntaxError> {
     lexer::split(text)?
         .into_iter()

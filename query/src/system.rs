@@ -1,4 +1,4 @@
-//! System tables: what SHOW statements list, as plain tables in the schema `ebbtide`.
+//! System tables in the schema `ebbtide`, which SHOW statements read.
 
 mod listing;
 mod tables;
@@ -31,10 +31,11 @@ pub const TABLES: [&str; tables::ALL.len()] = {
     names
 };
 
-/// A system table: its rows are gathered from the statement's snapshot when it is scanned.
+/// A system table: its rows are collected from the statement's snapshot when it is scanned.
 ///
-/// Its times are nanoseconds, so that those of every precision are exact. While something is stored that lies, or expires,
-/// outside of 1677 to 2262, which nanoseconds do not reach, they are microseconds (milliseconds, some 290 000 years away).
+/// Its times are in nanoseconds, so that those of every precision are exact. While anything stored lies or expires
+/// outside the range of nanoseconds (1677 to 2262), they are in microseconds, or in milliseconds outside the range of
+/// microseconds (some 290 000 years).
 pub(crate) struct SystemTable {
     table: &'static dyn Table,
     unit: Precision,
@@ -55,7 +56,7 @@ impl SystemTable {
         let mut times = Vec::new();
         each(snapshot, |c| {
             let Some((first, last)) = c.time_range() else { return Ok(()) };
-            // Spans only grow, so no window reaches further than the present one's width.
+            // Spans only grow, so no window is wider than the current one's.
             let span = c.options().bucketing.span_seconds();
             let longest = c.rules().iter().map(|view| view.expire_after_seconds).max().unwrap_or(0);
             times.extend([first.plus_seconds(-span), last.plus_seconds(span).plus_seconds(longest)]);

@@ -1,9 +1,9 @@
-//! Times in SQL are exact to the nanosecond, whatever unit a collection stores.
+//! Keeps times in SQL exact to the nanosecond, whatever unit a collection stores.
 //!
-//! Left alone, DataFusion brings `t < TIMESTAMP '2024-01-01T00:00:00.000000001Z'` to the coarser of the two units and
-//! cuts the literal off, which moves the boundary; and it reads literals as nanoseconds, which end in 1677 and 2262.
-//! So before types are coerced every comparison of a timestamp with a constant is rewritten here: the constant becomes
-//! a literal of the column's own type, rounded to the side on which the comparison keeps its meaning.
+//! By default, DataFusion converts `t < TIMESTAMP '2024-01-01T00:00:00.000000001Z'` to the coarser of the two units and
+//! truncates the literal, which moves the boundary; and it reads literals in nanoseconds, which only reach from 1677 to
+//! 2262. So before types are coerced, every comparison of a timestamp with a constant is rewritten here: the constant
+//! becomes a literal of the column's own type, rounded so that the comparison keeps its meaning.
 
 #[cfg(test)]
 mod tests;
@@ -27,8 +27,8 @@ use ebbtide_ttl::Timestamp;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Rewrites the comparisons of a plan that has not been analysed yet. Without `now`, expressions that depend on the
-/// instant of execution (of views and prepared statements) are left as they are.
+/// Rewrites the comparisons of a plan that has not been analyzed. Without `now`, expressions that depend on the instant
+/// of execution (in views and prepared statements) are left unchanged.
 pub(crate) fn rewrite_plan(
     plan: LogicalPlan,
     now: Option<DateTime<Utc>>,
@@ -36,7 +36,7 @@ pub(crate) fn rewrite_plan(
 ) -> Result<LogicalPlan> {
     let mut units_change = false;
     let plan = plan.transform_up_with_subqueries(|plan| {
-        // What lies above a union whose unit changed has another type than it had.
+        // The types of the nodes above a union change with its unit.
         let plan = if units_change { plan.recompute_schema()? } else { plan };
         let Transformed { data: plan, transformed, .. } = units::in_one_unit(plan)?;
         units_change |= transformed;
@@ -51,7 +51,7 @@ pub(crate) fn rewrite_plan(
     Ok(plan.data)
 }
 
-/// What the expressions of a node are about.
+/// The schema that the expressions of a node refer to.
 fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
     match plan {
         LogicalPlan::TableScan(scan) => {
@@ -61,7 +61,8 @@ fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
     }
 }
 
-/// Puts the statement's instant in place of `now()` and its kin, for plans that DataFusion runs by its own clock.
+/// Replaces `now()` and similar functions by the statement's instant, for plans that DataFusion would run by its own
+/// clock.
 pub(crate) fn freeze_now(
     plan: LogicalPlan,
     now: Option<DateTime<Utc>>,
@@ -147,21 +148,21 @@ impl Kind {
         Expr::Literal(value, None)
     }
 
-    /// `column op instant` with a literal of the column's type. What no stored time can satisfy becomes `< MIN`, what
-    /// every one satisfies `>= MIN`, so that null stays null.
+    /// `column op instant` with a literal of the column's type. A comparison that no stored time satisfies becomes `<
+    /// MIN`, one that every stored time satisfies becomes `>= MIN`, so that null stays null.
     fn compare(&self, column: Expr, op: Operator, instant: Timestamp) -> Expr {
         use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
         let never = (Lt, i64::MIN);
         let always = (GtEq, i64::MIN);
         let (op, units) = match (self.place(instant), op) {
             (Place::At { units, exact: true }, op) => (op, units),
-            // No stored time is this instant.
+            // No stored time equals this instant.
             (_, IsDistinctFrom | IsNotDistinctFrom) => {
                 return Expr::Literal(ScalarValue::Boolean(Some(op == IsDistinctFrom)), None);
             }
             (Place::Below, Lt | LtEq | Eq) | (Place::Above, Gt | GtEq | Eq) => never,
             (Place::Below, _) | (Place::Above, _) => always,
-            // Floored: the instant lies between `units` and the next unit.
+            // The instant was rounded down: it lies between `units` and the next unit.
             (Place::At { units, .. }, Lt | LtEq) => (LtEq, units),
             (Place::At { units, .. }, Gt | GtEq) => (Gt, units),
             (Place::At { .. }, Eq) => never,
@@ -177,7 +178,7 @@ impl Rewriter {
         expr.transform_up(|expr| self.node(expr))
     }
 
-    /// The type of an expression that is a timestamp and no constant.
+    /// The type of a timestamp expression that is not a constant.
     fn kind(&self, expr: &Expr) -> Option<Kind> {
         if matches!(expr, Expr::Literal(..)) || is_constant(expr) {
             return None;
@@ -188,8 +189,8 @@ impl Rewriter {
         }
     }
 
-    /// What a timestamp's comparison with a constant is about: beneath casts that change no instant, the stored one. DataFusion
-    /// would take the cast off too, and cut the constant to the stored unit.
+    /// The timestamp that is really compared: the stored one inside casts that do not change the instant. DataFusion
+    /// would remove the cast as well, and truncate the constant to the stored unit.
     fn compared(&self, expr: &Expr) -> Option<(Expr, Kind)> {
         let kind = self.kind(expr)?;
         if let Expr::Cast(cast) = expr
@@ -202,7 +203,7 @@ impl Rewriter {
         Some((expr.clone(), kind))
     }
 
-    /// Whether an expression compares, with something, a timestamp beneath a cast that changes no instant.
+    /// Whether an expression compares a timestamp inside a cast that does not change the instant.
     fn compares_beneath_cast(&self, expr: &Expr) -> bool {
         let is_cast = |side: &Expr| {
             matches!(side, Expr::Cast(_)) && self.compared(side).is_some_and(|(column, _)| column != *side)
@@ -240,7 +241,7 @@ impl Rewriter {
         }
     }
 
-    /// Two timestamps of different units are compared in the finer one; left alone, the finer would be cut off.
+    /// Compares two timestamps of different units in the finer one; by default the finer one would be truncated.
     fn two_units(&self, mut compared: BinaryExpr) -> Transformed<Expr> {
         let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
             return Transformed::no(Expr::BinaryExpr(compared));
@@ -322,7 +323,7 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Whether an expression has the same value for every row, and one that can be worked out before execution.
+/// Whether an expression has the same value for every row, and one that is known before execution.
 fn is_constant(expr: &Expr) -> bool {
     !expr
         .exists(|e| {
@@ -357,7 +358,7 @@ pub(crate) fn depends_on_now(expr: &Expr) -> bool {
     .unwrap_or(true)
 }
 
-/// `'...'`, `TIMESTAMP '...'`, `DATE '...'` and literals, read without a detour through nanoseconds.
+/// The instant of `'...'`, `TIMESTAMP '...'`, `DATE '...'` and literals, without a conversion through nanoseconds.
 fn plain_instant(expr: &Expr) -> Option<Timestamp> {
     match expr {
         Expr::Literal(value, _) => scalar_instant(value),
@@ -403,7 +404,8 @@ pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
     }
 }
 
-/// `CAST(TIMESTAMP '1500-01-01' AS TIMESTAMP(3))`, which INSERT makes of its values: floored into the unit.
+/// Evaluates `CAST(TIMESTAMP '1500-01-01' AS TIMESTAMP(3))`, which INSERT makes of its values, rounding down to the
+/// unit.
 fn cast_constant(cast: Cast) -> Transformed<Expr> {
     if let DataType::Timestamp(unit, zone) = cast.field.data_type()
         && *unit != TimeUnit::Nanosecond

@@ -1,4 +1,4 @@
-//! The layout of a chart: shapes at places, which SVG and PNG draw alike.
+//! The layout of a chart: shapes with positions, drawn in the same way by SVG and PNG.
 
 use super::ticks::{self, Tick};
 use super::{Chart, Series, extent};
@@ -14,7 +14,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Something to draw; y grows downwards, and texts stand on theirs.
+/// A shape; y grows downwards, and the y of a text is its baseline.
 pub(super) enum Shape {
     Line { points: Vec<(f64, f64)>, colour: Colour, width: f64, dashed: bool },
     Rect { x: f64, y: f64, width: f64, height: f64, colour: Colour },
@@ -22,7 +22,7 @@ pub(super) enum Shape {
     Text { x: f64, y: f64, anchor: Anchor, bold: bool, colour: Colour, text: String },
 }
 
-/// A chart that is laid out.
+/// A chart that has been laid out.
 pub(super) struct Picture {
     pub(super) width: u32,
     pub(super) height: u32,
@@ -30,7 +30,8 @@ pub(super) struct Picture {
     pub(super) shapes: Vec<Shape>,
 }
 
-/// Okabe and Ito's colours, which the colour-blind tell apart. Neighbours differ in lightness too, for prints in grey.
+/// Okabe and Ito's colours, which colour-blind people can distinguish. Neighbours also differ in lightness, for
+/// greyscale prints.
 const COLOURS: [Colour; 7] = [
     Colour(0, 114, 178),
     Colour(230, 159, 0),
@@ -46,19 +47,19 @@ const GRID: Colour = Colour(226, 226, 226);
 
 const WIDTH: f64 = 960.0;
 const LINES_HEIGHT: f64 = 540.0;
-/// What a letter takes, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 7.0;
 const LINE: f64 = 17.0;
 const MARGIN: f64 = 18.0;
-/// Letters of a name in a legend or before a bar.
+/// Maximum letters of a name in a legend or next to a bar.
 const NAME_MAX: usize = 28;
-/// Beyond so many lines nobody tells them apart.
+/// Maximum number of lines: more cannot be distinguished.
 const SERIES_MAX: usize = 24;
 const BARS_MAX: usize = 60;
-/// So many points are drawn as dots on their line.
+/// Lines with up to this many points get a dot at each point.
 const DOTS_MAX: usize = 60;
 
-/// Lays a chart out under a title.
+/// Lays out a chart below a title.
 pub(super) fn lay_out(chart: &Chart, title: &str) -> Picture {
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut page = Page { shapes: Vec::new(), top: MARGIN };
@@ -73,7 +74,7 @@ pub(super) fn lay_out(chart: &Chart, title: &str) -> Picture {
 
 struct Page {
     shapes: Vec<Shape>,
-    /// Where there is room from.
+    /// Top of the free space.
     top: f64,
 }
 
@@ -86,7 +87,7 @@ impl Page {
         self.shapes.push(Shape::Line { points, colour, width, dashed: false });
     }
 
-    /// Up to three lines of the statement.
+    /// Up to three lines of the title.
     fn title(&mut self, title: &str) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "letters in a line")]
         let room = ((WIDTH - 2.0 * MARGIN) / LETTER) as usize;
@@ -144,7 +145,7 @@ impl Page {
         let bottom = height - 60.0;
         let place = |(x, y): (f64, f64)| {
             let across = (x - x_low) / (x_high - x_low);
-            // Halves first: the difference of the greatest doubles is none.
+            // Halved first: the difference of the largest doubles overflows.
             let up = (y / 2.0 - y_low / 2.0) / (y_high / 2.0 - y_low / 2.0);
             (left + across * (right - left), bottom - up * (bottom - top))
         };
@@ -187,7 +188,8 @@ impl Page {
         }
     }
 
-    /// A line that breaks where nothing was measured, and dots where there are few points or one stands alone.
+    /// A line that is interrupted where values are missing, with dots if there are few points or a point has no
+    /// neighbours.
     fn series(&mut self, one: &Series, place: &dyn Fn((f64, f64)) -> (f64, f64), colour: Colour, dashed: bool) {
         let few = one.points.len() <= DOTS_MAX;
         for run in one.points.split(|p| !p.1.is_finite()).filter(|run| !run.is_empty()) {
@@ -263,15 +265,15 @@ impl Page {
     }
 }
 
-/// The colour of a series, and whether its line is dashed, as it is when colours come again.
+/// The colour of a series, and whether its line is dashed, which it is when colours repeat.
 fn look(number: usize) -> (Colour, bool) {
     (COLOURS[number % COLOURS.len()], (number / COLOURS.len()) % 2 == 1)
 }
 
-/// Of the points above one unit of x the first, the least, the greatest and the last: nobody sees more.
+/// Keeps the first, lowest, highest and last of the points within one unit of x: more would not be visible.
 fn thinned(places: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut out: Vec<(f64, f64)> = Vec::new();
-    // Where those of the present unit begin in `out`; there are four at most.
+    // Index in `out` of the current unit's first point; a unit has at most four points.
     let mut begin = 0;
     for place in places {
         if out.get(begin).is_none_or(|first| first.0.floor() < place.0.floor()) {
@@ -291,7 +293,7 @@ fn thinned(places: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     out
 }
 
-/// A text of at most so many letters.
+/// Cuts a text to a maximum number of letters.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,15 +1,15 @@
-//! Pictures as PNG, at twice their size in pixels. Letters beyond Latin ones are drawn as boxes: SVG has them all.
+//! Pictures as PNG, with two pixels per unit. Letters that the font lacks are drawn as boxes; SVG has them all.
 
 use super::picture::{Anchor, Colour, Picture, Shape};
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use std::io::Write;
 use tiny_skia::{FillRule, LineCap, LineJoin, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
-/// Pixels for a unit of the picture.
+/// Pixels per unit of the picture.
 const SCALE: u8 = 2;
 /// Text of 12 units.
 const HEIGHT: RasterHeight = RasterHeight::Size24;
-/// From the top of a letter's box to the line that letters stand on, in pixels.
+/// Distance from the top of a letter's box to its baseline, in pixels.
 const BASELINE: i32 = 19;
 
 /// Draws a picture.
@@ -18,7 +18,7 @@ pub(super) fn draw(picture: &Picture) -> Result<Vec<u8>, String> {
     let scale = f32::from(SCALE);
     let size = |units: u32| units * u32::from(SCALE);
     let mut pixmap = Pixmap::new(size(picture.width), size(picture.height))
-        .ok_or("the picture is too large; write it as .svg, or ask for fewer rows")?;
+        .ok_or("the picture is too large; write it as .svg, or select fewer rows")?;
     pixmap.fill(tiny_skia::Color::WHITE);
     let transform = Transform::from_scale(scale, scale);
     for shape in &picture.shapes {
@@ -59,11 +59,12 @@ pub(super) fn draw(picture: &Picture) -> Result<Vec<u8>, String> {
     encode(&pixmap).map_err(|e| format!("the picture could not be encoded: {e}"))
 }
 
-/// A PNG file of opaque pixels. Crates that write PNG bring a second copy of what packs bytes; this needs 30 lines.
+/// A PNG file of opaque pixels. Crates that write PNG would add a second implementation of deflate; this takes 30
+/// lines.
 fn encode(pixmap: &Pixmap) -> std::io::Result<Vec<u8>> {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut header = [pixmap.width().to_be_bytes(), pixmap.height().to_be_bytes()].concat();
-    // Eight bits for each of red, green and blue; the only compression and filters there are; not interlaced.
+    // Eight bits each for red, green and blue; the only compression and filter methods that exist; not interlaced.
     header.extend([8, 2, 0, 0, 0]);
     put_chunk(&mut file, *b"IHDR", &header)?;
     let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
@@ -77,7 +78,7 @@ fn encode(pixmap: &Pixmap) -> std::io::Result<Vec<u8>> {
     Ok(file)
 }
 
-/// A chunk: its length, its kind, its bytes, and the checksum of kind and bytes.
+/// A chunk: its length, type and bytes, and the checksum of type and bytes.
 fn put_chunk(file: &mut Vec<u8>, kind: [u8; 4], bytes: &[u8]) -> std::io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(std::io::Error::other)?;
     file.extend(length.to_be_bytes());
@@ -128,7 +129,7 @@ fn write(pixmap: &mut Pixmap, (x, y): (i32, i32), anchor: Anchor, bold: bool, co
     }
 }
 
-/// Lays a colour over a pixel, as strongly as said.
+/// Blends a colour over a pixel; a `strength` of 255 replaces the pixel.
 fn blend(pixmap: &mut Pixmap, (x, y): (i32, i32), colour: Colour, strength: u8) {
     let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y)) else { return };
     if strength == 0 || x >= pixmap.width() || y >= pixmap.height() {

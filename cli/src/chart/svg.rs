@@ -73,7 +73,7 @@ fn short(value: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Text for XML, which has no place for control characters.
+/// Escapes text for XML, which cannot contain control characters.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -86,7 +86,7 @@ fn x_text(x: f64, is_time: bool) -> String {
     time.strip_suffix("T00:00:00Z").map_or_else(|| time.replace('T', " ").replace(":00Z", "Z"), str::to_owned)
 }
 
-/// A number in few characters.
+/// A number in a few characters.
 fn short(value: f64) -> String {
     let text = match value.abs() {
         a if a >= 1e6 || (a > 0.0 && a < 1e-3) => format!("{value:.2e}"),
@@ -100,7 +100,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Dots of several series: braille dots, or one mark a cell where series can only be told apart by marks.
+/// Dots of several series: braille dots, or one mark per cell where series can only be distinguished by marks.
 struct Canvas {
     width: usize,
     height: usize,
@@ -166,7 +166,7 @@ impl Canvas {
     }
 }
 
-/// Bars lying below each other: of one column under its name, of several each in its own colour or shade.
+/// Horizontal bars: for one column below its name, for several columns each in its own colour or shade.
 fn in_blocks(all: &[(String, Vec<f64>)], columns: &[String], style: Style) -> String {
     const LINES_MAX: usize = 60;
     let labels = &all[..all.len().min((LINES_MAX / columns.len().max(1)).max(1))];
@@ -200,11 +200,11 @@ fn in_blocks(all: &[(String, Vec<f64>)], columns: &[String], style: Style) -> St
     text
 }
 
-/// A bar of a part of the room; in eighths of a cell, or in whole cells where shades are to tell bars apart.
+/// A bar as long as a part of the room; in eighths of a cell, or in whole cells where shades distinguish the bars.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "widths")]
 fn bar(part: f64, room: usize, fine: bool) -> String {
     if !part.is_finite() {
-        return String::new(); // Of nothing but zeros.
+        return String::new(); // All values are zero.
     }
     if !fine {
         return "\u{2588}".repeat((part * room as f64).round() as usize);
@@ -214,7 +214,7 @@ fn bar(part: f64, room: usize, fine: bool) -> String {
     format!("{}{rest}", "\u{2588}".repeat(eighths / 8))
 }
 
-/// A bar in the colour of its column; in a shade where there are no colours and there are several columns.
+/// A bar in the colour of its column; without colours and with several columns, in a shade.
 fn painted(bar: &str, column: usize, style: Style, several: bool) -> String {
     const SHADES: [char; 4] = ['\u{2588}', '\u{2592}', '\u{2593}', '\u{2591}'];
     match (style.colour, several) {

@@ -1,13 +1,13 @@
-//! Where axes are marked: at round values, and at times that a calendar or a clock shows as round.
+//! Ticks of axes: at round values, and at round times of the calendar or the clock.
 
 use chrono::{DateTime, Datelike, NaiveDate, TimeDelta, Utc};
 
-/// A mark on an axis.
+/// A tick on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) at: f64,
     pub(super) label: String,
-    /// What a time belongs to, such as the day of hours, where it begins.
+    /// The unit that a time belongs to, such as the day of an hour, where it begins.
     pub(super) below: Option<String>,
 }
 
@@ -21,11 +21,11 @@ pub(super) fn values(low: f64, high: f64, wanted: usize) -> Vec<Tick> {
     let count = (last - first).clamp(1.0, 1000.0) as i64;
     let all = (0..=count).map(|i| (first + i as f64) * step);
     let tick = |at: f64| Tick { at, label: number(at, step), below: None };
-    // Values beyond the precision of doubles give no steps.
+    // Values beyond the precision of doubles have no steps.
     if step.is_finite() && first.abs() < 1e15 { all.map(tick).collect() } else { vec![tick(low), tick(high)] }
 }
 
-/// A value with the digits that a step needs, and thousands set apart.
+/// A value with the digits that a step needs, and with separated thousands.
 #[expect(clippy::cast_sign_loss, reason = "digits of a step")]
 pub(super) fn number(value: f64, step: f64) -> String {
     if value == 0.0 {
@@ -50,7 +50,7 @@ pub(super) fn number(value: f64, step: f64) -> String {
     if fraction.is_empty() { format!("{sign}{grouped}") } else { format!("{sign}{grouped}.{fraction}") }
 }
 
-/// The same without zeros that say nothing.
+/// The same without trailing zeros.
 pub(super) fn shortest(value: f64, step: f64) -> String {
     let text = number(value, step);
     if text.contains('.') && !text.contains('e') {
@@ -71,7 +71,7 @@ const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 
-/// Round times between `low` and `high`, milliseconds since 1970 in UTC, at most `most` of them.
+/// At most `most` round times between `low` and `high`, in milliseconds since 1970 in UTC.
 pub(super) fn times(low: f64, high: f64, most: usize) -> Vec<Tick> {
     let (Some(from), Some(to)) = (instant(low), instant(high)) else { return values(low, high, most) };
     for step in steps() {
@@ -98,7 +98,7 @@ fn steps() -> impl Iterator<Item = Step> {
         .chain(years.map(|y| Step::Months(12 * y)))
 }
 
-/// All times of a step in the range; none if there are more than `most`.
+/// All times of a step in the range; `None` if there are more than `most`.
 fn series(step: Step, from: DateTime<Utc>, to: DateTime<Utc>, most: usize) -> Option<Vec<DateTime<Utc>>> {
     let mut all = Vec::new();
     let mut at = match step {
@@ -126,7 +126,7 @@ fn series(step: Step, from: DateTime<Utc>, to: DateTime<Utc>, most: usize) -> Op
     Some(all)
 }
 
-/// The first instant of the last month that is no later and a multiple of `step` months.
+/// The start of the month `count`, rounded down to a multiple of `step` months.
 fn month(count: i64, step: i64) -> Option<DateTime<Utc>> {
     let count = count.div_euclid(step) * step;
     let date = NaiveDate::from_ymd_opt(

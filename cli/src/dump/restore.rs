@@ -1,9 +1,9 @@
-//! `restore`: makes the collections of a dump, all of them or none.
+//! `restore`: creates the collections of a dump, all of them or none.
 //!
-//! A file in the database's folder says which collections are not complete, by their numbers: a collection of the same
-//! name that was made since is another one. Each insert has an id, so that measurements of others are noticed.
+//! A file in the database's folder lists the collections that are not complete, by their numbers: a collection of the
+//! same name that was created since is a different one. Each insert has an id, so that inserts by others are noticed.
 
-use super::{CONTENTS, Contents, Dumped, FORMAT, VERSION, publish};
+use super::{CONTENTS, Contents, DumpEntry, FORMAT, VERSION, publish};
 use crate::args::{Cli, RestoreArgs};
 use crate::batching::piece;
 use crate::import::open_parquet;
@@ -23,43 +23,43 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// In the database's folder while collections are being restored: they are not complete.
+/// Name of the file that lists incomplete collections, in the database's folder while a restore runs.
 const UNFINISHED: &str = "restore-unfinished.json";
-/// Rows that are restored in one insert.
+/// Maximum rows that are restored in one insert.
 const BATCH_ROWS: usize = 50_000;
 
-/// What that file holds.
+/// The contents of that file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Unfinished {
+struct PendingRestore {
     /// The source in the ids of the restore's inserts.
     source: u64,
-    collections: Vec<Restoring>,
+    collections: Vec<PendingCollection>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Restoring {
+struct PendingCollection {
     name: String,
-    /// The collection's number, once it is made.
+    /// The collection's number, once it has been created.
     id: Option<u64>,
 }
 
-impl Unfinished {
+impl PendingRestore {
     /// Whether a restore left this collection incomplete.
-    fn is_left(restoring: &Restoring, collection: &CollectionSnapshot) -> bool {
+    fn is_left(restoring: &PendingCollection, collection: &CollectionSnapshot) -> bool {
         match restoring.id {
             Some(id) => collection.id() == id,
             None => is_untouched(collection),
         }
     }
 
-    /// Whether nobody else has inserted into it since.
+    /// Whether nobody else has inserted into the collection since.
     fn is_ours(&self, collection: &CollectionSnapshot) -> bool {
         let last = collection.last_batch();
         is_untouched(collection) || last.is_some_and(|last| last.is_newest && last.id.source == self.source)
     }
 }
 
-/// Whether nothing was ever inserted.
+/// Whether nothing was ever inserted into the collection.
 fn is_untouched(collection: &CollectionSnapshot) -> bool {
     let schema = collection.schema();
     schema.fields.is_empty() && schema.meta_type.is_none() && collection.time_range().is_none()
@@ -77,7 +77,7 @@ impl Marker {
         Marker { fs: RealFs, folder: folder.to_owned(), path: folder.join(UNFINISHED) }
     }
 
-    fn read(&self) -> Result<Option<Unfinished>, Failure> {
+    fn read(&self) -> Result<Option<PendingRestore>, Failure> {
         let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", self.path.display()));
         if !self.fs.exists(&self.path).map_err(|e| fail(&e))? {
             return Ok(None);
@@ -85,16 +85,16 @@ impl Marker {
         let bytes = self.fs.read(&self.path).map_err(|e| fail(&e))?;
         match serde_json::from_slice(&bytes) {
             Ok(unfinished) => Ok(Some(unfinished)),
-            // Before collections had numbers there, it was a list of names.
+            // Earlier versions wrote a list of names without numbers.
             Err(error) => {
                 let names: Vec<String> = serde_json::from_slice(&bytes).map_err(|_| fail(&error))?;
-                let collections = names.into_iter().map(|name| Restoring { name, id: None }).collect();
-                Ok(Some(Unfinished { source: 0, collections }))
+                let collections = names.into_iter().map(|name| PendingCollection { name, id: None }).collect();
+                Ok(Some(PendingRestore { source: 0, collections }))
             }
         }
     }
 
-    fn write(&self, unfinished: &Unfinished) -> Result<(), Failure> {
+    fn write(&self, unfinished: &PendingRestore) -> Result<(), Failure> {
         let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {e}", self.path.display()));
         let text = serde_json::to_vec(unfinished).map_err(|e| fail(&e))?;
         publish(&self.fs, &self.folder, UNFINISHED, &text).map_err(|e| fail(&e))
@@ -111,14 +111,14 @@ impl Marker {
 /// Runs `ebbtide restore`.
 pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     if cli.read_only {
-        return Err(Failure::usage("a restore writes: leave out --read-only"));
+        return Err(Failure::usage("a restore writes to the database: drop --read-only"));
     }
     let contents = contents(&args.folder)?;
     let mut wanted = contents.collections;
     for name in &args.collection {
         if !wanted.iter().any(|c| c.name == *name) {
             let hint = ebbtide_query::suggest::hint(name, wanted.iter().map(|c| c.name.as_str()));
-            return Err(Failure::new(format!("the dump {} holds no collection '{name}'{hint}", args.folder.display())));
+            return Err(Failure::new(format!("the dump {} has no collection '{name}'{hint}", args.folder.display())));
         }
     }
     if !args.collection.is_empty() {
@@ -136,13 +136,13 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     let existing = database.collections();
     if let Some(name) = wanted.iter().map(|c| &c.name).find(|n| existing.contains(n)) {
         return Err(Failure::new(format!(
-            "collection '{name}' exists in {}: nothing is overwritten; drop it, or restore into another \
+            "collection '{name}' already exists in {} and is not overwritten; drop it, or restore into another \
              database with --db",
             cli.db.display()
         )));
     }
-    let collections = wanted.iter().map(|c| Restoring { name: c.name.clone(), id: None }).collect();
-    let mut unfinished = Unfinished { source: RandomState::new().build_hasher().finish(), collections };
+    let collections = wanted.iter().map(|c| PendingCollection { name: c.name.clone(), id: None }).collect();
+    let mut unfinished = PendingRestore { source: RandomState::new().build_hasher().finish(), collections };
     marker.write(&unfinished)?;
     if let Err(failure) = restore_all(&database, &wanted, &args.folder, &marker, &mut unfinished) {
         for made in unfinished.collections.iter().filter(|c| c.id.is_some()) {
@@ -154,22 +154,22 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     database.flush()?;
     marker.remove()?;
     let plural = if wanted.len() == 1 { "" } else { "s" };
-    eprintln!("{} collection{plural} as at {} restored into {}", wanted.len(), contents.instant, cli.db.display());
+    eprintln!("{} collection{plural} as of {} restored into {}", wanted.len(), contents.instant, cli.db.display());
     database.close()?;
     Ok(())
 }
 
-/// Makes the collections, then fills them.
+/// Creates the collections, then fills them.
 fn restore_all(
     database: &Database,
-    wanted: &[Dumped],
+    wanted: &[DumpEntry],
     folder: &Path,
     marker: &Marker,
-    unfinished: &mut Unfinished,
+    unfinished: &mut PendingRestore,
 ) -> Result<(), Failure> {
     for (dumped, restoring) in wanted.iter().zip(&mut unfinished.collections) {
         let mut create = dumped.create.clone();
-        // Times that the option refuses may have been there before it was set.
+        // Measurements outside the range that the option allows may have been stored before it was set.
         if refuses_times(&create) {
             create["timeseries"]["outOfRange"] = json!("suspend");
         }
@@ -185,14 +185,14 @@ fn restore_all(
     Ok(())
 }
 
-/// Drops what an interrupted restore left: it is not complete, and nobody was told that it is. Collections that others
-/// have inserted into since stay.
-fn undo(database: &Database, left: &Unfinished) -> Result<(), Failure> {
+/// Drops the collections that an interrupted restore left incomplete. Collections that others have inserted into since
+/// are kept.
+fn undo(database: &Database, left: &PendingRestore) -> Result<(), Failure> {
     let snapshot = database.snapshot();
     let mut dropped = Vec::new();
     for restoring in &left.collections {
         let Ok(collection) = snapshot.collection(&restoring.name) else { continue };
-        if !Unfinished::is_left(restoring, &collection) {
+        if !PendingRestore::is_left(restoring, &collection) {
             continue;
         }
         if left.is_ours(&collection) {
@@ -200,7 +200,7 @@ fn undo(database: &Database, left: &Unfinished) -> Result<(), Failure> {
             dropped.push(restoring.name.as_str());
         } else {
             eprintln!(
-                "note: an interrupted restore left {0} incomplete; measurements were inserted into it since, so it stays: \
+                "note: an interrupted restore left {0} incomplete; it is kept because measurements were inserted since: \
                  DROP COLLECTION {0} drops it",
                 restoring.name
             );
@@ -212,21 +212,21 @@ fn undo(database: &Database, left: &Unfinished) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an interrupted restore left in the folder of a database, for `ebbtide status`.
+/// A note about an interrupted restore, for `ebbtide status`.
 pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Option<String>, Failure> {
     let Some(left) = Marker::new(folder).read()? else { return Ok(None) };
-    let is_there = |r: &&Restoring| snapshot.collection(&r.name).is_ok_and(|c| Unfinished::is_left(r, &c));
-    let names: Vec<&str> = left.collections.iter().filter(is_there).map(|r| r.name.as_str()).collect();
+    let is_left = |r: &&PendingCollection| snapshot.collection(&r.name).is_ok_and(|c| PendingRestore::is_left(r, &c));
+    let names: Vec<&str> = left.collections.iter().filter(is_left).map(|r| r.name.as_str()).collect();
     let note = format!("a restore was interrupted: {} may be incomplete; ebbtide restore undoes it", names.join(", "));
     Ok((!names.is_empty()).then_some(note))
 }
 
-/// What a dump says of itself.
+/// Reads and checks `dump.json`.
 fn contents(folder: &Path) -> Result<Contents, Failure> {
     let path = folder.join(CONTENTS);
     if !path.exists() {
         return Err(Failure::new(format!(
-            "{} is no complete dump: it has no {CONTENTS}, which is written last; make the dump again",
+            "{} is not a complete dump: {CONTENTS}, which is written last, is missing; dump the collections again",
             folder.display()
         )));
     }
@@ -234,13 +234,13 @@ fn contents(folder: &Path) -> Result<Contents, Failure> {
     files::open(&path)?
         .read_to_string(&mut text)
         .map_err(|e| Failure::new(format!("cannot read {}: {e}", path.display())))?;
-    let wrong = |what: &str| Failure::new(format!("{} is not what a dump says of itself: {what}", path.display()));
+    let wrong = |what: &str| Failure::new(format!("{} is not the description of a dump: {what}", path.display()));
     let head: Json = serde_json::from_str(&text).map_err(|e| wrong(&e.to_string()))?;
     if head["format"] != FORMAT {
         return Err(wrong(&format!("its format is not {FORMAT}")));
     }
     if head["version"] != VERSION {
-        return Err(wrong(&format!("its version is {}, this program reads {VERSION}", head["version"])));
+        return Err(wrong(&format!("its version is {}; this program reads version {VERSION}", head["version"])));
     }
     let contents: Contents = serde_json::from_value(head).map_err(|e| wrong(&e.to_string()))?;
     Timestamp::parse(&contents.instant).map_err(|e| wrong(&format!("its instant: {}", e.escape_debug())))?;
@@ -248,35 +248,35 @@ fn contents(folder: &Path) -> Result<Contents, Failure> {
     for dumped in &contents.collections {
         let name = dumped.name.escape_debug();
         if dumped.name.chars().any(char::is_control) || !names.insert(dumped.name.as_str()) {
-            return Err(wrong(&format!("the name '{name}' cannot be, or is there twice")));
+            return Err(wrong(&format!("the name '{name}' is not valid or appears twice")));
         }
         if !runs(&dumped.create, "create", &dumped.name) {
-            return Err(wrong(&format!("create of '{name}' is another command, or is about another collection")));
+            return Err(wrong(&format!("create of '{name}' is a different command or names a different collection")));
         }
         if dumped.create_indexes.as_ref().is_some_and(|rules| !runs(rules, "createIndexes", &dumped.name)) {
             return Err(wrong(&format!(
-                "createIndexes of '{name}' is another command, or is about another collection"
+                "createIndexes of '{name}' is a different command or names a different collection"
             )));
         }
     }
     Ok(contents)
 }
 
-/// Whether a command document is this command on this collection: its first member says so.
+/// Whether a command document is this command on this collection, which its first member decides.
 fn runs(document: &Json, command: &str, collection: &str) -> bool {
     let first = document.as_object().and_then(|members| members.iter().next());
     first.is_some_and(|(key, value)| key == command && value.as_str() == Some(collection))
 }
 
-/// Reads a file of a dump to its end and compares.
-fn check(folder: &Path, dumped: &Dumped) -> Result<(), Failure> {
+/// Reads a file of a dump to its end and compares its length and checksum.
+fn check(folder: &Path, dumped: &DumpEntry) -> Result<(), Failure> {
     let path = folder.join(&dumped.file);
     let damaged = |what: String| {
-        Failure::new(format!("{} is damaged: {what}; fetch the dump again, nothing was restored", path.display()))
+        Failure::new(format!("{} is damaged: {what}; nothing was restored; copy the dump again", path.display()))
     };
     let mut parts = Path::new(&dumped.file).components();
     if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
-        return Err(damaged("its name leaves the folder of the dump".to_owned()));
+        return Err(damaged("its name points outside the folder of the dump".to_owned()));
     }
     let mut file = files::open(&path)?;
     let mut hasher = crc32fast::Hasher::new();
@@ -304,8 +304,8 @@ fn refuses_times(create: &Json) -> bool {
     create["timeseries"]["outOfRange"] == "reject"
 }
 
-/// Fills a new collection, and makes its rules. `next` is the id of the next insert.
-fn fill(database: &Database, dumped: &Dumped, folder: &Path, next: &mut BatchId) -> Result<u64, Failure> {
+/// Fills a new collection and creates its rules. `next` is the id of the next insert.
+fn fill(database: &Database, dumped: &DumpEntry, folder: &Path, next: &mut BatchId) -> Result<u64, Failure> {
     let path = folder.join(&dumped.file);
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot restore from {}: {e}", path.display()));
     let collection = database.collection(&dumped.name)?;
@@ -330,10 +330,10 @@ fn fill(database: &Database, dumped: &Dumped, folder: &Path, next: &mut BatchId)
         }
     }
     if count != dumped.measurements {
-        return Err(fail(&format!("it holds {count} measurements instead of {}", dumped.measurements)));
+        return Err(fail(&format!("it contains {count} measurements instead of {}", dumped.measurements)));
     }
     if collection.snapshot()?.schema().as_ref() != &dumped.schema {
-        return Err(fail(&"its fields are not those that the dump names"));
+        return Err(fail(&"its fields differ from those in the dump's description"));
     }
     if let Some(rules) = &dumped.create_indexes {
         database.run_command(rules)?;
@@ -344,7 +344,7 @@ fn fill(database: &Database, dumped: &Dumped, folder: &Path, next: &mut BatchId)
     Ok(count)
 }
 
-/// A batch with the types that Parquet has no form for.
+/// Restores the types that Parquet cannot represent.
 fn loaded(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, ArrowError> {
     let columns: Vec<ArrayRef> = batch
         .schema_ref()
@@ -363,7 +363,7 @@ fn loaded(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, ArrowErro
     RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns)
 }
 
-/// Lists without a single item have items of no type; objects without members are stored as `true`.
+/// Lists without any item have items of no type; objects without members are stored as `true`.
 fn typed(array: &ArrayRef, ty: &FieldType) -> Result<ArrayRef, ArrowError> {
     Ok(match (ty, array.data_type()) {
         (FieldType::List(item), DataType::List(_)) if **item == FieldType::Unknown => {

@@ -1,4 +1,4 @@
-//! What helps while one types: completion, highlighting, and whether a statement is over.
+//! Assistance while typing: completion, highlighting, and whether a statement is complete.
 
 use super::highlight;
 use arrow::datatypes::{DataType, Field};
@@ -91,11 +91,11 @@ const WORDS: [&str; 70] = [
     "metaField",
 ];
 
-/// What is known of the words that may be typed.
+/// The words that can be completed and highlighted.
 #[derive(Default)]
 pub(super) struct Assistant {
     names: Vec<String>,
-    /// Of these, what stands behind FROM.
+    /// Of these, what can follow FROM.
     collections: Vec<String>,
     functions: HashSet<String>,
     keywords: HashSet<&'static str>,
@@ -108,7 +108,7 @@ impl Assistant {
         Assistant { colour, keywords, ..Assistant::default() }
     }
 
-    /// Learns what there is now.
+    /// Reads the current names from the session.
     pub(super) fn refresh(&mut self, session: Option<&Session>) {
         self.names = WORDS.iter().chain(&COMMANDS).map(|w| (*w).to_owned()).collect();
         let Some(session) = session else { return };
@@ -132,7 +132,7 @@ impl Assistant {
     }
 }
 
-/// A field and, if it is an object, its members, as they are written in a statement.
+/// A field and, if it is an object, its members, as written in a statement.
 fn members(names: &mut Vec<String>, before: &str, field: &Field) {
     let path = format!("{before}{}", field.name());
     if let DataType::Struct(inner) = field.data_type() {
@@ -143,14 +143,15 @@ fn members(names: &mut Vec<String>, before: &str, field: &Field) {
     names.push(path);
 }
 
-/// Whether a collection's name comes next.
+/// Whether a collection's name is expected next.
 fn names_collection(before: &str) -> bool {
     let last = before.split_whitespace().next_back().unwrap_or_default().to_uppercase();
     ["FROM", "JOIN", "INTO", "FOR", "COLLECTION", "COMPACT", "DESCRIBE", "\\D", "\\DT"].contains(&last.as_str())
 }
 
 impl Assistant {
-    /// A name as it goes into the line: words as the user writes them, and what follows if nothing else is meant.
+    /// A name as it is inserted into the line: keywords in the user's case, and with what follows if it is the only
+    /// candidate.
     fn written(&self, name: &str, typed: &str, only: bool) -> String {
         let word = WORDS.contains(&name) && name.chars().all(|c| c.is_uppercase() || c == ' ');
         let text = if word && !typed.chars().any(char::is_uppercase) { name.to_lowercase() } else { name.to_owned() };
@@ -173,7 +174,7 @@ impl Completer for Assistant {
         if word.is_empty() {
             return Ok((at, Vec::new()));
         }
-        // Commands stand at the beginning only.
+        // Commands are only valid at the beginning.
         let fits = |n: &&String| n.to_lowercase().starts_with(&word) && (start == 0 || !n.starts_with(['.', '\\']));
         let names = if names_collection(&before[..start]) { &self.collections } else { &self.names };
         let candidates: Vec<&String> = names.iter().filter(fits).collect();

@@ -1,13 +1,13 @@
-//! Colours for SQL while it is typed, so that unfinished text must do.
+//! Colours SQL while it is typed, which has to work for unfinished text.
 
 #[cfg(test)]
 mod tests;
 
-/// What a word is.
+/// The kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     Keyword,
-    /// Coloured where a parenthesis follows: many functions are called as columns are.
+    /// Only coloured if a parenthesis follows: many functions have the names of columns.
     Function,
 }
 
@@ -17,7 +17,7 @@ const STRING: &str = "32";
 const NUMBER: &str = "35";
 const COMMENT: &str = "90";
 
-/// The text with colours; `kind` knows the words.
+/// The text with colours; `kind` classifies words.
 pub(super) fn paint(text: &str, kind: impl Fn(&str) -> Option<Word>) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     let mut rest = text;
@@ -42,7 +42,7 @@ pub(super) fn paint(text: &str, kind: impl Fn(&str) -> Option<Word>) -> String {
         };
         let (piece, after) = rest.split_at(len);
         match colour {
-            // Every line by itself: a terminal may draw them one by one.
+            // Each line separately: a terminal may draw them one by one.
             Some(colour) => {
                 for (i, line) in piece.split('\n').enumerate() {
                     if i > 0 {
@@ -60,7 +60,7 @@ pub(super) fn paint(text: &str, kind: impl Fn(&str) -> Option<Word>) -> String {
     out
 }
 
-/// How long the quotation is that the text begins with; a doubled quote does not end it.
+/// Length of the quoted text at the beginning; a doubled quote does not end it.
 fn quoted(text: &str, quote: char) -> usize {
     let mut chars = text.char_indices().skip(1).peekable();
     while let Some((at, c)) = chars.next() {
@@ -71,7 +71,7 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// How long the number is that the text begins with.
+/// Length of the number at the beginning.
 fn number(text: &str) -> usize {
     let mut before = ' ';
     for (at, c) in text.char_indices() {

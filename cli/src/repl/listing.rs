@@ -1,4 +1,4 @@
-//! What the shell lists with `\\d`: collections, and all of one collection.
+//! The lists of the shell's `\\d`: all collections, and the details of one.
 
 use crate::human::bytes;
 use crate::{Failure, files, say, status};
@@ -10,12 +10,12 @@ use ebbtide_query::suggest;
 use ebbtide_ttl::{Timestamp, retention_text};
 use std::sync::Arc;
 
-/// Lists the collections: how long they keep what, and how much there is.
+/// Lists the collections with their retention and size.
 pub(super) fn collections(session: &Session) -> Result<(), Failure> {
     let snapshot = session.snapshot();
     let names = snapshot.collections();
     if names.is_empty() {
-        say!("no collections: CREATE COLLECTION makes one, ebbtide import fills one");
+        say!("no collections yet: CREATE COLLECTION makes one, and so does ebbtide import");
         return Ok(());
     }
     let infos = names.iter().map(|name| snapshot.collection(name)?.info()).collect::<ebbtide::Result<Vec<_>>>()?;
@@ -36,9 +36,9 @@ pub(super) fn collections(session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long a collection keeps what no partial rule covers, and how many of those there are.
+/// The retention of a collection, and the number of its partial rules.
 fn keeps(collection: &CollectionSnapshot) -> String {
-    let long = collection.rules().collection().map_or("for ever".to_owned(), retention_text);
+    let long = collection.rules().collection().map_or("forever".to_owned(), retention_text);
     match collection.rules().iter().filter(|rule| rule.name.is_some()).count() {
         0 => long,
         1 => format!("{long} + 1 rule"),
@@ -56,7 +56,7 @@ pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// Shows one collection: its columns, what is stored by age and rule, and what goes next.
+/// Shows one collection: its columns, what is stored by age and rule, and what expires next.
 pub(super) fn collection(session: &Session, name: &str) -> Result<(), Failure> {
     let snapshot = session.snapshot();
     let names = snapshot.collections();

@@ -55,7 +55,7 @@ fn a_damaged_segment_is_named_with_what_is_lost_and_set_aside_on_request() {
     two_days(&dir);
     let verified = on(&dir, &["verify"]);
     assert_eq!(verified.code, 0);
-    for part in ["all is well: 1 segments, 2 rows", "; 1 row only in the log"] {
+    for part in ["no faults: 1 segments, 2 rows", "; 1 row only in the log"] {
         assert!(words(&verified).contains(part), "no {part} in: {}", words(&verified));
     }
     let segment = file(&dir, "seg-");
@@ -138,7 +138,7 @@ fn a_person_confirms_the_time_from_another_process() {
     assert_eq!(on(&dir, &["--read-only", "clock", "--confirm"]).code, 2);
     let confirmed = on(&dir, &["clock", "--confirm"]);
     assert_eq!(confirmed.code, 0, "{}", words(&confirmed));
-    assert!(confirmed.stdout.contains("its next sweep goes by that"), "{}", confirmed.stdout);
+    assert!(confirmed.stdout.contains("its next sweep accepts the clock"), "{}", confirmed.stdout);
     let report = db.sweep().unwrap();
     assert_eq!((report.held, report.counts.deleted_documents), (None, 1));
     db.close().unwrap();

@@ -137,11 +137,11 @@ fn unfinished_and_damaged_dumps_are_refused_and_leave_nothing() {
     changed(path, "newer", &|_, bytes| Some(edited(bytes, "\"version\": 1", "\"version\": 9")));
     changed(path, "lying", &|_, bytes| Some(edited(bytes, "\"measurements\": 1", "\"measurements\": 2")));
     let cases = [
-        ("half", "half is no complete dump: it has no dump.json"),
+        ("half", "half is not a complete dump: dump.json"),
         ("flipped", "its checksum does not match"),
         ("short", "bytes instead of"),
         ("lost", "cannot open lost"),
-        ("newer", "its version is 9, this program reads 1"),
+        ("newer", "its version is 9; this program reads version 1"),
         ("lying", "it holds 1 measurements instead of 2; nothing was restored"),
         ("nowhere", "nowhere is no complete dump"),
     ];

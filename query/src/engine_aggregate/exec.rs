@@ -28,12 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 
-/// Up to this many rows are read where the statement is polled: giving them to another thread would take as long.
+/// Up to this many rows are read on the thread that polls the statement: moving them to another thread would take as
+/// long.
 const ROWS_IN_PLACE: u64 = 1 << 15;
-/// This many times further back the engine looks if it has not found enough bins.
+/// If too few bins were found, the engine looks this many times further back.
 const FURTHER: i64 = 64;
 
-/// Asks the engine for an aggregate, and DataFusion where the engine does not answer.
+/// Asks the engine for an aggregate, and falls back to DataFusion.
 #[derive(Debug)]
 pub(crate) struct EngineAggregateExec {
     work: Arc<Work>,
@@ -41,30 +42,30 @@ pub(crate) struct EngineAggregateExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// All that it takes.
+/// What the leaf was planned with.
 #[derive(Debug)]
 struct Work {
     node: EngineAggregate,
     scan: Arc<ScanSpec>,
-    /// Keys that are computed of metas; none if the engine cannot be asked for them.
+    /// Keys that are computed from metas; `None` if the engine cannot compute them.
     meta_keys: Option<Arc<MetaKeys>>,
     schema: SchemaRef,
 }
 
 impl EngineAggregateExec {
-    /// The leaf for a node of a logical plan, if it is such a node.
+    /// The leaf for a node of a logical plan; `None` for other nodes.
     pub(crate) fn of(node: &dyn UserDefinedLogicalNode, session: &dyn Session) -> Result<Option<Self>> {
         let Some(node) = node.as_any().downcast_ref::<EngineAggregate>() else { return Ok(None) };
         let scan = &node.spec.scan;
         let provider = source_as_provider(&scan.source)?;
         let Some(table) = provider.downcast_ref::<CollectionTable>() else {
-            return internal_err!("an aggregate of the engine is of no collection");
+            return internal_err!("an aggregate answered by the engine reads no collection");
         };
         let scan = Arc::new(table.spec(session, scan.projection.as_ref(), &scan.filters)?);
         let meta_keys = if *scan.snapshot.schema() == table.planned.schema {
             meta_keys(node, &table.planned.arrow, session)?.map(Arc::new)
         } else {
-            None // Planned before the collection got its present fields.
+            None // Planned before the collection got its current fields.
         };
         let schema = Arc::clone(node.original.schema.inner());
         let properties = leaf_properties(&schema, 1, EmissionType::Final);
@@ -73,9 +74,10 @@ impl EngineAggregateExec {
     }
 }
 
-/// The keys that are computed of metas, as DataFusion evaluates them.
+/// The keys that are computed from metas, as DataFusion expressions.
 fn meta_keys(node: &EngineAggregate, columns: &SchemaRef, session: &dyn Session) -> Result<Option<MetaKeys>> {
-    let computed = node.spec.keys.iter().filter_map(|key| if let Key::OfMeta(expr) = key { Some(expr) } else { None });
+    let computed =
+        node.spec.keys.iter().filter_map(|key| if let Key::MetaExpr(expr) = key { Some(expr) } else { None });
     let exprs: Vec<Expr> = computed.map(|expr| crate::pushdown::unqualified(expr.clone())).collect::<Result<_>>()?;
     let meta = exprs.first().and_then(|expr| expr.column_refs().into_iter().next().map(|column| column.name.clone()));
     let fields = meta.map(|meta| columns.field_with_name(&meta).cloned()).transpose()?;
@@ -86,19 +88,19 @@ fn meta_keys(node: &EngineAggregate, columns: &SchemaRef, session: &dyn Session)
 }
 
 impl Work {
-    /// The answer of the engine; `None` if it is to be had from DataFusion.
+    /// The engine's answer; `None` if DataFusion has to compute it.
     async fn ask(&self, task: &TaskContext, metrics: &ExecutionPlanMetricsSet) -> Result<Option<RecordBatch>> {
         let Some(meta_keys) = &self.meta_keys else { return Ok(None) };
         let reservation = MemoryConsumer::new("EngineAggregateExec").register(task.memory_pool());
-        let guard = Arc::new(Guard { reservation, in_place: AtomicBool::new(true), left: AtomicBool::new(false) });
-        let _waiting = Waiting(Arc::clone(&guard));
+        let guard = Arc::new(Guard { reservation, in_place: AtomicBool::new(true), cancelled: AtomicBool::new(false) });
+        let _cancel = CancelOnDrop(Arc::clone(&guard));
         let mut windows = Windows::new(self);
         loop {
             let (mut request, is_last) = windows.next();
             if !meta_keys.is_empty() && !self.node.spec.keys.contains(&Key::Meta) {
                 request.meta_groups = Some(Arc::clone(meta_keys) as _);
             }
-            // What is damaged DataFusion reads too, and says so; where there is no memory it spills.
+            // On damage, DataFusion's own plan reports the error; when memory is short, it can spill to disk.
             let Ok(answer) = run(&self.scan.snapshot, request, &guard).await else { return Ok(None) };
             let fetch = self.node.order.and_then(|order| order.fetch);
             if is_last || fetch.is_none_or(|n| answer.groups.num_rows() >= n) {
@@ -112,7 +114,7 @@ impl Work {
         }
     }
 
-    /// The columns of the plan; `None` if they are not what DataFusion would return.
+    /// The columns of the plan; `None` if they would differ from DataFusion's.
     fn batch(&self, groups: &RecordBatch, meta_keys: &MetaKeys) -> Option<RecordBatch> {
         let spec = &self.node.spec;
         let keys = usize::from(spec.request.by_meta) + usize::from(spec.request.width.is_some());
@@ -129,7 +131,7 @@ impl Work {
         .into_iter();
         let keys = spec.keys.iter().map(|key| match key {
             Key::Meta => of_keys.first().cloned(),
-            Key::OfMeta(_) => computed.next(),
+            Key::MetaExpr(_) => computed.next(),
             Key::Time => of_keys.last().cloned(),
         });
         let strict = CastOptions { safe: false, ..CastOptions::default() };
@@ -151,12 +153,12 @@ impl Work {
         }
     }
 
-    /// The answer of DataFusion over the same snapshot. Only now is the original planned: it is rarely needed.
+    /// DataFusion's answer over the same snapshot. The original is planned only now because it is rarely needed.
     async fn run_original(&self, task: &TaskContext) -> Result<SendableRecordBatchStream> {
         let mut original = LogicalPlan::Aggregate(self.node.original.as_ref().clone());
         if let Some(order) = self.node.order {
             let time = original.schema().columns().into_iter().next();
-            let time = time.ok_or_else(|| exec_datafusion_err!("an aggregate is sorted that has no columns"))?;
+            let time = time.ok_or_else(|| exec_datafusion_err!("an aggregate without columns cannot be sorted"))?;
             let expr = vec![Expr::Column(time).sort(!order.descending, false)];
             original = LogicalPlan::Sort(Sort { expr, input: Arc::new(original), fetch: order.fetch });
         }
@@ -179,7 +181,7 @@ fn record(answer: &Aggregated, metrics: &ExecutionPlanMetricsSet) {
     count("rows_hidden_by_ttl", report.rows_hidden);
 }
 
-/// Whether times are multiples of a width: a bin may begin before the first time that can be stored.
+/// Whether all times are multiples of a width. They are not if a bin begins before the first time that can be stored.
 fn are_bins(starts: Option<&ArrayRef>, width: i64) -> bool {
     let starts = starts.and_then(|starts| cast(starts, &DataType::Int64).ok());
     starts.is_some_and(|s| s.as_primitive::<Int64Type>().values().iter().all(|start| start.rem_euclid(width) == 0))
@@ -189,10 +191,11 @@ fn has_nan(column: &ArrayRef) -> bool {
     column.as_primitive_opt::<Float64Type>().is_some_and(|c| c.iter().flatten().any(f64::is_nan))
 }
 
-/// Ranges of time to look in until there are enough bins: the newest or the oldest, then further each time.
+/// Ranges of time to aggregate until there are enough bins: the newest or oldest bins first, then a wider range each
+/// time.
 struct Windows<'a> {
     work: &'a Work,
-    /// How many bins are looked at; all if none.
+    /// Number of bins to aggregate; all if `None`.
     bins: Option<i64>,
 }
 
@@ -202,7 +205,7 @@ impl<'a> Windows<'a> {
         Windows { work, bins: fetch.map(|n| n.max(1)) }
     }
 
-    /// The next request, and whether there is none after it.
+    /// The next request, and whether it is the last.
     fn next(&mut self) -> (AggregateRequest, bool) {
         let Work { scan, node: EngineAggregate { spec, order, .. }, .. } = self.work;
         let (time, meta) = (scan.request.time, scan.request.meta.clone());
@@ -225,12 +228,12 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Holds an aggregation to the memory that its statement may take, and ends it when nobody waits for it any more.
+/// Limits an aggregation to its statement's memory, and ends it when nobody waits for its result any more.
 struct Guard {
     reservation: MemoryReservation,
-    /// Whether it runs where the statement is polled.
+    /// Whether it runs on the thread that polls the statement.
     in_place: AtomicBool,
-    left: AtomicBool,
+    cancelled: AtomicBool,
 }
 
 impl AggregateGuard for Guard {
@@ -239,25 +242,25 @@ impl AggregateGuard for Guard {
     }
 
     fn may_read(&self, rows: u64) -> bool {
-        // The next attempt is made elsewhere.
+        // Refused once: the next attempt runs on another thread.
         rows <= ROWS_IN_PLACE || !self.in_place.swap(false, Ordering::Relaxed)
     }
 
     fn may_go_on(&self) -> bool {
-        !self.left.load(Ordering::Relaxed)
+        !self.cancelled.load(Ordering::Relaxed)
     }
 }
 
-/// Ends an aggregation with the future that waits for it.
-struct Waiting(Arc<Guard>);
+/// Cancels an aggregation when the future that waits for it is dropped.
+struct CancelOnDrop(Arc<Guard>);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.left.store(true, Ordering::Relaxed);
+        self.0.cancelled.store(true, Ordering::Relaxed);
     }
 }
 
-/// Aggregates without holding up other statements for long.
+/// Runs an aggregation without blocking other statements for long.
 async fn run(
     snapshot: &CollectionSnapshot,
     request: AggregateRequest,

@@ -1,4 +1,4 @@
-//! Group keys that are computed of the meta field.
+//! Group keys that are computed from the meta field.
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -10,16 +10,16 @@ use ebbtide::MetaGroups;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Computes keys of metas, and puts metas with the same keys into one group.
+/// Computes the keys of metas, and puts metas with equal keys into one group.
 #[derive(Debug)]
 pub(super) struct MetaKeys {
-    /// The one column that the keys are computed of.
+    /// The one column that the keys are computed from.
     schema: SchemaRef,
     keys: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 impl MetaKeys {
-    /// `None` if rows with the same keys cannot be told to be the same.
+    /// `None` if equality of the keys cannot be decided by their bytes.
     pub(super) fn new(schema: SchemaRef, keys: Vec<Arc<dyn PhysicalExpr>>) -> Result<Option<Self>> {
         for key in &keys {
             let ty = key.data_type(&schema)?;
@@ -41,7 +41,7 @@ impl MetaKeys {
     }
 }
 
-/// Whether zero may have two signs, and NaN many forms.
+/// Whether the type contains doubles, whose zero has two signs and whose NaN has many forms.
 fn has_doubles(ty: &DataType) -> bool {
     match ty {
         DataType::Struct(fields) => fields.iter().any(|field| has_doubles(field.data_type())),

@@ -1,8 +1,8 @@
-//! Arithmetic that is exact or an error, and has one NaN.
+//! Arithmetic that is exact or fails, with a single NaN.
 //!
-//! DataFusion's `+`, `-`, `*` and unary minus wrap whole numbers. They become [`Checked`] functions here, and what may make a
-//! NaN is followed by [`ONE_NAN`]. This is a rewrite of functions, so that whatever is planned goes through it: queries, and the
-//! conditions of DELETE.
+//! DataFusion's `+`, `-`, `*` and unary minus wrap around on integers. They are replaced by [`Checked`] functions, and
+//! everything that may produce a NaN is wrapped in [`ONE_NAN`]. This is a function rewrite, so that it applies to
+//! whatever is planned: queries, and the conditions of DELETE.
 
 use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
 use datafusion::arrow::compute::kernels::numeric;
@@ -21,13 +21,13 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr_common::datum::apply;
 use std::sync::{Arc, LazyLock};
 
-/// Functions of doubles whose value may be NaN though none of their arguments is.
+/// Functions of doubles that may return NaN although none of their arguments is.
 const MAY_MAKE_NAN: [&str; 17] = [
     "acos", "acosh", "asin", "atanh", "cos", "exp", "ln", "log", "log10", "log2", "pow", "power", "sin", "sqrt", "tan",
     "cot", "nanvl",
 ];
 
-/// Puts checked functions in the place of operators.
+/// Replaces operators by checked functions.
 #[derive(Debug)]
 pub(super) struct ExactArithmetic;
 
@@ -47,7 +47,7 @@ impl FunctionRewrite for ExactArithmetic {
                         None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
                     }
                 } else if left_kind.is_floating() || right_kind.is_floating() {
-                    // Only the result of a formula matters: a NaN stays one within it.
+                    // Only the final result of a formula has to be canonical: a NaN stays a NaN within it.
                     let (left, right) = (Box::new(without_canonical(*left)), Box::new(without_canonical(*right)));
                     Transformed::yes(one_nan(Expr::BinaryExpr(BinaryExpr { left, op, right })))
                 } else {
@@ -109,7 +109,7 @@ fn without_canonical(expr: Expr) -> Expr {
     }
 }
 
-/// An operator of whole numbers that fails where its result does not fit.
+/// An operator on integers that fails if its result does not fit.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     /// `None` for the unary minus.
@@ -185,7 +185,7 @@ impl ScalarUDFImpl for Checked {
                 ArrowError::ArithmeticOverflow(what) => {
                     let what = what.split_once("on: ").map_or(what.as_str(), |(_, what)| what).to_owned();
                     exec_err!(
-                        "overflow: {what} does not fit {}; after ::double it is computed in doubles",
+                        "overflow: {what} does not fit {}; cast an operand with ::double to compute with doubles",
                         args.return_field.data_type()
                     )
                 }

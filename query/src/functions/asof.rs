@@ -1,7 +1,8 @@
-//! `ASOF JOIN`: to each row of the left side the nearest row in time of the right side, with equal keys.
+//! `ASOF JOIN`: joins each row of the left side with the nearest row in time of the right side, with equal keys.
 //!
-//! DataFusion's planner knows no such join. [`syntax`] writes it as an ordinary join with a mark in its condition, which
-//! makes all names resolve as in any join; [`rewrite`] finds the mark in the plan and puts an [`AsofJoin`] in its place.
+//! DataFusion's planner has no such join. [`syntax`] rewrites it as an ordinary join with a marker in its condition, so
+//! that all names resolve as in any join; [`rewrite`] finds the marker in the plan and puts an [`AsofJoin`] in its
+//! place.
 
 mod exec;
 mod node;
@@ -23,7 +24,7 @@ pub(super) use exec::{AsofExec, Sides};
 pub(super) use node::{AsofJoin, PushPastAsof};
 pub(crate) use syntax::desugar;
 
-/// Name of the function that marks the condition of such a join.
+/// Name of the function that marks the condition of an ASOF join.
 pub(crate) const MARK: &str = "__asof";
 
 /// Marks the condition of a join.
@@ -61,7 +62,7 @@ fn is_mark(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.func.name() == MARK)
 }
 
-/// Puts the operator in place of marked joins.
+/// Replaces marked joins by the operator.
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Join(join) => match &join.filter {
@@ -73,7 +74,7 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// A join by `USING` whose right side has the mark: its last column is the time.
+/// Converts a join by `USING` whose right side has the marker: its last column is the time.
 fn using(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::SubqueryAlias(alias) = &*join.right else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
     let LogicalPlan::Projection(chosen) = &*alias.input else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
@@ -90,7 +91,7 @@ fn using(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(asof(join)?))
 }
 
-/// What one condition of a join is.
+/// The role of one condition of a join.
 enum Condition {
     Key(Expr, Expr),
     Order(Expr, Operator, Expr),
@@ -117,7 +118,7 @@ fn classify(condition: Expr, left: &DFSchema, right: &DFSchema) -> Condition {
     }
 }
 
-/// A column, behind casts of its unit.
+/// Whether an expression is a column, possibly cast to another unit.
 fn is_column(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) => true,
@@ -135,7 +136,9 @@ fn asof(join: Join) -> Result<LogicalPlan> {
     let mut right_only = Vec::new();
     for condition in conditions.into_iter().filter(|c| !is_mark(c)) {
         if condition.exists(|e| Ok(is_mark(e)))? {
-            return plan_err!("the condition of an ASOF JOIN is one comparison of times and any others, joined by AND");
+            return plan_err!(
+                "the condition of an ASOF JOIN is one comparison of times and any number of others, joined by AND"
+            );
         }
         match classify(condition, left, right) {
             Condition::Key(a, b) => keys.push((a, b)),
@@ -150,7 +153,8 @@ fn asof(join: Join) -> Result<LogicalPlan> {
             }
         }
     }
-    // The nearest row is looked for by the comparison of two columns of times; a tolerance computes with one of them.
+    // The nearest row is determined by the comparison of two time columns; a tolerance is an expression over one of
+    // them.
     let times = |(a, _, b): &(Expr, Operator, Expr)| {
         let time = |e: &Expr, s: &DFSchema| e.get_type(s).is_ok_and(|t| is_time(&t));
         usize::from(is_column(a) && is_column(b)) * 2 + usize::from(time(a, left) && time(b, right))
@@ -158,7 +162,7 @@ fn asof(join: Join) -> Result<LogicalPlan> {
     let best = (0..orders.len()).rev().max_by_key(|i| times(&orders[*i]));
     let Some(best) = best else {
         return plan_err!(
-            "ASOF JOIN needs a condition that compares the times of its sides: ON l.sensor = r.sensor AND l.time >= r.time"
+            "ASOF JOIN needs a condition that compares the times of both sides: ON l.sensor = r.sensor AND l.time >= r.time"
         );
     };
     let (a, op, b) = orders.remove(best);
@@ -181,7 +185,7 @@ fn asof(join: Join) -> Result<LogicalPlan> {
             "ASOF JOIN",
             1,
             "comparison of times",
-            &format!("is of {kind}, timestamps are wanted; in USING the time comes last"),
+            &format!("is of type {kind}, timestamps are wanted; in USING the time comes last"),
         );
     }
     let mut right = LogicalPlanBuilder::from(Arc::unwrap_or_clone(join.right));
@@ -199,7 +203,7 @@ fn asof(join: Join) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
-/// A condition on one side's columns as one on the other's.
+/// Translates a condition on the left side's keys into one on the right side's keys.
 fn translated(condition: &Expr, keys: &[(Expr, Expr)]) -> Option<Expr> {
     let columns = condition.column_refs();
     let known = !columns.is_empty() && columns.iter().all(|c| keys.iter().any(|(l, _)| l.try_as_col() == Some(c)));

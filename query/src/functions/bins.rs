@@ -1,6 +1,6 @@
-//! Bins of time: fixed widths, months, and days and hours of a time zone's own clock.
+//! Bins of time: of a fixed width, of months, and of days and hours in a time zone.
 //!
-//! Arithmetic is in nanoseconds of 128 bits, so that no time that a collection can store overflows it.
+//! Times are computed as 128-bit nanoseconds, so that no time that a collection can store overflows.
 
 #[cfg(test)]
 mod tests;
@@ -15,31 +15,31 @@ use ebbtide_ttl::Timestamp;
 const SECOND: i128 = 1_000_000_000;
 pub(super) const DAY: i128 = 86_400 * SECOND;
 
-/// How wide a bin is.
+/// The width of a bin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Width {
     Months(i128),
     Nanos(i128),
 }
 
-/// Bins of one width, over times of one unit.
+/// Bins of one width, for times in one unit.
 #[derive(Debug, Clone)]
 pub(crate) struct Bins {
     width: Width,
-    /// Nanoseconds of a unit.
+    /// Nanoseconds per unit.
     unit: i128,
-    /// Start of the bin of number 0; on the zone's clock, if there is a zone.
+    /// Start of bin number 0, in local time if there is a zone.
     origin: i128,
     zone: Option<Tz>,
-    /// Width and origin in units, where both are whole: the quick way.
+    /// Width and origin in units if both are whole: the fast path.
     whole: Option<(i64, i64)>,
 }
 
 impl Bins {
-    /// Bins as wide as `interval`, one of which starts at `origin` (1970-01-01T00:00:00 if none).
+    /// Bins of the width `interval`, one of which starts at `origin` (1970-01-01T00:00:00 if `None`).
     ///
     /// # Errors
-    /// What is wrong with the width, to be said after `argument 1 (interval)`.
+    /// What is wrong with the width, worded to follow `argument 1 (interval)`.
     pub(crate) fn new(
         interval: IntervalMonthDayNano,
         unit: TimeUnit,
@@ -50,11 +50,15 @@ impl Bins {
         let width = match (months, i128::from(days) * DAY + i128::from(nanoseconds)) {
             (0, nanos) => Width::Nanos(nanos),
             (months, 0) if days == 0 => Width::Months(i128::from(months)),
-            _ => return Err("mixes months with days or hours; a bin is either whole months or a fixed time".to_owned()),
+            _ => {
+                return Err(
+                    "mixes months with days or hours; a bin has either whole months or a fixed width".to_owned()
+                );
+            }
         };
         let (Width::Nanos(size) | Width::Months(size)) = width;
         if size <= 0 {
-            return Err("is not positive; a bin has a width, such as INTERVAL '1 hour'".to_owned());
+            return Err("is not positive; an interval such as INTERVAL '1 hour' is wanted".to_owned());
         }
         let (unit, origin) = (unit_nanos(unit), origin.map_or(0, |t| t.nanos()));
         let whole = match (width, &zone) {
@@ -66,7 +70,7 @@ impl Bins {
         Ok(Bins { width, unit, origin, zone, whole })
     }
 
-    /// Start of the bin that holds `time`, in units: the first time in it.
+    /// Start of the bin that contains `time`, in units; the start belongs to the bin.
     pub(crate) fn start(&self, time: i64) -> Result<i64> {
         if let Some((width, origin)) = self.whole
             && let Some(distance) = time.checked_sub(origin)
@@ -80,7 +84,7 @@ impl Bins {
     /// Start of the bin after the one that starts at `start`.
     pub(crate) fn next(&self, start: i64) -> Result<i64> {
         let now = i128::from(start) * self.unit;
-        // A bin narrower than a unit is followed by the one of the next unit.
+        // Bins narrower than a unit: the next one is that of the next unit.
         let soonest = now + self.unit;
         let next = match &self.zone {
             None => self.boundary(self.number(now)? + 1)?,
@@ -93,7 +97,7 @@ impl Bins {
         self.units(if next < soonest { self.start_nanos(soonest)?.max(soonest) } else { next })
     }
 
-    /// The first unit that is not before an instant.
+    /// Converts an instant to units, rounding up.
     fn units(&self, nanos: i128) -> Result<i64> {
         match i64::try_from(-(-nanos).div_euclid(self.unit)) {
             Ok(units) => Ok(units),
@@ -101,7 +105,8 @@ impl Bins {
         }
     }
 
-    /// Whether bins are of whole days or months: they then follow the zone's calendar, and its hours else.
+    /// Whether bins consist of whole days or months. They then follow the zone's calendar; narrower ones follow its
+    /// clock.
     fn by_calendar(&self) -> bool {
         match self.width {
             Width::Months(_) => true,
@@ -123,10 +128,10 @@ impl Bins {
         }
         let change = transition(zone, start, time)?;
         if then < now {
-            // Clocks went forward: a bin whose start was skipped starts at the change.
+            // Clocks went forward: a bin whose start was skipped starts at the transition.
             return Ok(if local >= change + then { change } else { local - then });
         }
-        // Clocks went back: since the change no bin has started, so it is the last one before it.
+        // Clocks went back: no bin has started since the transition, so it is the last one before it.
         self.start_nanos(change - 1)
     }
 
@@ -137,7 +142,8 @@ impl Bins {
         if offset(zone, next)? == now && offset(zone, next - 1)? == now {
             return Ok(next);
         }
-        // Clocks change on the way. Starts never go back, so the first time with a later one can be searched.
+        // There is a clock change in between. Starts never decrease, so the first time with a later start can be found
+        // by binary search.
         let (mut low, mut high) = (start, next + DAY);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -146,7 +152,7 @@ impl Bins {
         Ok(high)
     }
 
-    /// Number of the bin that holds a time, on the clock that bins go by.
+    /// Number of the bin that contains a local time.
     fn number(&self, time: i128) -> Result<i128> {
         match self.width {
             Width::Nanos(width) => Ok((time - self.origin).div_euclid(width)),
@@ -160,7 +166,7 @@ impl Bins {
         }
     }
 
-    /// Start of a bin on the clock that bins go by.
+    /// Local start time of a bin.
     fn boundary(&self, number: i128) -> Result<i128> {
         match self.width {
             Width::Nanos(width) => Ok(self.origin + number * width),
@@ -183,7 +189,7 @@ fn civil(time: i128) -> Result<NaiveDateTime> {
     let nanos = u32::try_from(time.rem_euclid(SECOND)).ok();
     match seconds.zip(nanos).and_then(|(s, n)| DateTime::from_timestamp(s, n)) {
         Some(time) => Ok(time.naive_utc()),
-        None => exec_err!("calendars reach from the year -262000 to 262000"),
+        None => exec_err!("calendar dates reach from the year -262000 to 262000"),
     }
 }
 
@@ -192,12 +198,12 @@ fn of_civil(time: NaiveDateTime) -> i128 {
     i128::from(time.timestamp()) * SECOND + i128::from(time.timestamp_subsec_nanos())
 }
 
-/// What a zone's clock is ahead of UTC.
+/// A zone's offset from UTC at an instant, in nanoseconds.
 fn offset(zone: &Tz, time: i128) -> Result<i128> {
     Ok(i128::from(zone.offset_from_utc_datetime(&civil(time)?).fix().local_minus_utc()) * SECOND)
 }
 
-/// The first instant at which a zone's clock shows `local`, or has passed it if it skips that time.
+/// The first instant at which a zone's clock shows `local`, or has passed it if that time is skipped.
 fn earliest(zone: &Tz, local: i128) -> Result<i128> {
     let shown = civil(local)?;
     let ahead = match zone.offset_from_local_datetime(&shown) {
@@ -207,7 +213,7 @@ fn earliest(zone: &Tz, local: i128) -> Result<i128> {
     Ok(local - i128::from(ahead) * SECOND)
 }
 
-/// The first second after `before` at which a zone's offset is the one of `after`.
+/// The first second after `before` at which the zone has the same offset as at `after`.
 fn transition(zone: &Tz, before: i128, after: i128) -> Result<i128> {
     let (mut low, mut high) = (before.div_euclid(SECOND), after.div_euclid(SECOND));
     let there = offset(zone, after)?;
@@ -218,7 +224,7 @@ fn transition(zone: &Tz, before: i128, after: i128) -> Result<i128> {
     Ok(high * SECOND)
 }
 
-/// A wall clock's time as text, such as `2024-01-01` or `2024-01-01T06:00:00`: nanoseconds as if it were UTC.
+/// Parses a local time such as `2024-01-01` or `2024-01-01T06:00:00`, in nanoseconds as if it were UTC.
 pub(super) fn wall_time(text: &str) -> Option<Timestamp> {
     if let Ok(date) = text.parse::<chrono::NaiveDate>() {
         return Some(Timestamp::from_nanos(of_civil(date.and_time(NaiveTime::MIN))));

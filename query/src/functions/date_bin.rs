@@ -1,4 +1,4 @@
-//! `date_bin` with time zones, in every unit that a collection stores; `date_bin_gapfill` is the same function, and the
+//! `date_bin` with time zones, in every unit that a collection stores. `date_bin_gapfill` is the same function; the
 //! plan around it fills the gaps.
 
 use super::bins::{Bins, DAY, wall_time};
@@ -25,9 +25,9 @@ use std::sync::Arc;
 
 /// Name of the function whose gaps are filled.
 pub(super) const GAPFILL: &str = "date_bin_gapfill";
-/// Name that DuckDB and TimescaleDB give it. Bins are counted from another origin there.
+/// DuckDB's and TimescaleDB's name for it. They count bins from a different origin.
 pub(super) const TIME_BUCKET: &str = "time_bucket";
-/// The Monday from which `time_bucket` counts fixed widths, and the day from which it counts months.
+/// Origins of `time_bucket`: the Monday 2000-01-03 for fixed widths, and 2000-01-01 for months.
 const MONDAY: Timestamp = Timestamp::from_nanos(946_857_600 * 1_000_000_000);
 const MILLENNIUM: Timestamp = Timestamp::from_nanos(946_684_800 * 1_000_000_000);
 
@@ -52,17 +52,17 @@ impl DateBin {
     }
 }
 
-/// Whether values are read as text.
+/// Whether a type is a string type.
 pub(super) fn is_text(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// What the arguments after the time mean.
+/// The arguments after the time.
 #[derive(Debug)]
 pub(super) struct Shape<T> {
     /// A time zone or an origin.
     pub(super) anchor: Option<T>,
-    /// With a time zone: the origin on its clock.
+    /// With a time zone: the origin in its local time.
     pub(super) origin: Option<T>,
     /// First and last time to fill.
     pub(super) range: Option<(T, T)>,
@@ -117,7 +117,7 @@ pub(super) fn bins(
     }
 }
 
-/// An origin on a zone's own clock.
+/// Reads an origin in a zone's local time.
 fn wall(name: &str, value: &ScalarValue) -> Result<Timestamp> {
     let read = match value.try_as_str().flatten() {
         Some(text) => wall_time(text),
@@ -125,9 +125,7 @@ fn wall(name: &str, value: &ScalarValue) -> Result<Timestamp> {
     };
     match read {
         Some(origin) => Ok(origin),
-        None => {
-            wrong(name, 4, "origin", &format!("is {value}, a time on the zone's clock such as '2024-01-01' is wanted"))
-        }
+        None => wrong(name, 4, "origin", &format!("is {value}, a local time such as '2024-01-01' is wanted")),
     }
 }
 
@@ -136,7 +134,7 @@ fn zone(name: &str, text: &str) -> Result<Tz> {
         Ok(zone) => Ok(zone),
         Err(_) => {
             let hint = suggest::hint(text, chrono_tz::TZ_VARIANTS.iter().map(|z| z.name()));
-            wrong(name, 3, "zone or origin", &format!("is '{text}', which is no time zone and no time{hint}"))
+            wrong(name, 3, "zone or origin", &format!("is '{text}', which is neither a time zone nor a time{hint}"))
         }
     }
 }
@@ -242,7 +240,8 @@ impl ScalarUDFImpl for DateBin {
         }
     }
 
-    /// Bins that whole days are made of are the same from both origins: the plan knows more about `date_bin`.
+    /// If a whole number of bins makes up a day, the bins are the same from both origins: becomes `date_bin`, which the
+    /// planner knows more about.
     fn simplify(&self, args: Vec<Expr>, _info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let same = match args.as_slice() {
             [Expr::Literal(width, _), _] => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
@@ -261,7 +260,8 @@ impl ScalarUDFImpl for DateBin {
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        // Days of a zone may come back for an hour when clocks change at midnight: only two arguments keep order.
+        // When clocks change at midnight, a zone's date may go back for an hour: only the form with two arguments keeps
+        // the order.
         match inputs {
             [width, time] if width.sort_properties == SortProperties::Singleton => Ok(time.sort_properties),
             _ => Ok(SortProperties::Unordered),
@@ -283,14 +283,15 @@ pub(super) fn binned(times: &ArrayRef, unit: TimeUnit, bins: &Bins) -> Result<Ar
     }
 }
 
-/// `locf` or `interpolate`: what fills the gaps of an aggregate. The plan takes both away, so that neither is ever run.
+/// `locf` or `interpolate`, which fill the gaps of an aggregate. The plan removes both, so that neither is ever
+/// executed.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fill {
     name: &'static str,
     signature: Signature,
 }
 
-/// The functions that fill.
+/// Names of the functions that fill gaps.
 pub(super) const LOCF: &str = "locf";
 pub(super) const INTERPOLATE: &str = "interpolate";
 
@@ -335,16 +336,16 @@ impl ScalarUDFImpl for Fill {
     }
 }
 
-/// What is wrong with a call that no gap filling has taken away.
+/// The message for a call that gap filling has not removed.
 pub(super) fn misplaced(name: &str) -> String {
     match name {
         GAPFILL => format!(
-            "{GAPFILL} stands by itself in GROUP BY, and in what is selected as it stands there; date_bin is the function \
-             that fills no gaps"
+            "{GAPFILL} must be an item of GROUP BY by itself and be selected exactly as written there; date_bin is the function \
+             without gap filling"
         ),
         name => format!(
-            "{name}(aggregate) fills the gaps of a query with GROUP BY {GAPFILL}(interval, time); it stands in what such a \
-             query selects or orders by, around an aggregate"
+            "{name}(aggregate) fills the gaps of a query with GROUP BY {GAPFILL}(interval, time): use it in the SELECT list \
+             or the ORDER BY of such a query, around an aggregate"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `date_trunc` with time zones, for every year that a collection stores; DataFusion's own has neither.
+//! `date_trunc` with time zones, for every year that a collection can store; DataFusion's own supports neither.
 
 use super::bins::Bins;
 use super::date_bin::{binned, is_text};
@@ -21,7 +21,7 @@ const NAME: &str = "date_trunc";
 const UNITS: [&str; 10] =
     ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"];
 
-/// Weeks begin on Mondays, as this day is.
+/// A Monday (1970-01-05), on which weeks begin.
 const MONDAY: Timestamp = Timestamp::from_nanos(4 * 86_400 * 1_000_000_000);
 
 /// `date_trunc`.
@@ -38,7 +38,7 @@ impl DateTrunc {
     }
 }
 
-/// How wide the bins of a unit are, and from when on they are counted.
+/// The width of the bins of a unit, and their origin.
 fn width(unit: &ScalarValue) -> Result<(IntervalMonthDayNano, Option<Timestamp>)> {
     let word = unit.try_as_str().flatten().unwrap_or_default().to_lowercase();
     let interval = IntervalMonthDayNano::new;
@@ -63,7 +63,7 @@ fn width(unit: &ScalarValue) -> Result<(IntervalMonthDayNano, Option<Timestamp>)
 fn zone(text: &str) -> Result<Tz> {
     Tz::from_str(text).or_else(|_| {
         let hint = suggest::hint(text, chrono_tz::TZ_VARIANTS.iter().map(|z| z.name()));
-        wrong(NAME, 3, "zone", &format!("is '{text}', which is no time zone{hint}"))
+        wrong(NAME, 3, "zone", &format!("is '{text}', which is not a time zone{hint}"))
     })
 }
 
@@ -154,7 +154,7 @@ impl ScalarUDFImpl for DateTrunc {
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        // Days of a zone may come back for an hour when clocks change at midnight.
+        // When clocks change at midnight, a zone's date may go back for an hour.
         match inputs {
             [unit, time] if unit.sort_properties == SortProperties::Singleton => match time.range.data_type() {
                 DataType::Timestamp(_, Some(zone)) if !is_utc(&zone) => Ok(SortProperties::Unordered),

@@ -1,7 +1,7 @@
-//! `first(value, time)` and `last(value, time)`: the value at the least and at the greatest time.
+//! `first(value, time)` and `last(value, time)`: the value at the earliest and at the latest time.
 //!
-//! As aggregates they become DataFusion's `first_value` and `last_value` with an order, which have native accumulators for
-//! groups. As window functions they look at the rows of the frame, whatever order these come in.
+//! As aggregates they become DataFusion's `first_value` and `last_value` with an order, which have native accumulators
+//! for groups. As window functions they consider the rows of the frame, in whatever order these arrive.
 
 use super::{is_time, wrong};
 use datafusion::arrow::array::{Array, ArrayRef};
@@ -35,7 +35,7 @@ impl Edge {
             ScalarValue::try_from(kind).unwrap_or(ScalarValue::Null)
         };
         let (value, time) = (null(0), null(1));
-        Box::new(EdgeAccumulator { last: self.last, sliding, value, time, best: VecDeque::new(), seen: 0, gone: 0 })
+        Box::new(EdgeAccumulator { last: self.last, sliding, value, time, best: VecDeque::new(), seen: 0, removed: 0 })
     }
 }
 
@@ -84,7 +84,7 @@ impl AggregateUDFImpl for Edge {
                 return plan_err!("{name}(value, time) takes two arguments");
             };
             if !order_by.is_empty() {
-                return plan_err!("{name}(value, time) goes by its time and takes no ORDER BY");
+                return plan_err!("{name}(value, time) orders by its time and takes no ORDER BY");
             }
             let filter = match time.nullable(context.schema().as_ref())? {
                 false => filter,
@@ -109,23 +109,23 @@ impl AggregateUDFImpl for Edge {
     }
 }
 
-/// Candidates, the best in front; the others matter only when rows leave the frame.
+/// Candidates, the best one first; the others only matter when rows leave the frame.
 #[derive(Debug)]
 struct EdgeAccumulator {
     last: bool,
     sliding: bool,
-    /// Nulls of the value's and the time's type.
+    /// Nulls of the types of the value and the time.
     value: ScalarValue,
     time: ScalarValue,
     best: VecDeque<(u64, ScalarValue, ScalarValue)>,
-    /// Rows that have come and gone.
+    /// Numbers of rows that have entered and left the frame.
     seen: u64,
-    gone: u64,
+    removed: u64,
 }
 
 impl EdgeAccumulator {
     fn offer(&mut self, time: ScalarValue, value: ScalarValue) {
-        // Of equal times the later row counts as last, the earlier one as first.
+        // Among equal times, the later row counts as last and the earlier one as first.
         let beaten = |old: &ScalarValue| if self.last { *old <= time } else { *old > time };
         while self.best.back().is_some_and(|(_, old, _)| beaten(old)) {
             self.best.pop_back();
@@ -149,8 +149,8 @@ impl Accumulator for EdgeAccumulator {
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.gone += values.first().map_or(0, |v| v.len() as u64);
-        while self.best.front().is_some_and(|(row, ..)| *row < self.gone) {
+        self.removed += values.first().map_or(0, |v| v.len() as u64);
+        while self.best.front().is_some_and(|(row, ..)| *row < self.removed) {
             self.best.pop_front();
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Doubles in the order of DuckDB and PostgreSQL: NaN is above infinity, and there is one NaN.
+//! Doubles in the order of DuckDB and PostgreSQL: NaN is above infinity, and all NaNs are equal.
 //!
-//! Arrow compares doubles by their bits, in which a NaN may be negative, and that is below all numbers. Processors make
-//! such NaNs (`0.0 / 0.0`). So what may make a NaN is followed by [`Canonical`], which turns it positive; and `min` and `max`
-//! are aggregates of this module, as DataFusion's depend on the order of rows where there is a NaN.
+//! Arrow compares doubles by their bits, where a NaN may be negative and below all numbers. Processors produce such
+//! NaNs (`0.0 / 0.0`). So everything that may produce a NaN is wrapped in [`Canonical`], which makes it positive; and
+//! `min` and `max` are implemented here, because DataFusion's depend on the order of rows if there is a NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
@@ -21,17 +21,17 @@ use std::sync::{Arc, LazyLock};
 
 /// A floating-point type of Arrow.
 trait Float: ArrowPrimitiveType {
-    fn is_odd_nan(value: Self::Native) -> bool;
+    fn is_noncanonical_nan(value: Self::Native) -> bool;
     fn is_negative_zero(value: Self::Native) -> bool;
     fn nan() -> Self::Native;
-    /// NaN above all, -0.0 below 0.0.
+    /// Total order with NaN above everything and -0.0 below 0.0.
     fn order(a: Self::Native, b: Self::Native) -> Ordering;
 }
 
 macro_rules! float {
     ($of:ty, $native:ty) => {
         impl Float for $of {
-            fn is_odd_nan(value: $native) -> bool {
+            fn is_noncanonical_nan(value: $native) -> bool {
                 value.is_nan() && value.to_bits() != Self::nan().to_bits()
             }
 
@@ -59,11 +59,11 @@ float!(Float16Type, <Float16Type as ArrowPrimitiveType>::Native);
 
 fn canonical_of<T: Float>(array: &ArrayRef, zeros: bool) -> ArrayRef {
     let values = array.as_primitive::<T>();
-    let is_odd = |value: &T::Native| T::is_odd_nan(*value) || (zeros && T::is_negative_zero(*value));
+    let is_odd = |value: &T::Native| T::is_noncanonical_nan(*value) || (zeros && T::is_negative_zero(*value));
     if !values.values().iter().any(is_odd) {
         return Arc::clone(array);
     }
-    let canonical = |value: T::Native| match (T::is_odd_nan(value), zeros && T::is_negative_zero(value)) {
+    let canonical = |value: T::Native| match (T::is_noncanonical_nan(value), zeros && T::is_negative_zero(value)) {
         (true, _) => T::nan(),
         (false, true) => T::default_value(),
         (false, false) => value,
@@ -80,12 +80,12 @@ fn canonical(array: ArrayRef, zeros: bool) -> ArrayRef {
     }
 }
 
-/// The same values with one NaN.
+/// The same values with every NaN replaced by the canonical one.
 pub(crate) fn canonical_array(array: ArrayRef) -> ArrayRef {
     canonical(array, false)
 }
 
-/// The same value with one NaN.
+/// The same value with a NaN replaced by the canonical one.
 pub(super) fn canonical_scalar(value: ScalarValue) -> ScalarValue {
     match value {
         ScalarValue::Float64(Some(value)) if value.is_nan() => ScalarValue::Float64(Some(f64::NAN)),
@@ -94,11 +94,11 @@ pub(super) fn canonical_scalar(value: ScalarValue) -> ScalarValue {
     }
 }
 
-/// Name of the function that [`Canonical`] is, and of the one that takes -0.0 for 0.0 too.
+/// Name of [`Canonical`] as a function; and of its variant that also replaces -0.0 by 0.0.
 pub(super) const CANONICAL: &str = "canonical_nan";
 const EQUAL: &str = "canonical_float";
 
-/// Gives numbers one NaN and, where they are only told apart, one zero.
+/// Replaces every NaN by the canonical one and, for comparisons by bits, -0.0 by 0.0.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Canonical {
     zeros: bool,
@@ -110,9 +110,9 @@ fn canonical_udf(zeros: bool) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Canonical { zeros, signature }))
 }
 
-/// A function of doubles after which there is one NaN.
+/// Function that replaces every NaN by the canonical one.
 pub(super) static ONE_NAN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical_udf(false));
-/// A function of doubles after which equal ones have equal bits.
+/// Function that gives equal doubles equal bits.
 pub(super) static EQUAL_BITS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical_udf(true));
 
 impl ScalarUDFImpl for Canonical {
@@ -144,7 +144,7 @@ impl ScalarUDFImpl for Canonical {
                 let array = canonical(value.to_array()?, zeros);
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
             }
-            None => internal_err!("{} is given nothing", self.name()),
+            None => internal_err!("{} is called without an argument", self.name()),
         }
     }
 }
@@ -153,7 +153,7 @@ impl ScalarUDFImpl for Canonical {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Extreme {
     greatest: bool,
-    /// DataFusion's, for other types than doubles.
+    /// DataFusion's function, for types other than doubles.
     other: Arc<AggregateUDF>,
 }
 
@@ -164,8 +164,8 @@ impl Extreme {
     }
 }
 
-/// The order in which the wanted value is the greater one.
-fn wanted<T: Float>(greatest: bool, a: T::Native, b: T::Native) -> bool {
+/// Whether `a` is a better candidate than `b`.
+fn is_better<T: Float>(greatest: bool, a: T::Native, b: T::Native) -> bool {
     let order = T::order(a, b);
     if greatest { order.is_gt() } else { order.is_lt() }
 }
@@ -206,9 +206,9 @@ impl AggregateUDFImpl for Extreme {
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
         let greatest = self.greatest;
         match args.return_field.data_type() {
-            DataType::Float64 => Ok(Box::new(Groups::<Float64Type> { greatest, values: Vec::new() })),
-            DataType::Float32 => Ok(Box::new(Groups::<Float32Type> { greatest, values: Vec::new() })),
-            DataType::Float16 => Ok(Box::new(Groups::<Float16Type> { greatest, values: Vec::new() })),
+            DataType::Float64 => Ok(Box::new(ExtremeGroups::<Float64Type> { greatest, values: Vec::new() })),
+            DataType::Float32 => Ok(Box::new(ExtremeGroups::<Float32Type> { greatest, values: Vec::new() })),
+            DataType::Float16 => Ok(Box::new(ExtremeGroups::<Float16Type> { greatest, values: Vec::new() })),
             _ => self.other.create_groups_accumulator(args),
         }
     }
@@ -245,7 +245,7 @@ impl AggregateUDFImpl for Extreme {
 impl Extreme {
     fn accumulate(&self, args: AccumulatorArgs<'_>, sliding: bool) -> Result<Box<dyn Accumulator>> {
         fn of<T: Float>(greatest: bool, sliding: bool) -> Box<dyn Accumulator> {
-            Box::new(One::<T> { greatest, sliding, best: VecDeque::new(), seen: 0, gone: 0 })
+            Box::new(ExtremeAccumulator::<T> { greatest, sliding, best: VecDeque::new(), seen: 0, removed: 0 })
         }
         let greatest = self.greatest;
         match args.return_field.data_type() {
@@ -258,28 +258,32 @@ impl Extreme {
     }
 }
 
-/// The extreme of one group: candidates with their rows, the best in front; the others matter only when rows leave a frame.
-struct One<T: Float> {
+/// The minimum or maximum of one group: candidates with their rows, the best one first; the others only matter when
+/// rows leave a frame.
+struct ExtremeAccumulator<T: Float> {
     greatest: bool,
     sliding: bool,
     best: VecDeque<(u64, T::Native)>,
     seen: u64,
-    gone: u64,
+    removed: u64,
 }
 
-impl<T: Float> fmt::Debug for One<T> {
+impl<T: Float> fmt::Debug for ExtremeAccumulator<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("One").field("greatest", &self.greatest).field("best", &self.best).finish_non_exhaustive()
+        f.debug_struct("ExtremeAccumulator")
+            .field("greatest", &self.greatest)
+            .field("best", &self.best)
+            .finish_non_exhaustive()
     }
 }
 
-impl<T: Float> Accumulator for One<T> {
+impl<T: Float> Accumulator for ExtremeAccumulator<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = canonical_array(Arc::clone(&values[0]));
         for value in values.as_primitive::<T>() {
             self.seen += 1;
             let Some(value) = value else { continue };
-            while self.best.back().is_some_and(|(_, old)| !wanted::<T>(self.greatest, *old, value)) {
+            while self.best.back().is_some_and(|(_, old)| !is_better::<T>(self.greatest, *old, value)) {
                 self.best.pop_back();
             }
             if self.sliding || self.best.is_empty() {
@@ -290,8 +294,8 @@ impl<T: Float> Accumulator for One<T> {
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.gone += values[0].len() as u64;
-        while self.best.front().is_some_and(|(row, _)| *row <= self.gone) {
+        self.removed += values[0].len() as u64;
+        while self.best.front().is_some_and(|(row, _)| *row <= self.removed) {
             self.best.pop_front();
         }
         Ok(())
@@ -319,13 +323,13 @@ impl<T: Float> Accumulator for One<T> {
     }
 }
 
-/// The extremes of groups.
-struct Groups<T: Float> {
+/// The minimum or maximum of each group.
+struct ExtremeGroups<T: Float> {
     greatest: bool,
     values: Vec<Option<T::Native>>,
 }
 
-impl<T: Float> GroupsAccumulator for Groups<T> {
+impl<T: Float> GroupsAccumulator for ExtremeGroups<T> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -338,7 +342,7 @@ impl<T: Float> GroupsAccumulator for Groups<T> {
         for (at, value) in values[0].as_primitive::<T>().iter().enumerate() {
             let Some(value) = value.filter(|_| filter.is_none_or(|f| f.is_valid(at) && f.value(at))) else { continue };
             let best = &mut self.values[groups[at]];
-            if best.is_none_or(|best| wanted::<T>(greatest, value, best)) {
+            if best.is_none_or(|best| is_better::<T>(greatest, value, best)) {
                 *best = Some(value);
             }
         }

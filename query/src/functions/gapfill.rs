@@ -1,8 +1,8 @@
-//! Gap filling: a query that groups by `date_bin_gapfill` gets a row for every bin, for each series.
+//! Gap filling: a query that groups by `date_bin_gapfill` returns a row for every bin of each series.
 //!
-//! Between the aggregate and what is selected from it goes a [`GapFill`]: below it a projection works out the arguments
-//! of `locf` and `interpolate`, above it those calls are columns. The range to fill is that of the WHERE on the time,
-//! which stays where it is and reaches the scan; or it is given.
+//! A [`GapFill`] node is put between the aggregate and the SELECT list: a projection below it computes the arguments of
+//! `locf` and `interpolate`, and above it those calls are columns. The range to fill is given by the call, or else
+//! taken from the WHERE condition on the time, which stays in place and reaches the scan.
 
 mod exec;
 mod node;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub(super) use exec::GapFillExec;
 pub(super) use node::{FillKind, GapFill};
 
-/// What a rewriting needs to know of the statement.
+/// What the rewrite needs to know about the statement.
 pub(super) struct Statement<'a> {
     pub(super) now: Option<DateTime<Utc>>,
     pub(super) config: &'a Arc<ConfigOptions>,
@@ -60,7 +60,7 @@ pub(super) fn rewrite(plan: LogicalPlan, statement: &Statement<'_>) -> Result<Lo
         }
         .map_or(Transformed::no(plan), Transformed::yes);
         filled += usize::from(plan.transformed);
-        // Columns that were never null may be now, in all that is built on them.
+        // Columns that were never null may now be, and so may everything computed from them.
         if filled > 0 { plan.map_data(LogicalPlan::recompute_schema) } else { Ok(plan) }
     })?;
     let plan = plan.data;
@@ -72,7 +72,7 @@ pub(super) fn rewrite(plan: LogicalPlan, statement: &Statement<'_>) -> Result<Lo
         plan.apply_expressions(|expr| {
             let all = [GAPFILL, LOCF, INTERPOLATE];
             let inside = match (plan, call(expr, &[GAPFILL])) {
-                // Gap filling has been put above this one.
+                // A gap-filling node is above this one.
                 (LogicalPlan::Aggregate(aggregate), Some(call)) if aggregate.group_expr.contains(expr) => {
                     &call.args[..]
                 }
@@ -90,7 +90,8 @@ pub(super) fn rewrite(plan: LogicalPlan, statement: &Statement<'_>) -> Result<Lo
     if binned != filled { plan_err!("{}", misplaced(GAPFILL)) } else { Ok(plan) }
 }
 
-/// ORDER BY comes after what is selected; what it fills is selected with that, and left out again behind it.
+/// ORDER BY is evaluated above the SELECT list. So calls in ORDER BY that fill gaps are added to the SELECT list, and
+/// their columns are removed again after sorting.
 fn select_ordered(mut sort: Sort) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Projection(projection) = sort.input.as_ref() else {
         return Ok(Transformed::no(LogicalPlan::Sort(sort)));
@@ -121,7 +122,7 @@ fn select_ordered(mut sort: Sort) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(plan))
 }
 
-/// The plan with its gaps filled, if what is projected comes from an aggregate by `date_bin_gapfill`.
+/// The plan with gap filling inserted; `None` if the projection is not over an aggregate by `date_bin_gapfill`.
 fn fill(plan: &LogicalPlan, statement: &Statement<'_>) -> Result<Option<LogicalPlan>> {
     let mut above = vec![plan];
     let mut below = plan;
@@ -140,15 +141,15 @@ fn fill(plan: &LogicalPlan, statement: &Statement<'_>) -> Result<Option<LogicalP
     let at = match binned[..] {
         [] => return Ok(None),
         [at] => at,
-        _ => return plan_err!("{GAPFILL} stands once in GROUP BY; other bins are date_bin's"),
+        _ => return plan_err!("{GAPFILL} may appear once in GROUP BY; use date_bin for other bins"),
     };
     above.pop();
-    // HAVING chooses among what is measured, before gaps are filled.
+    // HAVING applies to measured bins, before gaps are filled.
     let mut measured = LogicalPlan::Aggregate(aggregate.clone());
     while let Some(LogicalPlan::Filter(having)) = above.last() {
         if mentions(&having.predicate, &[LOCF, INTERPOLATE])? {
             return plan_err!(
-                "HAVING chooses groups before gaps are filled: {LOCF} and {INTERPOLATE} are for a query around this one"
+                "HAVING is applied before gaps are filled: filter by {LOCF} and {INTERPOLATE} in a query around this one"
             );
         }
         measured = LogicalPlanBuilder::from(measured).filter(having.predicate.clone())?.build()?;
@@ -187,7 +188,7 @@ fn fill(plan: &LogicalPlan, statement: &Statement<'_>) -> Result<Option<LogicalP
     Ok(Some(filled))
 }
 
-/// The calls of `locf` and `interpolate` above an aggregate, each once.
+/// The distinct calls of `locf` and `interpolate` above an aggregate.
 fn fill_calls(above: &[&LogicalPlan]) -> Result<Vec<ScalarFunction>> {
     let mut calls: Vec<ScalarFunction> = Vec::new();
     for node in above {
@@ -206,14 +207,14 @@ fn fill_calls(above: &[&LogicalPlan]) -> Result<Vec<ScalarFunction>> {
     Ok(calls)
 }
 
-/// What a call fills, and the name of its column.
+/// The expression that a call fills, and the name of its column.
 fn argument(fill: &ScalarFunction, kind: FillKind, schema: &datafusion::common::DFSchemaRef) -> Result<(Expr, String)> {
     let name = fill.func.name();
     let [value] = &fill.args[..] else {
         return plan_err!("{name}(aggregate) takes one argument; given: {}", fill.args.len());
     };
     if mentions(value, &[LOCF, INTERPOLATE])? {
-        return plan_err!("{name}({value}): one function fills a gap, not two within each other");
+        return plan_err!("{name}({value}): functions that fill gaps cannot be nested");
     }
     let given = value.get_type(schema.as_ref())?;
     let value = match kind {
@@ -238,7 +239,7 @@ fn grid(aggregate: &Aggregate, at: usize, statement: &Statement<'_>) -> Result<(
     let given: Result<Vec<DataType>> = fill.args.iter().map(|a| a.get_type(schema.as_ref())).collect();
     let coerced = fill.func.coerce_types(&given?)?;
     let DataType::Timestamp(unit, _) = coerced[1] else {
-        return wrong(GAPFILL, 2, "time", "is no timestamp");
+        return wrong(GAPFILL, 2, "time", "is not a timestamp");
     };
     let Some(shape) = Shape::of(true, fill.args[2..].iter().collect()) else {
         return plan_err!("{GAPFILL} takes at most five arguments");
@@ -278,17 +279,17 @@ fn grid(aggregate: &Aggregate, at: usize, statement: &Statement<'_>) -> Result<(
             let (first, last) = (clamp(-(-first.nanos()).div_euclid(unit)), clamp(last.nanos().div_euclid(unit)));
             return Ok((node::Grid { width, anchor, bins: Arc::new(bins) }, (first, last)));
         }
-        (None, None) => "where to begin and where to end",
-        (None, Some(_)) => "where to begin",
-        (Some(_), None) => "where to end",
+        (None, None) => "the start and the end of the range are",
+        (None, Some(_)) => "the start of the range is",
+        (Some(_), None) => "the end of the range is",
     };
     plan_err!(
-        "{GAPFILL}: {missing} is not known; either WHERE bounds the time on both sides ({time} >= TIMESTAMP '2024-01-01' AND {time} \
-         < now()), or start and finish are given: {GAPFILL}(interval, time, start, finish)"
+        "{GAPFILL}: {missing} not known; either limit the time on both sides in WHERE ({time} >= TIMESTAMP '2024-01-01' AND {time} \
+         < now()), or name start and finish: {GAPFILL}(interval, time, start, finish)"
     )
 }
 
-/// First and last time that the filters of a plan leave.
+/// First and last time that can pass the filters of a plan.
 fn bounds(plan: &LogicalPlan, time: &Expr) -> Result<Bounds<Timestamp>> {
     match plan {
         LogicalPlan::Filter(filter) => {
@@ -329,7 +330,7 @@ fn bounds(plan: &LogicalPlan, time: &Expr) -> Result<Bounds<Timestamp>> {
     }
 }
 
-/// A time behind casts to another unit, which views have.
+/// The expression inside casts to other time units, which views contain.
 fn uncast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(..)) => uncast(&cast.expr),
@@ -337,7 +338,7 @@ fn uncast(expr: &Expr) -> &Expr {
     }
 }
 
-/// The times outside of which a condition cannot hold.
+/// The range of times outside which a condition cannot hold.
 fn condition_bounds(condition: &Expr, time: &Expr) -> Result<Bounds<Timestamp>> {
     let wanted = uncast(time);
     let instant = |value: &ScalarValue| match value {

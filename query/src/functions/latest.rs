@@ -1,4 +1,4 @@
-//! `latest('collection')`: the last measurement of each meta, which the engine finds in its bucket directories.
+//! `latest('collection')`: the last measurement of each meta, which the engine finds using its bucket directories.
 
 use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::error::external;
@@ -42,7 +42,8 @@ impl TableFunctionImpl for Latest {
     }
 }
 
-/// The last rows of a collection. Like the collection's own table it looks at the snapshot of the statement that is planned.
+/// The last rows of a collection. Like the collection's own table, it reads the snapshot of the statement that is
+/// planned.
 #[derive(Debug)]
 struct LatestTable {
     all: CollectionTable,
@@ -59,7 +60,8 @@ impl TableProvider for LatestTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        // Only metas are chosen first: a condition on anything else is one on the last row, not on those before it.
+        // Only conditions on the meta field are applied first: any other condition is about the last row, not about the
+        // rows before it.
         let metas = PushdownRules { time: "", ..self.all.planned.rules() };
         Ok(filters
             .iter()

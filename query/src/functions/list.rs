@@ -1,4 +1,4 @@
-//! What `SHOW FUNCTIONS` lists.
+//! The list of `SHOW FUNCTIONS`.
 
 use crate::sql::calls;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -8,43 +8,44 @@ use datafusion::logical_expr::Documentation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Functions of this crate, and what they do.
-const OURS: [(&str, &str); 13] = [
+/// Functions of this crate, with a description.
+const OWN_FUNCTIONS: [(&str, &str); 13] = [
     ("date_bin", "start of the bin that holds a time, also in a time zone"),
     ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
     ("date_trunc", "start of the hour, day, month ... that holds a time"),
-    ("delta", "last value less the first one, by time"),
-    ("first", "value at the least time: first(value, time)"),
-    ("increase", "by how much a counter has risen: increase(value, time)"),
+    ("delta", "last value minus the first one, by time"),
+    ("first", "value at the earliest time: first(value, time)"),
+    ("increase", "total rise of a counter: increase(value, time)"),
     ("interpolate", "fills the gaps of date_bin_gapfill along straight lines"),
-    ("last", "value at the greatest time: last(value, time)"),
+    ("last", "value at the latest time: last(value, time)"),
     ("latest", "table of the last row of each meta: latest('collection')"),
     ("locf", "fills the gaps of date_bin_gapfill with the last value"),
-    ("rate", "increase for a second: rate(value, time)"),
-    ("time_bucket", "date_bin that counts weeks from Mondays"),
-    ("time_weighted_avg", "average by how long each value held"),
+    ("rate", "increase per second: rate(value, time)"),
+    ("time_bucket", "date_bin with weeks that start on Mondays"),
+    ("time_weighted_avg", "average, weighted by how long each value held"),
 ];
 
-/// What a description may take of the screen.
+/// Maximum length of a description in characters.
 const WIDTH: usize = 60;
 
-/// Functions whose name is like a pattern with `%`, or contains one without: name, kind and description.
+/// Functions whose name matches a pattern with `%`, or contains one without: name, kind and description.
 pub(crate) fn rows(state: &SessionState, pattern: Option<&str>) -> Result<RecordBatch> {
     let mut functions: BTreeMap<String, (&str, String)> = BTreeMap::new();
-    let told = |documentation: Option<&Documentation>| documentation.map(|d| short(&d.description)).unwrap_or_default();
+    let describe =
+        |documentation: Option<&Documentation>| documentation.map(|d| short(&d.description)).unwrap_or_default();
     for (name, function) in state.scalar_functions() {
-        functions.insert(name.clone(), ("scalar", told(function.documentation())));
+        functions.insert(name.clone(), ("scalar", describe(function.documentation())));
     }
     for (name, function) in state.window_functions() {
-        functions.insert(name.clone(), ("window", told(function.documentation())));
+        functions.insert(name.clone(), ("window", describe(function.documentation())));
     }
     for (name, function) in state.aggregate_functions() {
-        functions.insert(name.clone(), ("aggregate", told(function.documentation())));
+        functions.insert(name.clone(), ("aggregate", describe(function.documentation())));
     }
     for (name, meaning) in calls() {
         functions.insert(name.to_owned(), ("short form", short(&format!("is {meaning}"))));
     }
-    for (name, description) in OURS {
+    for (name, description) in OWN_FUNCTIONS {
         let kind = functions.get(name).map_or("table", |(kind, _)| *kind);
         functions.insert(name.to_owned(), (kind, description.to_owned()));
     }

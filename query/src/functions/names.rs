@@ -1,5 +1,5 @@
-//! Results are headed as they were asked for: `sensor.region` and `avg(temp)`, where DataFusion says `weather.sensor[region]` and
-//! `avg(weather.temp)`.
+//! Names the columns of a result as they were written: `sensor.region` and `avg(temp)`, where DataFusion says
+//! `weather.sensor[region]` and `avg(weather.temp)`.
 
 use crate::sql::Heading;
 use datafusion::common::Result;
@@ -7,7 +7,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
 use std::collections::HashSet;
 
-/// The plan with such names in its result; those that somebody has chosen stay, and so do those that would then be twice.
+/// The plan with such names in its result. Aliases are kept, and so are names that would otherwise occur twice.
 pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<LogicalPlan> {
     let columns = plan.schema().columns();
     let of_union: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
@@ -38,9 +38,9 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
     })?;
     let shown = |(column, expr): (&datafusion::common::Column, &Expr)| match expr {
         Expr::Alias(_) => column.name.clone(),
-        // A field's own name, however much it looks like one that DataFusion made.
+        // A field's own name, even if it looks like one that DataFusion made.
         Expr::Column(_) if fields.contains(&column.name) => column.name.clone(),
-        _ => member(&column.name).unwrap_or_else(|| spoken(&column.name, &tables)),
+        _ => member(&column.name).unwrap_or_else(|| simplified(&column.name, &tables)),
     };
     let typed = typed(headings, columns.len());
     let names: Vec<String> = columns
@@ -64,7 +64,7 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
     LogicalPlanBuilder::from(plan).project(renamed)?.build()
 }
 
-/// The typed headings of columns: those before the first and after the last `*` are known by their place.
+/// The typed headings of columns: the positions of those before the first and after the last `*` are known.
 fn typed(headings: &[Heading], columns: usize) -> Vec<Option<&str>> {
     let mut typed = vec![None; columns];
     let first = headings.iter().position(|h| *h == Heading::Star).unwrap_or(headings.len());
@@ -91,38 +91,38 @@ fn member(name: &str) -> Option<String> {
     path.iter().all(|word| plain(word)).then(|| path.join("."))
 }
 
-/// `avg(temp)` for `avg(weather.temp)`, and `round(temp, 1)` for `round(weather.temp,Int64(1))`: calls are named without the tables that
-/// their columns are of, and with literals as they are written.
-fn spoken(name: &str, tables: &HashSet<String>) -> String {
+/// `avg(temp)` for `avg(weather.temp)`, and `round(temp, 1)` for `round(weather.temp,Int64(1))`: a call without the
+/// tables of its columns, and with literals as they are written.
+fn simplified(name: &str, tables: &HashSet<String>) -> String {
     const LITERALS: [&str; 6] = ["Utf8(\"", "Utf8View(\"", "Int64(", "UInt64(", "Float64(", "Boolean("];
-    let mut told = String::with_capacity(name.len());
+    let mut result = String::with_capacity(name.len());
     let mut rest = name;
     while let Some(next) = rest.chars().next() {
         if let Some(word) = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|w| !w.is_empty()) {
-            let behind = &rest[word.len()..];
+            let after_word = &rest[word.len()..];
             let literal = LITERALS.iter().find_map(|start| {
                 let inside = rest.strip_prefix(start)?;
                 let (quote, end) = if start.ends_with('"') { ("'", "\")") } else { ("", ")") };
                 inside.split_once(end).map(|(value, rest)| (format!("{quote}{value}{quote}"), rest))
             });
-            match (literal, behind.strip_prefix('.').filter(|_| tables.contains(word))) {
-                (Some((value, behind)), _) => {
-                    told.push_str(&value);
-                    rest = behind;
+            match (literal, after_word.strip_prefix('.').filter(|_| tables.contains(word))) {
+                (Some((value, after_word)), _) => {
+                    result.push_str(&value);
+                    rest = after_word;
                 }
                 (None, Some(column)) => rest = column,
                 (None, None) => {
-                    told.push_str(word);
-                    rest = behind;
+                    result.push_str(word);
+                    rest = after_word;
                 }
             }
             continue;
         }
         rest = &rest[next.len_utf8()..];
-        told.push(next);
+        result.push(next);
         if next == ',' && !rest.starts_with(' ') {
-            told.push(' ');
+            result.push(' ');
         }
     }
-    told
+    result
 }

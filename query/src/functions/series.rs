@@ -1,7 +1,7 @@
-//! Aggregates over the points of a series in order of time: `time_weighted_avg`, `delta`, `increase` and `rate`.
+//! Aggregates over the points of a series in time order: `time_weighted_avg`, `delta`, `increase` and `rate`.
 //!
-//! Rows reach an aggregate in any order, so points are kept and sorted when the result is asked for. In a window whose rows
-//! come in order and only ever join, sums are carried along instead.
+//! Rows reach an aggregate in any order, so points are kept, and sorted when the result is asked for. While the rows of
+//! a window arrive in order and none leaves, running sums are used instead.
 
 use super::date_bin::is_text;
 use super::{is_time, wrong};
@@ -21,16 +21,16 @@ use ebbtide::suggest;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What is asked of a series.
+/// The quantity that is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// The mean by time; on straight lines between points, or each point holding until the next.
+    /// The mean weighted by time: with straight lines between points, or with each point holding until the next.
     Average { linear: bool },
-    /// The last value less the first.
+    /// The last value minus the first.
     Delta,
-    /// By how much a counter has risen.
+    /// The total rise of a counter.
     Increase,
-    /// The same, for a second.
+    /// The rise of a counter per second.
     Rate,
 }
 
@@ -49,7 +49,7 @@ impl SeriesAggregate {
         Arc::new(AggregateUDF::new_from_impl(SeriesAggregate { kind, signature }))
     }
 
-    /// The kind and the units of a second that a call wants.
+    /// The kind that a call asks for, and the number of units per second.
     fn call(&self, args: &AccumulatorArgs<'_>) -> Result<(Kind, f64)> {
         let second = match args.expr_fields.get(1).map(|f| f.data_type()) {
             Some(DataType::Timestamp(TimeUnit::Second, _)) => 1.0,
@@ -65,7 +65,7 @@ impl SeriesAggregate {
             Some("linear") => true,
             Some("locf") => false,
             other => {
-                let given = other.map_or("no constant".to_owned(), |m| format!("'{m}'"));
+                let given = other.map_or("not a constant".to_owned(), |m| format!("'{m}'"));
                 let hint = suggest::hint(other.unwrap_or_default(), METHODS);
                 return wrong(self.name(), 3, "method", &format!("is {given}, 'linear' or 'locf' is wanted{hint}"));
             }
@@ -149,7 +149,7 @@ impl AggregateUDFImpl for SeriesAggregate {
 /// A time in units, and a value.
 type Point = (i64, f64);
 
-/// What there is to know of points in order.
+/// Running sums over points in order.
 #[derive(Debug, Clone, Default)]
 struct Sums {
     ends: Option<(Point, Point)>,
@@ -173,7 +173,7 @@ impl Sums {
                 self.linear += width * f64::midpoint(value, point.1);
                 self.held += width * value;
             }
-            // A counter that falls was set to zero, and has risen since by what it shows.
+            // A counter that decreases was reset to zero, and has risen by its new value since.
             self.rise += if point.1 < value { point.1 } else { point.1 - value };
         }
         self.ends = Some((self.ends.map_or(point, |(first, _)| first), point));
@@ -199,7 +199,7 @@ impl Sums {
     }
 }
 
-/// By time, and of one time the smaller value first: results do not depend on the order in which rows are met.
+/// Order by time, then by value: results do not depend on the order in which rows arrive.
 fn before(a: &Point, b: &Point) -> std::cmp::Ordering {
     a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1))
 }
@@ -256,9 +256,9 @@ fn each_list(states: &[ArrayRef], mut found: impl FnMut(usize, &mut dyn Iterator
 struct Series {
     kind: Kind,
     second: f64,
-    /// As they came; rows with a null are kept for their turn to go.
+    /// In order of arrival. Rows with a null are kept, so that the right number of points is removed when rows leave.
     points: VecDeque<Option<Point>>,
-    /// While points have come in order and none has gone.
+    /// `Some` while points have arrived in order and none has left.
     sums: Option<Sums>,
 }
 
@@ -316,7 +316,7 @@ impl Accumulator for Series {
     }
 }
 
-/// The series of all groups.
+/// The series of every group.
 #[derive(Debug)]
 struct Groups {
     kind: Kind,
@@ -336,7 +336,7 @@ impl GroupsAccumulator for Groups {
         self.points.resize(total_num_groups, Vec::new());
         let (values, times) = columns(values)?;
         for (row, group) in group_indices.iter().enumerate() {
-            if wanted(opt_filter, row)
+            if passes(opt_filter, row)
                 && let Some(point) = point(&values, &times, row)
             {
                 self.points[*group].push(point);
@@ -372,7 +372,7 @@ impl GroupsAccumulator for Groups {
     fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let (values, times) = columns(values)?;
         let rows: Vec<Option<Point>> = (0..values.len())
-            .map(|row| if wanted(opt_filter, row) { point(&values, &times, row) } else { None })
+            .map(|row| if passes(opt_filter, row) { point(&values, &times, row) } else { None })
             .collect();
         lists(rows.iter().map(Option::as_slice))
     }
@@ -383,6 +383,6 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-fn wanted(filter: Option<&BooleanArray>, row: usize) -> bool {
+fn passes(filter: Option<&BooleanArray>, row: usize) -> bool {
     filter.is_none_or(|f| f.is_valid(row) && f.value(row))
 }

@@ -1,7 +1,8 @@
-//! `sum` and `avg`, exact over whole numbers.
+//! `sum` and `avg`, with exact sums of integers.
 //!
-//! DataFusion's `sum` of whole numbers wraps, and its `avg` adds doubles. These two add 128-bit integers: a sum that does
-//! not fit into its column is an error, and an average is divided once. Over other types they are DataFusion's.
+//! DataFusion's `sum` of integers wraps around, and its `avg` adds doubles. These two add 128-bit integers: a sum that
+//! does not fit its column is an error, and an average converts the exact sum to a double before it divides. For other
+//! types they are DataFusion's.
 
 use super::floats::{canonical_array, canonical_scalar};
 use datafusion::arrow::array::{
@@ -31,7 +32,7 @@ const WIDE: DataType = DataType::Decimal128(38, 0);
 pub(super) struct Total {
     average: bool,
     signature: Signature,
-    /// DataFusion's, for other types than whole numbers.
+    /// DataFusion's function, for types other than integers.
     other: Arc<AggregateUDF>,
 }
 
@@ -43,7 +44,7 @@ impl Total {
     }
 }
 
-/// Whether numbers are signed, if they are whole.
+/// Whether integers are signed; `None` for types other than integers.
 fn whole(fields: &[FieldRef]) -> Option<bool> {
     match fields.first()?.data_type() {
         DataType::Int64 => Some(true),
@@ -157,7 +158,7 @@ impl AggregateUDFImpl for Total {
     }
 }
 
-/// A sum as its column's type holds it.
+/// A sum in the type of its column.
 fn fitting(sum: i128, signed: bool) -> Result<ScalarValue> {
     let fitted = match signed {
         true => i64::try_from(sum).ok().map(|sum| ScalarValue::Int64(Some(sum))),
@@ -171,7 +172,7 @@ fn fitting(sum: i128, signed: bool) -> Result<ScalarValue> {
 
 fn beyond<T>(sum: i128) -> Result<T> {
     exec_err!(
-        "sum: overflow: {sum} is beyond what a 64-bit integer holds; sum(x::double) is a double, and \
+        "sum: overflow: {sum} does not fit a 64-bit integer; sum(x::double) is a double, and \
          sum(x::decimal(38, 0)) is exact"
     )
 }
@@ -195,7 +196,7 @@ fn each_whole(values: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()>
         DataType::Int64 => each(values.as_primitive::<Int64Type>(), &mut add),
         DataType::UInt64 => each(values.as_primitive::<UInt64Type>(), &mut add),
         DataType::Decimal128(..) => each(values.as_primitive::<Decimal128Type>(), &mut add),
-        other => return internal_err!("a sum of whole numbers is given {other}"),
+        other => return internal_err!("a sum of integers was given {other}"),
     }
     Ok(())
 }
@@ -207,7 +208,7 @@ struct Sum {
     signed: bool,
     sum: i128,
     count: u64,
-    /// For DISTINCT: the values, and how often each has come.
+    /// For DISTINCT: the values, and how often each one occurs.
     seen: Option<HashMap<i128, u64>>,
 }
 
@@ -293,7 +294,7 @@ struct Sums {
     average: bool,
     signed: bool,
     sums: Vec<i128>,
-    /// How many values were added; a sum of none is null.
+    /// Number of values added; a sum of no values is null.
     counts: Vec<u64>,
 }
 
@@ -379,7 +380,7 @@ impl GroupsAccumulator for Sums {
     }
 }
 
-/// An accumulator whose NaN is positive: additions of infinities make it negative.
+/// An accumulator that returns the canonical NaN: adding infinities produces a negative one.
 #[derive(Debug)]
 struct Canonical(Box<dyn Accumulator>);
 
@@ -413,7 +414,7 @@ impl Accumulator for Canonical {
     }
 }
 
-/// The same of groups.
+/// The same for groups.
 struct CanonicalGroups(Box<dyn GroupsAccumulator>);
 
 impl GroupsAccumulator for CanonicalGroups {

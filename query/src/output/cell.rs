@@ -11,7 +11,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use ebbtide_ttl::Timestamp;
 use serde_json::{Map, Value};
 
-/// The instant in a cell of a timestamp column; `None` for columns of other types. A null cell is not looked for.
+/// The instant in a cell of a timestamp column; `None` for columns of other types. Does not check for null.
 #[must_use]
 pub fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
     let DataType::Timestamp(unit, _) = column.data_type() else { return None };
@@ -24,8 +24,8 @@ pub fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
     Some(Timestamp::from_nanos(i128::from(value) * nanos))
 }
 
-/// A length of time for people: `06:00:00`, or `2 days 03:00:00.5`.
-pub(crate) fn length(column: &dyn Array, row: usize) -> Option<String> {
+/// A duration for people: `06:00:00`, or `2 days 03:00:00.5`.
+pub(crate) fn duration(column: &dyn Array, row: usize) -> Option<String> {
     let DataType::Duration(unit) = column.data_type() else { return None };
     let (value, units) = match unit {
         TimeUnit::Second => (column.as_primitive::<DurationSecondType>().value(row), 1),
@@ -46,7 +46,7 @@ pub(crate) fn length(column: &dyn Array, row: usize) -> Option<String> {
     Some(format!("{sign}{days}{hours:02}:{minutes:02}:{seconds:02}{}", part.trim_end_matches('0')))
 }
 
-/// The number in a cell of a numeric column; `None` for null and for columns of other types.
+/// The number in a cell of a numeric column, rounded to a double; `None` for null and for columns of other types.
 #[expect(clippy::cast_precision_loss, reason = "for drawing")]
 #[must_use]
 pub fn number(column: &dyn Array, row: usize) -> Option<f64> {
@@ -108,7 +108,7 @@ fn display(column: &dyn Array, row: usize) -> String {
     }
 }
 
-/// A cell as JSON. Numbers that JSON has no form for become text.
+/// A cell as JSON. Numbers that JSON cannot represent become text.
 pub(crate) fn json(column: &dyn Array, row: usize) -> Value {
     if column.is_null(row) {
         return Value::Null;
@@ -150,10 +150,10 @@ fn float(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or_else(|| Value::String(value.to_string()), Value::Number)
 }
 
-/// Rows of a batch as JSON objects by column name.
+/// The rows of a batch as JSON objects, keyed by column name.
 ///
 /// # Errors
-/// None today; columns of any type have a form.
+/// None at present: every column type can be represented.
 pub fn json_rows(batch: &RecordBatch) -> crate::Result<Vec<Map<String, Value>>> {
     let schema = batch.schema();
     let row = |i: usize| {

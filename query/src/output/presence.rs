@@ -1,4 +1,4 @@
-//! Objects without members, for which Parquet has no column: they are written as booleans, true where there is one.
+//! Parquet has no type for objects without members: they are written as booleans, true where there is an object.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, StructArray};
 use datafusion::arrow::buffer::BooleanBuffer;
@@ -20,13 +20,13 @@ fn field_in_parquet(field: &FieldRef) -> FieldRef {
     if ty == *field.data_type() { Arc::clone(field) } else { Arc::new(Field::clone(field).with_data_type(ty)) }
 }
 
-/// The columns that Parquet gets.
+/// The schema in which a result is written to Parquet.
 pub(super) fn schema_in_parquet(schema: &SchemaRef) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(field_in_parquet).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// A batch in these columns.
+/// Converts a batch to that schema.
 pub(super) fn batch_in_parquet(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     if batch.schema_ref().fields() == schema.fields() {
         return Ok(batch.clone());

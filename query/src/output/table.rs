@@ -5,16 +5,18 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, SchemaRef};
 
-/// How wide and long a table may become.
+/// Limits on the size of a table. The default is no limits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TableStyle {
-    /// Characters in a line; no limit if none.
+    /// Maximum characters per line; no limit if `None`.
     pub width: Option<u16>,
-    /// Rows shown; all if none.
+    /// Maximum number of rows shown; all if `None`.
     pub rows_max: Option<usize>,
 }
 
-/// Draws rows as a table: numbers to the right, nulls as `NULL`, fractions to six digits.
+/// Draws rows as a table: numbers right-aligned, nulls as `NULL`, fractions rounded to six digits. Up to
+/// [`RECORDS_MAX`] rows that are too wide for the table are shown as records, one line per column; more rows lose their
+/// last columns, which are then listed below.
 #[must_use]
 pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) -> String {
     let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
@@ -24,7 +26,7 @@ pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) ->
     let rows = rows(batches, style.rows_max.unwrap_or(usize::MAX));
     let Some(width) = style.width.map(usize::from) else { return framed(schema, &rows, names.len()) };
     let widths = widths(&names, &rows);
-    // A column takes its text, a space on either side, and a line; the table one line more.
+    // A column takes its text, a space on either side, and a line; the table takes one more line.
     let fitting = |columns: &[usize]| columns.iter().map(|w| w + 3).sum::<usize>() < width;
     if fitting(&widths) || names.len() < 2 {
         framed(schema, &rows, names.len())
@@ -33,11 +35,11 @@ pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) ->
     } else {
         let shown = (1..names.len()).rev().find(|n| fitting(&widths[..*n])).unwrap_or(1);
         let rest = names[shown..].join(", ");
-        format!("{}\nnot shown, for want of width: {rest}", framed(schema, &rows, shown))
+        format!("{}\ncolumns not shown (terminal too narrow): {rest}", framed(schema, &rows, shown))
     }
 }
 
-/// Up to so many rows that are too wide for a table are shown as records, a line a column; more rows lose columns.
+/// Up to this many rows that are too wide for a table are shown as records, one line per column.
 pub const RECORDS_MAX: usize = 12;
 
 fn rows(batches: &[RecordBatch], rows_max: usize) -> Vec<Vec<String>> {
@@ -71,7 +73,7 @@ fn framed(schema: &SchemaRef, rows: &[Vec<String>], shown: usize) -> String {
     table.trim_fmt()
 }
 
-/// Each row as a block with a line a column.
+/// Each row as a block with one line per column.
 fn records(names: &[&str], rows: &[Vec<String>]) -> String {
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let block = |(number, row): (usize, &Vec<String>)| {
@@ -85,7 +87,7 @@ fn records(names: &[&str], rows: &[Vec<String>]) -> String {
     rows.iter().enumerate().map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// What EXPLAIN gives: plans are indented text, which no frame should cut.
+/// The result of EXPLAIN: plans are indented text, which no frame should truncate.
 fn plans(batches: &[RecordBatch]) -> String {
     let mut text = String::new();
     for batch in batches {
@@ -99,8 +101,8 @@ fn plans(batches: &[RecordBatch]) -> String {
 
 fn rounded(column: &dyn Array, row: usize) -> Option<String> {
     let text = cell::text(column, row)?;
-    if let Some(length) = cell::length(column, row) {
-        return Some(length);
+    if let Some(duration) = cell::duration(column, row) {
+        return Some(duration);
     }
     if column.data_type() == &DataType::Float64
         && text.split('.').nth(1).is_some_and(|f| f.len() > 6)
@@ -108,7 +110,7 @@ fn rounded(column: &dyn Array, row: usize) -> Option<String> {
     {
         let value = column.as_primitive::<Float64Type>().value(row);
         if value.abs() < 0.001 {
-            return Some(text); // Rounding would leave nothing of it.
+            return Some(text); // Six digits would leave few or none of its own.
         }
         let short = format!("{value:.6}");
         let trimmed = short.trim_end_matches('0');

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A form of output.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A table for people.
@@ -25,7 +25,7 @@ pub enum Format {
     Csv,
     /// One JSON array of objects.
     Json,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Ndjson,
     /// A Parquet file.
     Parquet,
@@ -38,7 +38,7 @@ impl Format {
     pub const ALL: [Format; 6] =
         [Format::Table, Format::Csv, Format::Json, Format::Ndjson, Format::Parquet, Format::Arrow];
 
-    /// The name by which it is chosen, such as `csv`; [`str::parse`] reads it.
+    /// The format's name on the command line, such as `csv`; [`str::parse`] reads it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// What it looks like, in one line.
+    /// A description in one line.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// The format that a file's extension names.
+    /// The format for a file's extension; `None` if there is none.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Format> {
         let extension = path.extension()?.to_str()?.to_lowercase();
@@ -86,7 +86,7 @@ impl FromStr for Format {
     /// Reads a [`name`](Format::name), in upper or lower case.
     fn from_str(name: &str) -> Result<Self> {
         let known = Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name));
-        known.ok_or_else(|| QueryError::new(Code::BadValue, format!("'{name}' is not a format of output")))
+        known.ok_or_else(|| QueryError::new(Code::BadValue, format!("'{name}' is not an output format")))
     }
 }
 
@@ -107,7 +107,7 @@ pub struct ResultWriter {
     rows: usize,
 }
 
-/// Writing failed. A reader that has gone away is told apart: it is no error for a filter in a pipe.
+/// The error for a failed write. A closed pipe gets its own code: for a filter in a pipe it is not an error.
 fn failed(error: &io::Error) -> QueryError {
     match error.kind() {
         io::ErrorKind::BrokenPipe => QueryError::new(Code::Interrupted, "broken pipe"),
@@ -119,10 +119,11 @@ fn failed(error: &io::Error) -> QueryError {
 }
 
 impl ResultWriter {
-    /// Starts a result of these columns.
+    /// Starts a result with the columns of `schema`.
     ///
     /// # Errors
-    /// What the sink says; columns that the format has no form for.
+    /// [`Code::OutOfDiskSpace`] or [`Code::FileStreamFailed`] if the sink cannot be written, [`Code::Interrupted`] if
+    /// it is a closed pipe, and [`Code::BadValue`] for columns that the format cannot represent.
     pub fn new(format: Format, schema: &SchemaRef, sink: Sink, style: TableStyle) -> Result<Self> {
         let inner = match format {
             Format::Table => Inner::Table { sink, schema: schema.clone(), batches: Vec::new(), style },
@@ -151,7 +152,7 @@ impl ResultWriter {
         self.rows
     }
 
-    /// Writes a batch.
+    /// Writes a batch. [`Format::Table`] keeps the rows to be shown in memory until [`ResultWriter::finish`].
     ///
     /// # Errors
     /// What the sink says.
@@ -197,7 +198,7 @@ impl ResultWriter {
         }
     }
 
-    /// Ends the result.
+    /// Writes the end of the result and flushes the sink.
     ///
     /// # Errors
     /// What the sink says.
@@ -232,7 +233,7 @@ fn csv_failed(error: csv::Error) -> QueryError {
     }
 }
 
-/// The formats' own errors say what the sink said only in words.
+/// The formats' own errors report the sink's error only as text.
 fn other(error: &dyn std::error::Error) -> QueryError {
     if error.to_string().to_lowercase().contains("broken pipe") {
         return QueryError::new(Code::Interrupted, "broken pipe");

@@ -1,4 +1,4 @@
-//! Names with capitals: SQL folds bare words to lower case, collections and columns keep theirs.
+//! Names with capitals: SQL folds bare words to lower case, while collections and columns keep theirs.
 
 use crate::statement::Statement;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -9,9 +9,9 @@ use ebbtide::Snapshot;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Quotes mixed-case names: a word that is exactly the name of a collection or column with capitals
-/// (`sensorId`) is quoted; one that is also a word of SQL (`DATE`) only
-/// where something is `named` or after a point.
+/// Quotes mixed-case names: a word that is exactly the name of a collection or column with capitals (`sensorId`) is
+/// quoted. A word that is also an SQL keyword (`DATE`) is only quoted where `named` says that the statement names
+/// something, or after a dot.
 pub(super) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
     let mut names: Vec<String> = Vec::new();
     for name in snapshot.collections() {
@@ -52,7 +52,7 @@ pub(super) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named
     lines.join("\n")
 }
 
-/// Where a statement names columns and tables.
+/// The places where a statement names columns and tables.
 pub(super) fn locations_of_names(statement: &DfStatement) -> HashSet<Location> {
     let inner = match statement {
         DfStatement::Statement(inner) => inner,

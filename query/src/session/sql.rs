@@ -1,4 +1,4 @@
-//! SQL statements: from their text to a stream of rows.
+//! SQL statements, from their text to a stream of rows.
 
 use super::names::{locations_of_names, quote_mixed_case};
 use super::{Session, StatementStream};
@@ -63,7 +63,7 @@ impl Session {
             }
             LogicalPlan::Statement(inner) => {
                 let plan = rewrite_plan(LogicalPlan::Statement(inner), None, state.config_options())?;
-                // Settings and what PREPARE keeps outlive the statement.
+                // Runs in the session's own context: settings and prepared statements outlive the statement.
                 let (state, plan) = self.context.execute_logical_plan(plan).await?.into_parts();
                 match plan {
                     LogicalPlan::EmptyRelation(_) => Ok(StatementStream::message("done")),
@@ -80,7 +80,7 @@ impl Session {
         state: SessionState,
         context: &StatementContext,
     ) -> Result<StatementStream, Failure> {
-        // What a view selects stays as it is written: its instants are those of its readers.
+        // A view keeps its text: `now()` in it is that of the statement that reads it.
         let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { context.now() };
         let mut plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
         if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_))) {
@@ -91,7 +91,7 @@ impl Session {
         Ok(StatementStream::message("done"))
     }
 
-    /// Runs a plan that has not been analysed.
+    /// Runs a plan that has not been analyzed.
     pub(crate) async fn run_plan(
         &self,
         plan: LogicalPlan,
@@ -112,70 +112,70 @@ impl Session {
         let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
         let plan = functions::readable(plan, headings)?;
         let schema = Arc::clone(plan.schema().inner());
-        let analysed = matches!(plan, LogicalPlan::Analyze(_));
+        let is_analyze = matches!(plan, LogicalPlan::Analyze(_));
         let (physical, task) = self.planning.plan(plan, state).await?;
         let mut stream = execute_stream(physical, task)?;
-        if analysed {
+        if is_analyze {
             stream = with_hidden(stream, Arc::clone(context));
         }
         Ok(StatementStream { schema, stream: Some(stream), message: None })
     }
 }
 
-/// A statement as DataFusion reads it.
+/// Parses a statement for DataFusion.
 pub(crate) fn parse(statement: &Statement, stack: usize, context: &StatementContext) -> Result<Parsed, Failure> {
     let parse = |text: &str| -> Result<(DfStatement, bool), Failure> {
         let desugared = functions::desugar(text).map_err(|e| Failure::Query(e.into()))?;
         Ok((sql::parse_one(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
     };
     let (parsed, desugared) = parse(&statement.text)?;
-    // Looked for only where a word of SQL is a name with capitals too.
+    // Only computed when an SQL keyword is also the name of a column or collection with capitals.
     let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
     let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
     let parsed = if quoted == statement.text { parsed } else { parse(&quoted)?.0 };
     Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
 }
 
-/// The collection that a DELETE is about.
+/// The collection that a DELETE refers to; `None` if it is another table.
 fn deleted_from(name: &TableReference, context: &StatementContext) -> Option<CollectionSnapshot> {
-    let ours = name.schema().is_none_or(|schema| schema == COLLECTIONS);
-    context.snapshot().collection(name.table()).ok().filter(|_| ours)
+    let is_public = name.schema().is_none_or(|schema| schema == COLLECTIONS);
+    context.snapshot().collection(name.table()).ok().filter(|_| is_public)
 }
 
-/// DROP TABLE is for tables of the session; DataFusion would say that there is none of that name.
+/// DROP TABLE is for tables of the session. DataFusion would say that no table of that name exists.
 fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<()> {
     let name = match ddl {
         DdlStatement::DropTable(drop) => &drop.name,
         DdlStatement::DropView(drop) => &drop.name,
         _ => return Ok(()),
     };
-    let ours = name.schema().is_none_or(|s| s == COLLECTIONS);
-    if ours && context.snapshot().collection(name.table()).is_ok() {
-        let message = format!("'{}' is a collection: DROP COLLECTION removes it with all it holds", name.table());
+    let is_public = name.schema().is_none_or(|s| s == COLLECTIONS);
+    if is_public && context.snapshot().collection(name.table()).is_ok() {
+        let message = format!("'{}' is a collection: DROP COLLECTION removes it and everything in it", name.table());
         return Err(QueryError::new(Code::BadValue, message));
     }
     Ok(())
 }
 
-/// Refuses what DataFusion would do for this session alone, or not at all, and call done.
+/// Refuses statements that DataFusion would report as done although they have no effect, or none beyond this session.
 fn refuse_without_effect(statement: &ast::Statement) -> Result<()> {
     let message = match statement {
         ast::Statement::CreateTable(create) if create.query.is_none() && !create.external => format!(
-            "CREATE TABLE makes nothing that lasts: measurements are kept in collections, whose fields come with the \
-             first insert; write CREATE COLLECTION {} WITH (timeField = 'time', metaField = 'sensor')",
+            "CREATE TABLE would not be stored: measurements are kept in collections, whose fields are created by the \
+             first INSERT that has them; write CREATE COLLECTION {} WITH (timeField = 'time', metaField = 'sensor')",
             create.name
         ),
         ast::Statement::CreateIndex(_) => {
-            "CREATE INDEX makes nothing: measurements are found by meta and time without \
-                                           one; write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY \
-                                           WHERE meta = 'a' for a rule of expiry"
+            "CREATE INDEX is not needed: measurements are found by meta and time without \
+                                           one; for an expiry rule, write CREATE TTL INDEX name ON collection (time) \
+                                           EXPIRE AFTER 1 DAY WHERE meta = 'a'"
                 .to_owned()
         }
         ast::Statement::CreateSchema { .. } | ast::Statement::CreateDatabase { .. } => {
-            "collections have no schemas: a database is a folder, and --db names another one".to_owned()
+            "collections are not grouped into schemas or databases: a database is a folder; use --db to open another one".to_owned()
         }
         ast::Statement::StartTransaction { .. } | ast::Statement::Commit { .. } | ast::Statement::Rollback { .. } => {
-            "there are no transactions: an INSERT or a DELETE is stored as a whole by itself, and a query sees one \
+            "there are no transactions: each INSERT and DELETE is atomic by itself, and a query sees one \
              instant"
                 .to_owned()
         }
@@ -184,8 +184,8 @@ fn refuse_without_effect(statement: &ast::Statement) -> Result<()> {
     Err(QueryError::new(Code::BadValue, message))
 }
 
-/// Ends what EXPLAIN ANALYZE returns with what expiry hid from each scan: a plan has no scan left in it where statistics
-/// answered.
+/// Appends to the result of EXPLAIN ANALYZE what expiry hid from each scan: where statistics answered, the plan no
+/// longer contains the scan.
 fn with_hidden(stream: SendableRecordBatchStream, context: Arc<StatementContext>) -> SendableRecordBatchStream {
     let schema = stream.schema();
     let names = Arc::clone(&schema);
@@ -200,7 +200,8 @@ fn with_hidden(stream: SendableRecordBatchStream, context: Arc<StatementContext>
     Box::pin(RecordBatchStreamAdapter::new(schema, stream.chain(last)))
 }
 
-/// Why planning or starting failed: by DataFusion, whose errors are still to be explained, or by us.
+/// Why planning or starting a statement failed: in DataFusion, whose error is still to be explained, or with a final
+/// message.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Plan(DataFusionError),

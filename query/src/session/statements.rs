@@ -1,4 +1,4 @@
-//! Statements that are Ebbtide's own: commands, listings, and dry runs of expiry.
+//! Ebbtide's own statements: commands, listings, and dry runs of expiry.
 
 use super::{Session, StatementStream};
 use crate::error::{QueryError, Result};
@@ -25,7 +25,7 @@ impl Session {
         self.snapshot().collection(name).map_err(|e| self.with_hint(e.into(), name))
     }
 
-    /// Adds the name that was probably meant to an error about one that does not exist.
+    /// Adds the name that was probably meant to an error about an unknown collection.
     pub(super) fn with_hint(&self, error: QueryError, name: &str) -> QueryError {
         if error.code() != Code::NamespaceNotFound {
             return error;
@@ -47,7 +47,7 @@ impl Session {
         };
         let exists = self.snapshot().collection(name).is_ok();
         if lenient && command == "create" && exists {
-            return Ok(StatementStream::message(format!("collection {name} exists already; nothing was done")));
+            return Ok(StatementStream::message(format!("collection {name} already exists; nothing was done")));
         }
         if lenient && command == "drop" && !exists {
             return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
@@ -56,7 +56,7 @@ impl Session {
         let before = changes_rules.then(|| self.snapshot().collection(name).ok()).flatten();
         let value = Value::Object(document.clone());
         let work = move |db: Database| {
-            // What cannot be counted is damaged; that is no reason to refuse a change of rules.
+            // A count fails if data is damaged, which is no reason to refuse a change of rules.
             let visible = before.as_ref().and_then(|before| before.count().ok());
             db.run_command(&value)?;
             let Some((before, visible)) = before.zip(visible) else { return Ok(0) };
@@ -132,7 +132,7 @@ impl Session {
     }
 }
 
-/// The rules that EXPLAIN EXPIRY is to suppose.
+/// The rules that EXPLAIN EXPIRY assumes; `None` for the current ones.
 fn proposed_rules(collection: &ebbtide::CollectionSnapshot, proposed: &Map<String, Value>) -> Result<Option<RuleSet>> {
     if proposed.is_empty() {
         return Ok(None);
@@ -153,7 +153,7 @@ fn proposed_rules(collection: &ebbtide::CollectionSnapshot, proposed: &Map<Strin
                 rules.change_collection(ebbtide_ttl::parse_expire_after_or_off(&value)?);
             }
             (key, _) => {
-                let message = format!("EXPLAIN EXPIRY knows no option {key}; it takes expireAfterSeconds");
+                let message = format!("EXPLAIN EXPIRY has no option {key}; it takes expireAfterSeconds");
                 return Err(QueryError::new(Code::IDLUnknownField, message));
             }
         }

@@ -1,7 +1,7 @@
-//! Statements that write: `INSERT`, `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` of them.
+//! Statements that write: `INSERT` and `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` for them.
 //!
-//! Prepared writes are kept as they were parsed. To execute one is to run its text with the values in their places, so that whatever
-//! is checked of an INSERT or a DELETE is checked of a prepared one too. Queries are left to DataFusion.
+//! Prepared writes are kept as parsed statements. EXECUTE runs the statement with the values substituted, so that a
+//! prepared INSERT or DELETE gets the same checks as any other. Prepared queries are left to DataFusion.
 
 use super::sql::Failure;
 use super::{Session, StatementStream};
@@ -37,7 +37,7 @@ pub(super) struct Writes {
 struct Write {
     statement: Statement,
     types: Vec<ast::DataType>,
-    places: usize,
+    parameters: usize,
 }
 
 impl Writes {
@@ -45,11 +45,11 @@ impl Writes {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a statement that is being prepared, if it writes.
+    /// Stores a statement that is being prepared if it writes. Returns whether it does.
     pub(super) fn keep(&self, name: &ast::Ident, types: &[ast::DataType], statement: &Statement) -> Result<bool> {
         let (name, mut writes) = (folded(name), self.lock());
         if writes.contains_key(&name) {
-            return Err(QueryError::new(Code::BadValue, format!("prepared statement '{name}' exists already")));
+            return Err(QueryError::new(Code::BadValue, format!("prepared statement '{name}' already exists")));
         }
         let is_write = match statement {
             Statement::Insert(_) | Statement::Delete(_) => true,
@@ -57,36 +57,36 @@ impl Writes {
             _ => false,
         };
         if is_write {
-            let places = places_of(statement)?;
-            writes.insert(name, Write { statement: statement.clone(), types: types.to_vec(), places });
+            let parameters = count_parameters(statement)?;
+            writes.insert(name, Write { statement: statement.clone(), types: types.to_vec(), parameters });
         }
         Ok(is_write)
     }
 
-    /// Forgets a statement; whether it was there.
+    /// Removes a statement. Returns whether it existed.
     pub(super) fn forget(&self, name: &ast::Ident) -> bool {
         self.lock().remove(&folded(name)).is_some()
     }
 
-    /// The statement to run for an EXECUTE with these values; `None` if no write has this name.
+    /// The statement to run for an EXECUTE with these values; `None` if no prepared write has this name.
     pub(super) fn filled(&self, name: &ast::ObjectName, values: &[Expr]) -> Result<Option<Statement>> {
         let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Ok(None) };
         let Some(write) = self.lock().get(&folded(name)).cloned() else { return Ok(None) };
-        let Write { mut statement, types, places } = write;
-        if values.len() != places {
-            let message = format!("'{name}' has {places} places for values, and {} values were given", values.len());
+        let Write { mut statement, types, parameters } = write;
+        if values.len() != parameters {
+            let message = format!("wrong number of values for '{name}': expected {parameters}, got {}", values.len());
             return Err(QueryError::new(Code::BadValue, message));
         }
-        let value_of = |place: usize| {
-            let value = values.get(place).cloned()?;
-            Some(match (types.get(place), &value) {
+        let value_of = |number: usize| {
+            let value = values.get(number).cloned()?;
+            Some(match (types.get(number), &value) {
                 (Some(kind), _) => cast_of(value, kind.clone()),
                 (None, Expr::Value(_) | Expr::TypedString(_) | Expr::UnaryOp { .. } | Expr::Function(_)) => value,
                 (None, _) => Expr::Nested(Box::new(value)),
             })
         };
         let _all = ast::visit_expressions_mut(&mut statement, |expr| {
-            if let Some(value) = place_of(expr).and_then(|place| value_of(place.checked_sub(1)?)) {
+            if let Some(value) = parameter_number(expr).and_then(|number| value_of(number.checked_sub(1)?)) {
                 *expr = value;
             }
             ControlFlow::<()>::Continue(())
@@ -95,13 +95,13 @@ impl Writes {
     }
 }
 
-/// How many places for values a statement has: `$1`, `$2` and so on, without gaps.
-fn places_of(statement: &Statement) -> Result<usize> {
-    let mut places = Vec::new();
+/// The number of parameters of a statement: `$1`, `$2` and so on, without gaps.
+fn count_parameters(statement: &Statement) -> Result<usize> {
+    let mut numbers = Vec::new();
     let mut odd = None;
     let _all = ast::visit_expressions(statement, |expr| {
-        match (expr, place_of(expr)) {
-            (_, Some(place)) => places.push(place),
+        match (expr, parameter_number(expr)) {
+            (_, Some(number)) => numbers.push(number),
             (Expr::Value(value), None) => {
                 if let Value::Placeholder(name) = &value.value {
                     odd = Some(name.clone());
@@ -111,21 +111,21 @@ fn places_of(statement: &Statement) -> Result<usize> {
         }
         ControlFlow::<()>::Continue(())
     });
-    let count = places.iter().max().copied().unwrap_or_default();
-    let missing = (1..=count).find(|place| !places.contains(place)).map(|place| format!("${place} is not there"));
+    let count = numbers.iter().max().copied().unwrap_or_default();
+    let missing = (1..=count).find(|number| !numbers.contains(number)).map(|number| format!("${number} is missing"));
     match odd.map(|name| format!("found {name}")).or(missing) {
         Some(what) => {
-            let message = format!("places for values are $1, $2 and so on without gaps: {what}");
+            let message = format!("parameters must be numbered $1, $2, ... without gaps: {what}");
             Err(QueryError::new(Code::FailedToParse, message))
         }
         None => Ok(count),
     }
 }
 
-fn place_of(expr: &Expr) -> Option<usize> {
+fn parameter_number(expr: &Expr) -> Option<usize> {
     let Expr::Value(value) = expr else { return None };
     let Value::Placeholder(name) = &value.value else { return None };
-    name.strip_prefix('$')?.parse().ok().filter(|place| *place > 0)
+    name.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)
 }
 
 fn folded(name: &ast::Ident) -> String {
@@ -133,7 +133,7 @@ fn folded(name: &ast::Ident) -> String {
 }
 
 impl Session {
-    /// Keeps a write that is prepared (`None` then), and puts one that is executed in the place of its EXECUTE.
+    /// Stores a write that is being prepared, and returns `None`; replaces an EXECUTE of a prepared write by the write.
     pub(super) async fn prepared_write(
         &self,
         parsed: DfStatement,
@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Checks a write that is being prepared, and takes its name among DataFusion's prepared statements.
+    /// Checks a write that is being prepared, and reserves its name among DataFusion's prepared statements.
     async fn reserve(
         &self,
         name: &ast::Ident,
@@ -181,7 +181,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs or explains an INSERT into a collection; `None` if the statement is another one.
+    /// Runs or explains an INSERT into a collection; `None` for any other statement.
     pub(super) async fn insert(
         &self,
         parsed: &DfStatement,
@@ -207,7 +207,7 @@ impl Session {
             let physical = state.create_physical_plan(&plan).await?;
             let batches = execute_stream(physical, state.task_ctx())?;
             let schema = batches.schema();
-            // Stored before anything is told of it, whether or not somebody reads the count.
+            // The rows are stored before the result is returned, whether or not anybody reads the count.
             let batches: Vec<RecordBatch> = batches.try_collect().await?;
             return Ok(Some(StatementStream::batch(
                 concat_batches(&schema, &batches).map_err(QueryError::from)?,

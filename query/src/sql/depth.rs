@@ -1,8 +1,8 @@
-//! Statements are as deep as the stack can bear: deeper ones are refused before they are parsed.
+//! Limits the depth of statements: deeper ones are refused before they are parsed.
 //!
-//! Parsing, planning and running a statement recurse over its expressions, and dropping it does. The parser itself counts
+//! Parsing, planning, running and dropping a statement recurse over its expressions. The parser itself counts
 //! parentheses, but a chain of operators is as deep as it is long. Chains of AND and OR become balanced trees here, so
-//! that they may be long; all others are limited.
+//! that they may be long; all other chains are limited.
 
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, VisitorMut};
@@ -10,26 +10,26 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use ebbtide_ttl::Code;
 use std::ops::ControlFlow;
 
-/// Operators, joins, set operations and tables of WITH, one within or after the other.
+/// Maximum number of operators, joins, set operations and tables of WITH that are nested or chained.
 const DEPTH_MAX: usize = 250;
-/// Conditions joined by AND and OR in one statement.
+/// Maximum number of conditions joined by AND and OR in a statement.
 const CONDITIONS_MAX: usize = 100_000;
-/// What parsing a condition takes of the stack before chains are balanced, with room to spare.
-const BYTES_A_CONDITION: usize = 2 << 10;
-/// What planning takes of the stack for a level of depth, with room to spare.
-const BYTES_A_LEVEL: usize = 64 << 10;
+/// Bytes of stack for parsing a condition before chains are balanced, with a margin.
+const BYTES_PER_CONDITION: usize = 2 << 10;
+/// Bytes of stack for planning a level of depth, with a margin.
+const BYTES_PER_LEVEL: usize = 64 << 10;
 
-/// One pair of parentheses, or the statement.
+/// A pair of parentheses, or the statement itself.
 #[derive(Default)]
 struct Level {
-    /// Operators in the present chain.
+    /// Operators in the current chain.
     operators: usize,
-    /// Joins and set operations; these are one chain whatever stands between them.
+    /// Joins and set operations, which form one chain whatever is between them.
     tables: usize,
     from: bool,
 }
 
-/// Refuses what is too deep to be planned; how much stack the rest needs.
+/// Refuses statements that are too deep to be planned, and returns the bytes of stack that others need.
 ///
 /// # Errors
 /// [`Code::FailedToParse`].
@@ -76,7 +76,7 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
         deepest = deepest.max(depth);
         if depth > DEPTH_MAX {
             return Err(too_deep(&format!(
-                "more than {DEPTH_MAX} operators, joins or subqueries are within or after one another"
+                "more than {DEPTH_MAX} operators, joins or subqueries are nested or chained"
             )));
         }
     }
@@ -85,11 +85,11 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
             "more than {CONDITIONS_MAX} conditions are joined by AND or OR; write x IN (...)"
         )));
     }
-    Ok(conditions * BYTES_A_CONDITION + deepest * BYTES_A_LEVEL)
+    Ok(conditions * BYTES_PER_CONDITION + deepest * BYTES_PER_LEVEL)
 }
 
 fn too_deep(why: &str) -> QueryError {
-    QueryError::new(Code::FailedToParse, format!("the statement is too deep: {why}"))
+    QueryError::new(Code::FailedToParse, format!("the statement is nested too deeply: {why}"))
 }
 
 fn is_operator(token: &Token) -> bool {
@@ -114,7 +114,7 @@ fn is_operator(token: &Token) -> bool {
     )
 }
 
-/// Makes long chains of AND and of OR balanced trees, each before it is walked.
+/// Turns long chains of AND and of OR into balanced trees before they are visited.
 pub(super) struct Balance;
 
 impl VisitorMut for Balance {
@@ -126,7 +126,7 @@ impl VisitorMut for Balance {
     }
 }
 
-/// Makes a long chain of one operator, AND or OR, a balanced tree.
+/// Turns a long chain of one operator, AND or OR, into a balanced tree.
 fn balance(expr: &mut Expr) {
     let Expr::BinaryOp { op, .. } = expr else { return };
     let op = op.clone();
@@ -165,7 +165,7 @@ fn balance(expr: &mut Expr) {
     }
 }
 
-/// How long a chain of an operator is.
+/// The length of a chain of one operator.
 fn chain(mut expr: &Expr, op: &BinaryOperator) -> usize {
     let mut length = 0;
     while let Expr::BinaryOp { left, op: found, .. } = expr

@@ -1,23 +1,23 @@
-//! The dialect of our SQL: sqlparser's generic one, in which `^` is power and binds tighter than `*`.
+//! Ebbtide's SQL dialect: sqlparser's generic one, with `^` as the power operator, which binds tighter than `*`.
 
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::any::TypeId;
 
-/// Tighter than `*` (40), looser than `::` (50), as in PostgreSQL.
+/// Precedence of `^`: above `*` (40) and below `::` (50), as in PostgreSQL.
 const POWER: u8 = 45;
 
 /// The dialect.
 #[derive(Debug)]
-pub(crate) struct OurDialect;
+pub(crate) struct EbbtideDialect;
 
 macro_rules! as_generic {
     ($($name:ident)*) => { $(fn $name(&self) -> bool { GenericDialect.$name() })* };
 }
 
-impl Dialect for OurDialect {
-    /// The parser asks for the type where it has no method to ask.
+impl Dialect for EbbtideDialect {
+    /// The parser checks the dialect's type where there is no method for a feature.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }

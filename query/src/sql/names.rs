@@ -1,8 +1,9 @@
-//! Names of columns: those in a result are headed as they were typed, and no two in a list are called alike.
+//! Names of columns: the columns of a result are headed as they were typed, and no two columns of a list have the same
+//! name.
 //!
-//! DataFusion names a cast after what is cast, and refuses lists in which two columns have one name. So what would be called like
-//! another column of its list gets its own text as a name; and what is selected from within another query gets it too,
-//! where DataFusion would show its own form of an expression.
+//! DataFusion names a cast after its operand, and refuses lists in which two columns have the same name. So a column
+//! that would clash with another one of its list is named by its own text; and so is an expression in an inner query,
+//! where DataFusion would show its own form of it.
 
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::ast::{
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// What a column of the result is headed with.
+/// The heading of a column of the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Heading {
     /// This text.
@@ -23,7 +24,7 @@ pub(crate) enum Heading {
     Star,
 }
 
-/// The headings of a query's columns, from its tokens; none if they cannot be told.
+/// The headings of a query's columns, from its tokens; empty if they cannot be determined.
 pub(super) fn headings(statement: &Statement, text: &str, tokens: &[TokenWithSpan]) -> Vec<Heading> {
     let Statement::Query(query) = statement else { return Vec::new() };
     let Some(select) = first_select(&query.body) else { return Vec::new() };
@@ -138,7 +139,7 @@ fn after_parentheses(tokens: &[TokenWithSpan], from: usize) -> usize {
     tokens.len()
 }
 
-/// Gives names to what would be called like another column.
+/// Names columns that would clash with another column.
 pub(super) struct Names;
 
 impl VisitorMut for Names {
@@ -173,12 +174,12 @@ impl VisitorMut for Names {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        tell_apart(&mut select.projection);
+        make_unique(&mut select.projection);
         ControlFlow::Continue(())
     }
 }
 
-/// Names the columns of an inner query that are neither plain columns nor casts of such, which keep their column's name.
+/// Names the columns of an inner query, except for plain columns and casts of columns, which keep their column's name.
 fn name_all(query: &mut Query) {
     let mut body = query.body.as_mut();
     loop {
@@ -212,7 +213,7 @@ fn name_sorted_casts(query: &mut Query) {
             && is_column(expr)
         {
             let (text, mut bare) = (expr.to_string(), expr.clone());
-            let _all = bare.visit(&mut Bare);
+            let _all = bare.visit(&mut WithoutCasts);
             if sorted.contains(&bare.to_string()) {
                 give(item, text);
             }
@@ -235,22 +236,22 @@ fn give(item: &mut SelectItem, name: String) {
     }
 }
 
-/// Renames what would be called like another item of its list.
-fn tell_apart(items: &mut [SelectItem]) {
+/// Renames items that would clash with another item of their list.
+fn make_unique(items: &mut [SelectItem]) {
     if items.len() < 2 {
         return;
     }
     let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if options.opt_exclude.is_none() && options.opt_except.is_none() && options.opt_rename.is_none());
     let all = items.iter().any(is_star);
     let any = items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
-    // What DataFusion would call each: without its casts and parentheses.
+    // DataFusion's name of each item: its text without casts and parentheses.
     let calls: Vec<Option<(String, bool)>> = items
         .iter()
         .map(|item| match item {
             SelectItem::UnnamedExpr(expr) => {
                 let text = expr.to_string();
                 let mut bare = expr.clone();
-                let _all = bare.visit(&mut Bare);
+                let _all = bare.visit(&mut WithoutCasts);
                 let bare = bare.to_string();
                 let is_cast = text != bare;
                 Some((bare, is_cast))
@@ -282,10 +283,10 @@ fn tell_apart(items: &mut [SelectItem]) {
     }
 }
 
-/// Takes casts and parentheses off.
-struct Bare;
+/// Removes casts and parentheses.
+struct WithoutCasts;
 
-impl VisitorMut for Bare {
+impl VisitorMut for WithoutCasts {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {

@@ -1,4 +1,4 @@
-//! What can be written in SQL and DataFusion would leave out of the plan without a word is refused by name.
+//! Refuses, by name, parts of SQL that DataFusion would silently leave out of the plan.
 
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 /// Refuses parts of a statement that have no effect.
 ///
 /// # Errors
-/// [`Code::BadValue`] that names the part.
+/// [`Code::BadValue`], with the name of the part.
 pub(super) fn check(statement: &impl Visit) -> Result<()> {
     match statement.visit(&mut Refusal) {
         ControlFlow::Break(what) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
@@ -23,9 +23,9 @@ struct Refusal;
 
 type Flow = ControlFlow<String>;
 
-/// The first part that is there.
+/// Refuses the first part that is used.
 fn first(parts: &[(bool, &str)]) -> Flow {
-    match parts.iter().find(|(is_there, _)| *is_there) {
+    match parts.iter().find(|(is_used, _)| *is_used) {
         Some((_, what)) => ControlFlow::Break((*what).to_owned()),
         None => ControlFlow::Continue(()),
     }
@@ -37,7 +37,7 @@ impl Visitor for Refusal {
     type Break = String;
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
-        // Without `..`: what a new version of the parser adds is looked at here.
+        // Without `..`, so that parts added by a new version of the parser have to be considered here.
         let Query {
             with,
             body: _,
@@ -63,9 +63,9 @@ impl Visitor for Refusal {
         let ties = fetch.as_ref().is_some_and(|fetch| fetch.with_ties || fetch.percent);
         first(&[
             (!locks.is_empty(), "FOR UPDATE and FOR SHARE; a statement sees one instant and locks nothing"),
-            (for_clause.is_some(), "FOR XML and FOR JSON; --format json gives JSON"),
+            (for_clause.is_some(), "FOR XML and FOR JSON; use --format json for JSON"),
             (settings.is_some(), "SETTINGS"),
-            (format_clause.is_some(), "FORMAT in SQL; --format csv and -o FILE choose a format"),
+            (format_clause.is_some(), "FORMAT in SQL; choose a format with --format csv or -o FILE"),
             (limit_by, "LIMIT ... BY; write QUALIFY row_number() OVER (PARTITION BY x ORDER BY y) <= n"),
             (ties, "FETCH ... PERCENT and WITH TIES"),
             (interpolates || fills, "WITH FILL and INTERPOLATE; date_bin_gapfill fills gaps"),
@@ -106,11 +106,11 @@ impl Visitor for Refusal {
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
         let global = |table: &TableWithJoins| table.joins.iter().any(|join| join.global);
         first(&[
-            (!optimizer_hints.is_empty(), "hints to an optimizer"),
+            (!optimizer_hints.is_empty(), "optimizer hints"),
             (select_modifiers.as_ref().is_some_and(|m| m.is_any_set()), "modifiers of SELECT such as HIGH_PRIORITY"),
             (top.is_some(), "TOP; write LIMIT n at the end"),
             (exclude.is_some(), "EXCLUDE after the list; write * EXCLUDE (a, b)"),
-            (!lateral_views.is_empty(), "LATERAL VIEW; unnest(x) makes rows of a list"),
+            (!lateral_views.is_empty(), "LATERAL VIEW; unnest(x) turns a list into rows"),
             (prewhere.is_some(), "PREWHERE; write WHERE"),
             (!connect_by.is_empty(), "CONNECT BY; write WITH RECURSIVE"),
             (!modifiers.is_empty(), "WITH ROLLUP, CUBE and TOTALS; write GROUP BY ROLLUP (a, b)"),
@@ -148,7 +148,7 @@ impl Visitor for Refusal {
                         !with_hints.is_empty(),
                         "WITH (NOLOCK) and other hints; a statement sees one instant and locks nothing",
                     ),
-                    (version.is_some(), "FOR SYSTEM_TIME AS OF; ebbtide sql --now TIME looks at another instant"),
+                    (version.is_some(), "FOR SYSTEM_TIME AS OF; ebbtide sql --now TIME reads at another instant"),
                     (*with_ordinality, "WITH ORDINALITY; row_number() OVER () numbers rows"),
                     (!partitions.is_empty(), "PARTITION; collections have none"),
                     (json_path.is_some(), "a path into JSON after a table"),

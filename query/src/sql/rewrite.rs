@@ -1,6 +1,6 @@
-//! What other databases write, written as DataFusion does: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
+//! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
-use super::dialect::OurDialect;
+use super::dialect::EbbtideDialect;
 use crate::dml::cast_of;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
-/// Calls and what they are short for. `$1` and so on are arguments; FILTER and OVER of a call go to the call that the
-/// text begins with.
+/// Calls, their number of arguments, and what they stand for. `$1` and so on are the arguments; FILTER and OVER of a
+/// call are moved to the call that the text begins with.
 const CALLS: [(&str, usize, &str); 32] = [
     ("year", 1, "date_part('year', $1)"),
     ("quarter", 1, "date_part('quarter', $1)"),
@@ -52,12 +52,12 @@ const CALLS: [(&str, usize, &str); 32] = [
     ("variance", 1, "var($1)"),
 ];
 
-/// Names of calls, and what they are short for.
+/// Names of calls, and what they stand for.
 pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
     CALLS.iter().map(|(name, _, meaning)| (*name, *meaning))
 }
 
-/// Rewrites a statement on the way through it.
+/// Rewrites the statement that it visits.
 pub(super) struct Rewrite;
 
 impl VisitorMut for Rewrite {
@@ -120,8 +120,8 @@ impl VisitorMut for Rewrite {
                 }
             }
             Expr::Function(call) => {
-                if let Some(meant) = meant(call) {
-                    *expr = meant;
+                if let Some(expanded) = expand(call) {
+                    *expr = expanded;
                 }
             }
             _ => {}
@@ -138,7 +138,7 @@ fn is_power(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryOp { op: BinaryOperator::BitwiseXor, .. })
 }
 
-/// `2024-05-05 05:00` has no seconds, which Arrow wants.
+/// Adds the seconds to `2024-05-05 05:00`: Arrow requires them.
 fn with_seconds(text: &mut String) {
     let minutes = text.as_bytes().get(13) == Some(&b':') && text.is_ascii();
     if minutes && matches!(text.as_bytes().get(16), None | Some(b'Z' | b'z' | b'+' | b'-')) {
@@ -146,8 +146,8 @@ fn with_seconds(text: &mut String) {
     }
 }
 
-/// What a call is short for.
-fn meant(call: &Function) -> Option<Expr> {
+/// What a call stands for; `None` if it is not one of [`CALLS`].
+fn expand(call: &Function) -> Option<Expr> {
     let [ObjectNamePart::Identifier(Ident { value: name, quote_style: None, .. })] = call.name.0.as_slice() else {
         return None;
     };
@@ -166,8 +166,8 @@ fn meant(call: &Function) -> Option<Expr> {
     if name.eq_ignore_ascii_case("strftime") && is_text(&args[0]) && !is_text(&args[1]) {
         args.swap(0, 1);
     }
-    let mut meant = filled(text, &args)?;
-    match &mut meant {
+    let mut expanded = filled(text, &args)?;
+    match &mut expanded {
         Expr::Function(root) => {
             root.over.clone_from(&call.over);
             root.null_treatment = root.null_treatment.or(call.null_treatment);
@@ -182,12 +182,12 @@ fn meant(call: &Function) -> Option<Expr> {
         _ if call.over.is_some() || call.filter.is_some() => return None,
         _ => {}
     }
-    Some(meant)
+    Some(expanded)
 }
 
-/// The expression that a text is, with these in the places of `$1` and so on.
+/// Parses an expression and substitutes `args` for `$1` and so on.
 fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
-    let mut expr = Parser::new(&OurDialect).try_with_sql(text).ok()?.parse_expr().ok()?;
+    let mut expr = Parser::new(&EbbtideDialect).try_with_sql(text).ok()?.parse_expr().ok()?;
     let _all = visit_expressions_mut(&mut expr, |expr| {
         if let Expr::Value(value) = expr
             && let Value::Placeholder(place) = &value.value

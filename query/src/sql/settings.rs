@@ -1,11 +1,11 @@
-//! `SET`: what would change nothing is refused.
+//! Refuses `SET` statements that would have no effect.
 
 use crate::error::{QueryError, Result};
 use crate::suggest;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Set, Statement, Value};
 use ebbtide_ttl::Code;
 
-/// Refuses settings without effect: the time zone, and whatever is not one assignment.
+/// Refuses settings without effect: time zones other than UTC, and anything that is not a single assignment.
 ///
 /// # Errors
 /// [`Code::BadValue`].
@@ -21,7 +21,7 @@ pub(super) fn check(statement: &Statement) -> Result<()> {
             }
             match values.as_slice() {
                 [value] => value,
-                _ => return refuse("a time zone is one text, such as 'UTC'".to_owned()),
+                _ => return refuse("a time zone is a single text, such as 'UTC'".to_owned()),
             }
         }
         other => return refuse(format!("not supported: {other}; SET name = value sets one setting")),
@@ -42,12 +42,12 @@ pub(super) fn check(statement: &Statement) -> Result<()> {
         return refuse(format!("there is no time zone '{zone}'{hint}"));
     }
     refuse(format!(
-        "not supported: another time zone than UTC for a whole session; name it where it matters: \
+        "not supported: a time zone other than UTC for a whole session; name the zone where it matters: \
          date_bin('1 day', time, '{zone}'), to_char(time AT TIME ZONE '{zone}', '%H:%M')"
     ))
 }
 
-/// `SET TIME ZONE 'UTC'`, as DataFusion knows it.
+/// Rewrites `SET TIME ZONE 'UTC'` for DataFusion.
 pub(super) fn rewrite(statement: &mut Statement) {
     if let Statement::Set(Set::SetTimeZone { value, .. }) = statement {
         let variable = ObjectName::from(["datafusion", "execution", "time_zone"].map(Ident::new).to_vec());

@@ -63,7 +63,7 @@ fn is_listing(word: &str) -> bool {
     matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES" | "FUNCTIONS")
 }
 
-/// A slip of the fingers in one of our words, which is no word of SQL.
+/// Whether a word is a typo of one of Ebbtide's listings and not a word of SQL.
 fn near_listing(word: &str) -> bool {
     let sql = ["TABLES", "COLUMNS", "ALL", "CREATE", "TIME", "VARIABLES", "TIMEZONE"];
     !sql.contains(&word)
@@ -81,12 +81,12 @@ fn near_own(word: &str) -> bool {
 pub(super) struct Parser<'a> {
     piece: &'a Piece,
     next: usize,
-    /// How many conditions the present one is within.
+    /// Number of conditions around the current one.
     pub(super) depth: usize,
 }
 
 impl Parser<'_> {
-    /// The first words of the statement in capitals; stops at anything else.
+    /// The first words of the statement in upper case; stops at anything else.
     fn words(&self, count: usize) -> Vec<String> {
         self.piece
             .tokens
@@ -126,7 +126,7 @@ impl Parser<'_> {
         self.peek().map_or("the end of the statement".to_owned(), |t| format!("'{t}'"))
     }
 
-    /// An error that says what could stand here, with a hint if what stands here is nearly that.
+    /// An error that says what is expected here, with a hint if the word found is similar.
     pub(super) fn expected(&self, words: &[&str]) -> SyntaxError {
         let list = match words {
             [one] => (*one).to_owned(),
@@ -172,7 +172,7 @@ impl Parser<'_> {
         Err(self.error(format!("expected the end of the statement, found {}", self.found())))
     }
 
-    /// A name: a bare or a double-quoted word, taken as it is written.
+    /// A name: a bare or double-quoted word, with its case kept.
     pub(super) fn name(&mut self, what: &str) -> Result<String, SyntaxError> {
         match self.peek() {
             Some(Token::Word(w)) => {
@@ -202,8 +202,9 @@ impl Parser<'_> {
                     json!({ "$date": text })
                 }
                 _ => {
-                    return Err(self
-                        .error(format!("expected a value, found {}; text is written in single quotes", self.found())));
+                    return Err(
+                        self.error(format!("expected a value, found {}; text goes in single quotes", self.found()))
+                    );
                 }
             },
             _ => return Err(self.error(format!("expected a value, found {}", self.found()))),
@@ -242,7 +243,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a retention in words stands here, and not a plain value.
+    /// Whether the next tokens are a retention with a unit, not a plain value.
     fn is_retention(&self) -> bool {
         match self.peek() {
             Some(Token::Number(..)) => matches!(self.peek_second(), Some(Token::Word(_))),
@@ -251,7 +252,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A retention that the present token holds as text.
+    /// A retention that the current token holds as text.
     fn retention(&mut self, text: &str) -> Result<Value, SyntaxError> {
         let seconds = parse_retention(text).map_err(|e| SyntaxError { code: e.code, ..self.error(e.message) })?;
         self.next += 1;
@@ -277,7 +278,7 @@ impl Parser<'_> {
         Ok(product)
     }
 
-    /// `(key = value, ...)` with keys in their proper spelling.
+    /// `(key = value, ...)`, with keys in their canonical spelling.
     fn options(&mut self) -> Result<Vec<(String, Value)>, SyntaxError> {
         self.need(&Token::LParen)?;
         let mut options: Vec<(String, Value)> = Vec::new();
@@ -298,7 +299,7 @@ impl Parser<'_> {
                 None => {
                     if let Some(near) = suggest::nearest(&key, known) {
                         self.next = place;
-                        let error = self.error(format!("no option is called '{key}'; did you mean {near}?"));
+                        let error = self.error(format!("unknown option '{key}'; did you mean {near}?"));
                         return Err(SyntaxError { code: Code::IDLUnknownField, ..error });
                     }
                     key
@@ -397,7 +398,7 @@ impl Parser<'_> {
                 self.take_word("ASC");
             }
             if key.contains_key(&field) {
-                return Err(self.error(format!("field '{field}' is there twice")));
+                return Err(self.error(format!("field '{field}' is given twice")));
             }
             key.insert(field, json!(if descending { -1 } else { 1 }));
             if self.take(&Token::RParen) {
@@ -565,7 +566,7 @@ impl Parser<'_> {
     }
 }
 
-/// A number as it is written: whole if it has neither fraction nor exponent and fits, else a double.
+/// A number literal: an integer if it has neither fraction nor exponent and fits, otherwise a double.
 fn number(digits: &str, negative: bool) -> Option<Value> {
     let text = if negative { format!("-{digits}") } else { digits.to_owned() };
     text.parse::<i64>().map(Value::from).ok().or_else(|| text.parse::<f64>().ok().map(Value::from))

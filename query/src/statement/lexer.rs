@@ -1,10 +1,10 @@
-//! Splits SQL text into statements and their tokens, minding quotes and comments.
+//! Splits SQL text into statements and their tokens, respecting quotes and comments.
 
 use super::SyntaxError;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-/// One statement's tokens, without white space and comments, and where it lies in the text.
+/// The tokens of one statement, without white space and comments, and its position in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
     /// The statement as it was typed, without its semicolon.
@@ -17,7 +17,7 @@ pub(crate) struct Piece {
     pub(crate) tokens: Vec<TokenWithSpan>,
 }
 
-/// Whether the text ends inside a quotation or comment, or after a statement that no semicolon ends.
+/// Whether the text ends inside quotes or a comment, or after a statement without a semicolon.
 #[must_use]
 pub fn is_incomplete(text: &str) -> bool {
     match Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() {
@@ -30,7 +30,7 @@ pub fn is_incomplete(text: &str) -> bool {
     }
 }
 
-/// Cuts `text` at its semicolons.
+/// Splits `text` at its semicolons.
 pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location().map_err(|e| {
         let message = e.message.strip_suffix('.').unwrap_or(&e.message).to_owned();

@@ -1,21 +1,21 @@
 //! `WHERE` of a TTL index: a predicate over the meta field, turned into the filter document that programs send. Which
-//! operators and fields are allowed is the engine's to judge.
+//! operators and fields are allowed is checked by the engine.
 
 use super::SyntaxError;
 use super::grammar::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serde_json::{Value, json};
 
-/// Parentheses and NOT around a condition: each is a level of the stack here and in the engine.
+/// Maximum number of parentheses and NOT around a condition: each takes a level of the stack here and in the engine.
 const DEPTH_MAX: usize = 50;
 
 impl Parser<'_> {
-    /// A field, dotted into sub-fields.
+    /// A field name, with dots before members.
     pub(super) fn path(&mut self, what: &str) -> Result<String, SyntaxError> {
         let mut path = self.name(what)?;
         while self.take(&Token::Period) {
             path.push('.');
-            path.push_str(&self.name("a sub-field")?);
+            path.push_str(&self.name("a member")?);
         }
         Ok(path)
     }
@@ -39,7 +39,9 @@ impl Parser<'_> {
 
     fn condition(&mut self) -> Result<Value, SyntaxError> {
         if self.depth == DEPTH_MAX {
-            return Err(self.error(format!("the condition is too deep: more than {DEPTH_MAX} parentheses and NOT")));
+            return Err(self.error(format!(
+                "the condition is nested too deeply: more than {DEPTH_MAX} levels of parentheses and NOT"
+            )));
         }
         self.depth += 1;
         let condition = self.one_condition();
@@ -93,7 +95,7 @@ impl Parser<'_> {
         }
         let value = self.literal()?;
         if value.is_null() {
-            return Err(self.error("a comparison with NULL holds for nothing; write IS NULL or IS NOT NULL"));
+            return Err(self.error("a comparison with NULL is never true; write IS NULL or IS NOT NULL"));
         }
         Ok(if operator == "$eq" { json!({ path: value }) } else { json!({ path: {operator: value} }) })
     }

@@ -1,4 +1,4 @@
-//! A listing as a table: each column is described once, with its name and the cell that a row has there.
+//! Listings as tables: each column is defined once, by its name and a function that returns a row's cell.
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -57,13 +57,13 @@ impl<R> Column<R> {
 fn units(time: Option<Timestamp>, unit: Precision) -> Result<Option<i64>> {
     let Some(time) = time else { return Ok(None) };
     match unit {
-        // Even milliseconds end before the latest time's expiry does.
+        // Even milliseconds cannot hold the expiry of the latest possible time.
         Precision::Ms => Ok(Some(time.to_units_saturating(unit))),
         _ => match time.to_units(unit) {
             Some(units) => Ok(Some(units)),
             None => exec_err!(
-                "{} do not reach to {time}, which was stored after the statement had been prepared; prepare it, or \
-                 create its view, again",
+                "{time} does not fit {}: it was stored after the statement had been prepared; prepare the statement or \
+                 create its view again",
                 unit.name()
             ),
         },

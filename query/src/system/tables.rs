@@ -1,4 +1,5 @@
-//! The tables of the schema `ebbtide` and the rows of statements such as SWEEP: columns and where their rows come from.
+//! The tables of the schema `ebbtide` and the rows of statements such as SWEEP: their columns and the source of their
+//! rows.
 
 use super::listing::{Column, batch, batch_in, count, flag, int, schema, text, time};
 use super::value_text;
@@ -96,7 +97,7 @@ const COLLECTIONS: Listing<(CollectionSnapshot, CollectionInfo)> = Listing {
     },
 };
 
-/// The word for the width of windows; none if it was given in seconds.
+/// The name of the width of windows; `None` if the width was given in seconds.
 fn granularity(c: &CollectionSnapshot) -> Option<&'static str> {
     match c.options().bucketing {
         Bucketing::Preset(Granularity::Seconds) => Some("seconds"),
@@ -206,7 +207,7 @@ const PARAMETERS: Listing<(&str, Value)> = Listing {
 /// The rows of `EXPLAIN EXPIRY`.
 ///
 /// # Errors
-/// A time that no unit of Arrow reaches.
+/// If a time fits none of Arrow's units.
 pub fn expiry_rows(rows: &[ExpiryRow]) -> Result<RecordBatch> {
     const COLUMNS: &[Column<ExpiryRow>] = &[
         time("day", |row| Some(row.day)),
@@ -235,7 +236,7 @@ pub(crate) fn sweep_row(counts: &TtlMetrics) -> Result<RecordBatch> {
 /// The rows of `DESCRIBE`: column, type and role.
 ///
 /// # Errors
-/// None in practice: the columns are all text.
+/// None in practice: all columns are text.
 pub fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
     const COLUMNS: &[Column<(String, String, &str)>] = &[
         text("column", |(name, _, _)| Some(name.clone())),

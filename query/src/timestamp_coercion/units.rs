@@ -1,4 +1,4 @@
-//! Timestamps of several units in one column.
+//! Timestamps of different units in one column.
 
 use super::{Rewriter, input_schema};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -12,8 +12,8 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use ebbtide_buckets::unit_nanos;
 use std::sync::Arc;
 
-/// Gives a union the finest unit of its branches; left alone, it has that of the first one until types are coerced, which is after
-/// comparisons are rewritten.
+/// Converts the branches of a union to the finest unit among them. By default it has the unit of the first branch until
+/// types are coerced, which is after comparisons are rewritten.
 pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Union(Union { inputs, .. }) = &plan else { return Ok(Transformed::no(plan)) };
     let types = |at: usize| inputs.iter().filter_map(move |input| Some(input.schema().fields().get(at)?.data_type()));
@@ -52,8 +52,8 @@ pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
 }
 
-/// Takes casts to finer units off compared columns, where filters have been pushed below them, before DataFusion does: it cuts
-/// the constant to the coarser unit.
+/// Removes casts to finer units from compared columns after filters have been pushed below them, before DataFusion
+/// does: DataFusion truncates the constant to the coarser unit.
 #[derive(Debug)]
 pub(crate) struct BeneathCasts;
 

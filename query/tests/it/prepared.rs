@@ -1,16 +1,16 @@
 //! Prepared queries: planned once, exact whenever they run.
 
 use crate::support::{World, time, two_sensors};
-use ebbtide_query::{Prepared, QueryError, ScalarValue};
+use ebbtide_query::{PreparedStatement, QueryError, ScalarValue};
 use ebbtide_ttl::Code;
 
-fn run(w: &World, prepared: &Prepared<'_>, values: &[ScalarValue]) -> Result<String, QueryError> {
+fn run(w: &World, prepared: &PreparedStatement<'_>, values: &[ScalarValue]) -> Result<String, QueryError> {
     let result = w.block_on(prepared.execute(values))?;
     let rows = result.batches.iter().flat_map(|batch| ebbtide_query::output::json_rows(batch).unwrap());
     Ok(serde_json::Value::Array(rows.map(serde_json::Value::Object).collect()).to_string())
 }
 
-fn prepare<'a>(w: &'a World, sql: &str) -> Prepared<'a> {
+fn prepare<'a>(w: &'a World, sql: &str) -> PreparedStatement<'a> {
     w.block_on(w.session().prepare(sql)).unwrap_or_else(|e| panic!("{sql}\n{e}"))
 }
 
@@ -90,6 +90,6 @@ fn prepared_queries_refuse_what_does_not_fit() {
     let prepared = prepare(&w, "SELECT count(*) AS n FROM w WHERE s = $1");
     let refused = run(&w, &prepared, &[]).unwrap_err();
     assert_eq!(refused.code(), Code::BadValue);
-    assert!(refused.to_string().contains("1 parameters, and 0 values"), "{refused}");
+    assert!(refused.to_string().contains("expected 1, got 0"), "{refused}");
     assert_eq!(run(&w, &prepared, &["b".into()]).unwrap(), r#"[{"n":143}]"#);
 }

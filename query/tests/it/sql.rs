@@ -350,6 +350,6 @@ fn a_statement_without_memory_is_refused_as_such_and_not_as_a_mistake() {
         "SELECT count(*) AS n FROM generate_series(1, 300000) AS a JOIN generate_series(1, 300000) AS b USING (value)";
     let error = w.block_on(small.execute(sql)).unwrap_err();
     assert_eq!(error.code(), ebbtide_ttl::Code::ExceededMemoryLimit, "{error}");
-    assert!(error.to_string().starts_with("out of memory for this statement"), "{error}");
+    assert!(error.to_string().starts_with("the statement ran out of memory"), "{error}");
     assert_eq!(w.number(sql), 300_000);
 }

@@ -1,7 +1,7 @@
 //! The operator of `ASOF JOIN`.
 //!
-//! The right side is gathered once and sorted by time within each key; the left side then streams past it in as many
-//! partitions as it has, keeps its order, and finds each row's partner by a look-up of its key and a binary search.
+//! The right side is collected once and sorted by time within each key. The left side then streams past it in as many
+//! partitions as it has, keeps its order, and finds the partner of each row by a lookup of its key and a binary search.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
@@ -28,12 +28,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// One side's keys and time.
+/// The expressions that both sides are joined by, left before right.
 #[derive(Debug, Clone)]
 pub(crate) struct Sides {
     pub(crate) keys: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
     pub(crate) times: (Arc<dyn PhysicalExpr>, Operator, Arc<dyn PhysicalExpr>),
-    /// Over the columns of both sides.
+    /// A condition on the columns of both sides.
     pub(crate) rest: Option<Arc<dyn PhysicalExpr>>,
     pub(crate) outer: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct AsofExec {
     right: Arc<dyn ExecutionPlan>,
     sides: Arc<Sides>,
     schema: SchemaRef,
-    gathered: Arc<OnceCell<Arc<Gathered>>>,
+    right_side: Arc<OnceCell<Arc<RightSide>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -64,11 +64,11 @@ impl AsofExec {
             Boundedness::Bounded,
         );
         let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
-        AsofExec { left, right, sides, schema, gathered: Arc::default(), properties, metrics }
+        AsofExec { left, right, sides, schema, right_side: Arc::default(), properties, metrics }
     }
 }
 
-/// A column with 0.0 for -0.0, which are equal and have different bytes.
+/// A column with -0.0 replaced by 0.0: they are equal but differ in their bytes.
 fn one_zero(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float64 => Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(|d| d + 0.0)),
@@ -77,7 +77,8 @@ fn one_zero(column: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// Key values that compare as bytes do; of no keys, one empty key.
+/// Keys as bytes with the same order as their values. Without key columns, every row has the same empty key; a row with
+/// a null in a key has none.
 fn key_rows(keys: &[ArrayRef], rows: usize) -> Result<Vec<Option<Box<[u8]>>>> {
     if keys.is_empty() {
         return Ok(vec![Some(Box::default()); rows]);
@@ -101,20 +102,20 @@ fn instants(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<Int64Ar
     Ok(cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
-/// The right side: its rows by key, then time.
+/// The rows of the right side, sorted by key and time.
 #[derive(Debug)]
-struct Gathered {
+struct RightSide {
     rows: RecordBatch,
     times: Vec<i64>,
     keys: HashMap<Box<[u8]>, Range<usize>>,
     _memory: MemoryReservation,
 }
 
-impl Gathered {
+impl RightSide {
     fn of(rows: &RecordBatch, sides: &Sides, memory: MemoryReservation) -> Result<Self> {
         let times = instants(&sides.times.2, rows)?;
         let keys = key_rows(&evaluated(sides.keys.iter().map(|(_, r)| r), rows)?, rows.num_rows())?;
-        // Rows without a key or a time are nobody's partner.
+        // Rows without a key or a time match no row.
         let mut order: Vec<usize> = (0..rows.num_rows()).filter(|i| times.is_valid(*i) && keys[*i].is_some()).collect();
         let place = |i: usize| (&keys[i], times.value(i));
         if !order.is_sorted_by_key(|i| place(*i)) {
@@ -135,7 +136,7 @@ impl Gathered {
         let options = RecordBatchOptions::new().with_row_count(Some(order.len()));
         let sorted = RecordBatch::try_new_with_options(rows.schema(), columns?, &options)?;
         let times = order.iter().map(|i| times.value(*i)).collect();
-        Ok(Gathered { rows: sorted, times, keys: found, _memory: memory })
+        Ok(RightSide { rows: sorted, times, keys: found, _memory: memory })
     }
 
     fn partner(&self, key: &[u8], time: i64, op: Operator) -> Option<usize> {
@@ -171,7 +172,7 @@ impl Gathered {
         let options = RecordBatchOptions::new().with_row_count(Some(left.num_rows()));
         let batch =
             |columns, schema: &SchemaRef| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options);
-        // Until those without a partner are gone, every column of the right side may hold null.
+        // Until rows without a partner are removed, every column of the right side may be null.
         let loose = Arc::new(Schema::new(
             schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
         ));
@@ -253,7 +254,7 @@ impl ExecutionPlan for AsofExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let left = self.left.execute(partition, Arc::clone(&context))?;
         let (right, sides, schema) = (Arc::clone(&self.right), Arc::clone(&self.sides), Arc::clone(&self.schema));
-        let once = Arc::clone(&self.gathered);
+        let once = Arc::clone(&self.right_side);
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let joined = async move {
             let gather = async {
@@ -261,18 +262,18 @@ impl ExecutionPlan for AsofExec {
                 let mut stream = right.execute(0, context)?;
                 let mut batches = Vec::new();
                 while let Some(batch) = stream.try_next().await? {
-                    // Once as it came, once sorted, and its keys and times.
+                    // The rows are held twice, unsorted and sorted, plus their keys and times.
                     memory.try_grow(batch.get_array_memory_size() * 3)?;
                     batches.push(batch);
                 }
                 let rows = concat_batches(&right.schema(), &batches)?;
-                Ok::<_, DataFusionError>(Arc::new(Gathered::of(&rows, &sides, memory)?))
+                Ok::<_, DataFusionError>(Arc::new(RightSide::of(&rows, &sides, memory)?))
             };
-            let gathered = Arc::clone(once.get_or_try_init(|| gather).await?);
+            let right_side = Arc::clone(once.get_or_try_init(|| gather).await?);
             Ok::<_, DataFusionError>(left.map(move |batch| {
                 let batch = batch?;
                 let timer = baseline.elapsed_compute().timer();
-                let joined = gathered.join(&batch, &sides, &schema)?;
+                let joined = right_side.join(&batch, &sides, &schema)?;
                 timer.done();
                 baseline.record_output(joined.num_rows());
                 Ok(joined)

@@ -1,4 +1,4 @@
-//! The join in a logical plan, and the rule that takes conditions past it.
+//! The ASOF join as a node of a logical plan, and the rule that pushes conditions through it.
 
 use super::translated;
 use datafusion::common::tree_node::Transformed;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 pub(crate) struct AsofJoin {
     pub(crate) left: LogicalPlan,
     pub(crate) right: LogicalPlan,
-    /// What has to be equal.
+    /// Expressions that must be equal, left and right.
     pub(crate) keys: Vec<(Expr, Expr)>,
-    /// What the nearest row is looked for by: `left op right`.
+    /// The comparison that determines the nearest row: `left op right`.
     pub(crate) times: (Expr, Operator, Expr),
-    /// What has to hold of the row that was found.
+    /// A condition that the nearest row must satisfy.
     pub(crate) rest: Option<Expr>,
-    /// Whether rows of the left side without a partner stay.
+    /// Whether rows of the left side without a partner are kept.
     pub(crate) outer: bool,
     schema: DFSchemaRef,
 }
@@ -46,7 +46,7 @@ impl AsofJoin {
     ) -> Result<Self> {
         let kind = if outer { JoinType::Left } else { JoinType::Inner };
         let joined = build_join_schema(left.schema(), right.schema(), &kind)?;
-        // Without the functional dependencies of a join: here a row of the right side may come many times.
+        // Without the functional dependencies of a join: here a row of the right side may occur many times.
         let fields = joined.iter().map(|(q, f)| (q.cloned(), Arc::clone(f))).collect();
         let schema = Arc::new(DFSchema::new_with_metadata(fields, joined.metadata().clone())?);
         Ok(AsofJoin { left, right, keys, times, rest, outer, schema })
@@ -98,8 +98,8 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
     }
 }
 
-/// Takes conditions on the left side past the join, and to the right side what follows from them there: equal keys, and
-/// the bound of the times behind which nothing nearest lies.
+/// Pushes conditions on the left side below the join, and derives conditions for the right side: on equal keys, and a
+/// bound on the time that the nearest row cannot exceed.
 #[derive(Debug)]
 pub(crate) struct PushPastAsof;
 
@@ -141,7 +141,8 @@ impl OptimizerRule for PushPastAsof {
     }
 }
 
-/// `left time < constant` where the right time is not after the left one; and the other way round.
+/// If the right time is not after the left time, `left time < constant` also bounds the right time; likewise the other
+/// way round.
 fn time_bound(condition: &Expr, join: &AsofJoin) -> Option<Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else { return None };
     let (op, literal) = match (&**left, &**right) {

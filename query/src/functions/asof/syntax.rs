@@ -1,6 +1,6 @@
-//! `ASOF JOIN` as it is written: `ASOF [LEFT] JOIN t ON ... AND l.t >= r.t`, and `ASOF JOIN t MATCH_CONDITION (l.t >= r.t)
-//! ON ...`, which keeps all rows of the left side; or `ASOF JOIN t USING (s, time)`, whose last column is the time, not earlier on
-//! the left.
+//! The syntax of `ASOF JOIN`: `ASOF [LEFT] JOIN t ON ... AND l.t >= r.t`; `ASOF JOIN t MATCH_CONDITION (l.t >= r.t) ON
+//! ...`, which keeps all rows of the left side; and `ASOF JOIN t USING (s, time)`, whose last column is the time,
+//! compared as left >= right.
 
 use super::MARK;
 use crate::statement::SyntaxError;
@@ -37,10 +37,10 @@ fn is(token: Option<&TokenWithSpan>, word: &str) -> bool {
     matches!(token.map(|t| &t.token), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
 }
 
-/// Writes the ASOF joins of a statement as joins with a mark in their condition; nothing if there are none. Up to the
-/// first condition all places stay what they are.
+/// Rewrites the ASOF joins of a statement as joins with a marker in their condition; `None` if there are none.
+/// Positions before the first condition do not change.
 pub(crate) fn desugar(text: &str) -> Result<Option<String>, SyntaxError> {
-    // What cannot be read at all, the parser says better.
+    // The parser reports what cannot be tokenized.
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() else { return Ok(None) };
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF)).collect();
@@ -56,8 +56,7 @@ pub(crate) fn desugar(text: &str) -> Result<Option<String>, SyntaxError> {
         if is(tokens.get(join), "LEFT") || is(tokens.get(join), "INNER") {
             join += 1 + usize::from(is(tokens.get(join + 1), "OUTER"));
         } else if is(tokens.get(join), "RIGHT") || is(tokens.get(join), "FULL") {
-            let message =
-                "ASOF JOIN and ASOF LEFT JOIN are there; rows of the right side are found by those of the left";
+            let message = "only ASOF JOIN and ASOF LEFT JOIN are supported: each row of the left side finds its row of the right side";
             return Err(SyntaxError::at(text, tokens[join].span.start, message.to_owned()));
         }
         if !is(tokens.get(join), "JOIN") {
@@ -113,7 +112,7 @@ pub(crate) fn desugar(text: &str) -> Result<Option<String>, SyntaxError> {
     Ok(Some(text))
 }
 
-/// What a table of a join is called: its alias, or else its name.
+/// The name of a table in a join: its alias, or else its own name.
 fn name_of(table: &[TokenWithSpan]) -> Option<String> {
     match &table.last()?.token {
         Token::Word(name) => Some(name.to_string()),
@@ -121,7 +120,7 @@ fn name_of(table: &[TokenWithSpan]) -> Option<String> {
     }
 }
 
-/// Where the query that the token at `at` is in the FROM of has begun, and that FROM.
+/// Positions of the SELECT and the FROM of the query whose FROM clause contains the token at `at`.
 fn query_of(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, usize)> {
     let mut depth = 0_usize;
     let mut from = None;
@@ -139,7 +138,7 @@ fn query_of(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// The `*` of the query that the token at `at` is in the FROM of.
+/// The `*` of the query whose FROM clause contains the token at `at`.
 fn star(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let (select, from) = query_of(tokens, at)?;
     let begins = |token: &Token| matches!(token, Token::Comma | Token::Word(_));
@@ -150,8 +149,8 @@ fn star(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     })
 }
 
-/// What `*` means between two tables: all columns of the left one, and those of the right one that are not joined by.
-/// DataFusion would take either side's.
+/// The meaning of `*` for two tables: all columns of the left one, and those of the right one that are not join keys.
+/// DataFusion would take the keys of either side.
 fn columns_of(tokens: &[TokenWithSpan], at: usize, (using, right): (usize, &str)) -> Option<String> {
     let (_, from) = query_of(tokens, at)?;
     let left = &tokens[from + 1..at];
@@ -165,7 +164,8 @@ fn columns_of(tokens: &[TokenWithSpan], at: usize, (using, right): (usize, &str)
     Some(format!("{}.*, {right}.* EXCLUDE {keys}", name_of(left)?))
 }
 
-/// The ON or USING of a join whose table begins at `from`; or its MATCH_CONDITION and the bracket that closes it.
+/// Position of the ON or USING of a join whose table begins at `from`; or of its MATCH_CONDITION and the closing
+/// bracket.
 fn condition(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, Option<usize>)> {
     let mut depth = 0_usize;
     let mut matching = None;

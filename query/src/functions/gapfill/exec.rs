@@ -1,7 +1,7 @@
 //! The operator that fills gaps.
 //!
-//! What an aggregate gives is small beside what it read, so each partition is gathered and sorted by series and time. The
-//! rows that are made up come in batches, as they are asked for: nothing holds them all.
+//! The result of an aggregate is small compared with its input, so each partition is collected and sorted by series and
+//! time. The filled rows are produced in batches on demand and are never all in memory.
 
 use super::node::{FillKind, Grid};
 use datafusion::arrow::array::{
@@ -26,7 +26,7 @@ use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;
 
-/// Adds a row for each bin of a range in which a series has none. Columns are by their place in the input.
+/// Adds a row for each bin of a range in which a series has none. Columns are given by their index in the input.
 #[derive(Debug, Clone)]
 pub(crate) struct GapFillExec {
     pub(crate) input: Arc<dyn ExecutionPlan>,
@@ -59,7 +59,7 @@ impl GapFillExec {
         GapFillExec { input, schema, time, series, fills, grid, range, properties: Arc::new(properties), metrics }
     }
 
-    /// Sorts what was gathered of a partition and finds what fills its gaps.
+    /// Sorts the rows of a partition and finds the values that fill its gaps.
     fn arrange(&self, rows: &RecordBatch) -> Result<Filler> {
         let converter = |columns: &[usize]| {
             let fields = columns.iter().map(|i| SortField::new(rows.column(*i).data_type().clone()));
@@ -116,19 +116,19 @@ struct Neighbours {
 
 impl Neighbours {
     fn of(column: &ArrayRef, ends: &[usize]) -> Result<Self> {
-        let there = is_not_null(column)?;
-        let mut before = Vec::with_capacity(there.len());
-        let mut after = vec![None; there.len()];
+        let valid = is_not_null(column)?;
+        let mut before = Vec::with_capacity(valid.len());
+        let mut after = vec![None; valid.len()];
         let mut start = 0;
         for end in ends {
             let mut nearest = None;
             before.extend((start..*end).map(|i| {
-                nearest = if there.value(i) { Some(i) } else { nearest };
+                nearest = if valid.value(i) { Some(i) } else { nearest };
                 nearest
             }));
             nearest = None;
             for i in (start..*end).rev() {
-                nearest = if there.value(i) { Some(i) } else { nearest };
+                nearest = if valid.value(i) { Some(i) } else { nearest };
                 after[i] = nearest;
             }
             start = *end;
@@ -137,27 +137,27 @@ impl Neighbours {
     }
 }
 
-/// Walks through series and bins, and makes batches of what it meets.
+/// Iterates over series and bins, and produces batches.
 struct Filler {
     plan: GapFillExec,
     sorted: RecordBatch,
     times: Int64Array,
     neighbours: Vec<Neighbours>,
-    /// Where the series end.
+    /// Row after the last one of each series.
     ends: Vec<usize>,
     /// First and last bin.
     grid: Option<(i64, i64)>,
-    /// The series that is walked through, its next row, and its next bin.
+    /// The current series, its next row, and its next bin.
     current: usize,
     row: usize,
     bin: Option<i64>,
 }
 
-/// A row to give: its bin, the row that it is or would come before, and whether it is that row.
+/// A row to return: its bin, the input row that it is or would come before, and whether it is that row.
 struct Step {
     time: Option<i64>,
     row: usize,
-    there: bool,
+    exists: bool,
     /// A row of the series.
     series: usize,
     start: usize,
@@ -169,10 +169,10 @@ impl Filler {
         while let Some(end) = self.ends.get(self.current).copied() {
             let start = self.current.checked_sub(1).map_or(0, |i| self.ends[i]);
             let row = self.row;
-            let step = |time, there| Step { time, row, there, series: start, start, end };
+            let step = |time, exists| Step { time, row, exists, series: start, start, end };
             let time = (row < end).then(|| self.times.is_valid(row).then(|| self.times.value(row)));
             let (step, bin_done) = match (time, self.bin) {
-                // Rows without a time come first, as they are.
+                // Rows without a time come first, unchanged.
                 (Some(None), _) => (step(None, true), false),
                 (Some(Some(time)), Some(bin)) if time > bin => (step(Some(bin), false), true),
                 (Some(Some(time)), bin) => (step(Some(time), true), bin == Some(time)),
@@ -183,7 +183,7 @@ impl Filler {
                     continue;
                 }
             };
-            self.row += usize::from(step.there);
+            self.row += usize::from(step.exists);
             if bin_done && let (Some(bin), Some((_, last))) = (self.bin, self.grid) {
                 self.bin = if bin < last { Some(self.plan.grid.bins.next(bin)?) } else { None };
             }
@@ -205,7 +205,7 @@ impl Filler {
         let index = |at: &dyn Fn(&Step) -> Option<usize>| -> UInt64Array {
             steps.iter().map(|s| at(s).map(|i| i as u64)).collect()
         };
-        let rows = index(&|s| s.there.then_some(s.row));
+        let rows = index(&|s| s.exists.then_some(s.row));
         let series = index(&|s| Some(s.series));
         let mut columns = Vec::with_capacity(self.sorted.num_columns());
         for (i, column) in self.sorted.columns().iter().enumerate() {
@@ -231,7 +231,7 @@ impl Filler {
     }
 
     fn before(&self, near: &Neighbours, step: &Step) -> Option<usize> {
-        if step.there {
+        if step.exists {
             return near.before[step.row];
         }
         if step.row > step.start { near.before[step.row - 1] } else { None }
@@ -245,7 +245,7 @@ impl Filler {
         let filled: Float64Array = steps
             .iter()
             .map(|step| {
-                if step.there && values.is_valid(step.row) {
+                if step.exists && values.is_valid(step.row) {
                     return Some(values.value(step.row));
                 }
                 let before = self.before(near, step)?;
@@ -333,7 +333,7 @@ impl ExecutionPlan for GapFillExec {
         let filled = async move {
             let mut batches = Vec::new();
             while let Some(batch) = input.try_next().await? {
-                // Once as it came, once sorted, and its keys.
+                // The rows are held twice, unsorted and sorted, plus their keys.
                 reservation.try_grow(batch.get_array_memory_size() * 3)?;
                 batches.push(batch);
             }

@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// How a column's gaps are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FillKind {
-    /// The last value that there was.
+    /// The last value before the gap.
     Locf,
-    /// On the line between the neighbours.
+    /// On a straight line between the neighbouring values.
     Interpolate,
 }
 
-/// The bins, with the constants that they were made from.
+/// The bins, and the constants that define them.
 #[derive(Debug, Clone)]
 pub(crate) struct Grid {
     pub(crate) width: ScalarValue,
@@ -47,12 +47,12 @@ pub(crate) struct GapFill {
     pub(crate) input: LogicalPlan,
     /// The column of the bins.
     pub(crate) time: Column,
-    /// The columns that tell series apart.
+    /// The columns that identify a series.
     pub(crate) series: Vec<Column>,
-    /// The columns whose gaps are filled; all others are null there.
+    /// The columns whose gaps are filled; all other columns are null in gaps.
     pub(crate) fills: Vec<(Column, FillKind)>,
     pub(crate) grid: Grid,
-    /// First and last time whose bins there are to be, in units.
+    /// The times whose bins are the first and the last to return, in units.
     pub(crate) range: (i64, i64),
     schema: DFSchemaRef,
 }
@@ -73,12 +73,12 @@ impl GapFill {
         range: (i64, i64),
     ) -> Result<Self> {
         let columns = input.schema().columns();
-        GapFill { schema: Arc::new(DFSchema::empty()), input, time, series, fills, grid, range }.giving(&columns)
+        GapFill { schema: Arc::new(DFSchema::empty()), input, time, series, fills, grid, range }.with_columns(&columns)
     }
 
-    /// The node with these columns of its input. What the optimizer adds to the input is no aggregate and would be null
-    /// in gaps: it does not go through, and the optimizer minds that.
-    fn giving(mut self, columns: &[Column]) -> Result<Self> {
+    /// The node with these output columns. A column that the optimizer adds to the input would be null in gaps: it is
+    /// not passed through, which the optimizer respects.
+    fn with_columns(mut self, columns: &[Column]) -> Result<Self> {
         let fields = self.input.schema().iter().filter_map(|(qualifier, field)| {
             let column = Column::from((qualifier, field));
             let kept = column == self.time || self.series.contains(&column);
@@ -110,7 +110,7 @@ impl UserDefinedLogicalNodeCore for GapFill {
     }
 
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
-        // A condition on the series leaves out whole series, before filling as after it.
+        // A condition on the series excludes whole series, so it may be applied before filling as well.
         let names = self.schema.columns().into_iter().filter(|c| !self.series.contains(c)).map(|c| c.name);
         names.collect()
     }
@@ -136,7 +136,7 @@ impl UserDefinedLogicalNodeCore for GapFill {
         let series = columns.by_ref().take(self.series.len()).collect();
         let fills = columns.zip(&self.fills).map(|(column, (_, kind))| (column, *kind)).collect();
         let node = GapFill { input, time, series, fills, ..self.clone() };
-        node.giving(&self.schema.columns())
+        node.with_columns(&self.schema.columns())
     }
 }
 
