@@ -1,4 +1,4 @@
-//! The way in: inserts of one to ten thousand rows, group commit of eight threads, and sealing.
+//! Inserts of one to ten thousand rows, group commit of eight threads, and sealing.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ebbtide::{Collection, CollectionOptions, Database, Settings};
@@ -10,7 +10,7 @@ const HOSTS: usize = 100;
 
 fn open() -> (TempDir, Database, Collection) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Memory for all of a run: sealing is measured on its own.
+    // Enough memory for a whole run: sealing is measured separately.
     let settings = Settings { memtable_bytes_max: 4 << 30, ..Settings::default() };
     let db = Database::builder(folder.path()).settings(settings).open().expect("a new database");
     let cpu = db.create_collection("cpu", CollectionOptions::new("time").meta_field("tags")).expect("a new collection");

@@ -1,4 +1,4 @@
-//! The way out: opening, the bucket directory, scans, aggregates by hand, and sweeps.
+//! Opening, the bucket directory, scans, aggregates over scans, and sweeps.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ebbtide::ttl::{Timestamp, VirtualClock};

@@ -1,4 +1,4 @@
-"""The queries of a report of the runner, as SQL of other engines, and what their answers come down to."""
+"""The queries of the runner's report, as SQL of other engines, and summaries of their answers."""
 
 import math
 from datetime import datetime, timezone
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def kind(question):
-    """The name of what is asked, and its parts."""
+    """The kind of a query, and its parameters."""
     what = question["what"]
     return (what, {}) if isinstance(what, str) else next(iter(what.items()))
 
@@ -18,7 +18,7 @@ def instant(millis):
 
 
 def sql(question, table, key, words):
-    """SQL for a table with a row a measurement; `words` has what the engine says in its own way."""
+    """SQL for a table with one row per measurement; `words` has the engine's dialect."""
     name, parts = kind(question)
     fields = question["fields"]
     conditions = []
@@ -51,7 +51,7 @@ def sql(question, table, key, words):
 
 
 def summed(table):
-    """Rows of an Arrow table, and the sum of its numbers, bins and times left out."""
+    """The number of rows of an Arrow table, and the sum of its numbers without bins and times."""
     total = 0.0
     for name, column in zip(table.column_names, table.columns):
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)

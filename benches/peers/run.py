@@ -1,13 +1,14 @@
-"""Ebbtide beside other engines: same rows, same batches, same questions, engines in turn, answers compared.
+"""Compares Ebbtide with other engines: the same rows, batches and queries, engines in turn, answers compared.
 
     python3 -m venv VENV && VENV/bin/pip install -r benches/peers/requirements.txt
     VENV/bin/python benches/peers/run.py weather tsbs --runner target/release/ebbtide-benches --json peers.json
 
-Every engine gets batches of 10,000 rows in the order of arrival, one durable commit a batch, then whatever its manual says
-makes the data final on disk: ingest is counted until then. Sizes are of what is left when the engine has merged, which is
-not counted, nor is Ebbtide's compaction. Each query is asked once for each of its draws, and then timed. An answer agrees
-if it has as many rows, and the sum of its numbers is the same to nine digits. The weather's first 600,000 rows are inserted once more
-in batches of 1,000, which Ebbtide gets as documents and the others as before.
+Every engine gets batches of 10,000 rows in the order of arrival, with one durable commit per batch, and then whatever
+makes the data final on disk according to its manual: ingest is measured until then. Sizes are measured after the
+engine has merged its files; the time for that is not counted, nor for Ebbtide's compaction. Each query runs once for
+each of its draws, and is then timed. Answers agree if they have the same number of rows, and the sums of their numbers
+are equal to nine digits. The first 600,000 rows of the weather are also inserted in batches of 1,000, which Ebbtide
+gets as documents and the others as before.
 """
 
 import argparse
@@ -45,14 +46,14 @@ WORKLOADS = {
     "weather": ("station", ["duckdb", "clickhouse", "sqlite"]),
     "tsbs": ("hostname", ["duckdb", "clickhouse", "victoriametrics", "influxdb"]),
 }
-INGEST, SMALL, SIZE = "ingest, cells/s", "ingest in batches of 1,000, cells/s", "bytes a cell"
+INGEST, SMALL, SIZE = "ingest, cells/s", "ingest in batches of 1,000, cells/s", "bytes per cell"
 OURS = {
     "weather": {
         "ingest, batches of 10,000, acknowledged and sealed": INGEST,
         "ingest, documents, batches of 1,000": SMALL,
-        "bytes a cell, compacted": SIZE,
+        "bytes per cell, compacted": SIZE,
     },
-    "tsbs": {"ingest, acknowledged and sealed": INGEST, "bytes a value, compacted": SIZE},
+    "tsbs": {"ingest, acknowledged and sealed": INGEST, "bytes per value, compacted": SIZE},
 }
 
 
@@ -77,7 +78,7 @@ def weather(folder):
 
 
 def generated(path):
-    """What the runner exported: the tags as columns of their own."""
+    """The data exported by the runner, with each tag as a column."""
     table = pa.ipc.open_file(path).read_all()
     columns = {"time": table["time"].cast(pa.timestamp("ms"))}
     tags = table["tags"].combine_chunks()
@@ -88,7 +89,7 @@ def generated(path):
 
 
 def ingest(engine, table, rows, figures, name):
-    """Inserts a table in batches of so many rows, until it is final on disk; returns how many cells that are."""
+    """Inserts a table in batches, until it is final on disk; returns the number of cells."""
     batches = [table.slice(at, rows) for at in range(0, table.num_rows, rows)]
     if hasattr(engine, "convert"):
         batches = [engine.convert(batch) for batch in batches]  # Not counted.
@@ -142,7 +143,7 @@ def measure(engine, table, key, asked, found):
 
 
 def ours(runner, workload, data, found, export=None):
-    """Two runs in one process, as the peers have theirs in one; returns what the runner asked and got."""
+    """Two runs in one process, as for the other engines; returns the runner's queries and answers."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.json")
         command = [runner, workload, "--runs", "2", "--data", data, "--json", out]
@@ -157,11 +158,11 @@ def ours(runner, workload, data, found, export=None):
         name = OURS[workload].get(name, name)
         factor = fields if name in (INGEST, SMALL) else 1  # Rows a second of so many cells, or metrics a second.
         found.setdefault(engine, {}).setdefault(name, []).append(median * factor)
-    return report["asked"], {k: report[k] for k in ("machine", "versions", "settings", "data")}
+    return report["queries"], {k: report[k] for k in ("machine", "versions", "settings", "data")}
 
 
 def compare(workload, asked, medians):
-    """The table: ratios first. Above 1 is better than the best peer."""
+    """The table, ratios first. Above 1 is better than the best other engine."""
     peers = [engine for engine in medians if not engine.startswith("Ebbtide")]
     names = [INGEST, SMALL, SIZE, *(q["name"] for q in asked)]
     lines, logs = [], {"Ebbtide": [], "Ebbtide, SQL": []}
@@ -181,13 +182,13 @@ def compare(workload, asked, medians):
         cells = [medians.get(e, {}).get(name) for e in [*logs, *peers]]
         lines.append([name, *ratios, *("" if c is None else f"{c:,.4g}" if c < 1e4 else f"{c:,.0f}" for c in cells)])
     print(f"\n{workload}: queries in ms, medians\n")
-    header = ["figure", "direct v best peer", "SQL v best peer", "Ebbtide", "Ebbtide, SQL", *peers]
+    header = ["figure", "direct v best other engine", "SQL v best other engine", "Ebbtide", "Ebbtide, SQL", *peers]
     print("| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
     for line in lines:
         print("| " + " | ".join(line) + " |")
     for engine, values in logs.items():
         if values:
-            print(f"{engine}: {math.exp(sum(values) / len(values)):.2f} x the best peer, geometric mean of the queries")
+            print(f"{engine}: {math.exp(sum(values) / len(values)):.2f} x the best other engine, geometric mean of the queries")
 
 
 def main():
@@ -196,7 +197,7 @@ def main():
     args.add_argument("--runner", required=True)
     args.add_argument("--data", default="../shared/data/weather")
     args.add_argument("--runs", type=int, default=2)
-    args.add_argument("--engines", help="only these, by comma; all that are there if not given, without SQLite")
+    args.add_argument("--engines", help="only these, separated by commas; default: all that are installed, except SQLite")
     args.add_argument("--json")
     args = args.parse_args()
     result = {}

@@ -1,4 +1,4 @@
-"""Time series databases that are asked over HTTP: VictoriaMetrics and InfluxDB, started on a free port in a folder of their own."""
+"""Time series databases with an HTTP interface: VictoriaMetrics and InfluxDB, each started on a free port in its own folder."""
 
 import http.client
 import json
@@ -21,7 +21,7 @@ def free_port():
 
 
 def lines(batch):
-    """A batch as lines of the line protocol."""
+    """A batch in line protocol."""
     tags = [f.name for f in batch.schema if pa.types.is_string(f.type)]
     fields = [f.name for f in batch.schema if pa.types.is_integer(f.type)]
     stamps = batch.column("time").cast(pa.int64()).to_pylist()
@@ -57,7 +57,7 @@ class Server:
         return text
 
     def steady(self, folder):
-        """The size once it has stopped changing: merges go on in the background."""
+        """The size once it has stopped changing: merges continue in the background."""
         before = -1
         for _ in range(60):
             now = size(folder)
@@ -75,7 +75,7 @@ class Server:
 
 
 class Victoria(Server):
-    """Does not sync each batch: what is acknowledged may be lost within seconds. Results are not cached."""
+    """Does not sync each batch: data acknowledged in the last seconds may be lost. Results are not cached."""
 
     name = "VictoriaMetrics 1.79.5"
     compares_sums = False  # Its windows are open at their start, and it does not cut the first one off at the range.
@@ -127,7 +127,7 @@ class Victoria(Server):
         return self.send("GET", path)
 
     def summed(self, answer):
-        """One row of ours is a value of each metric."""
+        """Each row is one value of each metric."""
         found = json.loads(answer)["data"]["result"]
         values = [v for series in found for v in series.get("values", [series.get("value")])]
         metrics = {series["metric"].get("__name__") for series in found}
@@ -135,7 +135,7 @@ class Victoria(Server):
 
 
 class Influx(Server):
-    """Syncs its log with every batch, as is its default."""
+    """Syncs its log with every batch, which is its default."""
 
     name = "InfluxDB 1.6.7"
     compares_sums = True

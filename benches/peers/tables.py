@@ -1,4 +1,4 @@
-"""Engines that are asked in SQL: DuckDB, ClickHouse (chdb), SQLite. Each is set up as its manual advises for this use."""
+"""Engines with SQL: DuckDB, ClickHouse (chdb), SQLite. Each is configured as its manual recommends for this use."""
 
 import os
 import sqlite3
@@ -12,7 +12,7 @@ import questions
 
 
 class Duck:
-    """Commits by itself, synced to its log; sorted in the end, for compression and zone maps."""
+    """Commits each batch, synced to its log; sorted at the end, for compression and zone maps."""
 
     name = f"DuckDB {duckdb.__version__}"
 
@@ -63,7 +63,7 @@ class Duck:
 
 
 class Click:
-    """A MergeTree in the order of the queries, with codecs for such columns, each part synced; merged in the end."""
+    """A MergeTree in the order of the queries, with codecs for time series, each part synced; merged at the end."""
 
     name = f"ClickHouse (chdb {chdb.__version__})"
 
@@ -121,7 +121,7 @@ class Click:
 
 
 class Lite:
-    """A table that is its own primary key, in WAL mode, every commit synced."""
+    """A WITHOUT ROWID table in WAL mode, every commit synced."""
 
     name = f"SQLite {sqlite3.sqlite_version}"
 

@@ -1,16 +1,16 @@
-//! Asks the queries of a workload and measures the answers.
+//! Runs the queries of a workload and measures the answers.
 
 use crate::Result;
 use crate::measure::timed;
-use crate::question::{Asked, Names, Question, Summed};
+use crate::question::{AnsweredQuery, Names, Question, Summary};
 use crate::report::Report;
 use crate::sql::Sql;
 use ebbtide::CollectionSnapshot;
 
-/// Asks every draw of a query once for warmth, then `runs` times in turn, directly and, if there is SQL, as SQL too.
+/// Runs every draw of a query once to warm up, then `runs` times in turn, directly and, if there is SQL, as SQL too.
 ///
 /// # Errors
-/// What the database says, and if SQL gives another answer than the direct way.
+/// Errors of the database; an error if SQL gives a different answer than the direct call.
 pub fn ask(
     report: &mut Report,
     snapshot: &CollectionSnapshot,
@@ -19,7 +19,7 @@ pub fn ask(
     (name, draws): (&str, &[Question]),
     runs: usize,
 ) -> Result<()> {
-    let answers = draws.iter().map(|q| Ok(Summed::of(&q.direct(snapshot, names)?))).collect::<Result<Vec<_>>>()?;
+    let answers = draws.iter().map(|q| Ok(Summary::of(&q.direct(snapshot, names)?))).collect::<Result<Vec<_>>>()?;
     let mut seconds = Vec::with_capacity(runs);
     for question in draws.iter().cycle().take(runs.max(draws.len())) {
         seconds.push(timed(|| question.direct(snapshot, names))?.0);
@@ -32,9 +32,9 @@ pub fn ask(
     if let Some(sql) = sql {
         let texts: Vec<String> = draws.iter().map(|q| q.sql(names)).collect();
         for (text, direct) in texts.iter().zip(&answers) {
-            let answer = Summed::of(&sql.run(text)?);
+            let answer = Summary::of(&sql.run(text)?);
             if !answer.agrees(direct) {
-                return Err(format!("{name}: SQL gives {answer:?}, the direct way {direct:?}: {text}").into());
+                return Err(format!("{name}: SQL returned {answer:?}, the direct call {direct:?}: {text}").into());
             }
         }
         let mut seconds = Vec::with_capacity(runs);
@@ -42,23 +42,26 @@ pub fn ask(
             seconds.push(timed(|| sql.run(text))?.0);
         }
         report.add_millis(format!("{name}, SQL"), &seconds, "the same answers");
-        // All draws are one query with other values.
-        let asked: Vec<_> = draws.iter().map(|q| q.sql_with_places(names)).collect();
+        // All draws are the same query with different values.
+        let asked: Vec<_> = draws.iter().map(|q| q.sql_with_parameters(names)).collect();
         if let Some((text, _)) = asked.first() {
             let prepared = sql.prepare(text)?;
             for ((text, values), direct) in asked.iter().zip(&answers) {
-                let answer = Summed::of(&prepared(values)?);
+                let answer = Summary::of(&prepared(values)?);
                 if !answer.agrees(direct) {
-                    return Err(format!("{name}: prepared gives {answer:?}, the direct way {direct:?}: {text}").into());
+                    return Err(format!(
+                        "{name}: prepared SQL returned {answer:?}, the direct call {direct:?}: {text}"
+                    )
+                    .into());
                 }
             }
             let mut seconds = Vec::with_capacity(runs);
             for (_, values) in asked.iter().cycle().take(runs.max(asked.len())) {
                 seconds.push(timed(|| prepared(values))?.0);
             }
-            report.add_millis(format!("{name}, prepared"), &seconds, "prepared once; series and times are put in");
+            report.add_millis(format!("{name}, prepared"), &seconds, "prepared once; series and times are parameters");
         }
     }
-    report.asked.push(Asked { name: name.to_owned(), draws: draws.to_vec(), answers });
+    report.queries.push(AnsweredQuery { name: name.to_owned(), draws: draws.to_vec(), answers });
     Ok(())
 }

@@ -10,26 +10,26 @@ pub const WINDOW_MS: i64 = 3_600_000;
 /// 2024-01-01T00:00:00Z in milliseconds.
 pub const START_MS: i64 = 1_704_067_200_000;
 
-/// So many series with one measurement in each of so many windows, in batches of `rows`.
+/// A number of series with one measurement in each of a number of windows, inserted in batches of `rows`.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet {
-    /// Series.
+    /// Number of series.
     pub series: usize,
-    /// Windows of each.
+    /// Windows per series.
     pub windows: usize,
 }
 
 impl Fleet {
-    /// Buckets.
+    /// Number of buckets.
     #[must_use]
     pub fn buckets(&self) -> usize {
         self.series * self.windows
     }
 
-    /// Inserts all of it and seals it.
+    /// Inserts all measurements and seals them.
     ///
     /// # Errors
-    /// What the database says.
+    /// Errors of the database.
     pub fn fill(&self, db: &Database, collection: &Collection) -> Result<()> {
         let all = self.buckets();
         let mut from = 0;

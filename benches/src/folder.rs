@@ -1,4 +1,4 @@
-//! Folders of databases under measurement, and a disk that is not waited for.
+//! Folders of measured databases, and a disk that does not wait for syncs.
 
 use crate::Result;
 use ebbtide::buckets::ReadAt;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 /// Bytes of all files in a folder.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn bytes_in(dir: &Path) -> Result<u64> {
     bytes_of(dir, |_| true)
 }
 
-/// Bytes of the files in a folder whose names are wanted.
+/// Bytes of the files in a folder whose names are selected.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn bytes_of(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
     let fs = RealFs::new();
     let mut sum = 0;
@@ -28,10 +28,10 @@ pub fn bytes_of(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
     Ok(sum)
 }
 
-/// Writes a whole file, in place of what was there.
+/// Writes a file, replacing an existing one.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let fs = RealFs::new();
     if fs.exists(path)? {
@@ -42,11 +42,11 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(file.sync()?)
 }
 
-/// Syncs every file of a folder that was written without: what is left of it would otherwise be written by the first sync
-/// that is measured.
+/// Syncs every file of a folder that was written without syncs; otherwise the first measured sweep would write the
+/// rest.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn sync_files(folder: &Path) -> Result<()> {
     let fs = RealFs::new();
     for name in fs.list(folder)? {
@@ -58,7 +58,7 @@ pub fn sync_files(folder: &Path) -> Result<()> {
     Ok(fs.sync_dir(folder)?)
 }
 
-/// The real disk without waiting for syncs: only to prepare a database that is then measured on the real one.
+/// The real disk without waiting for syncs, only for preparing a database that is then measured on the real disk.
 #[derive(Debug, Default)]
 pub struct UnsyncedFs {
     real: RealFs,

@@ -1,7 +1,8 @@
-//! Benchmarks of the engine: workloads with recorded and generated data, and what they share.
+//! Benchmarks of the engine: workloads with recorded and generated data, and shared code.
 //!
-//! Queries are calls of the library, and loops over the batches of a scan, as a program that embeds the engine writes
-//! them. With the feature `sql` each is asked as SQL too, and has to give the same answer. All times come from [`ebbtide::ttl::SystemClock`]'s monotonic side.
+//! Queries are calls of the library, and loops over the batches of a scan, as a program that embeds the engine would
+//! write them. With the feature `sql` each query also runs as SQL, and must give the same answer. All times are from
+//! the monotonic clock of [`ebbtide::ttl::SystemClock`].
 
 pub mod ask;
 pub mod fleet;
@@ -17,5 +18,5 @@ pub mod tsbs;
 pub mod weather;
 pub mod workloads;
 
-/// Whatever goes wrong ends the run.
+/// Any error ends the run.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,43 +1,43 @@
-//! Runs a workload and says what it measured: `cargo run --release -p ebbtide-benches -- weather`.
+//! Runs a workload and prints the results: `cargo run --release -p ebbtide-benches -- weather`.
 
 use clap::{Parser, ValueEnum};
 use ebbtide_benches::workloads::{Plan, Workload};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Measures Ebbtide's engine. Databases are made in the folder for temporary files (`TMPDIR`).
+/// Measures Ebbtide's engine. Databases are created in the folder for temporary files (`TMPDIR`).
 #[derive(Debug, Parser)]
 #[command(name = "ebbtide-benches")]
 struct Args {
-    /// What to run.
+    /// The workload to run.
     workload: Name,
-    /// How much larger than usual the data is: copies of every station, hosts by the hundred, buckets, segments.
+    /// Factor by which the data is larger than usual: copies of every station, hundreds of hosts, buckets, segments.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     scale: u16,
-    /// The folder of the recorded data, if not `../shared/data/weather`.
+    /// The folder of the recorded data. Default: `../shared/data/weather`.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Where the report goes as JSON too.
+    /// Also write the report to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Where the generated data of `tsbs` goes as an Arrow file, for other engines to load the same rows.
+    /// Write the generated data of `tsbs` to this Arrow file, for other engines to load the same rows.
     #[arg(long)]
     export: Option<PathBuf>,
-    /// Where the plot of `growth` goes, as SVG.
+    /// Write the plot of `growth` to this SVG file.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// How often each thing is measured.
+    /// Number of runs of each measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// How often each query is asked, if not 15 times or as often as there are runs: many times under a profiler.
+    /// Number of runs of each query. Default: 15, or the number of runs if that is greater. Use many under a profiler.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     asks: Option<u32>,
-    /// Of the queries of `weather` and `tsbs` only those whose names begin so.
+    /// Run only the queries of `weather` and `tsbs` whose names start with this.
     #[arg(long)]
     only: Option<String>,
 }
 
-/// That of the command line: what is measured here is what its users have.
+/// The allocator of the command line, so that the results are those of its users.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -47,15 +47,15 @@ enum Name {
     Weather,
     /// Sweeps over many buckets.
     Expiry,
-    /// Opening a database of many segments.
+    /// Opening a database with many segments.
     Open,
     /// TSBS cpu-only.
     Tsbs,
     /// Peak memory of 10 million rows inserted, and of an aggregate that reads them.
     Memory,
-    /// Queries during ingest and sweeps beside quiet ones.
+    /// Queries during ingest and sweeps, compared with an idle database.
     Latency,
-    /// How costs grow with what is stored.
+    /// How costs grow with the amount of stored data.
     Growth,
 }
 

@@ -12,7 +12,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// One that starts now.
+    /// Starts a stopwatch.
     #[must_use]
     pub fn start() -> Self {
         Stopwatch { clock: SystemClock::new() }
@@ -31,17 +31,17 @@ impl Stopwatch {
     }
 }
 
-/// Seconds that `work` takes, and what it gives.
+/// The seconds that `work` takes, and its result.
 ///
 /// # Errors
-/// What `work` says.
+/// Errors of `work`.
 pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let watch = Stopwatch::start();
     let value = work()?;
     Ok((watch.seconds(), value))
 }
 
-/// The middle value; 0 of nothing.
+/// The median; 0 for no values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -53,7 +53,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// A bar on standard error; hidden unless that is a terminal.
+/// A progress bar on standard error; hidden unless that is a terminal.
 #[must_use]
 pub fn progress(what: &str, total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);

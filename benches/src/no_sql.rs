@@ -1,14 +1,14 @@
-//! In place of SQL where the runner was built without it.
+//! Replaces `sql` if the runner was built without SQL.
 
 use crate::Result;
 use crate::question::Value;
 use arrow::array::RecordBatch;
 use ebbtide::Database;
 
-/// What would run a prepared query.
+/// The type of a prepared query.
 pub type Run = fn(&[Value]) -> Result<Vec<RecordBatch>>;
 
-/// There is none.
+/// A session, which does not exist here.
 #[derive(Debug)]
 pub enum Sql {}
 

@@ -3,7 +3,7 @@
 /// A line of a plot.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What it shows.
+    /// Its name.
     pub name: &'static str,
     /// Its points, both coordinates above 0.
     pub points: Vec<(f64, f64)>,
@@ -53,7 +53,7 @@ pub fn log_log(title: &str, x_name: &str, y_name: &str, lines: &[Line]) -> Strin
         HEIGHT - 10.0
     ));
     put(format!("<text x=\"16\" y=\"{}\">{y_name}</text>", TOP - 8.0));
-    // Names of lines that end close to each other are moved apart.
+    // Names of lines that end close together are moved apart.
     let mut ends: Vec<(f64, &Line, &str)> = lines
         .iter()
         .zip(COLOURS.iter().cycle())
@@ -75,7 +75,7 @@ pub fn log_log(title: &str, x_name: &str, y_name: &str, lines: &[Line]) -> Strin
     svg + "</svg>\n"
 }
 
-/// A power of ten as one reads it.
+/// A power of ten in a readable form.
 fn number(log: f64) -> String {
     match log {
         log if log >= 6.0 => format!("{} M", 10_f64.powf(log - 6.0)),

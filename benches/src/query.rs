@@ -1,5 +1,5 @@
-//! Queries through the library: aggregates, last points, and loops over the batches of a scan, units shared by as many
-//! threads as there are cores.
+//! Queries through the library: aggregates, last points, and loops over the batches of a scan, whose units are shared
+//! by as many threads as there are cores.
 
 use crate::Result;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch};
@@ -11,7 +11,7 @@ use ebbtide::ttl::Value;
 use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, MetaFilter, ScanRequest, ScanUnit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Chooses the series of some names: the meta itself, or a member of it.
+/// Selects series by name: by the meta itself, or by a member of it.
 #[derive(Debug, Clone)]
 pub struct NamedSeries {
     member: Option<&'static str>,
@@ -20,7 +20,7 @@ pub struct NamedSeries {
 }
 
 impl NamedSeries {
-    /// Of metas, or of such a member of them.
+    /// A filter on metas, or on a member of them.
     #[must_use]
     pub fn new(member: Option<&'static str>, names: Vec<String>) -> Self {
         let path = || member.into_iter().map(str::to_owned).collect();
@@ -48,23 +48,23 @@ impl MetaFilter for NamedSeries {
     }
 }
 
-/// A query that groups and computes one thing of each of its fields.
+/// A query that groups rows and computes one aggregate of each of its fields.
 #[derive(Debug, Clone)]
 pub struct Grouping {
-    /// What it does with the values of a field.
+    /// The aggregate of a field's values.
     pub aggregate: fn(String) -> Aggregate,
-    /// Width of the groups in time, in units of the collection; all times are one group if `None`.
+    /// Width of the groups in time, in units of the collection; `None` puts all times into one group.
     pub width: Option<i64>,
     /// Whether each series is a group of its own.
     pub by_series: bool,
-    /// The fields, all numeric.
+    /// The fields, all of them numeric.
     pub fields: Vec<String>,
 }
 
-/// Runs `work` over all units on as many threads as there are cores, each with a state of its own.
+/// Runs `work` over all units on as many threads as there are cores, each with its own state.
 ///
 /// # Errors
-/// The first that is met.
+/// The first error that occurs.
 pub fn on_all_cores<S: Send>(
     units: &[ScanUnit],
     start: impl Fn() -> S + Sync,
@@ -99,7 +99,7 @@ pub fn on_all_cores<S: Send>(
 /// The batches of a scan, in any order.
 ///
 /// # Errors
-/// What the scan says.
+/// Errors of the scan.
 pub fn rows(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<Vec<RecordBatch>> {
     let units = snapshot.scan(request)?;
     let found = on_all_cores(&units, Vec::new, |found, batch| {
@@ -109,10 +109,10 @@ pub fn rows(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<Vec<
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The rows of a scan of which a field is above a threshold.
+/// The rows of a scan in which a field is above a threshold.
 ///
 /// # Errors
-/// What the scan says.
+/// Errors of the scan.
 pub fn rows_above(
     snapshot: &CollectionSnapshot,
     request: &ScanRequest,
@@ -133,10 +133,10 @@ pub fn rows_above(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Runs a grouping over what a scan would give.
+/// Runs a grouping over the rows that a scan would return.
 ///
 /// # Errors
-/// What the database says.
+/// Errors of the database.
 pub fn group(snapshot: &CollectionSnapshot, request: &ScanRequest, grouping: &Grouping) -> Result<RecordBatch> {
     let aggregates = grouping.fields.iter().cloned().map(grouping.aggregate).collect();
     let (time, meta, by_meta) = (request.time, request.meta.clone(), grouping.by_series);
@@ -150,7 +150,7 @@ pub fn group(snapshot: &CollectionSnapshot, request: &ScanRequest, grouping: &Gr
     })?)
 }
 
-/// One number that all values of an answer go into: to compare answers.
+/// A number that depends on all values of an answer, for comparing answers.
 #[must_use]
 pub fn checksum(answer: &RecordBatch) -> f64 {
     let numeric = answer.columns().iter().filter(|c| matches!(c.data_type(), DataType::Float64 | DataType::Int64));

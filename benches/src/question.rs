@@ -1,4 +1,4 @@
-//! A query of a workload: asked of the engine directly, written as SQL, and told to other engines as JSON.
+//! A query of a workload: run by the engine directly, written as SQL, and described to other engines as JSON.
 
 use crate::Result;
 use crate::query::{Grouping, NamedSeries, checksum, group, rows, rows_above};
@@ -8,53 +8,53 @@ use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, FieldBound, MetaF
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What is asked.
+/// The kind of a query, with its parameters.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
-    /// Whole rows; with a threshold those of which the first field is above it.
+pub enum Kind {
+    /// Whole rows; with a threshold, those in which the first field is above it.
     Rows {
         /// The threshold.
         above: Option<f64>,
     },
-    /// The greatest value of each field in each bin of time.
+    /// The maximum of each field in each bin of time.
     Max {
         /// Width of a bin in milliseconds.
         width: i64,
-        /// Only so many bins, the newest ones.
+        /// Only this many bins, the newest ones.
         newest: Option<usize>,
     },
     /// The mean of each field in each bin of time.
     Avg {
         /// Width of a bin in milliseconds.
         width: i64,
-        /// Whether each series has bins of its own.
+        /// Whether each series has its own bins.
         by_series: bool,
     },
     /// The newest row of every series.
     Last,
     /// The number of rows.
     Count,
-    /// Least, greatest and mean value of the first field.
+    /// Minimum, maximum and mean of the first field.
     Summary,
 }
 
-/// A query: what, of which rows.
+/// A query: what is computed, and from which rows.
 #[derive(Debug, Clone, Serialize)]
 pub struct Question {
-    /// What is asked.
-    pub what: What,
-    /// Names of the series that are wanted; all if there are none.
+    /// The kind of the query.
+    pub what: Kind,
+    /// Names of the selected series; all series if empty.
     pub series: Vec<String>,
-    /// The first instant that is wanted, in milliseconds.
+    /// The start of the range of time in milliseconds, inclusive.
     pub from: Option<i64>,
-    /// The first instant that is not wanted any more, in milliseconds.
+    /// The end of the range of time in milliseconds, exclusive.
     pub to: Option<i64>,
-    /// The fields that it is about.
+    /// The fields of the query.
     pub fields: Vec<String>,
 }
 
-/// What goes into a place of a prepared query.
+/// The value of a parameter of a prepared query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// A name.
@@ -63,37 +63,38 @@ pub enum Value {
     Instant(i64),
 }
 
-/// What an answer comes down to when answers are compared.
+/// A summary of an answer, for comparing answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Summed {
-    /// Rows.
+pub struct Summary {
+    /// Number of rows.
     pub rows: usize,
     /// The sum of all numbers.
     pub sum: f64,
 }
 
-impl Summed {
-    /// Of an answer.
+impl Summary {
+    /// Summarizes an answer.
     #[must_use]
     pub fn of(batches: &[RecordBatch]) -> Self {
-        Summed { rows: batches.iter().map(RecordBatch::num_rows).sum(), sum: batches.iter().map(checksum).sum() }
+        Summary { rows: batches.iter().map(RecordBatch::num_rows).sum(), sum: batches.iter().map(checksum).sum() }
     }
 
-    /// Whether two are of the same answer: sums of doubles in another order differ in their last digits.
+    /// Whether two summaries are of the same answer: sums of doubles added in a different order differ in their last
+    /// digits.
     #[must_use]
     pub fn agrees(&self, other: &Self) -> bool {
         self.rows == other.rows && (self.sum - other.sum).abs() <= 1e-9 * self.sum.abs().max(other.sum.abs()).max(1.0)
     }
 }
 
-/// How the data of a workload is named.
+/// The names in the data of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     /// The collection.
     pub collection: &'static str,
     /// The meta.
     pub meta: &'static str,
-    /// The member of the meta that names a series, if the meta is an object.
+    /// The member of the meta that identifies a series, if the meta is an object.
     pub member: Option<&'static str>,
 }
 
@@ -107,10 +108,10 @@ impl Question {
         }
     }
 
-    /// Asks the engine without SQL.
+    /// Runs the query without SQL.
     ///
     /// # Errors
-    /// What the database says.
+    /// Errors of the database.
     pub fn direct(&self, snapshot: &CollectionSnapshot, names: Names) -> Result<Vec<RecordBatch>> {
         let request = self.request(names);
         let grouping = |aggregate, width, by_series| Grouping {
@@ -121,27 +122,27 @@ impl Question {
         };
         let field = || self.fields.first().cloned().ok_or("the query needs a field");
         match self.what {
-            What::Rows { above: None } => rows(snapshot, &request),
-            What::Rows { above: Some(above) } => {
+            Kind::Rows { above: None } => rows(snapshot, &request),
+            Kind::Rows { above: Some(above) } => {
                 let bound = FieldBound { field: field()?, min: Some(above), max: None };
                 rows_above(snapshot, &ScanRequest { bounds: vec![bound], ..request }, &field()?, above)
             }
-            What::Max { width, newest: None } => {
+            Kind::Max { width, newest: None } => {
                 Ok(vec![group(snapshot, &request, &grouping(Aggregate::Max, width, false))?])
             }
-            What::Max { width, newest: Some(newest) } => {
+            Kind::Max { width, newest: Some(newest) } => {
                 self.newest(snapshot, request, &grouping(Aggregate::Max, width, false), newest)
             }
-            What::Avg { width, by_series } => {
+            Kind::Avg { width, by_series } => {
                 Ok(vec![group(snapshot, &request, &grouping(Aggregate::Avg, width, by_series))?])
             }
-            What::Last => Ok(vec![snapshot.last_points(&request)?]),
-            What::Count => {
+            Kind::Last => Ok(vec![snapshot.last_points(&request)?]),
+            Kind::Count => {
                 let count = i64::try_from(snapshot.count()?)?;
                 let column = Arc::new(arrow::array::Int64Array::from(vec![count])) as _;
                 Ok(vec![RecordBatch::try_from_iter([("count(*)", column)])?])
             }
-            What::Summary => {
+            Kind::Summary => {
                 let field = field()?;
                 let aggregates =
                     vec![Aggregate::Min(field.clone()), Aggregate::Max(field.clone()), Aggregate::Avg(field)];
@@ -154,7 +155,7 @@ impl Question {
         }
     }
 
-    /// The newest bins: from the end back, further each time, until there are enough of them.
+    /// The newest bins: looks back from the end, further each time, until there are enough.
     fn newest(
         &self,
         snapshot: &CollectionSnapshot,
@@ -177,11 +178,11 @@ impl Question {
         }
     }
 
-    /// The same as SQL of Ebbtide.
+    /// The query as Ebbtide's SQL.
     #[must_use]
     pub fn sql(&self, names: Names) -> String {
-        let (text, values) = self.sql_with_places(names);
-        // From the last on: `$1` is the beginning of `$10`.
+        let (text, values) = self.sql_with_parameters(names);
+        // From the last to the first, since `$10` starts with `$1`.
         let put = |text: String, (at, value): (usize, &Value)| {
             let literal = match value {
                 Value::Text(text) => format!("'{text}'"),
@@ -192,9 +193,9 @@ impl Question {
         values.iter().enumerate().rev().fold(text, put)
     }
 
-    /// The same as SQL with places for names of series and instants, and what goes into them.
+    /// The query as SQL with parameters for names of series and instants, and their values.
     #[must_use]
-    pub fn sql_with_places(&self, names: Names) -> (String, Vec<Value>) {
+    pub fn sql_with_parameters(&self, names: Names) -> (String, Vec<Value>) {
         let series = names.member.map_or_else(|| names.meta.to_owned(), |member| format!("{}.{member}", names.meta));
         let mut values = Vec::new();
         let mut place = |value: Value| {
@@ -214,31 +215,31 @@ impl Question {
             |function: &str| self.fields.iter().map(|f| format!("{function}({f})")).collect::<Vec<_>>().join(", ");
         let bin = |width: i64| format!("date_bin('{} seconds', time) AS bin", width / 1000);
         let (columns, end) = match &self.what {
-            What::Rows { above } => {
+            Kind::Rows { above } => {
                 let field = self.fields.first();
                 conditions.extend(above.zip(field).map(|(above, field)| format!("{field} > {above:?}")));
                 ("*".to_owned(), String::new())
             }
-            What::Max { width, newest } => {
+            Kind::Max { width, newest } => {
                 let order = newest.map_or("bin".to_owned(), |n| format!("bin DESC LIMIT {n}"));
                 (format!("{}, {}", bin(*width), each("max")), format!(" GROUP BY bin ORDER BY {order}"))
             }
-            What::Avg { width, by_series: false } => {
+            Kind::Avg { width, by_series: false } => {
                 (format!("{}, {}", bin(*width), each("avg")), " GROUP BY bin ORDER BY bin".to_owned())
             }
-            What::Avg { width, by_series: true } => {
+            Kind::Avg { width, by_series: true } => {
                 let meta = names.meta;
                 (format!("{}, {meta}, {}", bin(*width), each("avg")), format!(" GROUP BY bin, {meta}"))
             }
-            What::Last => ("*".to_owned(), String::new()),
-            What::Count => ("count(*)".to_owned(), String::new()),
-            What::Summary => {
+            Kind::Last => ("*".to_owned(), String::new()),
+            Kind::Count => ("count(*)".to_owned(), String::new()),
+            Kind::Summary => {
                 let field = self.fields.first().map_or("", String::as_str);
                 (format!("min({field}), max({field}), avg({field})"), String::new())
             }
         };
         let from = match self.what {
-            What::Last => format!("latest('{}')", names.collection),
+            Kind::Last => format!("latest('{}')", names.collection),
             _ => names.collection.to_owned(),
         };
         let conditions =
@@ -247,13 +248,13 @@ impl Question {
     }
 }
 
-/// A query of a workload with one or several draws of series and times, and what each gave.
+/// A query of a workload with one or several draws of series and times, and the answer to each.
 #[derive(Debug, Clone, Serialize)]
-pub struct Asked {
+pub struct AnsweredQuery {
     /// Its name.
     pub name: String,
     /// Its draws.
     pub draws: Vec<Question>,
-    /// What each draw gave.
-    pub answers: Vec<Summed>,
+    /// The answer to each draw.
+    pub answers: Vec<Summary>,
 }

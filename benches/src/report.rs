@@ -1,9 +1,9 @@
-//! What a workload reports: figures with their spread, the machine and the versions.
+//! The report of a workload: figures with their spread, the machine and the versions.
 
 use crate::Result;
 use crate::folder::write_file;
 use crate::measure::median;
-use crate::question::Asked;
+use crate::question::AnsweredQuery;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use ebbtide::Settings;
@@ -19,24 +19,24 @@ pub struct Figure {
     pub name: String,
     /// The unit of the values.
     pub unit: &'static str,
-    /// The middle of the runs.
+    /// The median of the runs.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// What the run gave, or what was found to be so: rows, a checksum of the answer.
+    /// Details: numbers of rows, a checksum of the answer.
     pub note: String,
 }
 
-/// The machine that the figures are from.
+/// The machine on which the figures were measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// Model of the first processor.
     pub cpu: String,
-    /// Processors that the system shows.
+    /// Number of processors that the system reports.
     pub cores: usize,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -44,29 +44,29 @@ pub struct Machine {
     pub kernel: String,
 }
 
-/// Everything that a workload says.
+/// The whole report of a workload.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The workload.
     pub workload: String,
-    /// When it began.
+    /// The start of the run.
     pub date: String,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// Packages that the figures depend on, with their versions.
     pub versions: Vec<(String, String)>,
     /// Settings of the database.
     pub settings: Settings,
-    /// The data and how it was used.
+    /// Notes on the data and the method.
     pub data: Vec<String>,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// The queries and what they gave, for other engines to be asked the same.
-    pub asked: Vec<Asked>,
+    /// The queries and their answers, so that other engines can run the same.
+    pub queries: Vec<AnsweredQuery>,
 }
 
 impl Report {
-    /// An empty one.
+    /// An empty report.
     #[must_use]
     pub fn new(workload: &str, settings: &Settings) -> Self {
         Report {
@@ -77,11 +77,11 @@ impl Report {
             settings: settings.clone(),
             data: Vec::new(),
             figures: Vec::new(),
-            asked: Vec::new(),
+            queries: Vec::new(),
         }
     }
 
-    /// Says something about the data or the way of measuring.
+    /// Adds a note about the data or the method.
     pub fn say(&mut self, line: impl Into<String>) {
         self.data.push(line.into());
     }
@@ -141,14 +141,14 @@ impl Report {
     /// Writes the report as JSON.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn write_json(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         write_file(path, text.as_bytes())
     }
 }
 
-/// Four significant digits, and thousands apart where there are many.
+/// A number with four significant digits and separated thousands.
 fn number(v: f64) -> String {
     let digits = match v.abs() {
         a if a >= 1000.0 => 0,
@@ -173,7 +173,7 @@ fn number(v: f64) -> String {
 
 fn machine() -> Machine {
     let fs = RealFs::new();
-    // Files of the kernel have no length to ask for; where they cannot be read the machine stays unnamed.
+    // The kernel's files report no length; if they cannot be read, the machine stays unnamed.
     let text = |path: &str| read_endless(&fs, Path::new(path)).unwrap_or_default();
     let cpus = text("/proc/cpuinfo");
     let value = |line: &str| line.split_once(':').map(|(_, v)| v.trim().to_owned()).unwrap_or_default();
@@ -188,10 +188,11 @@ fn machine() -> Machine {
     }
 }
 
-/// A figure of this process's memory in KiB by its name in the kernel's status: `VmRSS` now, `VmHWM` at its highest.
+/// A memory figure of this process in KiB, by its name in the kernel's status: `VmRSS` is the current size, `VmHWM` the
+/// peak.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not report it.
 pub fn kibibytes_of_process(key: &str) -> Result<u64> {
     let text = read_endless(&RealFs::new(), Path::new("/proc/self/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));

@@ -17,16 +17,16 @@ impl Sql {
     /// A session over `db`.
     ///
     /// # Errors
-    /// What the query engine says.
+    /// Errors of the query engine.
     pub fn over(db: &Database) -> Result<Option<Self>> {
         let runtime = tokio::runtime::Runtime::new()?;
         Ok(Some(Sql { runtime, session: Session::new(db.clone()).map_err(|e| e.to_string())? }))
     }
 
-    /// Prepares a query; what it gives runs it with such values in its places.
+    /// Prepares a query. The result runs it with values for its parameters.
     ///
     /// # Errors
-    /// What the query engine says.
+    /// Errors of the query engine.
     pub fn prepare(&self, text: &str) -> Result<impl Fn(&[Value]) -> Result<Vec<RecordBatch>>> {
         let prepared = self.runtime.block_on(self.session.prepare(text)).map_err(|e| format!("{text}: {e}"))?;
         Ok(move |values: &[Value]| {
@@ -39,10 +39,10 @@ impl Sql {
         })
     }
 
-    /// Runs a statement from its text on: parsing and planning are in its time.
+    /// Runs a statement from its text, including parsing and planning.
     ///
     /// # Errors
-    /// What the query engine says.
+    /// Errors of the query engine.
     pub fn run(&self, text: &str) -> Result<Vec<RecordBatch>> {
         let answer = self.runtime.block_on(self.session.execute(text));
         Ok(answer.map_err(|e| format!("{text}: {e}"))?.batches)

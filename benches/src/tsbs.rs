@@ -1,5 +1,5 @@
-//! The data of TSBS cpu-only: hosts with ten tags and ten whole-number metrics that walk at random between 0 and 100,
-//! every ten seconds. Deterministic: the same seed gives the same rows on every machine.
+//! The data of TSBS cpu-only: hosts with ten tags and ten integer metrics that follow random walks between 0 and 100,
+//! one row every ten seconds. Deterministic: the same seed gives the same rows on every machine.
 
 use crate::Result;
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringViewArray, StructArray, TimestampMillisecondArray};
@@ -37,12 +37,12 @@ const TAGS: [&str; 10] = [
 ];
 const SEED: u64 = 123;
 
-/// Random numbers: SplitMix64.
+/// A random number generator: SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// A generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Random(seed)
@@ -84,7 +84,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// So many hosts at the start of their day.
+    /// This many hosts at the start of their day.
     #[must_use]
     pub fn new(hosts: usize) -> Self {
         let mut random = Random::new(SEED);
@@ -111,7 +111,7 @@ impl Cpu {
     /// The rows of the next ticks, all hosts of a tick together.
     ///
     /// # Errors
-    /// None that is expected.
+    /// None is expected.
     #[expect(clippy::cast_possible_truncation, reason = "the walks lie between 0 and 100")]
     pub fn ticks(&mut self, ticks: usize) -> Result<RecordBatch> {
         let hosts = self.walks.len();

@@ -8,34 +8,34 @@ use flate2::read::MultiGzDecoder;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of INMET, the Brazilian weather service, if they are there.
+/// The files of INMET, the Brazilian weather service, if they are available.
 const INMET: [&str; 3] = ["inmet_2024_CO.csv.gz", "inmet_2024_N.csv.gz", "inmet_2024_S.csv.gz"];
-/// What is in the repository.
+/// The fixture in the repository.
 const FIXTURE: &str = "fixtures/weather/nyc_2013_hourly.csv.gz";
 
 /// Recorded measurements in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Weather {
-    /// Where they are from, for the report.
+    /// Their source, for the report.
     pub source: String,
     /// Names of the stations, in the order of the files.
     pub stations: Vec<String>,
-    /// How many stations each file holds: the regions.
+    /// Number of stations in each file, that is, in each region.
     pub regions: Vec<usize>,
     /// Names of the fields.
     pub fields: Vec<String>,
-    /// Each row's station.
+    /// The station of each row.
     station: Vec<u32>,
-    /// Each row's time in milliseconds.
+    /// The time of each row in milliseconds.
     time: Vec<i64>,
-    /// Each field's values, a row each.
+    /// The values of each field, one per row.
     values: Vec<Vec<Option<f64>>>,
     scale: usize,
 }
 
 impl Weather {
-    /// Reads the INMET files in `dir` (`../shared/data/weather` from the project's root if `None`), or else the fixture.
-    /// With a scale above one every station is there so many times under new names, with the values as recorded.
+    /// Reads the INMET files in `dir` (`../shared/data/weather` from the project's root if `None`), or else the
+    /// fixture. With a scale above one, every station occurs that many times under new names, with the recorded values.
     ///
     /// # Errors
     /// If there is no data, or it cannot be read.
@@ -66,7 +66,7 @@ impl Weather {
             self.values = vec![Vec::new(); fields.len()];
             self.fields = fields;
         } else if self.fields != fields {
-            return Err(format!("{} has other columns than the files before it", path.display()).into());
+            return Err(format!("{} has different columns than the files before it", path.display()).into());
         }
         let before = self.stations.len();
         let mut record = csv::StringRecord::new();
@@ -96,19 +96,19 @@ impl Weather {
         }
     }
 
-    /// Rows, the scale included.
+    /// Number of rows, including the scale.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.time.len() * self.scale
     }
 
-    /// Values that are there, times and stations not counted, the scale included.
+    /// Number of values that are present, without times and stations, including the scale.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values.iter().flatten().flatten().count() * self.scale
     }
 
-    /// Stations, the scale included.
+    /// Number of stations, including the scale.
     #[must_use]
     pub fn series(&self) -> usize {
         self.stations.len() * self.scale
@@ -126,12 +126,12 @@ impl Weather {
         if copy == 0 { name.clone() } else { format!("{name}-{copy}") }
     }
 
-    /// The rows as batches of so many: `time`, `station`, then the fields, all doubles.
+    /// The rows as batches: `time`, `station`, then the fields, all doubles.
     ///
     /// # Errors
-    /// None that is expected.
+    /// None is expected.
     pub fn batches(&self, rows: usize) -> Result<Vec<RecordBatch>> {
-        // Copies of a row arrive one after the other.
+        // Copies of a row follow each other.
         let all: Vec<(usize, usize)> =
             (0..self.time.len()).flat_map(|row| (0..self.scale).map(move |copy| (row, copy))).collect();
         all.chunks(rows).map(|rows| self.batch(rows)).collect()
@@ -148,12 +148,12 @@ impl Weather {
             let column: Float64Array = rows.iter().map(|(row, _)| values[*row]).collect();
             columns.push((name, Arc::new(column)));
         }
-        // Nullable whether a null is there or not: all batches have one schema.
+        // Nullable even if no value is null: all batches have the same schema.
         let columns = columns.into_iter().map(|(name, column)| (name, column, name != "time"));
         Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
     }
 
-    /// The first rows as lines of JSON, as a program that gets documents over the wire has them.
+    /// The first rows as lines of JSON, as a program would receive documents over the network.
     #[must_use]
     pub fn json_lines(&self, rows: usize) -> Vec<String> {
         let line = |row: usize| {

@@ -12,24 +12,24 @@ use crate::Result;
 use crate::report::Report;
 use std::path::PathBuf;
 
-/// How a workload is run.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The project's root.
     pub root: PathBuf,
-    /// How much larger than its usual size the data is.
+    /// Factor by which the data is larger than usual.
     pub scale: usize,
-    /// Where the recorded data lies, if not in the usual place.
+    /// The folder of the recorded data, if not the default.
     pub data: Option<PathBuf>,
-    /// Where generated data goes as an Arrow file, if it is wanted.
+    /// The Arrow file for generated data, if requested.
     pub export: Option<PathBuf>,
-    /// Where the plot of `growth` goes as SVG, if it is wanted.
+    /// The SVG file for the plot of `growth`, if requested.
     pub svg: Option<PathBuf>,
-    /// How often each thing is measured.
+    /// Number of runs of each measurement.
     pub runs: usize,
-    /// How often each query is asked, if not 15 times or as often as there are runs.
+    /// Number of runs of each query, if not 15 or the number of runs.
     pub asks: Option<usize>,
-    /// The only query of `weather` or `tsbs` that is asked, by how its name begins.
+    /// The start of the names of the only queries of `weather` or `tsbs` to run.
     pub only: Option<String>,
 }
 
@@ -50,23 +50,23 @@ pub enum Workload {
     Weather,
     /// Sweeps over many buckets under rules of several lengths.
     Expiry,
-    /// Opening a database of many segments.
+    /// Opening a database with many segments.
     Open,
     /// TSBS cpu-only, from our own generator.
     Tsbs,
     /// Peak memory of inserting and of reading everything.
     Memory,
-    /// Queries during ingest and sweeps beside quiet ones.
+    /// Queries during ingest and sweeps, compared with an idle database.
     Latency,
-    /// Costs over three decades of size.
+    /// Costs at sizes from 1,000 to 1,000,000 buckets.
     Growth,
 }
 
 impl Workload {
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
-    /// The first that is met.
+    /// The first error that occurs.
     pub fn run(self, plan: &Plan) -> Result<Report> {
         match self {
             Workload::Weather => weather::run(plan),

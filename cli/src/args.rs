@@ -113,7 +113,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
 
-    /// Format of the file, if its extension does not tell.
+    /// Format of the file. Default: by its extension.
     #[arg(long, short, value_parser = output_format())]
     pub(crate) format: Option<Format>,
 
@@ -194,17 +194,17 @@ pub(crate) struct ImportArgs {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The collection; it is created if it does not exist. Optional for line protocol: each measurement then goes to the
-    /// collection of its name.
+    /// The collection; it is created if it does not exist. Optional for line protocol: each measurement then goes to
+    /// the collection of its name.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) collection: Option<String>,
 
-    /// Format of the input, if the file's name does not tell.
+    /// Format of the input. Default: by the file's name.
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<InputFormat>,
 
-    /// The column with the time, or two columns with the date and the time of day. Default: the collection's time field,
-    /// or a column named time, timestamp, ts or date.
+    /// The column with the time, or two columns with the date and the time of day. Default: the collection's time
+    /// field, or a column named time, timestamp, ts or date.
     #[arg(long, value_name = "COLUMN[,COLUMN]", value_delimiter = ',', help_heading = "Columns")]
     pub(crate) time: Vec<String>,
 
@@ -212,8 +212,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Columns")]
     pub(crate) meta: Vec<String>,
 
-    /// Name of the new collection's meta field. Default: the name of the column; meta for several columns; tags for line
-    /// protocol.
+    /// Name of the new collection's meta field. Default: the name of the column; meta for several columns; tags for
+    /// line protocol.
     #[arg(long, value_name = "NAME", help_heading = "Columns")]
     pub(crate) meta_field: Option<String>,
 
@@ -241,8 +241,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, help_heading = "Values")]
     pub(crate) skip_empty: bool,
 
-    /// Format of times: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us or ns since 1970; can be repeated. Default: year
-    /// first, such as 2024-01-31T12:00:00Z or 2024/01/31 12:00.
+    /// Format of times: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us or ns since 1970; can be repeated. Default:
+    /// year first, such as 2024-01-31T12:00:00Z or 2024/01/31 12:00.
     #[arg(long, value_name = "PATTERN", help_heading = "Values")]
     pub(crate) time_format: Vec<String>,
 
@@ -286,8 +286,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_enum, default_value = "utf-8", help_heading = "Text files")]
     pub(crate) encoding: Encoding,
 
-    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. Without it, the first bad
-    /// line ends the import before anything is stored.
+    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. Without it, the first
+    /// bad line ends the import before anything is stored.
     #[arg(long, value_name = "FILE", help_heading = "Execution")]
     pub(crate) bad_lines: Option<PathBuf>,
 

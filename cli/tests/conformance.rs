@@ -1,4 +1,5 @@
-//! Runs the conformance cases of the repository with SQL, and those in the folders that `EBBTIDE_CONFORMANCE_DIRS` names.
+//! Runs the conformance cases of the repository with SQL, and those in the folders that `EBBTIDE_CONFORMANCE_DIRS`
+//! names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The fuzz targets, which live beside the test that runs their corpus.
+//! The fuzz targets, which are shared with the test that runs their corpus.
 
 #[path = "../../engine/tests/laws/compare.rs"]
 mod compare;
@@ -18,7 +18,7 @@ mod write;
 /// Runs a target by its name.
 ///
 /// # Panics
-/// If a promise does not hold, or there is no such target.
+/// If a promise is broken, or there is no such target.
 pub fn run(target: &str, data: &[u8]) {
     let found = targets::ALL.iter().find(|(name, _)| *name == target);
     found.expect("a target").1(data);

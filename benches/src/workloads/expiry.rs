@@ -1,4 +1,4 @@
-//! Sweeps over many buckets: how long a drop takes, and how that grows with what is stored.
+//! Sweeps over many buckets: how long a drop takes, and how that grows with the amount of stored data.
 
 use super::Plan;
 use crate::Result;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const HOUR_S: i64 = 3_600;
 
-/// A database of a fleet. Merged are the files that background work would have merged by and by.
+/// A database with a fleet, with the files merged that the background task would merge.
 fn build(
     dir: &Path,
     fleet: Fleet,
@@ -28,7 +28,7 @@ fn build(
     })
 }
 
-/// A database that was filled, opened on the real disk under a clock that is moved by hand.
+/// A filled database, opened on the real disk with a virtual clock.
 fn filled(
     dir: &Path,
     now: Timestamp,
@@ -105,8 +105,8 @@ fn half_of_weather(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBa
     })
 }
 
-/// The collection's own rule makes half of the windows due, or somewhat more where the cut-off is to be at the end of a file: data
-/// is in files of a sixteenth of the rule's life.
+/// The collection's own rule makes half of the windows due, or slightly more if the cut-off is to be at the end of a
+/// file: each file holds a sixteenth of the rule's life.
 fn half_of_fleet(plan: &Plan, at_end_of_file: bool, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
     let fleet = Fleet { series: 1_000, windows: 1_600 * plan.scale };
     let windows = i64::try_from(fleet.windows)?;
@@ -163,8 +163,8 @@ impl Half {
             bar.inc(1);
         }
         report.add_millis(self.name.clone(), &seconds, note);
-        let kept = "of the bytes that held what is due; the rest is in the file that the cut-off goes through";
-        report.add(format!("{}: space given back", self.name), "%", &back, kept);
+        let kept = "of the bytes that held due rows; the rest is in the file that contains the cut-off";
+        report.add(format!("{}: space freed", self.name), "%", &back, kept);
         Ok(())
     }
 }
@@ -223,12 +223,12 @@ fn last_points(plan: &Plan, report: &mut Report) -> Result<()> {
     let (cold, points) = look()?;
     let warm = (0..plan.runs.max(5)).map(|_| Ok(look()?.0)).collect::<Result<Vec<_>>>()?;
     let note = format!("{} rows", points.num_rows());
-    report.add_millis("last point of every series, directories not read yet", &[cold], note.clone());
+    report.add_millis("last point of every series, before directories are in memory", &[cold], note.clone());
     report.add_millis("last point of every series", &warm, note);
     Ok(())
 }
 
-/// Three rules and the collection's own, all with something due.
+/// Three rules and the collection's own, each with something due.
 fn several(plan: &Plan, report: &mut Report, bar: &indicatif::ProgressBar) -> Result<()> {
     let fleet = Fleet { series: 1_000, windows: 500 * plan.scale };
     let (mut first, mut idle, mut counts) = (Vec::new(), Vec::new(), SweepReport::default());

@@ -1,4 +1,4 @@
-//! How the cost of each thing grows with what is stored, over three decades of size.
+//! How the cost of each operation grows with the amount of stored data, over three decades of size.
 
 use super::Plan;
 use crate::Result;
@@ -36,12 +36,12 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     }
     bar.finish_and_clear();
     if let Some(path) = &plan.svg {
-        write_file(path, log_log("Cost by what is stored", "buckets", "ms", &lines).as_bytes())?;
+        write_file(path, log_log("Cost by amount of data stored", "buckets", "ms", &lines).as_bytes())?;
     }
     Ok(report)
 }
 
-/// Seconds of each thing at one size.
+/// Seconds of each operation at one size.
 fn measure(buckets: usize) -> Result<[f64; 5]> {
     let folder = tempfile::tempdir()?;
     let clock = VirtualClock::new(Timestamp::from_millis(START_MS));

@@ -1,4 +1,4 @@
-//! How long queries take while the same database takes inserts at full speed and is swept, beside a quiet one.
+//! How long queries take while the same database is written at full speed and swept, compared with an idle database.
 
 use super::Plan;
 use crate::Result;
@@ -40,7 +40,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     let batches = (0..50).map(|_| cpu.ticks(100)).collect::<Result<Vec<_>>>()?;
 
     let bar = progress("queries", ((2 * plan.runs + 1) * QUERIES) as u64);
-    // Quiet or busy: both find in memory what they ask for.
+    // In both cases the queries find their data in memory.
     queries(&asked, &bar)?;
     let mut quiet = Vec::new();
     for _ in 0..plan.runs {
@@ -84,10 +84,10 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     for (name, mut all) in [("quiet", quiet), ("busy", loaded)] {
         all.sort_by(f64::total_cmp);
         report.add_millis(format!("{name}, median"), &[at(&all, 50)], format!("{} queries", all.len()));
-        report.add_millis(format!("{name}, 99 of 100 take at most"), &[at(&all, 99)], "");
+        report.add_millis(format!("{name}, 99th percentile"), &[at(&all, 99)], "");
         p99.push(at(&all, 99));
     }
-    report.add("busy to quiet, 99 of 100", "x", &[p99[1] / p99[0]], "");
+    report.add("busy to quiet, 99th percentile", "x", &[p99[1] / p99[0]], "");
     #[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
     let speed = rows.load(Ordering::Relaxed) as f64 / seconds;
     report.add("ingest meanwhile", "rows/s", &[speed], format!("{} sweeps", sweeps.load(Ordering::Relaxed)));
@@ -95,7 +95,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// Seconds of each query, of a new snapshot each.
+/// Seconds of each query, each with a new snapshot.
 fn queries(asked: &ebbtide::Collection, bar: &indicatif::ProgressBar) -> Result<Vec<f64>> {
     let mut random = Random::new(11);
     let mut seconds = Vec::with_capacity(QUERIES);

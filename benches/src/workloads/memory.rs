@@ -38,19 +38,19 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     bar.finish_and_clear();
     report.add("before the first row", "MiB", &before, "");
     report.add(
-        "peak of inserting",
+        "peak while inserting",
         "MiB",
         &mebibytes("VmHWM")?,
-        format!("{rows} rows in {seconds:.1} s, making them included"),
+        format!("{rows} rows in {seconds:.1} s, including their generation"),
     );
     drop(background);
     let resting = mebibytes("VmRSS")?;
     report.add("afterwards", "MiB", &resting, "");
-    // Bins of seven minutes are not those of the buckets: every row is read.
+    // Bins of seven minutes do not match the buckets, so every row is read.
     let aggregates = crate::tsbs::FIELDS.iter().map(|f| Aggregate::Avg((*f).to_owned())).collect();
     let request = AggregateRequest { aggregates, width: Some(7 * 60_000), ..Default::default() };
     let (seconds, answer) = timed(|| Ok(cpu.snapshot()?.aggregate(&request)?))?;
-    let note = format!("{} groups in {seconds:.1} s; the peak of inserting is in it", answer.num_rows());
+    let note = format!("{} groups in {seconds:.1} s; the peak while inserting is in it", answer.num_rows());
     report.add("peak with an aggregate of all rows", "MiB", &mebibytes("VmHWM")?, note);
     report.add("after it", "MiB", &mebibytes("VmRSS")?, "");
     db.close()?;

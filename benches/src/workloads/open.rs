@@ -1,4 +1,4 @@
-//! Opening a database of many segments.
+//! Opening a database with many segments.
 
 use super::Plan;
 use crate::Result;
@@ -39,7 +39,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
         Ok(db.close()?)
     })?;
     bar.finish_and_clear();
-    report.add("making of a segment, without syncs", "ms", &[seconds * 1e3 / f64::from(u32::try_from(segments)?)], "");
+    report.add("writing a segment, without syncs", "ms", &[seconds * 1e3 / f64::from(u32::try_from(segments)?)], "");
     let manifest = bytes_of(folder.path(), |name| name.to_ascii_lowercase().starts_with("manifest"))?;
     report.say(format!("{manifest} bytes of manifest"));
     let (mut reading, mut writing) = (Vec::new(), Vec::new());

@@ -1,11 +1,11 @@
-//! TSBS cpu-only: ingest, bytes a value, and the fifteen query types.
+//! TSBS cpu-only: ingest, bytes per value, and the fifteen query types.
 
 use super::Plan;
 use crate::Result;
 use crate::ask::ask;
 use crate::folder::{bytes_of, write_file};
 use crate::measure::{Stopwatch, progress};
-use crate::question::{Names, Question, What};
+use crate::question::{Kind, Names, Question};
 use crate::report::Report;
 use crate::sql::Sql;
 use crate::tsbs::{Cpu, FIELDS, Random, START_MS};
@@ -18,7 +18,7 @@ const HOSTS: usize = 100;
 const TICKS: usize = 8_640;
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
-/// The windows and hosts of the queries are drawn anew for each run, always the same ones.
+/// Each run draws the windows and hosts of the queries at random, from a fixed seed.
 const QUERY_SEED: u64 = 7;
 const NAMES: Names = Names { collection: "cpu", meta: "tags", member: Some("hostname") };
 
@@ -58,7 +58,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     bar.finish_and_clear();
     report.add("ingest, acknowledged", "metrics/s", &acknowledged, "");
     report.add("ingest, acknowledged and sealed", "metrics/s", &sealed, "");
-    report.add("bytes a value, compacted", "bytes", &bytes, "times and tags included");
+    report.add("bytes per value, compacted", "bytes", &bytes, "times and tags included");
     if let Some((db, cpu, _folder)) = kept {
         report.say("queries by direct scan on the compacted database, warm; hosts and windows drawn anew for each run");
         queries(&db, &cpu, hosts, plan, &mut report)?;
@@ -81,13 +81,13 @@ struct Draw {
 }
 
 impl Draw {
-    fn question(&mut self, what: What, fields: Vec<String>, of: usize, hours: i64) -> Question {
+    fn question(&mut self, what: Kind, fields: Vec<String>, of: usize, hours: i64) -> Question {
         let slack = usize::try_from((24 - hours).max(0) * 3600).unwrap_or(0);
         let start = START_MS + i64::try_from(self.random.below(slack)).unwrap_or(0) * 1000;
         let series = self.some_hosts(of);
         let (from, to) = match what {
-            What::Last => (None, None),
-            What::Max { newest: Some(_), .. } => (None, Some(start + hours * HOUR)),
+            Kind::Last => (None, None),
+            Kind::Max { newest: Some(_), .. } => (None, Some(start + hours * HOUR)),
             _ => (Some(start), Some(start + hours * HOUR)),
         };
         Question { what, series, from, to, fields }
@@ -108,7 +108,7 @@ impl Draw {
 fn queries(db: &Database, cpu: &Collection, hosts: usize, plan: &Plan, report: &mut Report) -> Result<()> {
     let fields = |count: usize| FIELDS.iter().take(count).map(|f| (*f).to_owned()).collect::<Vec<_>>();
     let (snapshot, sql) = (cpu.snapshot()?, Sql::over(db)?);
-    let mut ask_drawn = |name: &str, what: What, count: usize, of: usize, hours: i64| -> Result<()> {
+    let mut ask_drawn = |name: &str, what: Kind, count: usize, of: usize, hours: i64| -> Result<()> {
         if !plan.wants(name) {
             return Ok(());
         }
@@ -117,7 +117,7 @@ fn queries(db: &Database, cpu: &Collection, hosts: usize, plan: &Plan, report: &
             (0..plan.runs.max(15)).map(|_| draw.question(what.clone(), fields(count), of, hours)).collect();
         ask(report, &snapshot, sql.as_ref(), NAMES, (name, &draws), plan.asks())
     };
-    let max = |width| What::Max { width, newest: None };
+    let max = |width| Kind::Max { width, newest: None };
     for (metrics, of, hours) in [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)] {
         ask_drawn(&format!("single-groupby-{metrics}-{of}-{hours}"), max(MINUTE), metrics, of, hours)?;
     }
@@ -125,10 +125,10 @@ fn queries(db: &Database, cpu: &Collection, hosts: usize, plan: &Plan, report: &
     ask_drawn("cpu-max-all-8", max(HOUR), 10, 8, 8)?;
     ask_drawn("cpu-max-all-32-24", max(HOUR), 10, 32, 24)?;
     for (name, count) in [("double-groupby-1", 1), ("double-groupby-5", 5), ("double-groupby-all", 10)] {
-        ask_drawn(name, What::Avg { width: HOUR, by_series: true }, count, 0, 12)?;
+        ask_drawn(name, Kind::Avg { width: HOUR, by_series: true }, count, 0, 12)?;
     }
-    ask_drawn("high-cpu-1", What::Rows { above: Some(90.0) }, 1, 1, 12)?;
-    ask_drawn("high-cpu-all", What::Rows { above: Some(90.0) }, 1, 0, 12)?;
-    ask_drawn("lastpoint", What::Last, 10, 0, 0)?;
-    ask_drawn("groupby-orderby-limit", What::Max { width: MINUTE, newest: Some(5) }, 1, 0, 1)
+    ask_drawn("high-cpu-1", Kind::Rows { above: Some(90.0) }, 1, 1, 12)?;
+    ask_drawn("high-cpu-all", Kind::Rows { above: Some(90.0) }, 1, 0, 12)?;
+    ask_drawn("lastpoint", Kind::Last, 10, 0, 0)?;
+    ask_drawn("groupby-orderby-limit", Kind::Max { width: MINUTE, newest: Some(5) }, 1, 0, 1)
 }

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::ask::ask;
 use crate::folder::{bytes_in, bytes_of};
 use crate::measure::{Stopwatch, progress, timed};
-use crate::question::{Names, Question, What};
+use crate::question::{Kind, Names, Question};
 use crate::report::Report;
 use crate::sql::Sql;
 use crate::weather::Weather;
@@ -68,7 +68,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// What the runs of the ingest measured.
+/// The results of the ingest runs.
 #[derive(Default)]
 struct Ingest {
     acknowledged: Vec<f64>,
@@ -90,7 +90,7 @@ impl Ingest {
         bar: &indicatif::ProgressBar,
     ) -> Result<()> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        // As in a pipeline: what fills memory is sealed beside the writer.
+        // As in a pipeline, full memtables are sealed by the background task.
         let runtime = tokio::runtime::Runtime::new()?;
         let _entered = runtime.enter();
         let _background = db.start_background()?;
@@ -121,11 +121,11 @@ impl Ingest {
         report.add("ingest, batches of 10,000, acknowledged", "rows/s", &self.acknowledged, "");
         report.add("ingest, batches of 10,000, acknowledged and sealed", "rows/s", &self.sealed, "");
         report.add("compaction", "s", &self.compaction, format!("to {} segments", self.segments));
-        report.add("bytes a cell, sealed", "bytes", &self.bytes_sealed, "cells: rows x fields");
+        report.add("bytes per cell, sealed", "bytes", &self.bytes_sealed, "cells: rows x fields");
         let per_value: Vec<f64> = self.bytes_compacted.iter().map(|b| b / per_value).collect();
-        report.add("bytes a cell, compacted", "bytes", &self.bytes_compacted, "cells: rows x fields");
-        report.add("bytes a value, compacted", "bytes", &per_value, "values: cells that are not empty");
-        report.add("bytes a cell, the whole folder", "bytes", &self.bytes_folder, "with log, manifest, reserve");
+        report.add("bytes per cell, compacted", "bytes", &self.bytes_compacted, "cells: rows x fields");
+        report.add("bytes per value, compacted", "bytes", &per_value, "values: cells that are not empty");
+        report.add("bytes per cell, the whole folder", "bytes", &self.bytes_folder, "with log, manifest, reserve");
     }
 }
 
@@ -158,7 +158,7 @@ fn documents(weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> 
     Ok(())
 }
 
-/// Rows a second of what `insert` does in a new database until all is sealed.
+/// Rows per second of `insert` in a new database, until everything is sealed.
 #[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
 fn rate(rows: usize, insert: impl FnOnce(&Collection) -> Result<()>) -> Result<f64> {
     let folder = tempfile::tempdir()?;
@@ -176,20 +176,20 @@ fn parse(line: &str) -> Result<ebbtide::ttl::Value> {
     Ok(json::from_slice(line.as_bytes())?)
 }
 
-/// The first query through databases that were only just opened: no directory is read yet.
+/// The first query of databases that were just opened: no directory is in memory yet.
 fn cold(folder: &Path, weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> {
     let (first, last) = weather.span();
     let t0 = (first + (last - first) / 2) / HOUR * HOUR;
     let (series, fields) = (weather.stations[..1].to_vec(), Vec::new());
     let question =
-        Question { what: What::Rows { above: None }, series, from: Some(t0), to: Some(t0 + 12 * HOUR), fields };
+        Question { what: Kind::Rows { above: None }, series, from: Some(t0), to: Some(t0 + 12 * HOUR), fields };
     let mut seconds = Vec::new();
     for _ in 0..plan.runs.max(5) {
         let db = Database::builder(folder).read_only().open()?;
         let snapshot = db.collection("weather")?.snapshot()?;
         seconds.push(timed(|| question.direct(&snapshot, NAMES))?.0);
     }
-    report.add_millis("1 single series, raw rows of 12 h, directories not read yet", &seconds, "");
+    report.add_millis("1 single series, raw rows of 12 h, before directories are in memory", &seconds, "");
     Ok(())
 }
 
@@ -202,34 +202,34 @@ fn queries(db: &Database, collection: &Collection, weather: &Weather, plan: &Pla
         weather.stations.iter().step_by((weather.stations.len() / 8).max(1)).take(8).cloned().collect();
     let region = &weather.stations[..weather.regions.first().copied().unwrap_or(0)];
     let all = &weather.fields;
-    let within = |what: What, series: &[String], length: i64, fields: &[String]| Question {
+    let within = |what: Kind, series: &[String], length: i64, fields: &[String]| Question {
         what,
         series: series.to_vec(),
         from: Some(t0),
         to: Some(t0 + length),
         fields: fields.to_vec(),
     };
-    let whole = |what: What, series: &[String], fields: &[String]| Question {
+    let whole = |what: Kind, series: &[String], fields: &[String]| Question {
         from: None,
         to: None,
         ..within(what, series, 0, fields)
     };
-    let max = |width| What::Max { width, newest: None };
-    let avg = |by_series| What::Avg { width: HOUR, by_series };
+    let max = |width| Kind::Max { width, newest: None };
+    let avg = |by_series| Kind::Avg { width: HOUR, by_series };
     let temp = &["temp".to_owned()];
-    let newest = What::Max { width: MINUTE, newest: Some(5) };
+    let newest = Kind::Max { width: MINUTE, newest: Some(5) };
     let questions = [
-        ("1 single series, raw rows of 12 h", within(What::Rows { above: None }, one, 12 * HOUR, all)),
+        ("1 single series, raw rows of 12 h", within(Kind::Rows { above: None }, one, 12 * HOUR, all)),
         ("2 one series, max by minute, 12 h", within(max(MINUTE), one, 12 * HOUR, temp)),
         ("3 8 series, max of 5 fields by hour, 1 day", within(max(HOUR), &eight, DAY, &all[..all.len().min(5)])),
         ("4 8 series, max of all fields by hour, 7 days", within(max(HOUR), &eight, 7 * DAY, all)),
         ("5 avg of one field by hour and series, 7 days", within(avg(true), &[], 7 * DAY, temp)),
         ("6 avg of all fields by hour and series, 7 days", within(avg(true), &[], 7 * DAY, all)),
         ("7 max by minute before t0, newest 5", Question { to: Some(t0), ..whole(newest, &[], temp) }),
-        ("8 all rows above a threshold, 7 days", within(What::Rows { above: Some(35.0) }, &[], 7 * DAY, temp)),
-        ("9 last point of every station", whole(What::Last, &[], all)),
-        ("10 count of everything", whole(What::Count, &[], &[])),
-        ("11 min, max, avg of one field over everything", whole(What::Summary, &[], temp)),
+        ("8 all rows above a threshold, 7 days", within(Kind::Rows { above: Some(35.0) }, &[], 7 * DAY, temp)),
+        ("9 last point of every station", whole(Kind::Last, &[], all)),
+        ("10 count of everything", whole(Kind::Count, &[], &[])),
+        ("11 min, max, avg of one field over everything", whole(Kind::Summary, &[], temp)),
         ("12 avg by hour of one region over everything", whole(avg(false), region, temp)),
     ];
     let (snapshot, sql) = (collection.snapshot()?, Sql::over(db)?);

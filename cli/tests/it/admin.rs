@@ -1,4 +1,4 @@
-//! `verify`, `repair` and `clock` as an operator meets them: damaged files, and clocks that are wrong.
+//! `verify`, `repair` and `clock` as an operator uses them, with damaged files and wrong clocks.
 
 use crate::cli::{Output, ebbtide};
 use ebbtide::fs::{Fs, RealFs};
@@ -18,7 +18,7 @@ fn sql(dir: &Path, statements: &str) -> Output {
     on(dir, &["sql", "--format", "csv", statements])
 }
 
-/// Everything that it says, on both streams.
+/// The output on both streams.
 fn words(output: &Output) -> String {
     format!("{}{}", output.stdout, output.stderr)
 }
@@ -40,7 +40,7 @@ fn file(dir: &Path, prefix: &str) -> PathBuf {
     dir.join(names.iter().find(|name| name.starts_with(prefix)).unwrap_or_else(|| panic!("{prefix}: {names:?}")))
 }
 
-/// Flips a bit at a place.
+/// Flips a bit at an offset.
 fn flip(path: &Path, offset: usize) {
     let mut bytes = RealFs::new().read(path).unwrap();
     bytes[offset] ^= 4;
@@ -147,7 +147,7 @@ fn a_person_confirms_the_time_from_another_process() {
     assert!(nobody.stdout.contains("no program has the database open"), "{}", nobody.stdout);
 }
 
-/// The program with another wall clock; the monotonic clock stays.
+/// Runs the program with a different wall clock and the real monotonic clock.
 fn at(time: &str, dir: &Path, args: &[&str]) -> Output {
     let mut faked = Command::new("faketime");
     faked.args(["--exclude-monotonic", "-f", time, env!("CARGO_BIN_EXE_ebbtide"), "--db"]).arg(dir).args(args);
@@ -159,7 +159,7 @@ fn at(time: &str, dir: &Path, args: &[&str]) -> Output {
     }
 }
 
-/// Six runs of the program by clocks that are wrong, or have every right to be elsewhere.
+/// Six runs of the program with clocks that are wrong, or rightly different.
 #[test]
 fn wrong_clocks_drop_nothing_and_honest_downtime_does() {
     if Command::new("faketime").arg("--version").output().is_err() {
@@ -183,21 +183,21 @@ fn wrong_clocks_drop_nothing_and_honest_downtime_does() {
     // 1 The clock runs ahead of the monotonic clock, half a day in a few milliseconds: nothing is dropped.
     let fast = at("@2024-01-01 12:00:00 x1000000", &dir, &["sql", "SELECT 1; SWEEP"]);
     assert!(words(&fast).contains("nothing was dropped: the wall clock jumped"), "{}", words(&fast));
-    // 2 Back in time, all of it is there, hidden rows too.
+    // 2 Back at the right time, everything is there, including hidden rows.
     assert_eq!(rows(noon), "v\n1.5\n2.5\n");
-    // 3 A clock that went back to 1999 drops nothing, and disturbs nobody.
+    // 3 A clock that goes back to 1999 drops nothing and does no harm.
     let back = at("@1999-01-01 00:00:00", &dir, &["sweep"]);
     assert_eq!(back.code, 0, "{}", words(&back));
     assert_eq!(rows("@1999-01-01 00:00:00"), "v\n1.5\n2.5\n");
-    // 4 Honest downtime: the machine was off for two days, and what is due goes.
+    // 4 Real downtime: the machine was off for two days, and what is due is dropped.
     let honest = at("@2024-01-03 12:00:00", &dir, &["sweep"]);
     assert_eq!(honest.code, 0, "{}", words(&honest));
     assert_eq!(rows("@2024-01-03 12:00:00"), "v\n2.5\n");
     assert_eq!(rows(noon), "v\n2.5\n", "what is dropped does not come back with the clock");
-    // 5 Behind the last drop, the program says so.
+    // 5 If the clock is earlier than the last drop, the program says so.
     let behind = at(noon, &dir, &["clock"]);
     assert!(behind.code == 0 && behind.stdout.contains("the clock is behind that"), "{}", words(&behind));
-    // 6 With a clock far ahead at the open a person sees what would go before anything does.
+    // 6 With a clock far ahead at opening, an operator sees what would be dropped before anything is.
     let ahead = at("@2034-01-01 12:00:00", &dir, &["clock"]);
     assert!(ahead.stdout.contains("the clock says 2034-01-01T12:00:0"), "{}", words(&ahead));
     assert!(ahead.stdout.contains("would drop 1 bucket with 1 measurement,"), "{}", words(&ahead));

@@ -1,4 +1,4 @@
-//! Small files that unpack to much.
+//! Small files that decompress to very large ones.
 
 use crate::cli::{Output, command, inside, write};
 use arrow::array::{ArrayRef, DictionaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-/// What an import may have of address space: far less than what any of the files unpacks to.
+/// The address space that an import may use: far less than any of the decompressed files.
 const KIB_MAX: u32 = 1_500_000;
 
-/// Imports into collection `c` within bounded memory.
+/// Imports into collection `c` with limited memory.
 fn import(folder: &Path, args: &[&str]) -> Output {
     let program = command().get_program().to_owned();
     let mut shell = std::process::Command::new("sh");
@@ -27,7 +27,7 @@ fn import(folder: &Path, args: &[&str]) -> Output {
     }
 }
 
-/// A compressed file: a beginning, and then the same piece over and over.
+/// A compressed file: a beginning, and then the same piece many times.
 fn repeated(folder: &Path, name: &str, begin: &str, piece: &[u8], times: usize) {
     #[expect(clippy::disallowed_methods, reason = "test input")]
     let file = std::fs::File::create(folder.join(name)).unwrap();
@@ -105,7 +105,7 @@ fn lines_that_are_wide_or_deep_beyond_measure_are_bad_lines() {
     assert_eq!(count(path, "ebbtide-data"), "2,2");
 }
 
-/// A Parquet file in which all rows have the same long text, which is in it once.
+/// A Parquet file in which all rows have the same long text, stored once.
 fn same_text(path: &Path, rows: usize, text: &str) {
     let times: ArrayRef = Arc::new(TimestampMillisecondArray::from_iter_values((0..rows as i64).map(|i| i * 1000)));
     let keys = arrow::array::Int32Array::from(vec![0; rows]);
@@ -160,7 +160,7 @@ fn parquet_files_that_lie_about_themselves_are_refused_or_read() {
 #[test]
 fn parquet_files_that_claim_billions_of_columns_or_row_groups_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    // Structs in Thrift's compact form: the version, a list of columns, the number of rows, a list of row groups.
+    // Structs in Thrift's compact protocol: the version, a list of columns, the number of rows, a list of row groups.
     let billions = [0xfc, 0xff, 0xff, 0xff, 0xff, 0x07];
     let columns = [&[0x15, 0x04, 0x19][..], &billions].concat();
     let row_groups = [&[0x15, 0x04, 0x19, 0x1c, 0x00, 0x16, 0x00, 0x19][..], &billions].concat();

@@ -1,4 +1,4 @@
-//! The program: exit codes, which stream things go to, and input that is wrong.
+//! The program: exit codes, output streams, and invalid input.
 
 use std::io::Write;
 use std::path::Path;
@@ -240,7 +240,7 @@ fn an_import_rounds_no_whole_number() {
     assert_eq!(run(&["import", "a.csv", "-c", "text", "--text", "v"]).code, 0);
     let read = run(&["sql", "--format", "csv", "SELECT v FROM whole UNION ALL SELECT count(*) FROM text ORDER BY v"]);
     assert_eq!(read.stdout, "v\n-9223372036854775808\n2\n9007199254740993\n");
-    // A field that holds doubles already takes the file's whole numbers as doubles.
+    // An existing double field accepts the file's integers.
     run(&["sql", &format!("INSERT INTO whole (time, d) VALUES ('{day}0Z', 0.5)")]);
     write(folder.path(), "d.csv", &format!("time,d\n{day}0Z,9007199254740993\n"));
     assert!(run(&["import", "d.csv", "-c", "whole"]).stderr.contains("d.csv:2"));

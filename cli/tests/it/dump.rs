@@ -1,4 +1,4 @@
-//! Dumps: what they hold, and that a restored database is the same.
+//! Dumps: their contents, and that a restored database is the same.
 
 use crate::cli::{Output, inside};
 use std::path::Path;
@@ -13,7 +13,7 @@ fn good(folder: &Path, args: &[&str]) -> String {
     output.stdout
 }
 
-/// A database with a collection of every kind of option, rule and value.
+/// A database with collections of every kind of option, rule and value.
 fn filled(folder: &Path) {
     let statements = "
         CREATE COLLECTION plain WITH (timeField = 't');
@@ -39,7 +39,7 @@ fn filled(folder: &Path) {
     good(folder, &["command", r#"{"collMod": "early", "timeseries": {"outOfRange": "reject"}}"#]);
 }
 
-/// Everything that a user can ask for, at one instant.
+/// Everything that a user can query, at one instant.
 fn seen(folder: &Path, db: &str) -> String {
     let mut all = String::new();
     for statement in [
@@ -53,7 +53,7 @@ fn seen(folder: &Path, db: &str) -> String {
         "DESCRIBE early",
         "DESCRIBE empty",
     ] {
-        // An instant at which nothing is hidden by now.
+        // An instant at which nothing has expired yet.
         let at = ["--now", "2024-06-01T00:00:00Z"];
         all.push_str(&good(folder, &["--db", db, "sql", at[0], at[1], "--format", "ndjson", statement]));
     }
@@ -71,12 +71,12 @@ fn a_restored_database_answers_as_the_one_that_was_dumped() {
     good(path, &["dump", "backup"]);
     good(path, &["--db", "copy", "restore", "backup"]);
     good(path, &["--db", "copy", "verify"]);
-    // Expired by the time of the dump, stored in one and not in the other, hidden in both.
+    // Expired at the time of the dump; stored in one database and not in the other, hidden in both.
     let old = "SELECT count(*) AS n FROM rich WHERE s = 'old'";
     for db in ["copy", "ebbtide-data"] {
         assert_eq!(good(path, &["--db", db, "sql", "--format", "csv", old]), "n\n0\n", "{db}");
-        // The clock goes on between two looks: what the shortest rule may hide meanwhile, and what only one stores,
-        // goes.
+        // The clock advances between the two reads: what the shortest rule may hide meanwhile, and what only one
+        // database stores, is left out.
         good(path, &["--db", db, "sql", "DELETE FROM rich WHERE s IN ('a', 'old') OR i > 2800"]);
     }
     assert_eq!(seen(path, "copy"), seen(path, "ebbtide-data"));
@@ -90,7 +90,7 @@ fn a_restored_database_answers_as_the_one_that_was_dumped() {
     assert!(again.stderr.contains("backup is not empty"), "{}", again.stderr);
 }
 
-/// What becomes of a file of a dump; none if it is lost.
+/// A change to a file of a dump; `None` deletes it.
 type Change<'a> = dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>> + 'a;
 
 /// A copy of the dump `whole` with changed files.
@@ -171,7 +171,7 @@ fn lists_and_objects_that_hold_nothing_come_back_as_they_were() {
     assert_eq!(found("copy"), found("ebbtide-data"));
     let types = |db: &str| good(path, &["--db", db, "sql", "--format", "csv", "DESCRIBE c"]);
     assert_eq!(types("copy"), types("ebbtide-data"));
-    // The types are still open: what a list or an object gets first decides.
+    // The types are not known yet: the first value of a list or an object decides.
     let more = r#"{"insert": "c", "documents": [{"t": {"$date": "2024-01-02T00:00:00Z"}, "l": ["a"], "o": {"z": 1}}]}"#;
     good(path, &["--db", "copy", "command", more]);
     for file in ["c.parquet", "c.arrow"] {

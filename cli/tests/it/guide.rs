@@ -1,4 +1,4 @@
-//! The guide's ```console blocks: commands after `$ `, and what they print. With EBBTIDE_BLESS=1 the pages are written anew.
+//! The guide's ```console blocks: commands after `$ `, and their output. With EBBTIDE_BLESS=1 the pages are rewritten.
 
 #![cfg(unix)]
 
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Runs a line in the page's folder; gives all that it prints.
+/// Runs a line in the page's folder; returns all its output.
 fn shell(line: &str, folder: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_ebbtide")).parent().unwrap();
     let rest = std::env::var_os("PATH").unwrap_or_default();
@@ -39,7 +39,7 @@ fn run(page: &str) -> String {
     told
 }
 
-/// The pictures that a page's commands draw are those that lie beside it.
+/// The pictures that a page's commands draw must equal those in the repository.
 #[expect(clippy::disallowed_methods, reason = "the pictures are part of the sources")]
 fn drawn_as_the_page_shows(folder: &Path) {
     for entry in
@@ -54,7 +54,7 @@ fn drawn_as_the_page_shows(folder: &Path) {
     }
 }
 
-/// A line without bytes on disk and the shades that show them: what a file takes is no promise of these pages.
+/// A line without sizes on disk and the shades that show them: the size of a file is not a promise of these pages.
 fn sizeless(line: &str) -> String {
     let shades = ['\u{2591}', '\u{2592}', '\u{2593}', '\u{2588}'];
     let line = line.replace(shades, "#");

@@ -1,4 +1,4 @@
-//! Imports: what recorded data looks like, what is wrong with it, and what a killed import leaves.
+//! Imports: recorded data, invalid data, and what a killed import leaves.
 
 use crate::cli::{Output, command, inside, write};
 use std::io::Write;
@@ -111,7 +111,7 @@ fn columns_are_named_joined_and_left_out() {
     let expected = "time,sensor,v\n2024-01-01T07:00:00Z,\"{\"\"region\"\":\"\"eu\"\",\"\"station\"\":\"\"x1\"\"}\",5\n";
     assert_eq!(rows(folder.path(), "SELECT * FROM c WHERE v = 5"), expected);
     assert_eq!(rows(folder.path(), "SELECT count(*) AS n FROM c"), "n\n2\n");
-    // Another file into the same collection: its meta is known by its members.
+    // Another file for the same collection: its meta columns are recognized by the members of the meta.
     write(folder.path(), "more.csv", "time,station,region,v\n2024-01-01 09:00,x1,eu,7\n");
     assert_eq!(import(folder.path(), &["more.csv"]).code, 0);
     let same = "SELECT count(DISTINCT sensor) AS n, max(v) AS v FROM c WHERE sensor['station'] = 'x1'";
@@ -283,7 +283,7 @@ fn exports_come_back_as_they_were() {
     assert_eq!(run(&["sql", "--format", "ndjson", &some.replace("FROM w", "FROM w_csv")]), before);
 }
 
-/// What the file beside the data says of the import: measurements stored for certain.
+/// What the state file of an import says: the number of measurements that are certainly stored.
 fn state(folder: &Path) -> Option<u64> {
     let data = folder.join("ebbtide-data");
     let names = data.read_dir().ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
@@ -301,7 +301,7 @@ fn started(folder: &Path, resume: bool) -> Child {
     running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills an import once it has stored so many measurements; whether it was still running.
+/// Kills an import once it has stored a number of measurements; returns whether it was still running.
 fn kill_after(folder: &Path, mut child: Child, stored: u64) -> bool {
     while state(folder).is_none_or(|found| found < stored) {
         if child.try_wait().unwrap().is_some() {
@@ -322,7 +322,7 @@ fn a_killed_import_goes_on_without_a_row_twice_or_left_out() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"time,s,v\n").unwrap();
     for i in 0..ROWS {
-        // Two rows a time, and stations in blocks: as in recorded files.
+        // Two rows per time, and stations in blocks, as in recorded files.
         let (minute, station) = (i % 1000 / 2, i / 1000);
         writeln!(packed, "2024-01-01T{:02}:{:02}:00Z,s{station},{i}", minute / 60, minute % 60).unwrap();
     }
@@ -363,7 +363,7 @@ fn what_an_export_wrote_comes_back_as_the_same_rows() {
 "#;
     write(folder.path(), "rows.ndjson", rows);
     run(&["import", "rows.ndjson", "-c", "all", "--meta", "m"]);
-    // Parquet and Arrow keep everything; NDJSON has no times and bytes besides text; CSV has neither objects nor lists.
+    // Parquet and Arrow keep everything; NDJSON has times and bytes only as text; CSV has neither objects nor lists.
     let plain = "SELECT time, m['host'] AS host, i, d, s, b, when FROM all ORDER BY time";
     let cases = [
         ("parquet", "SELECT * FROM all ORDER BY time", "m"),

@@ -1,16 +1,16 @@
-//! What the program prints for shells and for `man`.
+//! Shell completions and manual pages.
 
 use crate::cli::ebbtide;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Runs a tool on some input; `None` where the system does not have it.
+/// Runs a tool with some input; `None` if it is not installed.
 fn tool(program: &str, args: &[&str], input: &str) -> Option<(bool, String)> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("MANWIDTH", "120").env("LC_ALL", "C.UTF-8");
     let mut child = command.spawn().ok()?;
-    // A tool that refuses its arguments closes its input, which its exit code then says.
+    // A tool that refuses its arguments closes its input; its exit code shows that.
     let _ = child.stdin.take()?.write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

@@ -1,4 +1,4 @@
-//! Charts as files, and what status and metrics print.
+//! Charts as files, and the output of status and metrics.
 
 use crate::cli::{Output, inside};
 use std::path::Path;
@@ -46,7 +46,7 @@ fn a_chart_is_written_as_svg_with_its_statement_lines_and_times() {
     ] {
         assert!(svg.contains(part), "{part}\n{svg}");
     }
-    // Each of two series is broken by an hour of nulls, and has a key in the legend.
+    // Each of two series is interrupted by an hour of nulls, and has a key in the legend.
     assert_eq!(svg.matches("stroke-width=\"1.8\"").count(), 4, "{svg}");
     assert_eq!(svg.matches("stroke-width=\"2.5\"").count(), 2, "{svg}");
 }
@@ -60,7 +60,7 @@ fn a_chart_of_names_is_bars_and_png_is_a_picture_of_the_same_size() {
     for part in [">depth</text>", ">-7</text>", ">-8</text>", ">b &amp; &lt;c&gt;</text>"] {
         assert!(svg.contains(part), "{part}\n{svg}");
     }
-    // Several numbers: a bar of each at every name, told apart by colours in a picture and by shades in text.
+    // Several numbers: each name has one bar per number, distinguished by colours in a picture and by shades in text.
     let pairs = "SELECT s, min(v) AS low, max(v) AS high FROM w GROUP BY s ORDER BY s";
     assert_eq!(sql(folder.path(), &["--chart=pairs.svg", pairs]).code, 0);
     let svg = String::from_utf8(read(folder.path(), "pairs.svg")).unwrap();
@@ -77,7 +77,7 @@ fn a_chart_of_names_is_bars_and_png_is_a_picture_of_the_same_size() {
     let (width, height) =
         (u32::from_be_bytes(png[16..20].try_into().unwrap()), u32::from_be_bytes(png[20..24].try_into().unwrap()));
     assert_eq!((width, height), (1920, 1080));
-    // Its chunks are whole, their checksums right, and every row is there.
+    // All chunks are complete, their checksums are right, and every row is present.
     let (mut at, mut packed) = (8, Vec::new());
     while at < png.len() {
         let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
@@ -93,7 +93,7 @@ fn a_chart_of_names_is_bars_and_png_is_a_picture_of_the_same_size() {
     let mut rows = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(packed.as_slice()), &mut rows).unwrap();
     assert_eq!(rows.len(), 1080 * (1 + 3 * 1920));
-    // The second series lies over the first.
+    // The second series is drawn over the first.
     let pixels = || rows.chunks(1 + 3 * 1920).flat_map(|row| row[1..].chunks(3));
     assert!(pixels().filter(|p| **p == [230, 159, 0]).count() > 1000);
 }
@@ -157,7 +157,7 @@ fn status_draws_what_is_stored_by_age_and_says_what_goes_next() {
     let at = |start: &str| {
         lines.iter().position(|l| l.starts_with(start)).unwrap_or_else(|| panic!("{start}\n{}", output.stdout))
     };
-    // A day of 'a' fills the whole life; 'short' has an hour of it, and more that has expired.
+    // A day of 'a' fills the whole strip; 'short' has an hour of it, and more that has expired.
     let day = at("  keeps 1 day: ");
     assert!(lines[day + 1].starts_with("    \u{2595}") && lines[day + 1].ends_with('\u{258f}'), "{}", lines[day + 1]);
     let stored = lines[day + 1].chars().filter(|c| "\u{2591}\u{2592}\u{2593}\u{2588}".contains(*c)).count();

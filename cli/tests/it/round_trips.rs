@@ -1,5 +1,5 @@
-//! Random values of every type through every door in and every door out. What comes back is what was stored, to the bit; where
-//! a form cannot hold that, docs/cli.md says so, and the columns concerned are left out here.
+//! Random values of every type through every way to write and to read. The values that come back must equal those
+//! stored, bit for bit; where a format cannot hold a value, docs/cli.md says so, and those columns are left out here.
 
 use crate::cli::{inside, write};
 use ebbtide::buckets::value_at;
@@ -8,15 +8,15 @@ use ebbtide::{Collection, CollectionOptions, Database, ScanRequest, json};
 use ebbtide_query::Session;
 use std::path::Path;
 
-/// What CSV keeps: no lists, no bytes, no empty texts, no white space around a text.
+/// The values that CSV preserves: no lists, no bytes, no empty texts, no white space around texts.
 const PLAIN: [&str; 7] = ["t", "m", "i", "d", "b", "x", "u"];
-/// What JSON keeps: no NaN, no infinities, no bytes, no times but the measurement's own.
+/// The values that JSON preserves: no NaN, no infinities, no bytes, no times except the measurement's own.
 const JSON: [&str; 9] = ["t", "m", "i", "f", "b", "x", "z", "l", "o"];
 const NO_LONG_DOUBLES: [&str; 11] = ["t", "m", "i", "f", "b", "x", "z", "u", "l", "o", "y"];
 const ALL: [&str; 12] = ["t", "m", "i", "d", "f", "b", "x", "z", "u", "l", "o", "y"];
 const ROWS: usize = 150;
 
-/// Numbers of SplitMix64.
+/// SplitMix64.
 struct Draw(u64);
 
 impl Draw {
@@ -50,7 +50,7 @@ impl Draw {
         }
     }
 
-    /// A double of few digits.
+    /// A double with few digits.
     fn short(&mut self) -> f64 {
         self.below(2_000_000) as f64 / 64.0 - 1_000.0
     }
@@ -62,13 +62,13 @@ impl Draw {
     }
 
     fn time(&mut self, precision: Precision) -> Timestamp {
-        // What any of the forms can write as a date.
+        // The range in which every format can write dates.
         let nanos = (self.next() % 8_000_000_000_000_000_000) as i128 - 4_000_000_000_000_000_000;
         Timestamp::from_units(Timestamp::from_nanos(nanos).to_units(precision).unwrap(), precision)
     }
 }
 
-/// A measurement with some of the fields; the first one has all of them.
+/// A measurement with some of the fields; the first one has all.
 fn document(at: usize, precision: Precision, draw: &mut Draw) -> Value {
     let mut members = vec![("t".into(), Value::Date(draw.time(precision)))];
     let mut add = |name: &str, value: Value, draw: &mut Draw| {
@@ -103,7 +103,7 @@ fn document(at: usize, precision: Precision, draw: &mut Draw) -> Value {
     Value::Object(members)
 }
 
-/// A value to its last bit.
+/// A value in a form that shows every bit.
 fn exact(value: &Value) -> String {
     match value {
         Value::Double(d) if d.is_nan() => "NaN".to_owned(),
@@ -127,7 +127,7 @@ fn lines(documents: &[Value], fields: &[&str]) -> Vec<String> {
     lines
 }
 
-/// What a collection holds, read through the library.
+/// The contents of a collection, read through the library.
 fn stored(collection: &Collection) -> Vec<Value> {
     let mut documents = Vec::new();
     for unit in collection.snapshot().unwrap().scan(&ScanRequest::default()).unwrap() {
@@ -175,7 +175,7 @@ fn good(folder: &Path, args: &[&str]) -> String {
     output.stdout
 }
 
-/// A value as SQL writes it.
+/// A value as an SQL literal.
 fn literal(value: &Value) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     match value {
@@ -195,7 +195,7 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// The documents as serde's door stores them: NaN and infinities are null.
+/// The documents as they are stored through serde: NaN and infinities are null.
 fn serializable(documents: &[Value]) -> Vec<Value> {
     let mut documents = documents.to_vec();
     for document in &mut documents {
@@ -271,7 +271,7 @@ fn commands_sql_batches_and_serde_store_what_was_given() {
 
         let (db, commands) = create(&folder.path().join("commands"), precision);
         let all: Vec<serde_json::Value> = given.iter().map(json::json_of).collect();
-        // Through text: what a program reads from a file or a socket.
+        // As text: what a program reads from a file or a socket.
         let text = serde_json::json!({ "insert": "c", "documents": all }).to_string();
         db.run_command(&serde_json::from_str(&text).unwrap()).unwrap();
         same(&given, &stored(&commands), &NO_LONG_DOUBLES, "commands");
@@ -306,7 +306,7 @@ fn commands_sql_batches_and_serde_store_what_was_given() {
         let values = |document: &Value| -> Vec<String> {
             ALL.iter().map(|name| literal(document.get(name).unwrap_or(&Value::Null))).collect()
         };
-        // A row at a time: SQL gives a column of several rows one type.
+        // One row per statement: SQL gives a column of several rows one type.
         for document in &given[..20] {
             run(&format!("INSERT INTO c ({fields}) VALUES ({})", values(document).join(", ")));
         }
@@ -323,7 +323,7 @@ fn commands_sql_batches_and_serde_store_what_was_given() {
 fn line_protocol_stores_what_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let mut given = documents(30, Precision::Ns);
-    // A point is one line.
+    // Each point is one line.
     for document in &mut given {
         let Value::Object(members) = document else { continue };
         for (_, value) in members {
@@ -349,7 +349,7 @@ fn line_protocol_stores_what_was_given() {
             }
         }
         let Some(Value::Date(time)) = document.get("t") else { panic!("{document:?}") };
-        // A point has a field at least.
+        // A point has at least one field.
         fields.push("k=1i".to_owned());
         text.push_str(&format!("c {} {}\n", fields.join(","), time.nanos()));
     }

@@ -1,4 +1,4 @@
-//! What must not be lost: inputs, collections that were made since, rows of interrupted imports and restores.
+//! What must not be lost: inputs, collections created since, rows of interrupted imports and restores.
 
 use crate::cli::{Output, inside, write};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
@@ -94,8 +94,8 @@ fn nothing_is_written_into_the_folder_of_the_database() {
     assert_eq!(rows(path, "SELECT v FROM c"), "v\n1\n");
 }
 
-/// What an import of `CSV` in batches of two left when it was killed while it stored a batch: so many rows of the file are
-/// done, and `stored` says whether that batch is.
+/// The state that an import of `CSV` in batches of two leaves if it is killed while it stores a batch: the number of
+/// rows that are certainly stored, and `stored` says whether that batch is.
 fn interrupted(path: &Path, stored: bool) {
     write(path, "a.csv", CSV);
     let args = ["import", "a.csv", "-c", "c", "--bad-lines", "bad.csv", "--batch-rows", "2"];
@@ -103,7 +103,7 @@ fn interrupted(path: &Path, stored: bool) {
     let data = path.join("ebbtide-data");
     let names = data.read_dir().unwrap().filter_map(|e| e.unwrap().file_name().into_string().ok());
     let name = names.into_iter().find(|n| n.starts_with("import-")).unwrap();
-    // As it was after the first batch, with the second one in doubt.
+    // The state after the first batch, with the second one undecided.
     let mut state: serde_json::Value = serde_json::from_str(&text(&data, &name)).unwrap();
     let source = state["batch"]["source"].as_u64().unwrap();
     good(path, &["sql", "DROP COLLECTION c; CREATE COLLECTION c WITH (timeField = 'time')"]);
@@ -143,7 +143,7 @@ fn the_batch_in_doubt_is_decided_by_its_id_whatever_became_of_its_rows() {
     let refused = run(folder.path(), &["import", "a.csv", "-c", "c", "--bad-lines", "bad.csv", "--batch-rows", "2"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("was interrupted after 2 of its"), "{}", refused.stderr);
-    // The refusal has left the lines that were set aside.
+    // The refused import kept the lines that were set aside.
     assert!(text(folder.path(), "bad.csv").contains("a.csv,3,"), "{}", text(folder.path(), "bad.csv"));
     let resumed = run(folder.path(), &RESUME);
     assert!(resumed.stderr.contains("1 bad line set aside"), "{}", resumed.stderr);
@@ -152,7 +152,7 @@ fn the_batch_in_doubt_is_decided_by_its_id_whatever_became_of_its_rows() {
 
     let folder = tempfile::tempdir().unwrap();
     interrupted(folder.path(), true);
-    // What was stored of it is deleted, and others insert: it is not imported again.
+    // The stored rows are deleted, and others insert: nothing is imported again.
     good(folder.path(), &["sql", "DELETE FROM c; INSERT INTO c (time, v) VALUES ('2024-02-01T00:00:00Z', 100)"]);
     let resumed = run(folder.path(), &RESUME);
     assert!(resumed.stderr.contains("4 measurements are stored already"), "{}", resumed.stderr);
@@ -187,7 +187,7 @@ fn after_a_finished_import_nothing_is_left_to_do() {
     );
     assert_eq!(rows(path, "SELECT count(*) AS n FROM c"), "n\n2\n");
     assert!(!good(path, &["status"]).contains("interrupted"));
-    // Without --resume they are added, as any file is, and that is said.
+    // Without --resume the rows are added, as from any file, with a note.
     let added = run(path, &["import", "a.csv", "-c", "c"]);
     assert!(added.stderr.contains("note: these files were imported into c before"), "{}", added.stderr);
     assert_eq!(rows(path, "SELECT count(*) AS n FROM c"), "n\n4\n");
@@ -205,7 +205,7 @@ fn an_interrupted_restore_drops_only_what_it_made() {
     };
     good(path, &["sql", &sql("b", 7)]);
     good(path, &["dump", "dumped"]);
-    // Collections as a killed restore leaves them, and what became of them since.
+    // Collections as a killed restore leaves them, and what happened to them since.
     let data = path.join("db");
     let database = Database::open(&data).unwrap();
     let id = |number| BatchId { source: 5, number };
@@ -259,7 +259,7 @@ fn files_that_make_their_readers_panic_are_errors_that_name_them() {
         let other = if form == "Arrow" { "Parquet" } else { "Arrow" };
         assert!(output.stderr.contains(name) && !output.stderr.contains(other), "{name}: {}", output.stderr);
     }
-    // The same in the place of a dump's file.
+    // The same instead of a dump's file.
     good(
         path,
         &["sql", "CREATE COLLECTION w WITH (timeField = 't'); INSERT INTO w (t, v) VALUES ('2024-01-01T00:00:00Z', 1)"],
@@ -287,7 +287,7 @@ fn files_that_make_their_readers_panic_are_errors_that_name_them() {
 fn doubles_come_through_every_door_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    // Every tenth of such numbers used to come through JSON as another double.
+    // One in ten of such numbers used to become a different double through JSON.
     let mut seed: u64 = 1;
     let doubles: Vec<f64> = std::iter::repeat_with(|| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -318,7 +318,7 @@ fn doubles_come_through_every_door_to_the_bit() {
         assert_eq!(rows(path, &format!("SELECT x FROM {collection} ORDER BY t")), expected, "{collection}");
         assert_eq!(rows(path, &format!("SELECT m AS x FROM {collection} ORDER BY t")), expected, "{collection}");
     }
-    // Filters of commands, and what goes out and comes in again.
+    // Filters of commands, and values that are exported and imported again.
     let deletes = each(&|_, d| format!("{{\"q\":{{\"m\":{d:?},\"x\":{d:?}}},\"limit\":0}},"));
     let delete = format!("{{\"delete\":\"c\",\"deletes\":[{}]}}", deletes.trim_end_matches(','));
     assert!(
@@ -337,7 +337,7 @@ fn doubles_come_through_every_door_to_the_bit() {
     assert_eq!(copy, expected);
 }
 
-/// A double as the program shows it.
+/// A double as the program prints it.
 fn shown(d: f64) -> String {
     if d != 0.0 && d < 1e-5 { format!("{d:e}") } else { format!("{d:?}") }
 }

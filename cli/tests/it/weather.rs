@@ -1,4 +1,4 @@
-//! The commands of `docs/weather.md`, on the recorded files where they are there.
+//! The commands of `docs/weather.md`, run if the recorded files are available.
 
 use crate::cli::command;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use ebbtide::Database;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 
-/// Counts pairs that no condition lets through: such a join gives nothing back before its end.
+/// Counts pairs, none of which satisfies the condition: such a join returns nothing before its end.
 const PAIRS: &str =
     "SELECT count(*) FROM generate_series(1, 20000) a, generate_series(1, 20000) b WHERE a.value + b.value < 0";
 

@@ -213,8 +213,8 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// A retention in seconds: `n UNIT`, `INTERVAL 'n UNIT'`, a text of that form, or ISO 8601's `P10Y`. A number that is
-    /// not a whole number of seconds in range is left to the engine to refuse.
+    /// A retention in seconds: `n UNIT`, `INTERVAL 'n UNIT'`, a text of that form, or ISO 8601's `P10Y`. A number that
+    /// is not a whole number of seconds in range is left to the engine to refuse.
     fn duration(&mut self) -> Result<Value, SyntaxError> {
         let interval = self.take_word("INTERVAL");
         match self.peek() {

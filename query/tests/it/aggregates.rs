@@ -1,10 +1,10 @@
-//! Aggregates that the engine answers: whatever is asked, what DataFusion makes of the rows.
+//! Aggregates that the engine answers: the results must be those of DataFusion over the rows.
 
 use crate::support::{World, time};
 use ebbtide_query::{Session, SessionSettings};
 use serde_json::Value;
 
-/// Numbers of SplitMix64, to draw worlds and queries from.
+/// SplitMix64, for random databases and queries.
 struct Draw(u64);
 
 impl Draw {
@@ -60,7 +60,7 @@ const CONDITIONS: [&str; 9] = [
     "s = 'nobody'",
 ];
 
-/// A query of `{w}`, and whether its rows have an order.
+/// A query on `{w}`, and whether its rows are ordered.
 fn query(draw: &mut Draw) -> (String, bool) {
     let (functions, bin) = (draw.some(&FUNCTIONS, 4), draw.one(&BINS));
     let condition = match draw.below(3) {
@@ -92,7 +92,7 @@ fn insert(w: &World, from: &str, minutes: u32, step: u32) {
     ));
 }
 
-/// Rows without the digits that the order of additions decides.
+/// Rows without the digits that depend on the order of additions.
 fn comparable(rows: &[Value], ordered: bool) -> Vec<String> {
     let cell = |value: &Value| match value.as_f64() {
         Some(number) if value.is_f64() => format!("{number:.9e}"),
@@ -184,7 +184,7 @@ fn the_newest_groups_are_found_without_reading_the_others() {
         assert!(touched(&limited) * 4 < touched(all), "{limited}");
         assert!(compare(&w, &limited.replace("FROM w", "FROM {w}"), true));
     }
-    // Gaps: the newest groups lie far apart.
+    // Gaps: the newest groups are far apart.
     w.rows("DELETE FROM w WHERE t > '2024-01-02T12:00:00Z' AND t < '2024-01-08T12:00:00Z'");
     w.rows("DELETE FROM w WHERE t > '2024-01-08T13:30:00Z'");
     for way in ["", " DESC"] {
@@ -236,7 +236,7 @@ fn prepared_aggregates_are_answered_when_they_run() {
     let sql = "SELECT s, avg(i) AS a, max(d) AS m FROM w WHERE t >= '2024-01-01T00:30:00Z' GROUP BY s ORDER BY s";
     w.rows(&format!("PREPARE means AS {sql}"));
     assert_eq!(w.text("EXECUTE means"), w.text(sql));
-    // NaN is left to DataFusion, which has to find the statement's types in order.
+    // NaN is left to DataFusion, for which the statement's types must be right.
     w.rows("INSERT INTO w (t, s, d, i) VALUES ('2024-01-01T01:00:30Z', 'a', CAST('NaN' AS DOUBLE), 7)");
     assert_eq!(w.text("EXECUTE means"), w.text(sql));
     w.rows("SET ebbtide.fast_paths = false");

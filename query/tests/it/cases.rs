@@ -1,7 +1,7 @@
 //! SQL with its expected output, as data: the reference `docs/sql.md` and the files of `tests/cases`.
 //!
-//! A file is Markdown. Its ```sql blocks run one after the other on one database; a block that follows one as ```text (a
-//! table), ```csv or ```error is what the last statement of it gives. With EBBTIDE_BLESS=1 the files are written anew.
+//! A file is Markdown. Its ```sql blocks run one after the other on one database; a block after them marked ```text (a
+//! table), ```csv or ```error is the output of the last statement. With EBBTIDE_BLESS=1 the files are rewritten.
 
 use ebbtide::Database;
 use ebbtide_query::output::{TableStyle, render, text};
@@ -10,10 +10,10 @@ use ebbtide_ttl::{Clock, Timestamp, VirtualClock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The instant at which all of it runs.
+/// The instant at which all cases run.
 const NOW: &str = "2024-06-01T12:00:00Z";
 
-/// How a file's statements run: all of these have to give the same.
+/// The ways in which a file's statements run: all must give the same output.
 #[derive(Clone, Copy)]
 struct Mode {
     partitions: usize,
@@ -49,7 +49,7 @@ fn outcome(runtime: &tokio::runtime::Runtime, session: &Session, sql: &str, form
     Ok(shown.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
 }
 
-/// Runs a file and gives what it should be.
+/// Runs a file and returns it with the actual output.
 fn run(source: &str, name: &str, mode: Mode) -> String {
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new(Timestamp::parse(NOW).unwrap());
@@ -132,7 +132,7 @@ fn the_sql_reference_shows_what_happens() {
     check(&file("../docs/sql.md"));
 }
 
-// What these two show of bytes and of what is sealed depends on when it is sealed.
+// Sizes and the state of buckets in these two files depend on when buckets are sealed.
 
 #[test]
 fn the_guide_to_the_model_shows_what_happens() {

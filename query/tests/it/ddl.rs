@@ -1,4 +1,4 @@
-//! Statements of our own: collections, TTL indexes, INSERT and DELETE, listings.
+//! Ebbtide's own statements: collections, TTL indexes, INSERT and DELETE, listings.
 
 use crate::support::{World, two_sensors};
 use ebbtide_ttl::Code;

@@ -1,9 +1,9 @@
-//! Statements that are long or deep: answered or refused, whatever the stack.
+//! Long and deeply nested statements: answered or refused, whatever the stack.
 
 use crate::support::World;
 use std::fmt::Write;
 
-/// Runs on the stack that a thread of tokio has.
+/// Runs with the stack of a tokio thread.
 fn on_small_stack(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
 }

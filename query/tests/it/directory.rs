@@ -1,9 +1,9 @@
-//! Aggregates of many shapes that the engine answers: the same as from the rows.
+//! Aggregates of many forms that the engine answers: the same results as from the rows.
 
 use crate::support::{World, time};
 use serde_json::{Value, json};
 
-/// What is asked of every mix. `{w}` is the collection or the same rows behind a filter that reads them all.
+/// The queries run for every mix. `{w}` is the collection, or the same rows behind a filter that reads them all.
 const QUERIES: [&str; 14] = [
     "SELECT count(*) AS n, count(d) AS c, count(i) AS ci, count(t) AS ct FROM {w}",
     "SELECT min(d) AS a, max(d) AS b, avg(d) AS c, sum(d) AS d FROM {w}",
@@ -23,10 +23,10 @@ const QUERIES: [&str; 14] = [
          JOIN (SELECT s.name AS n, sum(d) AS a FROM {w} GROUP BY n) AS y ON x.n = y.n",
 ];
 
-/// All but the one with bins that are not counted from the epoch.
+/// All except the one whose bins are not counted from the epoch.
 const ANSWERED: usize = QUERIES.len() - 1;
 
-/// Rows in an order of their own, and numbers without the digits that the order of additions decides.
+/// Sorted rows, with numbers without the digits that depend on the order of additions.
 fn comparable(rows: Vec<Value>) -> Vec<String> {
     let rounded = |value: Value| match value.as_f64() {
         Some(number) if value.is_f64() => json!(format!("{number:.9e}")),
@@ -45,12 +45,12 @@ fn explained(w: &World, sql: &str) -> String {
     w.rows(&format!("EXPLAIN ANALYZE {sql}")).iter().map(|row| row["plan"].as_str().unwrap()).collect()
 }
 
-/// What EXPLAIN ANALYZE says at its end.
+/// The last lines of EXPLAIN ANALYZE.
 fn hidden(plan: &str) -> String {
     plan[plan.rfind("buckets_hidden_by_ttl=").unwrap()..].to_owned()
 }
 
-/// How many of the queries the engine answers; all return what the rows say.
+/// The number of queries that the engine answers; all must return the same as from the rows.
 fn compare(w: &World) -> usize {
     let mut answered = 0;
     for query in QUERIES {
@@ -65,7 +65,8 @@ fn compare(w: &World) -> usize {
     answered
 }
 
-/// Three sensors and one without a name, each minute from `from` on; a third of the doubles and some metas are null.
+/// Three sensors and one without a name, one row per minute from `from` on; a third of the doubles and some metas are
+/// null.
 fn insert(w: &World, from: &str, minutes: u32) {
     w.rows(&format!(
         "INSERT INTO w (t, s, d, i)
@@ -91,7 +92,7 @@ fn what_the_directory_answers_is_what_the_rows_give() {
         assert_eq!(compare(&w), ANSWERED, "all is in memory");
         w.rows("FLUSH");
         assert_eq!(compare(&w), ANSWERED, "{options}");
-        // Open and sealed in one, the same buckets in both.
+        // Open and sealed, with the same buckets in both.
         insert(&w, "2024-01-01T05:00:30", 200);
         assert_eq!(compare(&w), ANSWERED);
         w.rows("FLUSH");
@@ -100,7 +101,7 @@ fn what_the_directory_answers_is_what_the_rows_give() {
         w.rows("DELETE FROM w WHERE t < '2024-01-01T00:30:00Z'");
         w.rows("COMPACT w");
         assert_eq!(compare(&w), ANSWERED);
-        // Cut-offs through the middle of buckets, and through all of them.
+        // Cut-offs inside buckets, and after all of them.
         w.rows("CREATE TTL INDEX north ON w (t) EXPIRE AFTER 9 HOURS WHERE s.region = 'north'");
         w.rows("ALTER COLLECTION w EXPIRE AFTER 11 HOURS");
         for now in ["2024-01-01T12:20:00Z", "2024-01-01T14:59:59.999Z", "2024-01-02T12:00:00Z"] {

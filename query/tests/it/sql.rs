@@ -1,4 +1,4 @@
-//! SQL: what it sees, and that all of it works.
+//! What SQL sees, and that all of it works.
 
 use crate::support::{World, two_sensors};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 #[test]
 fn exact_mode_hides_what_has_expired_from_every_kind_of_read() {
     let w = two_sensors();
-    // 'a': 23:00 is expired at the instant, 23:10 is not. 'b': midnight of the day before is.
+    // 'a': 23:00 has expired at this instant, 23:10 has not. 'b': midnight of the day before has.
     assert_eq!(
         w.text("SELECT s, count(*) AS n FROM w GROUP BY s ORDER BY s"),
         r#"[{"s":"a","n":5},{"s":"b","n":143}]"#
@@ -37,7 +37,7 @@ fn what_expiry_hid_is_named_also_where_statistics_answered() {
     };
     let cuts = "collection=w, now=2024-01-02T00:00:00Z, hides=[collection: t <= 2024-01-01T00:00:00Z; \
                 short: t <= 2024-01-01T23:00:00Z]";
-    // The first measurement of 'b' and all but five of 'a', 22 windows of which are hidden as a whole.
+    // The first measurement of 'b' and all but five of 'a', of which 22 windows are hidden as a whole.
     for sealed in [false, true] {
         if sealed {
             w.rows("FLUSH");
@@ -315,7 +315,7 @@ fn an_idle_session_keeps_no_dropped_file_on_disk() {
     assert_eq!(w.block_on(prepared.execute(&["b".into()])).unwrap().rows(), 1);
     assert!(w.segment_files() > 0);
     w.set("2024-03-01T00:00:00Z");
-    // The session's own sweep and one of the program around it, with the session idle.
+    // A sweep by the session and one by the program around it, while the session is idle.
     w.database.sweep().unwrap();
     assert_eq!(w.segment_files(), 0);
     for sql in ["INSERT INTO w (t, s, v) VALUES ('2024-02-29T23:59:00Z', 'b', 1.0)", "FLUSH", "SELECT * FROM w"] {

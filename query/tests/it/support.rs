@@ -52,7 +52,7 @@ impl World {
         self.runtime.block_on(self.session.rows_as_json(sql))
     }
 
-    /// Rows as one line of JSON, for comparing.
+    /// The rows as one line of JSON, for comparisons.
     pub(crate) fn text(&self, sql: &str) -> String {
         Value::Array(self.rows(sql)).to_string()
     }
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// The one number that a query gives.
+    /// The one number that a query returns.
     pub(crate) fn number(&self, sql: &str) -> i64 {
         let rows = self.rows(sql);
         let row = rows.first().and_then(Value::as_object).unwrap_or_else(|| panic!("{sql}: {rows:?}"));
@@ -77,7 +77,7 @@ impl World {
         entries.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "parquet")).count()
     }
 
-    /// Rows of a statement run as at another instant.
+    /// The rows of a statement run as of another instant.
     pub(crate) fn text_at(&self, now: &str, sql: &str) -> String {
         let settings = SessionSettings { now: Some(time(now)), ..SessionSettings::default() };
         let session = Session::with_settings(self.database.clone(), &settings).unwrap();
@@ -85,7 +85,8 @@ impl World {
     }
 }
 
-/// A day of two sensors, a measurement each ten minutes; 'a' lives an hour, the others a day. It is 2024-01-02T00:00Z.
+/// A day of two sensors with a measurement every ten minutes; 'a' lives an hour, the others a day. It is
+/// 2024-01-02T00:00Z.
 pub(crate) fn two_sensors() -> World {
     let world = World::at("2024-01-01T00:00:00Z");
     world.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's') EXPIRE AFTER 1 DAY");

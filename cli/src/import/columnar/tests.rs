@@ -29,7 +29,7 @@ fn sample() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// The sample in every form.
+/// The sample in every format.
 fn files() -> Vec<(bool, Vec<u8>)> {
     let batch = sample();
     let (mut parquet, mut file, mut stream) = (Vec::new(), Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ fn files() -> Vec<(bool, Vec<u8>)> {
     vec![(true, parquet), (false, file), (false, stream)]
 }
 
-/// Reads a file as an import does; the rows that came.
+/// Reads a file as an import does, and returns the rows.
 fn read_all(bytes: &[u8], is_parquet: bool) -> Result<usize, String> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -83,7 +83,7 @@ fn damaged_files_are_errors_and_no_panics() {
             let mut changed = bytes.clone();
             match next() % 8 {
                 0 => changed.truncate(next() % bytes.len()),
-                // Most of a file's claims are at its end, and at its beginning.
+                // Most of a file's metadata is at its end and at its beginning.
                 kind => {
                     let near = 600.min(bytes.len());
                     for _ in 0..1 + next() % 3 {

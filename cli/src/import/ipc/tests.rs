@@ -48,14 +48,14 @@ fn what_passes_takes_no_memory_that_the_file_does_not_account_for() {
             assert_eq!(check(&mut Cursor::new(&whole), form), Ok(()));
             assert_eq!(rows(&whole, form), Some(300));
             let mut refused = 0;
-            // Every aligned number of 32 and of 64 bits says something that cannot be, among them all lengths.
+            // Every aligned 32-bit and 64-bit number gets an impossible value, including all lengths.
             for at in (0..whole.len() - 8).step_by(4) {
                 for lie in [&(1_i64 << 60).to_le_bytes()[..], &i64::MIN.to_le_bytes(), &i32::MAX.to_le_bytes()] {
                     let mut bytes = whole.clone();
                     bytes[at..at + lie.len()].copy_from_slice(lie);
                     match check(&mut Cursor::new(&bytes), form) {
                         Err(_) => refused += 1,
-                        // Memory for a length that was missed would end the whole process.
+                        // Allocating memory for an unchecked length would end the whole process.
                         Ok(()) => drop(catch_unwind(AssertUnwindSafe(|| rows(&bytes, form)))),
                     }
                 }
@@ -71,7 +71,7 @@ fn what_passes_takes_no_memory_that_the_file_does_not_account_for() {
 #[test]
 fn a_batch_that_unpacks_to_more_than_fits_is_named() {
     let mut bytes = written(Form::Stream, Some(CompressionType::ZSTD));
-    // The column of numbers takes 2400 bytes.
+    // The column of numbers takes 2,400 bytes.
     let at = bytes.windows(8).position(|window| window == 2400_i64.to_le_bytes()).unwrap();
     bytes[at..at + 8].copy_from_slice(&(1_i64 << 33).to_le_bytes());
     let error = check(&mut Cursor::new(&bytes), Form::Stream).unwrap_err();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Colours as letters around what they colour.
+/// Shows colours as letters around the coloured text.
 fn painted(text: &str) -> String {
     let kind = |word: &str| match word.to_uppercase().as_str() {
         "SELECT" | "FROM" => Some(Word::Keyword),

@@ -13,7 +13,7 @@ fn zoned(months: i32, days: i32, minutes: i64, zone: &str) -> Bins {
     Bins::new(width, TimeUnit::Second, None, Some(zone.parse().unwrap())).unwrap()
 }
 
-/// Starts of the bins from the one of `from` on.
+/// Starts of the bins, beginning with the bin of `from`.
 fn starts(bins: &Bins, from: &str, count: usize) -> Vec<String> {
     let mut start = bins.start(seconds(from)).unwrap();
     let mut all = Vec::new();
@@ -95,14 +95,14 @@ fn hours_of_a_zone_that_come_twice_are_two_bins() {
         starts(&quarter_days, "2024-11-03T04:30:00Z", 3),
         ["2024-11-03T04:00:00Z", "2024-11-03T11:00:00Z", "2024-11-03T17:00:00Z"]
     );
-    // 90 minutes: 01:30 comes twice, and what lies between belongs to the first.
+    // 90 minutes: 01:30 occurs twice, and the time in between belongs to the first.
     let odd = zoned(0, 0, 90, "America/New_York");
     assert_eq!(
         starts(&odd, "2024-11-03T04:30:00Z", 4),
         ["2024-11-03T04:00:00Z", "2024-11-03T05:30:00Z", "2024-11-03T06:30:00Z", "2024-11-03T08:00:00Z"]
     );
     assert_eq!(odd.start(seconds("2024-11-03T06:10:00Z")).unwrap(), seconds("2024-11-03T05:30:00Z"));
-    // Two o'clock does not come in spring: its bin starts with the change.
+    // Two o'clock is skipped in spring: its bin starts with the transition.
     let spring = zoned(0, 0, 120, "America/New_York");
     assert_eq!(
         starts(&spring, "2024-03-10T05:30:00Z", 4),

@@ -1,4 +1,4 @@
-//! What a cell of a result holds, whichever program gave it, and when two results are the same.
+//! The values in the cells of a result, from either program, and when two results are equal.
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{
@@ -22,17 +22,17 @@ pub(crate) enum Cell {
 /// How the cells of a column are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// To the last bit; -0.0 and 0.0 are the same, and so are a whole double and that whole number.
+    /// Exactly; -0.0 and 0.0 are equal, and so are an integer and the double with the same value.
     Exact,
-    /// To nine digits: the order of additions decides the rest.
+    /// To nine digits: the rest depends on the order of additions.
     Close,
-    /// An instant, of which DuckDB holds this many nanoseconds as one.
+    /// An instant, with the number of nanoseconds that DuckDB stores as one unit.
     Time(i64),
 }
 
 pub(crate) type Row = Vec<Cell>;
 
-/// The rows of batches.
+/// The rows of some batches.
 pub(crate) fn rows(batches: &[RecordBatch]) -> Vec<Row> {
     let of = |batch: &RecordBatch, row: usize| batch.columns().iter().map(|c| cell(c.as_ref(), row)).collect();
     batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| of(batch, row))).collect()
@@ -80,7 +80,7 @@ fn cell(column: &dyn Array, row: usize) -> Cell {
     }
 }
 
-/// A cell as the script that runs DuckDB writes it.
+/// A cell in the form that the DuckDB script writes.
 pub(crate) fn from_json(value: &serde_json::Value) -> Cell {
     match value {
         serde_json::Value::Null => Cell::Null,
@@ -112,7 +112,7 @@ fn compare(a: &Cell, b: &Cell) -> Ordering {
     };
     let double = |cell: &Cell| match cell {
         Cell::Int(i) => *i as f64,
-        // One NaN, and one zero.
+        // All NaNs are equal, and so are both zeros.
         Cell::Double(d) if d.is_nan() => f64::NAN,
         Cell::Double(d) => *d + 0.0,
         _ => 0.0,
@@ -157,7 +157,7 @@ fn same(a: &Cell, b: &Cell, column: Column) -> bool {
     }
 }
 
-/// The first difference between two results; `None` if they are the same.
+/// The first difference between two results; `None` if they are equal.
 pub(crate) fn difference(mut a: Vec<Row>, mut b: Vec<Row>, columns: &[Column], ordered: bool) -> Option<String> {
     if a.len() != b.len() {
         return Some(format!("{} rows and {}", a.len(), b.len()));
@@ -181,7 +181,7 @@ pub(crate) fn difference(mut a: Vec<Row>, mut b: Vec<Row>, columns: &[Column], o
     a.iter().zip(&b).enumerate().find_map(differs)
 }
 
-/// Instants as DuckDB gives them, in nanoseconds.
+/// Instants as DuckDB returns them, in nanoseconds.
 pub(crate) fn scale_times(rows: &mut [Row], columns: &[Column]) {
     for row in rows {
         for (cell, column) in row.iter_mut().zip(columns) {

@@ -1,11 +1,11 @@
-//! Random choices that a seed repeats.
+//! Random choices that a seed reproduces.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
 pub(crate) struct Draw(u64);
 
 impl Draw {
-    /// Choices that belong to this place: independent of how many were drawn before.
+    /// Choices for one position, independent of how many were made before.
     pub(crate) fn of(parts: &[u64]) -> Draw {
         let mut draw = Draw(0);
         for part in parts {
@@ -32,7 +32,7 @@ impl Draw {
         (i128::from(low) + (u128::from(self.next()) % width) as i128) as i64
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 / n.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -5,7 +5,7 @@ use super::text::{both, quoted};
 use super::world::{Kind, TEXTS, Table, WIDE, WILD, nanos};
 use ebbtide_ttl::{Precision, Timestamp};
 
-/// A column that an expression may name.
+/// A column that an expression may use.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     pub(crate) text: String,
@@ -35,7 +35,7 @@ pub(crate) fn variables(table: &Table, phase: u64, alias: &str) -> Vec<Variable>
     found
 }
 
-/// A member of an object that is no meta.
+/// A member of an object that is not the meta.
 fn member(object: &str, name: &str) -> String {
     both(format!("get_field({object}, '{name}')"), format!("{object}.{name}"))
 }
@@ -45,7 +45,7 @@ pub(crate) struct Expressions<'a> {
     pub(crate) variables: &'a [Variable],
     pub(crate) tables: &'a [Table],
     pub(crate) phase: u64,
-    /// Whether conditions may ask other tables: only those of WHERE may.
+    /// Whether conditions may contain subqueries: only those of WHERE may.
     pub(crate) subqueries: bool,
 }
 
@@ -137,7 +137,7 @@ impl Expressions<'_> {
         }
     }
 
-    /// A time in nanoseconds that lies near the data.
+    /// A time in nanoseconds near the data.
     fn instant(&mut self) -> i128 {
         let table = &self.tables[self.draw.below(self.tables.len())];
         let shift = *self.draw.one(&[0, 0, 0, 1, -1, 999_999, 3_600_000_000_000]);
@@ -145,14 +145,14 @@ impl Expressions<'_> {
         let day = 86_400_000_000_000_i128;
         let first = 1_704_067_200_000_000_000;
         match self.draw.below(8) {
-            // What a literal of nanoseconds can say.
+            // The range of a nanosecond literal.
             0..4 if (0..i128::from(i64::MAX) - day).contains(&near) => near + shift,
             4 => *self.draw.one(&[0, -1, -day * 365 * 100, first - day * 30, first + day * 3_650]),
             _ => first + i128::from(self.draw.between(0, 4 * 24)) * 3_600_000_000_000 + shift,
         }
     }
 
-    /// A literal of a time for Ebbtide, its nanoseconds for DuckDB.
+    /// A time literal for Ebbtide, and the number of nanoseconds for DuckDB.
     fn time_literal(&mut self) -> String {
         let nanos = self.instant();
         let text = Timestamp::from_nanos(nanos);
@@ -160,7 +160,7 @@ impl Expressions<'_> {
         both(ebbtide, nanos.to_string())
     }
 
-    /// A time as it is compared: nanoseconds for DuckDB.
+    /// A time in a comparison: nanoseconds for DuckDB.
     pub(crate) fn comparable(name: &str, precision: Precision) -> String {
         both(name, format!("({name}::HUGEINT * {})", nanos(precision)))
     }
@@ -174,7 +174,7 @@ impl Expressions<'_> {
         (!times.is_empty()).then(|| self.draw.one(&times).clone())
     }
 
-    /// A bin of time; `None` where times lie too near the ends.
+    /// A bin of time; `None` if times are too close to the ends of the range.
     pub(crate) fn bin(&mut self) -> Option<(String, Precision)> {
         if self.tables.iter().any(|table| table.ends) {
             return None;
@@ -193,7 +193,7 @@ impl Expressions<'_> {
         Some((both(ebbtide, format!("({name} - (({name} % {units}) + {units}) % {units})")), precision))
     }
 
-    /// A meta or another column that is equal to one of its values.
+    /// A comparison of a meta or another column with one of its values.
     fn equality(&mut self) -> String {
         let variable = self.any();
         let name = variable.text;
@@ -286,7 +286,7 @@ impl Expressions<'_> {
         }
     }
 
-    /// A condition that asks another table.
+    /// A condition with a subquery.
     fn subquery(&mut self) -> String {
         let table = &self.tables[self.draw.below(self.tables.len())];
         let inner = variables(table, self.phase, "q");
@@ -298,7 +298,7 @@ impl Expressions<'_> {
         let (condition, int, number) = (nested.condition(0), nested.int(0), nested.number(0));
         let from = format!("FROM {} AS q WHERE {condition}", table.name);
         match self.draw.below(6) {
-            // Without nulls: within OR and NOT DataFusion takes them for "not found".
+            // Without nulls: inside OR and NOT, DataFusion treats them as "not found".
             0 => format!("coalesce({outer_int}, -9) IN (SELECT {int} {from} AND {int} IS NOT NULL)"),
             1 => format!("coalesce({outer_int}, -9) NOT IN (SELECT {int} {from} AND {int} IS NOT NULL)"),
             2 => format!("EXISTS (SELECT 1 {from} AND {int} = {outer_int})"),
@@ -309,7 +309,7 @@ impl Expressions<'_> {
     }
 }
 
-/// A whole number in both dialects; DuckDB reads the least one as a larger type.
+/// An integer in both dialects; DuckDB reads the minimum as a larger type.
 fn both_int(value: i64) -> String {
     both(value.to_string(), format!("'{value}'::BIGINT"))
 }

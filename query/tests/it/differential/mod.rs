@@ -1,9 +1,9 @@
-//! SQL against other answers: random statements over random databases, each compared with DuckDB over the rows that a plain
-//! model calls visible, with the same statement while the fast paths are switched off, and with a twin that must give the
-//! same rows (SQLancer's partitioning and no-optimization oracles).
+//! Compares SQL results: random statements over random databases, each compared with DuckDB over the rows that a plain
+//! model calls visible, with the same statement without the fast paths, and with a variant that must return the same
+//! rows (SQLancer's partitioning and no-optimization oracles).
 //!
-//! A failure prints `EBBTIDE_SQL_REPLAY`, which runs that statement alone. `EBBTIDE_SQL_STATEMENTS` takes more of them,
-//! `EBBTIDE_SQL_SEED` others. `EBBTIDE_PYTHON` names a Python that has DuckDB.
+//! A failure prints `EBBTIDE_SQL_REPLAY`, which runs that statement alone. `EBBTIDE_SQL_STATEMENTS` sets the number of
+//! statements, `EBBTIDE_SQL_SEED` the seed. `EBBTIDE_PYTHON` names a Python that has DuckDB.
 
 mod cells;
 mod draw;
@@ -27,12 +27,12 @@ use world::{PHASES, World};
 const STATEMENTS_PER_PHASE: u64 = 100;
 const STATEMENTS: u64 = 4_000;
 const SEED: u64 = 1;
-/// So many failures end a run.
+/// The run ends after this many failures.
 const FAILURES_MAX: usize = 25;
-/// Databases made to find a smaller one that fails too.
+/// Maximum number of databases built to find a smaller one that also fails.
 const SHRINK_STEPS_MAX: usize = 40;
 
-/// Where a statement is.
+/// The position of a statement.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     seed: u64,
@@ -49,7 +49,7 @@ fn ebbtide(world: &World, session: &Session, sql: &str) -> Result<Vec<Row>, Stri
     }
 }
 
-/// What is wrong with the answers to a statement.
+/// What is wrong with the results of a statement.
 fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement) -> Option<String> {
     let sql = render(&statement.text, Dialect::Ebbtide);
     let (columns, ordered) = (&statement.columns, statement.ordered);
@@ -97,7 +97,7 @@ fn brief(answer: &Result<Vec<Row>, String>) -> String {
     }
 }
 
-/// Errors that are known: docs/sql.md says what is not supported.
+/// Known errors: docs/sql.md says what is not supported.
 fn explained(error: &str) -> bool {
     let known = [
         "physical plan does not support logical expression",
@@ -121,7 +121,7 @@ fn world_at(place: Place, keep: Option<Vec<i64>>) -> World {
     world
 }
 
-/// Fewer rows with which the statement still fails, and how it fails with them.
+/// A smaller set of rows with which the statement still fails, and how it fails.
 fn shrink(place: Place, statement: &Statement, mut peer: Option<&mut Peer>, found: String) -> (usize, String) {
     let wanted = |found: &str| found.split(':').next().unwrap_or_default().to_owned();
     let mut kept = world_at(place, None).keys();
@@ -165,7 +165,7 @@ fn report(place: Place, statement: &Statement, peer: Option<&mut Peer>, found: S
     report
 }
 
-/// Runs the statements of one database; what failed.
+/// Runs the statements of one database, and returns the failures.
 fn run_world(seed: u64, mut peer: Option<&mut Peer>, counts: &Counts) -> Vec<String> {
     let mut world = World::new(seed, None);
     let mut failures = Vec::new();

@@ -1,4 +1,4 @@
-//! DuckDB in a Python process that is fed over a pipe.
+//! DuckDB in a Python process, connected by pipes.
 
 use super::cells::{Row, from_json};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts it, or says why it cannot be had.
+    /// Starts it; an error says why that is not possible.
     pub(crate) fn start() -> Result<Peer, String> {
         let python = std::env::var("EBBTIDE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         match Command::new(&python).args(["-c", "import duckdb"]).output() {

@@ -6,16 +6,16 @@ use super::expressions::{Expressions, Variable, variables};
 use super::text::both;
 use super::world::{Kind, Table, World, nanos};
 
-/// A statement, and how its answers are compared.
+/// A statement, and how its results are compared.
 #[derive(Debug, Clone)]
 pub(crate) struct Statement {
     /// In both dialects.
     pub(crate) text: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) ordered: bool,
-    /// Whether DuckDB is asked too.
+    /// Whether DuckDB runs it too.
     pub(crate) peer: bool,
-    /// Another statement that has to give the same rows.
+    /// Another statement that must return the same rows.
     pub(crate) twin: Option<String>,
 }
 
@@ -46,15 +46,15 @@ impl Item {
     }
 }
 
-/// What rows come from.
+/// A source of rows.
 struct Source {
     from: String,
     variables: Vec<Variable>,
-    /// The time and whether no two rows share one, if the source is one table.
+    /// The time and whether it is unique, if the source is one table.
     single: Option<(String, bool)>,
 }
 
-/// The statement of this number.
+/// The statement with this number.
 pub(crate) fn statement(world: &World, seed: u64, number: u64) -> Statement {
     let mut draw = Draw::of(&[seed, 3, world.phase, number]);
     let mut maker = Maker { draw: &mut draw, tables: &world.tables, phase: world.phase };
@@ -156,7 +156,7 @@ impl<'a> Maker<'a> {
         (0..1 + self.draw.below(most)).map(|_| self.item(of)).collect()
     }
 
-    /// ORDER BY all columns, and sometimes LIMIT; nothing where columns have no order.
+    /// ORDER BY all columns, and sometimes LIMIT; nothing if columns cannot be ordered.
     fn order(&mut self, items: &[Item]) -> (String, bool) {
         if !items.iter().all(|item| item.orders) || self.draw.once_in(2) {
             return (String::new(), false);
@@ -415,7 +415,8 @@ impl<'a> Maker<'a> {
         done(format!("SELECT {} FROM {} AS a{condition}", listed(&items), table.name), &items, false)
     }
 
-    /// TLP: what a condition leaves, what its opposite leaves, and what neither does are together everything.
+    /// TLP: the rows for which a condition is true, those for which it is false and those for which it is null are
+    /// together all rows.
     fn partitioned(&mut self) -> Statement {
         let source = self.source();
         let condition = self.expressions(&source.variables).condition(2);
@@ -448,7 +449,7 @@ impl<'a> Maker<'a> {
         statement
     }
 
-    /// NoREC: how many rows a condition chooses, where it is optimized and where it is only a value.
+    /// NoREC: the number of rows that a condition selects, once optimized and once evaluated as a value.
     fn unoptimized(&mut self) -> Statement {
         let source = self.source();
         let condition = self.expressions(&source.variables).condition(3);
@@ -462,7 +463,7 @@ impl<'a> Maker<'a> {
         statement
     }
 
-    /// What only Ebbtide has.
+    /// Features that only Ebbtide has.
     fn series(&mut self) -> Statement {
         let table = self.table();
         if !table.unique_times {

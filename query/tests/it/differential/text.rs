@@ -1,4 +1,4 @@
-//! One statement in two dialects: a text holds places where Ebbtide and DuckDB are written differently.
+//! One statement in two dialects: a text contains marked parts in which Ebbtide and DuckDB differ.
 
 const OPEN: char = '\u{1}';
 const MIDDLE: char = '\u{2}';
@@ -11,7 +11,7 @@ pub(crate) enum Dialect {
     DuckDb,
 }
 
-/// What is written in one way for Ebbtide and in another for DuckDB. Both may hold such places themselves.
+/// A part that differs between Ebbtide and DuckDB. Both variants may contain such parts themselves.
 pub(crate) fn both(ebbtide: impl AsRef<str>, duckdb: impl AsRef<str>) -> String {
     format!("{OPEN}{}{MIDDLE}{}{CLOSE}", ebbtide.as_ref(), duckdb.as_ref())
 }
@@ -19,7 +19,7 @@ pub(crate) fn both(ebbtide: impl AsRef<str>, duckdb: impl AsRef<str>) -> String 
 /// The text for one of the programs.
 pub(crate) fn render(text: &str, dialect: Dialect) -> String {
     let mut rendered = String::with_capacity(text.len());
-    // For each open place: whether its second half has begun.
+    // For each open part: whether its second variant has begun.
     let mut places: Vec<bool> = Vec::new();
     for c in text.chars() {
         match c {
@@ -33,7 +33,7 @@ pub(crate) fn render(text: &str, dialect: Dialect) -> String {
     rendered
 }
 
-/// A text as a literal of SQL.
+/// A text as an SQL literal.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -1,4 +1,4 @@
-//! A random database, and a plain model of what of it is visible.
+//! A random database, and a plain model of its visible rows.
 
 use super::draw::Draw;
 use super::text::quoted;
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 /// 2024-01-01T00:00:00Z.
 const FIRST_SECOND: i64 = 1_704_067_200;
-/// The end of the range of times outside of which expiry is suspended.
+/// The end of the range of times outside which expiry is suspended.
 const LAST_SECOND: i128 = 2_147_483_648;
 const DAYS: i64 = 4;
-/// How often a database changes before it is left for the next one.
+/// Number of changes to a database before the next one is used.
 pub(crate) const PHASES: u64 = 5;
 
-/// What a column holds.
+/// The kind of values in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Whole numbers, each once, never null.
+    /// Distinct integers, never null.
     Key,
-    /// Small whole numbers.
+    /// Small integers.
     Int,
-    /// The ends of int64, and what a double does not hold.
+    /// The ends of int64, and integers that a double cannot hold.
     Wide,
     /// Doubles whose sums are exact; also NaN, infinities and -0.0.
     Number,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Time(Precision),
     /// `{a: int, c: text}`.
     Object,
-    /// Whole numbers.
+    /// Integers.
     List,
     /// `{id: int, region: text, site: {floor: int}}`.
     Tags,
@@ -45,9 +45,9 @@ pub(crate) enum Kind {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The phase in which it appears.
+    /// The phase in which the column is added.
     since: u64,
-    /// The phase in which whole numbers get fractions.
+    /// The phase in which an integer column gets fractions.
     widens: Option<u64>,
     specials: bool,
 }
@@ -60,20 +60,20 @@ struct Row {
 
 struct Rule {
     seconds: i64,
-    /// The metas of the pool that it is about; all if none.
+    /// The metas of the pool that the rule covers; all if `None`.
     metas: Option<Vec<usize>>,
 }
 
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// What metas are, if the collection has a meta field.
+    /// The kind of metas, if the collection has a meta field.
     pub(crate) meta: Option<Kind>,
     pub(crate) pool: Vec<Value>,
     pub(crate) precision: Precision,
     pub(crate) fields: Vec<Field>,
-    /// No two rows have the same time.
+    /// Whether times are unique.
     pub(crate) unique_times: bool,
-    /// Times at the ends of what the precision holds.
+    /// Whether times are at the ends of the precision's range.
     pub(crate) ends: bool,
     expiry: ExpiryMode,
     out_of_range: OutOfRange,
@@ -86,11 +86,11 @@ pub(crate) struct Table {
 pub(crate) struct World {
     seed: u64,
     pub(crate) phase: u64,
-    /// Keys of rows to insert; all if none. For making a failure smaller.
+    /// Keys of the rows to insert; all if `None`. For reducing a failure.
     keep: Option<Vec<i64>>,
     now: i64,
     pub(crate) tables: Vec<Table>,
-    /// What was done, for a person.
+    /// A log of what was done, for people.
     pub(crate) story: Vec<String>,
     database: Database,
     clock: VirtualClock,
@@ -160,7 +160,7 @@ impl Table {
         ];
         let mut fields = vec![Field { name: "k", kind: Kind::Key, since: 1, widens: None, specials: false }];
         for (name, kind) in kinds {
-            // Whole numbers and doubles are what most statements are about.
+            // Most statements are about integers and doubles.
             let wanted = matches!(name, "i" | "d") || !draw.once_in(3);
             let since = if draw.once_in(4) { 2 + draw.below(2) as u64 } else { 1 };
             let widens = (name == "i" && draw.once_in(5)).then(|| since + 1);
@@ -195,7 +195,7 @@ impl Table {
         i128::from(units) * i128::from(self.nanos())
     }
 
-    /// Columns that exist in this phase, with what they hold in it.
+    /// The columns that exist in this phase, with the kinds of their values.
     pub(crate) fn columns(&self, phase: u64) -> impl Iterator<Item = (&'static str, Kind)> + '_ {
         let meta = self.meta.map(|kind| ("s", kind));
         let field = move |field: &Field| match field.widens {
@@ -226,7 +226,7 @@ impl Table {
         })
     }
 
-    /// A time that some row has, if there is one.
+    /// A time of some row, if there is one.
     pub(crate) fn some_time(&self, draw: &mut Draw) -> Option<i64> {
         (!self.rows.is_empty()).then(|| self.rows[draw.below(self.rows.len())].time)
     }
@@ -234,7 +234,7 @@ impl Table {
     fn draw_time(&self, key: i64, draw: &mut Draw) -> i64 {
         let units = 1_000_000_000 / self.nanos();
         if self.unique_times {
-            // The keys of one insert follow each other, its times do not.
+            // The keys of one insert are consecutive, its times are not.
             let scattered = key * 7_919 % 100_003;
             return (FIRST_SECOND + scattered * 3) * units + draw.between(0, units - 1);
         }
@@ -291,7 +291,7 @@ impl Table {
             let key = self.next_key + at as i64;
             let value = |field: &Field| match field.kind {
                 Kind::Key => Value::Int(key),
-                // The first value of a field has all that it can have.
+                // The first value of a field has all its members.
                 _ => {
                     let first = at == 0 && (field.since == phase || field.widens == Some(phase));
                     self.draw_value(field, phase, first, draw)
@@ -315,7 +315,7 @@ impl Table {
         Value::Object(members)
     }
 
-    /// Statements that make the table of visible rows in DuckDB, where a time is a count of units.
+    /// Statements that create the table of visible rows in DuckDB, with times as counts of units.
     fn script(&self, phase: u64, now: i64) -> Vec<String> {
         let columns: Vec<(&str, Kind)> = self.columns(phase).collect();
         let types: Vec<String> = columns.iter().map(|(name, kind)| format!("{name} {}", type_name(*kind))).collect();
@@ -366,7 +366,7 @@ fn type_name(kind: Kind) -> &'static str {
     }
 }
 
-/// A value as DuckDB reads it.
+/// A value as a DuckDB literal.
 fn literal(value: &Value, kind: Kind) -> String {
     let member = |name: &str, of: Kind| literal(value.get(name).unwrap_or(&Value::Null), of);
     match (value, kind) {
@@ -394,7 +394,7 @@ fn literal(value: &Value, kind: Kind) -> String {
     }
 }
 
-/// Whether a row of the table meets a condition.
+/// Whether a row of the table satisfies a condition.
 type Condition = Box<dyn Fn(&Table, &Row) -> bool>;
 
 impl World {
@@ -478,7 +478,7 @@ impl World {
         let count = if self.phase <= 4 { count.max(2) } else { count };
         let mut rows = table.draw_rows(self.phase, count, draw);
         if let Some(keep) = &self.keep {
-            // The first row stays: it has the first value of each field.
+            // The first row is kept: it has the first value of each field.
             let mut at = 0;
             rows.retain(|row| {
                 at += 1;
@@ -502,7 +502,7 @@ impl World {
                 self.clock.set(Timestamp::from_units(self.now * 1_000, Precision::Ms));
                 self.story.push(format!("clock {}", self.now));
             }
-            // What a sweep took while nothing suspended expiry would not come back when something does.
+            // What a sweep dropped would not come back when something suspends expiry later.
             3 if !self.tables.iter().any(|table| table.ends) => self.sweep(),
             _ => {}
         }
@@ -599,7 +599,7 @@ impl World {
         table.rows.retain(|_| !gone.next().unwrap());
     }
 
-    /// Statements that make all tables in DuckDB.
+    /// Statements that create all tables in DuckDB.
     pub(crate) fn script(&self) -> Vec<String> {
         self.tables.iter().flat_map(|table| table.script(self.phase, self.now)).collect()
     }
