@@ -1,5 +1,10 @@
 //! SQL over Ebbtide's snapshots, on DataFusion.
 //!
+//! - [`Session`] runs statements from their text; [`Session::prepare`] makes a [`PreparedStatement`] with parameters.
+//! - [`output`] turns results into tables, CSV, JSON, Parquet and Arrow.
+//! - [`statement`] splits a text into statements and tells what each one is.
+//! - [`system`] has the names of the system tables, and listings as Arrow batches.
+//!
 //! ```
 //! use ebbtide::Database;
 //! use ebbtide_query::Session;

@@ -19,6 +19,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// Each run takes its own snapshot: it sees what has been inserted since the last one, and nothing that has expired.
 /// After the schema of a collection has changed, or a view has been replaced, the query is planned again.
+///
+/// # Examples
+///
+/// ```
+/// use ebbtide::Database;
+/// use ebbtide_query::{ScalarValue, Session};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Runtime::new()?;
+/// # runtime.block_on(async {
+/// let session = Session::new(Database::open(folder.path().join("weather"))?)?;
+/// session.execute("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')").await?;
+/// session.execute("INSERT INTO w (t, s, temp) VALUES (now(), 'roof', 21.5), (now(), 'yard', 19.0)").await?;
+///
+/// let warmer = session.prepare("SELECT s FROM w WHERE temp > $1").await?;
+/// assert_eq!(warmer.execute(&[ScalarValue::from(20.0)]).await?.rows(), 1);
+/// assert_eq!(warmer.execute(&[ScalarValue::from(15.0)]).await?.rows(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PreparedStatement<'a> {
     session: &'a Session,

@@ -97,7 +97,36 @@ impl StatementStream {
     }
 }
 
-/// Runs statements against a database.
+/// Runs SQL statements against a database, each over its own snapshot.
+///
+/// A session keeps settings (`SET`), prepared statements, and the views and tables that it created. Its calls need a
+/// tokio runtime.
+///
+/// # Examples
+///
+/// ```
+/// use ebbtide::Database;
+/// use ebbtide_query::Session;
+/// use ebbtide_query::output::{TableStyle, render};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Runtime::new()?;
+/// # runtime.block_on(async {
+/// let session = Session::new(Database::open(folder.path().join("weather"))?)?;
+/// session.execute("CREATE COLLECTION w WITH (timeField = 't', metaField = 's') EXPIRE AFTER 7 DAYS").await?;
+/// session.execute("INSERT INTO w (t, s, temp) VALUES (now(), 'roof', 21.5), (now(), 'yard', 19.0)").await?;
+///
+/// let result = session.execute("SELECT s, temp FROM w ORDER BY temp").await?;
+/// assert_eq!(result.rows(), 2);
+/// println!("{}", render(&result.schema, &result.batches, TableStyle::default()));
+///
+/// // An error has a code, and a message with the position of the mistake and a suggestion.
+/// let error = session.execute("SELECT tmp FROM w").await.unwrap_err();
+/// assert!(error.message().contains("did you mean 'temp'?"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Session {
     context: SessionContext,
     database: Database,
