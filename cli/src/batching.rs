@@ -3,8 +3,8 @@
 use arrow::array::RecordBatch;
 use ebbtide_buckets::batch_bytes;
 
-/// Approximate maximum bytes of measurements in one insert. The engine limits inserts to more than this, but an insert
-/// is in memory more than once.
+/// Approximate maximum bytes of measurements per insert. The engine's limit is higher, but an insert is in memory more
+/// than once.
 pub(crate) const INSERT_BYTES: usize = 32 << 20;
 
 /// The rows from index `from` that go into one insert: at most `at_most`, and at most [`INSERT_BYTES`] unless a single

@@ -1,17 +1,17 @@
-//! Lines that cannot be imported: they end the import, or are set aside.
+//! Lines that cannot be imported either end the import or are set aside.
 
 use crate::{Failure, files};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Reasons that are told on standard error; the file has them all.
+/// Maximum number of reasons printed to standard error; the file has all of them.
 const SHOWN_MAX: usize = 5;
 
-/// Takes bad lines.
+/// Collects bad lines.
 pub(super) struct BadLines {
     path: Option<PathBuf>,
-    /// Once the import is known to begin.
+    /// `Some` once the import has begun.
     file: Option<csv::Writer<File>>,
     max: u64,
     count: u64,
@@ -20,17 +20,17 @@ pub(super) struct BadLines {
     marked: Option<Mark>,
 }
 
-/// What becomes of what is in the file when an import begins.
+/// What happens to existing lines in the file when an import begins.
 pub(super) enum Begin {
-    /// It goes.
+    /// They are removed.
     New,
-    /// It stays.
+    /// They are kept.
     Append,
-    /// Kept up to here: an interrupted import continues.
+    /// They are kept up to this mark: an interrupted import continues.
     After(Mark),
 }
 
-/// How far a file of bad lines had come.
+/// A position in a file of bad lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     count: u64,
@@ -40,19 +40,19 @@ pub(super) struct Mark {
 }
 
 impl BadLines {
-    /// Without a path the first bad line is an error.
+    /// Without a path, the first bad line is an error.
     pub(super) fn new(path: Option<&Path>, max: u64) -> Self {
         BadLines { path: path.map(Path::to_owned), file: None, max, count: 0, reasons: Vec::new(), marked: None }
     }
 
-    /// Opens the file, which must be none of the inputs and no file of the database.
+    /// Opens the file, which must not be one of the inputs or in the database's folder.
     pub(super) fn open(&mut self, begin: &Begin, inputs: &[PathBuf], database: &Path) -> Result<(), Failure> {
         let Some(path) = self.path.as_ref().filter(|_| self.file.is_none()) else { return Ok(()) };
         files::keep_out(database, path)?;
         let file = files::append(path)?;
         for input in inputs {
             if files::is_same(&file, input)? {
-                let what = format!("--bad-lines {} is {}, which is to be imported", path.display(), input.display());
+                let what = format!("--bad-lines {} is the input {}", path.display(), input.display());
                 return Err(Failure::usage(what));
             }
         }
@@ -62,7 +62,7 @@ impl BadLines {
             Begin::New => 0,
             Begin::Append => bytes,
             Begin::After(mark) if mark.bytes <= bytes => mark.bytes,
-            // Another file than the one before.
+            // The file is not the one of the interrupted import.
             Begin::After(_) => bytes,
         };
         if keep < bytes {
@@ -86,7 +86,7 @@ impl BadLines {
         writer.write_record(record).map_err(fail)
     }
 
-    /// Sets a line aside; `text` is what it holds.
+    /// Sets a line aside; `text` is its content.
     pub(super) fn row(&mut self, file: &str, line: u64, reason: &str, text: &str) -> Result<(), Failure> {
         let place = format!("{file}:{line}: {reason}");
         let Some(path) = &self.path else { return Err(Failure::new(place)) };
@@ -96,7 +96,7 @@ impl BadLines {
         if self.count > self.max {
             self.flush()?;
             return Err(Failure::new(format!(
-                "there are more than {} bad lines, the last is {place}; see {path}, and --bad-lines-max",
+                "there are more than {} bad lines, the last one at {place}; see {path} and --bad-lines-max",
                 self.max
             )));
         }
@@ -106,7 +106,7 @@ impl BadLines {
         Ok(())
     }
 
-    /// Where the file is now, which is durable when this returns.
+    /// The current end of the file, which is durable when this returns.
     pub(super) fn mark(&mut self) -> Result<Mark, Failure> {
         if let Some(mark) = self.marked.as_ref().filter(|mark| mark.count == self.count) {
             return Ok(mark.clone());
@@ -121,12 +121,12 @@ impl BadLines {
         Ok(mark)
     }
 
-    /// Counts lines that an interrupted import set aside before this one began.
+    /// Adds the number of lines that an interrupted import set aside before.
     pub(super) fn add_earlier(&mut self, earlier: &Mark) {
         self.count += earlier.count;
     }
 
-    /// Forgets what came after a mark: it will come again.
+    /// Removes the lines after a mark: they will be added again.
     pub(super) fn rewind(&mut self, mark: &Mark) -> Result<(), Failure> {
         self.flush()?;
         self.count = mark.count;
@@ -137,13 +137,13 @@ impl BadLines {
         cut.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
     }
 
-    /// Makes the lines so far readable for others.
+    /// Makes the lines readable for others.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         let (Some(path), Some(writer)) = (&self.path, &mut self.file) else { return Ok(()) };
         writer.flush().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
     }
 
-    /// Tells how many lines were set aside, and why the first ones.
+    /// Prints how many lines were set aside, and the first reasons.
     pub(super) fn report(&mut self) -> Result<(), Failure> {
         self.flush()?;
         let Some(path) = self.path.as_ref().filter(|_| self.count > 0) else { return Ok(()) };

@@ -1,16 +1,16 @@
-//! A look at a Parquet file's footer before it is parsed: the parser sets memory aside for as many row groups and columns as
-//! the footer claims, and a claim of billions would end the process. The footer is a struct in Thrift's compact protocol
-//! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
+//! Checks a Parquet file's footer before it is parsed: the parser allocates memory for as many row groups and columns
+//! as the footer claims, and a claim of billions would end the process. The footer is a struct in Thrift's compact
+//! protocol (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 const MAGIC: &[u8; 4] = b"PAR1";
-/// Bytes behind the footer: its length, and the magic.
+/// Bytes after the footer: its length, and the magic.
 const TAIL_BYTES: u64 = 8;
-/// Structs and lists in each other; those of Parquet are half as deep.
+/// Maximum nesting of structs and lists; those of Parquet are half as deep.
 const DEPTH_MAX: usize = 32;
-/// The lists of the file itself that hold structs, by field: columns and row groups.
+/// The fields of the footer that are lists of structs: columns and row groups.
 const LISTS: [i64; 2] = [2, 4];
 
 const TRUE: u8 = 1;
@@ -26,7 +26,8 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCT: u8 = 12;
 
-/// Checks that the footer can hold the lists that it claims to. What else may be wrong with the file is its reader's to say.
+/// Checks that the footer can hold the lists that it claims. The reader reports anything else that is wrong with the
+/// file.
 pub(super) fn check(file: &mut File) -> io::Result<Result<(), String>> {
     let bytes = file.seek(SeekFrom::End(0))?;
     let mut tail = [0; 8];
@@ -76,7 +77,7 @@ impl Walk<'_> {
     }
 
     fn value(&mut self, ty: u8, depth: usize) -> Result<(), String> {
-        let inside = depth.checked_sub(1).ok_or("its footer nests too deep")?;
+        let inside = depth.checked_sub(1).ok_or("its footer is nested too deeply")?;
         match ty {
             TRUE | FALSE => Ok(()),
             BYTE => self.skip(1),
@@ -111,7 +112,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Each of them takes a byte at least.
+    /// Each item takes at least one byte.
     fn items(&mut self, count: u64, types: &[u8], depth: usize) -> Result<(), String> {
         if count > self.left.len() as u64 {
             return Err(format!("its footer claims {count} items in {} bytes", self.left.len()));

@@ -1,24 +1,24 @@
-//! Arrow IPC says how long a message is before it comes, and what a buffer unpacks to. The reader of Arrow takes memory for
-//! that at once, so what cannot be is refused before it is asked.
+//! Arrow IPC files state the length of each message before it, and the decompressed size of each buffer. Arrow's reader
+//! allocates that much at once, so impossible claims are refused before it reads the file.
 
 use arrow::ipc::{RecordBatch, root_as_footer, root_as_message};
 use std::io::{Read, Seek, SeekFrom};
 
-/// What the buffers of one compressed message may unpack to together.
+/// Maximum total size of the decompressed buffers of one message.
 const UNPACKED_BYTES_MAX: u64 = 512 << 20;
 /// Bytes at the end of a file: the length of the footer, and the magic.
 const END_BYTES: u64 = 10;
 
-/// The two forms of Arrow IPC.
+/// The two formats of Arrow IPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// With a footer that says where messages are.
+    /// With a footer that lists the positions of messages.
     File,
     /// One message after the other.
     Stream,
 }
 
-/// Looks at all lengths of a file.
+/// Checks all lengths in a file.
 pub(super) fn check(file: &mut (impl Read + Seek), form: Form) -> Result<(), String> {
     let len = file.seek(SeekFrom::End(0)).map_err(|e| e.to_string())?;
     match form {
@@ -40,7 +40,7 @@ fn check_file(file: &mut (impl Read + Seek), len: u64) -> Result<(), String> {
         else {
             return Err("a length in its footer is negative".to_owned());
         };
-        let metadata = metadata(file, len, at)?.ok_or("its footer names a message that is not there")?.1;
+        let metadata = metadata(file, len, at)?.ok_or("its footer names a message that does not exist")?.1;
         check_message(file, len, &metadata, (at.saturating_add(head), body))?;
     }
     Ok(())
@@ -58,10 +58,10 @@ fn check_stream(file: &mut (impl Read + Seek), len: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The metadata of the message at a place, and where its body begins; `None` at the end of a stream.
+/// The metadata of the message at an offset, and where its body begins; `None` at the end of a stream.
 fn metadata(file: &mut (impl Read + Seek), len: u64, at: u64) -> Result<Option<(u64, Vec<u8>)>, String> {
     let first = read_at(file, len, at, 4)?;
-    // Older writers leave out the mark.
+    // Older writers omit the continuation marker.
     let (word, start) = match first == [0xff; 4] {
         true => (read_at(file, len, at + 4, 4)?, at + 8),
         false => (first, at + 4),
@@ -79,7 +79,7 @@ fn check_message(
     (body_at, body): (u64, u64),
 ) -> Result<(), String> {
     if body_at.checked_add(body).is_none_or(|end| end > len) {
-        return Err(format!("a message says that it is {body} bytes long, and the file ends before"));
+        return Err(format!("a message claims a length of {body} bytes, but the file ends before"));
     }
     let message = root_as_message(metadata).map_err(|e| format!("a message: {e}"))?;
     let of_dictionary = || message.header_as_dictionary_batch()?.data();
@@ -89,7 +89,7 @@ fn check_message(
     }
 }
 
-/// Each compressed buffer begins with the length that it unpacks to.
+/// Each compressed buffer begins with its decompressed length.
 fn check_unpacked(
     file: &mut (impl Read + Seek),
     len: u64,
@@ -98,14 +98,14 @@ fn check_unpacked(
 ) -> Result<(), String> {
     let mut unpacked: u64 = 0;
     for buffer in batch.buffers().into_iter().flatten().filter(|buffer| buffer.length() != 0) {
-        let offset = u64::try_from(buffer.offset()).map_err(|_| "the place of a buffer is negative")?;
+        let offset = u64::try_from(buffer.offset()).map_err(|_| "the offset of a buffer is negative")?;
         let prefix = read_at(file, len, body_at.saturating_add(offset), 8)?;
         let claim = i64::from_le_bytes(prefix.try_into().map_err(|_| "it ends early")?);
-        // -1 says that the buffer is not compressed.
+        // -1 means that the buffer is not compressed.
         unpacked = unpacked.saturating_add(u64::try_from(claim.max(0)).unwrap_or(0));
         if claim < -1 || unpacked > UNPACKED_BYTES_MAX {
             let most = UNPACKED_BYTES_MAX >> 20;
-            return Err(format!("a batch says that it unpacks to more than {most} MiB: write smaller batches"));
+            return Err(format!("a batch claims a decompressed size of more than {most} MiB: write smaller batches"));
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ pub(super) struct Point {
 /// Reads a line; `None` for a comment.
 ///
 /// # Errors
-/// Says what is wrong, and at which column.
+/// What is wrong, and at which column.
 pub(super) fn parse(line: &[u8]) -> Result<Option<Point>, String> {
     if line.first() == Some(&b'#') {
         return Ok(None);
@@ -38,7 +38,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Point>, String> {
         tags.push((name, value));
     }
     if !cursor.spaces() {
-        return Err(cursor.error("fields are expected, after a space"));
+        return Err(cursor.error("expected fields after a space"));
     }
     let mut fields = Vec::new();
     loop {
@@ -55,7 +55,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Point>, String> {
     let time = match (cursor.spaces(), cursor.rest()) {
         (_, "") => None,
         (true, rest) if rest.bytes().all(|b| b.is_ascii_digit() || b == b'-') => Some(rest.to_owned()),
-        (_, rest) => return Err(cursor.error(&format!("a time is expected, not '{rest}'"))),
+        (_, rest) => return Err(cursor.error(&format!("expected a time, not '{rest}'"))),
     };
     Ok(Some(Point { measurement, tags, fields, time }))
 }
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         self.at > before
     }
 
-    /// Text up to one of `ends`; a backslash takes its meaning from any of `escaped`.
+    /// Text up to one of `ends`; a backslash escapes any of `escaped`.
     fn word(&mut self, ends: &[char], escaped: &[char]) -> String {
         let mut word = String::new();
         let mut characters = self.rest().char_indices().peekable();
@@ -122,18 +122,18 @@ impl<'a> Cursor<'a> {
             _ => match (raw.strip_suffix('i'), raw.strip_suffix('u')) {
                 (Some(digits), _) => match digits.parse() {
                     Ok(number) => Value::Int(number),
-                    Err(_) => return wrong(&format!("'{raw}' is no whole number of 64 bits")),
+                    Err(_) => return wrong(&format!("'{raw}' is not a 64-bit integer")),
                 },
                 (None, Some(digits)) => match digits.parse::<u64>().map(i64::try_from) {
                     Ok(Ok(number)) => Value::Int(number),
-                    Ok(Err(_)) => return wrong(&format!("'{raw}' is greater than int64 holds")),
-                    Err(_) => return wrong(&format!("'{raw}' is no whole number without a sign")),
+                    Ok(Err(_)) => return wrong(&format!("'{raw}' does not fit int64")),
+                    Err(_) => return wrong(&format!("'{raw}' is not an unsigned integer")),
                 },
                 (None, None) => match raw.parse::<f64>() {
                     Ok(number) if number.is_finite() && raw.starts_with(|c: char| !c.is_alphabetic()) => {
                         Value::Double(number)
                     }
-                    _ => return wrong(&format!("'{raw}' is no value; text stands in double quotes")),
+                    _ => return wrong(&format!("'{raw}' is not a value; text goes in double quotes")),
                 },
             },
         };
@@ -193,19 +193,19 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_column() {
         let cases = [
-            ("m", "column 2: fields are expected"),
+            ("m", "column 2: expected fields"),
             (",a=b v=1", "column 1: the measurement's name is missing"),
             ("m,a v=1", "column 4: a tag is written name=value"),
             ("m,a= v=1", "tag 'a' has no value"),
             ("m v", "column 4: a field is written name=value"),
             ("m v=", "field 'v': the value is missing"),
-            ("m v=abc", "'abc' is no value"),
-            ("m v=inf", "'inf' is no value"),
-            ("m v=1e400", "'1e400' is no value"),
-            ("m v=99999999999999999999i", "no whole number of 64 bits"),
-            ("m v=18446744073709551615u", "greater than int64"),
+            ("m v=abc", "'abc' is not a value"),
+            ("m v=inf", "'inf' is not a value"),
+            ("m v=1e400", "'1e400' is not a value"),
+            ("m v=99999999999999999999i", "is not a 64-bit integer"),
+            ("m v=18446744073709551615u", "does not fit int64"),
             ("m v=\"open 1", "the quote is not closed"),
-            ("m v=1 soon", "a time is expected, not 'soon'"),
+            ("m v=1 soon", "expected a time, not 'soon'"),
         ];
         for (line, expected) in cases {
             let error = parse(line.as_bytes()).unwrap_err();

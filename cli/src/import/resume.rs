@@ -1,9 +1,9 @@
-//! How an import that was interrupted goes on.
+//! Resumes interrupted imports.
 //!
-//! Before each insert a small file in the database's folder says, durably, how far the import has come and which batch
-//! comes next. The batch has an id, which the collection keeps with its rows, also when these are deleted or swept. So
-//! after a crash at any moment at most one batch is in doubt, and it is stored if, and only if, the collection's last id
-//! is its own. The file of a finished import stays: it tells that nothing is left to do.
+//! Before each insert, a small file in the database's folder durably records how far the import has come and which
+//! batch comes next. The batch has an id, which the collection keeps with its rows, even when these are deleted or
+//! swept. So after a crash at any moment at most one batch is undecided, and it is stored if, and only if, the
+//! collection's last id is its own. The file of a finished import is kept: it shows that nothing is left to do.
 
 use super::bad::Mark;
 use super::source::Source;
@@ -14,30 +14,30 @@ use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
-/// What the file holds.
+/// The contents of the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
     collection: String,
-    /// The collection's number: one of the same name that was made later is another collection.
+    /// The collection's number: a collection of the same name that was created later is a different one.
     id: u64,
-    /// A checksum of the options that decide what rows become.
+    /// A checksum of the options that affect the imported rows.
     options: u32,
     files: Vec<Input>,
     /// The file that is being imported.
     pub(super) file: usize,
-    /// Rows of it that are stored or were set aside.
+    /// Number of its rows that are stored or were set aside.
     pub(super) rows: u64,
     /// Measurements stored so far.
     pub(super) stored: u64,
     /// The lines set aside up to here.
     pub(super) bad: Mark,
-    /// The source and the number in the id of the last batch.
+    /// The id of the last batch.
     batch: BatchId,
-    doubt: Option<Doubt>,
+    doubt: Option<UndecidedBatch>,
     finished: bool,
 }
 
-/// A file, told by its content.
+/// An input file, identified by its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Input {
     name: String,
@@ -45,9 +45,9 @@ struct Input {
     checksum: u32,
 }
 
-/// A batch that was being stored.
+/// A batch that may or may not be stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Doubt {
+struct UndecidedBatch {
     file: usize,
     end: u64,
     measurements: u64,
@@ -55,7 +55,7 @@ struct Doubt {
 }
 
 impl State {
-    /// Whether it is of these files and options, of whatever collection.
+    /// Whether the files and options are the same; the collection may differ.
     fn is_of(&self, other: &State) -> bool {
         self.has_files_of(other) && self.options == other.options
     }
@@ -65,7 +65,7 @@ impl State {
         self.files.len() == other.files.len() && self.files.iter().zip(&other.files).all(same)
     }
 
-    /// Decides whether the batch in doubt is stored.
+    /// Finds out whether the undecided batch is stored.
     fn settle(&mut self, collection: &CollectionSnapshot) {
         let Some(doubt) = self.doubt.take() else { return };
         if collection.last_batch().is_some_and(|last| last.id == self.batch) {
@@ -81,13 +81,13 @@ impl State {
 pub(super) enum Left {
     /// Nothing that matters now.
     Nothing,
-    /// These very files with these options, all of them.
+    /// All of these files, with these options.
     Everything(u64),
     /// An import that was interrupted.
     Part(Box<State>),
 }
 
-/// Keeps the state of an import.
+/// Stores the state of an import.
 pub(super) struct Progress {
     fs: RealFs,
     path: PathBuf,
@@ -95,7 +95,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The state that an import of these files with these options begins with.
+    /// The initial state of an import of these files with these options.
     pub(super) fn new(folder: &Path, collection: &str, options: &str, sources: &[Source]) -> Result<Self, Failure> {
         let input = |source: &Source| {
             Ok(Input { name: source.name.clone(), bytes: source.bytes, checksum: source.checksum()? })
@@ -124,7 +124,7 @@ impl Progress {
         }
         let bytes = self.fs.read(&self.path).map_err(|e| self.failure("read", &e))?;
         let mut state: State = serde_json::from_slice(&bytes).map_err(|e| {
-            Failure::new(format!("{} cannot be read: {e}; --from-start begins without it", self.path.display()))
+            Failure::new(format!("{} cannot be read: {e}; --from-start imports without it", self.path.display()))
         })?;
         if state.id != collection.id() {
             return Ok(Left::Nothing);
@@ -137,40 +137,40 @@ impl Progress {
         Ok(Left::Part(Box::new(state)))
     }
 
-    /// Goes on where an interrupted import was.
+    /// Continues an interrupted import.
     pub(super) fn take_up(&mut self, left: State) -> Result<(), Failure> {
         if !left.has_files_of(&self.state) {
             let names: Vec<&str> = left.files.iter().map(|f| f.name.as_str()).collect();
             return Err(Failure::new(format!(
-                "the interrupted import was of other files, or they have changed: {}; --from-start \
+                "the interrupted import had different files, or they have changed: {}; --from-start \
                  imports these from the first row",
                 names.join(", ")
             )));
         }
         if left.options != self.state.options {
             return Err(Failure::new(
-                "the interrupted import had other options: say the same ones with --resume, or --from-start",
+                "the interrupted import had different options: use the same ones with --resume, or use --from-start",
             ));
         }
         self.state = left;
         Ok(())
     }
 
-    /// The rows go into this collection.
+    /// Sets the collection that the rows are imported into.
     pub(super) fn belongs_to(&mut self, collection: &CollectionSnapshot) {
         self.state.id = collection.id();
     }
 
-    /// Notes that rows are about to be stored, and returns the id to store them under. `end` is how many rows of the file
-    /// there are up to their end, `bad` what is set aside by then.
+    /// Records that rows are about to be stored, and returns the id for their insert. `end` is the number of rows of
+    /// the file up to and including them, `bad` the lines set aside by then.
     pub(super) fn begin(&mut self, file: usize, end: u64, measurements: u64, bad: Mark) -> Result<BatchId, Failure> {
         self.state.batch.number += 1;
-        self.state.doubt = Some(Doubt { file, end, measurements, bad });
+        self.state.doubt = Some(UndecidedBatch { file, end, measurements, bad });
         self.save()?;
         Ok(self.state.batch)
     }
 
-    /// Notes that they are stored; written with what comes next.
+    /// Records that the rows are stored; saved with the next change.
     pub(super) fn done(&mut self, file: usize, end: u64, stored: u64, bad: Mark) {
         self.state.doubt = None;
         self.state.file = file;
@@ -179,19 +179,19 @@ impl Progress {
         self.state.bad = bad;
     }
 
-    /// Notes that everything is stored, while the import of something else goes on.
+    /// Records that everything is stored, while the import into other collections continues.
     pub(super) fn complete(&mut self) -> Result<(), Failure> {
         self.state.doubt = None;
         self.save()
     }
 
-    /// Notes that the import is finished.
+    /// Records that the import is finished.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.state.finished = true;
         self.save()
     }
 
-    /// Forgets the import: nothing of it is left.
+    /// Removes the record of the import, of which nothing is left.
     pub(super) fn forget(&self) -> Result<(), Failure> {
         if self.fs.exists(&self.path).map_err(|e| self.failure("read", &e))? {
             self.fs.remove(&self.path).map_err(|e| self.failure("remove", &e))?;
@@ -218,11 +218,11 @@ impl Progress {
     }
 
     fn failure(&self, what: &str, error: &dyn std::fmt::Display) -> Failure {
-        Failure::new(format!("cannot {what} {}, which says how far the import is: {error}", self.path.display()))
+        Failure::new(format!("cannot {what} {}, the progress of the import: {error}", self.path.display()))
     }
 }
 
-/// The states of imports in a database's folder whose collections are still there.
+/// The states of imports in a database's folder whose collections still exist.
 fn states(folder: &Path, snapshot: &Snapshot) -> Result<Vec<State>, Failure> {
     let fail = |path: &Path, e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", path.display()));
     let mut states = Vec::new();
@@ -241,7 +241,7 @@ fn states(folder: &Path, snapshot: &Snapshot) -> Result<Vec<State>, Failure> {
     Ok(states)
 }
 
-/// Imports that were interrupted in a database's folder, for `ebbtide status`.
+/// Notes about interrupted imports, for `ebbtide status`.
 pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Vec<String>, Failure> {
     let note = |state: State| {
         format!(

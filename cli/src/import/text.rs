@@ -1,5 +1,5 @@
-//! Text in records: the cells of a CSV line, or a whole line. A thread of its own unpacks and splits while another one
-//! looks at what was split before.
+//! Splits text into records: the cells of a CSV line, or a whole line. One thread decompresses and splits while another
+//! one processes what was split before.
 
 use super::source::Source;
 use crate::Failure;
@@ -9,23 +9,23 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::mpsc::sync_channel;
 
-/// Records that are handed on at once.
+/// Maximum number of records per block.
 const BLOCK_RECORDS: usize = 4096;
-/// Bytes that are handed on at once, at most, but for one record.
+/// Maximum bytes per block, unless a single record is longer.
 const BLOCK_BYTES: usize = 4 << 20;
-/// A longer record is taken for an open quote, or for no text.
+/// Maximum bytes of a record: a longer one is probably an unclosed quote, or not text.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// A record that is longer than this has its delimiters counted: each cell takes far more memory than a byte.
+/// The delimiters of a record longer than this are counted, since each cell takes far more memory than a byte.
 const RECORD_BYTES_PLAIN: u64 = 1 << 20;
-/// It may have so many of them, those within quotes included.
+/// Maximum number of delimiters in such a record, including those inside quotes.
 const RECORD_DELIMITERS_MAX: u64 = 4 << 20;
 
-/// How text is split.
+/// The way in which text is split.
 #[derive(Debug, Clone)]
 pub(super) enum Split {
     /// Cells between delimiters, with quotes.
     Csv { delimiter: u8, comment: Option<u8>, skip: u64 },
-    /// One cell a line.
+    /// One cell per line.
     Lines,
 }
 
@@ -33,9 +33,9 @@ pub(super) enum Split {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Block {
     bytes: Vec<u8>,
-    /// Where each cell ends in `bytes`.
+    /// The end of each cell in `bytes`.
     ends: Vec<usize>,
-    /// The line on which each record begins, and how many cells there are up to its end.
+    /// The line on which each record begins, and the number of cells up to its end.
     records: Vec<(u64, usize)>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Record<'a> {
     pub(super) line: u64,
     block: &'a Block,
     first: usize,
-    /// How many cells it has.
+    /// Number of cells.
     pub(super) cells: usize,
 }
 
@@ -86,7 +86,7 @@ impl Block {
 }
 
 impl<'a> Record<'a> {
-    /// A cell without the white space around it; empty if there is none.
+    /// A cell without surrounding white space; empty if there is none at this index.
     pub(super) fn cell(&self, at: usize) -> &'a [u8] {
         if at >= self.cells {
             return &[];
@@ -116,24 +116,26 @@ impl<'a> Record<'a> {
 
 fn too_long(name: &str, line: u64) -> Failure {
     let most = RECORD_BYTES_MAX >> 20;
-    Failure::new(format!("{name}:{line}: the line is longer than {most} MiB: is a quote not closed, or is it no text?"))
+    Failure::new(format!(
+        "{name}:{line}: the line is longer than {most} MiB: is a quote not closed, or is the file not text?"
+    ))
 }
 
-/// What has been split and not yet handed on.
+/// The block in progress, and counts for the current record.
 struct Pending<'a> {
     block: Block,
     give: &'a mut dyn FnMut(Block) -> bool,
-    /// Hand on before every read that may have to wait.
+    /// Whether to pass on the block before every read that may block.
     eager: bool,
-    /// Bytes since the last record.
+    /// Bytes read since the last record.
     since: u64,
     /// The delimiter, where a record has cells.
     delimiter: Option<u8>,
-    /// Delimiters since the last record, as far as they are counted.
+    /// Delimiters since the last record, if they are counted.
     delimiters: u64,
     /// Whether a record is too long to be read.
     too_long: bool,
-    /// The last byte that is no line end.
+    /// The last byte that is not white space.
     last: u8,
     /// Whether lines end with CR and LF, once the first has ended.
     crlf: Option<bool>,
@@ -158,13 +160,13 @@ impl Pending<'_> {
     }
 }
 
-/// Lets what is pending go before a read that may have to wait, and bounds the length of a record.
-struct Watched<'a> {
+/// Passes on the pending block before a read that may block, and limits the length of records.
+struct LimitedReader<'a> {
     inner: Box<dyn Read>,
     pending: Rc<RefCell<Pending<'a>>>,
 }
 
-impl Read for Watched<'_> {
+impl Read for LimitedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut pending = self.pending.borrow_mut();
         if pending.eager {
@@ -195,8 +197,8 @@ impl Read for Watched<'_> {
     }
 }
 
-/// Splits a text to its end, or until `give` says that nobody wants more. With `eager` every record is handed on before
-/// a read that may have to wait.
+/// Splits a text to its end, or until `give` returns `false`. If `eager`, all records are passed on before a read that
+/// may block.
 pub(super) fn split(
     name: &str,
     input: Box<dyn Read>,
@@ -222,8 +224,8 @@ pub(super) fn split(
         gone: false,
     };
     let pending = Rc::new(RefCell::new(pending));
-    let watched = Watched { inner: input, pending: Rc::clone(&pending) };
-    let input = BufReader::with_capacity(1 << 16, watched);
+    let limited = LimitedReader { inner: input, pending: Rc::clone(&pending) };
+    let input = BufReader::with_capacity(1 << 16, limited);
     match how {
         Split::Csv { delimiter, comment, skip } => {
             split_csv(name, input, (*delimiter, *comment, *skip), &pending, unreadable)?;
@@ -236,14 +238,14 @@ pub(super) fn split(
 
 fn split_csv(
     name: &str,
-    mut input: BufReader<Watched<'_>>,
+    mut input: BufReader<LimitedReader<'_>>,
     (delimiter, comment, skip): (u8, Option<u8>, u64),
     pending: &Rc<RefCell<Pending<'_>>>,
     unreadable: &dyn Fn(&io::Error) -> Failure,
 ) -> Result<(), Failure> {
     let fail = |e: &io::Error, line: u64| match (pending.borrow().too_long, pending.borrow().delimiters) {
         (true, RECORD_DELIMITERS_MAX..) => Failure::new(format!(
-            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is a quote not closed, is it no table, or is --delimiter another?"
+            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is a quote not closed, is the file not a table, or is --delimiter wrong?"
         )),
         (true, _) => too_long(name, line),
         (false, _) => unreadable(e),
@@ -273,9 +275,9 @@ fn split_csv(
                 });
             }
         }
-        // The reader takes the LF of CR LF with the record after it, and counts it then.
-        let behind = !std::mem::take(&mut is_first) && pending.borrow().crlf == Some(true);
-        let line = skip + record.position().map_or(0, csv::Position::line) + u64::from(behind);
+        // The reader reads the LF of a CR LF with the record after it, and only counts the line then.
+        let is_late = !std::mem::take(&mut is_first) && pending.borrow().crlf == Some(true);
+        let line = skip + record.position().map_or(0, csv::Position::line) + u64::from(is_late);
         let last = record.len().checked_sub(1).and_then(|i| record.get(i)).unwrap_or_default();
         suspicious = last.contains(&b'\n').then_some(line);
         let mut pending = pending.borrow_mut();
@@ -285,7 +287,7 @@ fn split_csv(
         }
     }
     match suspicious {
-        // A quote that is closed is the last thing in the file.
+        // If the quote is closed, it is the last byte of the file.
         Some(line) if pending.borrow().last != b'"' => {
             Err(Failure::new(format!("{name}:{line}: a quote that opens on this line is never closed")))
         }
@@ -295,14 +297,14 @@ fn split_csv(
 
 fn split_lines(
     name: &str,
-    mut input: BufReader<Watched<'_>>,
+    mut input: BufReader<LimitedReader<'_>>,
     pending: &Rc<RefCell<Pending<'_>>>,
     unreadable: &dyn Fn(&io::Error) -> Failure,
 ) -> Result<(), Failure> {
     let mut text = Vec::new();
     let mut line = 0;
     loop {
-        // A long line is not kept in mind for all the short ones after it.
+        // Frees the memory of a long line before the next ones.
         text.clear();
         text.shrink_to(BLOCK_BYTES);
         line += 1;
@@ -328,7 +330,7 @@ fn split_lines(
     }
 }
 
-/// Gives the records of a file block by block. The file is unpacked and split on another thread.
+/// Passes the records of a file to `take`, block by block. The file is decompressed and split on another thread.
 pub(super) fn blocks(
     source: &Source,
     how: &Split,

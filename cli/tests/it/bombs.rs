@@ -170,7 +170,7 @@ fn parquet_files_that_claim_billions_of_columns_or_row_groups_are_refused() {
         (columns, "its footer claims 2147483647 items in 0 bytes"),
         (row_groups, "its footer claims 2147483647 items in 0 bytes"),
         (no_list, "its footer has no list of structs in field 2"),
-        (deep, "its footer nests too deep"),
+        (deep, "its footer is nested too deeply"),
     ] {
         let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
         let file = [b"PAR1", footer.as_slice(), &length, b"PAR1"].concat();

@@ -145,7 +145,7 @@ fn bad_lines_are_set_aside_with_their_place_and_reason() {
     }
     let few = import(folder.path(), &["a.csv", "--bad-lines", "bad.csv", "--bad-lines-max", "2"]);
     assert_eq!(few.code, 1);
-    assert!(few.stderr.contains("more than 2 bad lines, the last is a.csv:44"), "{}", few.stderr);
+    assert!(few.stderr.contains("more than 2 bad lines, the last one at a.csv:44"), "{}", few.stderr);
     assert_eq!(rows(folder.path(), "SELECT count(*) AS n FROM c"), "n\n40\n");
     write(
         folder.path(),
