@@ -156,7 +156,7 @@ def ours(runner, workload, data, found, export=None):
         if name.endswith(", SQL"):
             engine, name = "Ebbtide, SQL", name.removesuffix(", SQL")
         name = OURS[workload].get(name, name)
-        factor = fields if name in (INGEST, SMALL) else 1  # Rows a second of so many cells, or metrics a second.
+        factor = fields if name in (INGEST, SMALL) else 1  # Rows per second with this many cells, or metrics per second.
         found.setdefault(engine, {}).setdefault(name, []).append(median * factor)
     return report["queries"], {k: report[k] for k in ("machine", "versions", "settings", "data")}
 

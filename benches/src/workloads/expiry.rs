@@ -72,7 +72,7 @@ fn at(windows: i64, seconds: i64) -> Timestamp {
 
 pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("expiry", &Settings::default());
-    report.say("but for the weather one measurement a bucket, windows of 1 h; filled without waiting for syncs, synced as a whole, swept on the real disk");
+    report.say("except for the weather: one measurement per bucket, windows of 1 h; filled without waiting for syncs, synced as a whole, swept on the real disk");
     let bar = progress("expiry", (plan.runs * 8) as u64);
     half_of_weather(plan, &mut report, &bar)?;
     half_of_fleet(plan, false, &mut report, &bar)?;

@@ -16,7 +16,8 @@ const NAMES: [&str; 5] = ["ingest", "open", "last point of every series", "avg o
 
 pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("growth", &Settings::default());
-    report.say(format!("one measurement a bucket, {WINDOWS} windows of 1 h a series, batches of up to 50,000 rows"));
+    report
+        .say(format!("one measurement per bucket, {WINDOWS} windows of 1 h per series, batches of up to 50,000 rows"));
     let sizes = [1_000, 10_000, 100_000, 1_000_000].map(|size| size * plan.scale);
     let bar = progress("growth", (sizes.len() * plan.runs) as u64);
     let mut lines = NAMES.map(|name| Line { name, points: Vec::new() });

@@ -20,7 +20,7 @@ const HOUR: i64 = 3_600_000;
 pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("latency", &Settings::default());
     report.say(format!(
-        "max of five metrics by minute of one host in one of 23 hours, {QUERIES} times a run, over {} sealed rows; busy: the \
+        "max of five metrics by minute of one host in one of 23 hours, {QUERIES} times per run, over {} sealed rows; busy: the \
          same database takes batches of 10,000 rows without a pause in another collection, and is swept without a pause, \
          which drops all of them",
         HOSTS * TICKS

@@ -60,7 +60,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     report.add("ingest, acknowledged and sealed", "metrics/s", &sealed, "");
     report.add("bytes per value, compacted", "bytes", &bytes, "times and tags included");
     if let Some((db, cpu, _folder)) = kept {
-        report.say("queries by direct scan on the compacted database, warm; hosts and windows drawn anew for each run");
+        report.say("queries by direct scan on the compacted database, warm; hosts and windows drawn for each run");
         queries(&db, &cpu, hosts, plan, &mut report)?;
         db.close()?;
     }

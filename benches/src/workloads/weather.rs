@@ -152,7 +152,7 @@ fn documents(weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> 
         })?);
     }
     bar.finish_and_clear();
-    let note = format!("the first {} rows, sealed beside the writer", lines.len());
+    let note = format!("the first {} rows, sealed while writing", lines.len());
     report.add("ingest, documents, batches of 1,000", "rows/s", &ready, note.clone());
     report.add("ingest, lines of JSON, batches of 1,000", "rows/s", &text, note);
     Ok(())
