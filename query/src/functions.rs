@@ -94,7 +94,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     }
     let kinds =
         [series::Kind::Average { linear: true }, series::Kind::Delta, series::Kind::Increase, series::Kind::Rate];
-    let edges = [edges::Edge::udaf(false), edges::Edge::udaf(true)];
+    let edges = [edges::FirstLast::udaf(false), edges::FirstLast::udaf(true)];
     let exact = [
         totals::Total::udaf(false),
         totals::Total::udaf(true),

@@ -21,7 +21,7 @@ use std::future::poll_fn;
 
 /// A statement as DataFusion parses it, and the headings of its columns.
 #[derive(Debug)]
-pub(crate) struct Parsed {
+pub(crate) struct ParsedStatement {
     pub(crate) statement: DfStatement,
     pub(crate) headings: Vec<Heading>,
 }
@@ -72,7 +72,7 @@ pub(crate) fn parse_one(sql: &str, stack: usize) -> Result<DfStatement, DataFusi
 ///
 /// # Errors
 /// [`ebbtide_ttl::Code::BadValue`] for parts that would have no effect.
-pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
+pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWithSpan]) -> Result<ParsedStatement> {
     let headings = match &statement {
         DfStatement::Statement(inner) => names::headings(inner, text, tokens),
         _ => Vec::new(),
@@ -94,7 +94,7 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
         }
         Ok::<_, crate::QueryError>(())
     })?;
-    Ok(Parsed { statement, headings })
+    Ok(ParsedStatement { statement, headings })
 }
 
 /// The parser's statement inside one of DataFusion's.

@@ -1,6 +1,6 @@
 //! Arithmetic that is exact or fails, with a single NaN.
 //!
-//! DataFusion's `+`, `-`, `*` and unary minus wrap around on integers. They are replaced by [`Checked`] functions, and
+//! DataFusion's `+`, `-`, `*` and unary minus wrap around on integers. They are replaced by [`CheckedOperator`] functions, and
 //! everything that may produce a NaN is wrapped in [`ONE_NAN`]. This is a function rewrite, so that it applies to
 //! whatever is planned: queries, and the conditions of DELETE.
 
@@ -111,7 +111,7 @@ fn without_canonical(expr: Expr) -> Expr {
 
 /// An operator on integers that fails if its result does not fit.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Checked {
+struct CheckedOperator {
     /// `None` for the unary minus.
     op: Option<Operator>,
     signature: Signature,
@@ -119,14 +119,14 @@ struct Checked {
 
 fn checked(op: Option<Operator>) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(Checked { op, signature }))
+    Arc::new(ScalarUDF::new_from_impl(CheckedOperator { op, signature }))
 }
 
 static CHECKED: LazyLock<[(Operator, Arc<ScalarUDF>); 3]> =
     LazyLock::new(|| [Operator::Plus, Operator::Minus, Operator::Multiply].map(|op| (op, checked(Some(op)))));
 static NEGATED: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| checked(None));
 
-impl ScalarUDFImpl for Checked {
+impl ScalarUDFImpl for CheckedOperator {
     fn name(&self) -> &'static str {
         match self.op {
             Some(Operator::Plus) => "checked_add",

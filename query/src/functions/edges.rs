@@ -18,15 +18,15 @@ use std::sync::Arc;
 
 /// `first` or `last`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Edge {
+pub(super) struct FirstLast {
     last: bool,
     signature: Signature,
 }
 
-impl Edge {
+impl FirstLast {
     pub(super) fn udaf(last: bool) -> Arc<AggregateUDF> {
         let signature = Signature::user_defined(Volatility::Immutable);
-        Arc::new(AggregateUDF::new_from_impl(Edge { last, signature }))
+        Arc::new(AggregateUDF::new_from_impl(FirstLast { last, signature }))
     }
 
     fn accumulate(&self, args: &AccumulatorArgs<'_>, sliding: bool) -> Box<dyn Accumulator> {
@@ -35,11 +35,19 @@ impl Edge {
             ScalarValue::try_from(kind).unwrap_or(ScalarValue::Null)
         };
         let (value, time) = (null(0), null(1));
-        Box::new(EdgeAccumulator { last: self.last, sliding, value, time, best: VecDeque::new(), seen: 0, removed: 0 })
+        Box::new(FirstLastAccumulator {
+            last: self.last,
+            sliding,
+            value,
+            time,
+            best: VecDeque::new(),
+            seen: 0,
+            removed: 0,
+        })
     }
 }
 
-impl AggregateUDFImpl for Edge {
+impl AggregateUDFImpl for FirstLast {
     fn name(&self) -> &'static str {
         if self.last { "last" } else { "first" }
     }
@@ -111,7 +119,7 @@ impl AggregateUDFImpl for Edge {
 
 /// Candidates, the best one first; the others only matter when rows leave the frame.
 #[derive(Debug)]
-struct EdgeAccumulator {
+struct FirstLastAccumulator {
     last: bool,
     sliding: bool,
     /// Nulls of the types of the value and the time.
@@ -123,7 +131,7 @@ struct EdgeAccumulator {
     removed: u64,
 }
 
-impl EdgeAccumulator {
+impl FirstLastAccumulator {
     fn offer(&mut self, time: ScalarValue, value: ScalarValue) {
         // Among equal times, the later row counts as last and the earlier one as first.
         let beaten = |old: &ScalarValue| if self.last { *old <= time } else { *old > time };
@@ -136,7 +144,7 @@ impl EdgeAccumulator {
     }
 }
 
-impl Accumulator for EdgeAccumulator {
+impl Accumulator for FirstLastAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let [values, times, ..] = values else { return Ok(()) };
         for i in 0..values.len() {

@@ -1,7 +1,7 @@
 //! Doubles in the order of DuckDB and PostgreSQL: NaN is above infinity, and all NaNs are equal.
 //!
 //! Arrow compares doubles by their bits, where a NaN may be negative and below all numbers. Processors produce such
-//! NaNs (`0.0 / 0.0`). So everything that may produce a NaN is wrapped in [`Canonical`], which makes it positive; and
+//! NaNs (`0.0 / 0.0`). So everything that may produce a NaN is wrapped in [`CanonicalFloat`], which makes it positive; and
 //! `min` and `max` are implemented here, because DataFusion's depend on the order of rows if there is a NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
@@ -94,20 +94,20 @@ pub(super) fn canonical_scalar(value: ScalarValue) -> ScalarValue {
     }
 }
 
-/// Name of [`Canonical`] as a function; and of its variant that also replaces -0.0 by 0.0.
+/// Name of [`CanonicalFloat`] as a function; and of its variant that also replaces -0.0 by 0.0.
 pub(super) const CANONICAL: &str = "canonical_nan";
 const EQUAL: &str = "canonical_float";
 
 /// Replaces every NaN by the canonical one and, for comparisons by bits, -0.0 by 0.0.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Canonical {
+struct CanonicalFloat {
     zeros: bool,
     signature: Signature,
 }
 
 fn canonical_udf(zeros: bool) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(Canonical { zeros, signature }))
+    Arc::new(ScalarUDF::new_from_impl(CanonicalFloat { zeros, signature }))
 }
 
 /// Function that replaces every NaN by the canonical one.
@@ -115,7 +115,7 @@ pub(super) static ONE_NAN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical
 /// Function that gives equal doubles equal bits.
 pub(super) static EQUAL_BITS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical_udf(true));
 
-impl ScalarUDFImpl for Canonical {
+impl ScalarUDFImpl for CanonicalFloat {
     fn name(&self) -> &str {
         if self.zeros { EQUAL } else { CANONICAL }
     }

@@ -94,14 +94,14 @@ impl AggregateUDFImpl for Total {
                 let seen = args.is_distinct.then(HashMap::new);
                 Ok(Box::new(Sum { average: self.average, signed, sum: 0, count: 0, seen }))
             }
-            None => Ok(Box::new(Canonical(self.other.accumulator(args)?))),
+            None => Ok(Box::new(CanonicalAccumulator(self.other.accumulator(args)?))),
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match whole(args.expr_fields) {
             Some(_) => self.accumulator(args),
-            None => Ok(Box::new(Canonical(self.other.create_sliding_accumulator(args)?))),
+            None => Ok(Box::new(CanonicalAccumulator(self.other.create_sliding_accumulator(args)?))),
         }
     }
 
@@ -382,9 +382,9 @@ impl GroupsAccumulator for Sums {
 
 /// An accumulator that returns the canonical NaN: adding infinities produces a negative one.
 #[derive(Debug)]
-struct Canonical(Box<dyn Accumulator>);
+struct CanonicalAccumulator(Box<dyn Accumulator>);
 
-impl Accumulator for Canonical {
+impl Accumulator for CanonicalAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.0.update_batch(values)
     }

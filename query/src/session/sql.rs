@@ -5,7 +5,7 @@ use super::{Session, StatementStream};
 use crate::context::{COLLECTIONS, StatementContext};
 use crate::error::{QueryError, Result};
 use crate::functions;
-use crate::sql::{self, Heading, Parsed};
+use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -41,7 +41,7 @@ impl Session {
 
     async fn sql_inner(&self, statement: &Statement, stack: usize) -> Result<StatementStream, Failure> {
         let context = self.begin();
-        let Parsed { statement: parsed, headings } = parse(statement, stack, &context)?;
+        let ParsedStatement { statement: parsed, headings } = parse(statement, stack, &context)?;
         let Some(parsed) = self.prepared_write(parsed, &context).await? else {
             return Ok(StatementStream::message("done"));
         };
@@ -123,7 +123,11 @@ impl Session {
 }
 
 /// Parses a statement for DataFusion.
-pub(crate) fn parse(statement: &Statement, stack: usize, context: &StatementContext) -> Result<Parsed, Failure> {
+pub(crate) fn parse(
+    statement: &Statement,
+    stack: usize,
+    context: &StatementContext,
+) -> Result<ParsedStatement, Failure> {
     let parse = |text: &str| -> Result<(DfStatement, bool), Failure> {
         let desugared = functions::desugar(text).map_err(|e| Failure::Query(e.into()))?;
         Ok((sql::parse_one(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
