@@ -105,7 +105,7 @@ fn deletes_reach_hidden_measurements_and_count_visible_ones() {
     assert!(w.error("DELETE FROM w WHERE nothing = 1").message().contains("there is no column 'nothing'"));
     assert_eq!(w.number("SELECT count(*) FROM w"), 10);
     assert!(w.text("EXPLAIN DELETE FROM w WHERE v = 1").contains("DeleteSink"));
-    assert!(w.error("EXPLAIN ANALYZE DELETE FROM w").message().contains("statement of its own"));
+    assert!(w.error("EXPLAIN ANALYZE DELETE FROM w").message().contains("run the DELETE by itself"));
     w.rows("PREPARE gone AS DELETE FROM w WHERE s = $1");
     assert_eq!(w.number("EXECUTE gone('nobody')"), 0);
     w.rows("PREPARE put AS INSERT INTO w (t, s, v) VALUES (now(), $1, 23)");

@@ -65,7 +65,7 @@ fn a_statement_prepared_before_the_meta_had_a_type_says_so() {
     assert_eq!(w.text("EXECUTE metas"), r#"[{"s":null,"v":1}]"#);
     w.rows("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:01Z', 'a', 2)");
     let error = w.error("EXECUTE metas");
-    assert!(error.message().contains("prepare it"), "{error}");
+    assert!(error.message().contains("prepare the statement"), "{error}");
     assert_eq!(w.number("SELECT count(*) FROM times"), 2);
     w.rows("DEALLOCATE metas");
     w.rows("PREPARE metas AS SELECT s, v FROM w ORDER BY v");
@@ -265,7 +265,7 @@ fn errors_point_at_their_place_and_know_what_there_is() {
     assert!(w.error("SELEC 1").message().contains("did you mean SELECT"));
     assert_eq!(w.error("SELECT 1 +").code().name(), "FailedToParse");
     assert!(w.error("SELECT coutn(v) FROM w").message().contains("did you mean 'count'?"));
-    assert!(w.error("UPDATE w SET v = 1").message().contains("measurements do not change"));
+    assert!(w.error("UPDATE w SET v = 1").message().contains("measurements cannot be changed"));
     assert!(w.error("DROP TABLE w").message().contains("DROP COLLECTION"));
     assert!(w.error("SHOW TTL FOR wx").message().contains("did you mean 'w'?"));
     assert_eq!(w.error("DROP COLLECTION none").code().name(), "NamespaceNotFound");
