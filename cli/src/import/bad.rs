@@ -52,7 +52,7 @@ impl BadLines {
         let file = files::append(path)?;
         for input in inputs {
             if files::is_same(&file, input)? {
-                let what = format!("--bad-lines {} is the input {}", path.display(), input.display());
+                let what = format!("--bad-lines {} would overwrite the input {}", path.display(), input.display());
                 return Err(Failure::usage(what));
             }
         }

@@ -82,7 +82,7 @@ fn a_restored_database_answers_as_the_one_that_was_dumped() {
     assert_eq!(seen(path, "copy"), seen(path, "ebbtide-data"));
     let refused = run(path, &["--db", "copy", "restore", "backup"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("exists in copy: nothing is overwritten"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("already exists in copy and is not overwritten"), "{}", refused.stderr);
     good(path, &["--db", "part", "restore", "backup", "--collection", "plain"]);
     let names = "SELECT name FROM ebbtide.collections";
     assert_eq!(good(path, &["--db", "part", "sql", "--format", "csv", names]), "name\nplain\n");
@@ -142,8 +142,8 @@ fn unfinished_and_damaged_dumps_are_refused_and_leave_nothing() {
         ("short", "bytes instead of"),
         ("lost", "cannot open lost"),
         ("newer", "its version is 9; this program reads version 1"),
-        ("lying", "it holds 1 measurements instead of 2; nothing was restored"),
-        ("nowhere", "nowhere is no complete dump"),
+        ("lying", "it contains 1 measurements instead of 2; nothing was restored"),
+        ("nowhere", "nowhere is not a complete dump"),
     ];
     for (dump, expected) in cases {
         let output = run(path, &["--db", "new", "restore", dump]);

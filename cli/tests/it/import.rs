@@ -334,7 +334,7 @@ fn a_killed_import_goes_on_without_a_row_twice_or_left_out() {
     let status = inside(path, &["status"], "").stdout;
     assert!(status.contains("note: an import into c was interrupted after"), "{status}");
     let other = import(path, &["a.csv.gz", "--meta", "s", "--resume", "--null", "7"]);
-    assert!(other.stderr.contains("other options"), "{}", other.stderr);
+    assert!(other.stderr.contains("different options"), "{}", other.stderr);
     for stored in [2500, 4000, 6000] {
         if !kill_after(path, started(path, true), stored) {
             break;

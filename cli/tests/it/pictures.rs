@@ -104,7 +104,7 @@ fn a_chart_that_cannot_be_drawn_leaves_no_file() {
     let cases = [
         (&["--chart=a.jpg", LINES][..], 2, "ends in .svg or .png"),
         (&["--chart=a.svg", "--format", "csv", LINES], 2, "cannot be used with"),
-        (&["--chart=a.svg", "SELECT t FROM w"], 1, "no column holds numbers"),
+        (&["--chart=a.svg", "SELECT t FROM w"], 1, "no column contains numbers"),
         (&["--chart=a.svg", "SELECT t, v FROM w WHERE false"], 1, "no rows"),
         (&["--chart=a.svg", "SELECT t, v FROM w WHERE v IS NULL"], 1, "no values"),
         (&["--chart=a.svg", "SELECT 1; SELECT 2"], 1, "a second number"),

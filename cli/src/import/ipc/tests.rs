@@ -75,5 +75,5 @@ fn a_batch_that_unpacks_to_more_than_fits_is_named() {
     let at = bytes.windows(8).position(|window| window == 2400_i64.to_le_bytes()).unwrap();
     bytes[at..at + 8].copy_from_slice(&(1_i64 << 33).to_le_bytes());
     let error = check(&mut Cursor::new(&bytes), Form::Stream).unwrap_err();
-    assert!(error.contains("unpacks to more than 512 MiB"), "{error}");
+    assert!(error.contains("decompressed size of more than 512 MiB"), "{error}");
 }
