@@ -15,17 +15,25 @@ pub fn bytes_in(dir: &Path) -> Result<u64> {
     bytes_of(dir, |_| true)
 }
 
-/// Bytes of the files in a folder whose names are selected.
+/// Bytes of the files in a folder, and in the folders in it, whose names are selected.
 ///
 /// # Errors
 /// Errors of the file system.
 pub fn bytes_of(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
-    let fs = RealFs::new();
-    let mut sum = 0;
-    for name in fs.list(dir)?.iter().filter(|name| wanted(name)) {
-        sum += fs.len(&dir.join(name))?;
+    fn bytes_in(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
+        let fs = RealFs::new();
+        let mut sum = 0;
+        for name in fs.list(dir)? {
+            let path = dir.join(&name);
+            if path.is_dir() {
+                sum += bytes_in(&path, wanted)?;
+            } else if wanted(&name) {
+                sum += fs.len(&path)?;
+            }
+        }
+        Ok(sum)
     }
-    Ok(sum)
+    bytes_in(dir, &wanted)
 }
 
 /// Writes a file, replacing an existing one.
@@ -42,8 +50,8 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(file.sync()?)
 }
 
-/// Syncs every file of a folder that was written without syncs; otherwise the first measured sweep would write the
-/// rest.
+/// Syncs every file of a folder, and of the folders in it, that was written without syncs; otherwise the first measured
+/// sweep would write the rest.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -53,6 +61,8 @@ pub fn sync_files(folder: &Path) -> Result<()> {
         let path = folder.join(name);
         if path.is_file() {
             fs.open_append(&path, path.metadata()?.len())?.sync()?;
+        } else {
+            sync_files(&path)?;
         }
     }
     Ok(fs.sync_dir(folder)?)

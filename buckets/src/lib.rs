@@ -8,7 +8,7 @@
 //! are never trusted: they decode to an error or to what was written.
 //!
 //! ```
-//! use ebbtide_buckets::{Chunk, Schema, SealRun, Sealer, SegmentReader, batch_from_documents};
+//! use ebbtide_buckets::{Chunk, FileTypes, Schema, SealRun, Sealer, SegmentReader, batch_from_documents};
 //! use ebbtide_ttl::{Precision, Timestamp, Value};
 //!
 //! let doc = Value::Object(vec![
@@ -24,7 +24,8 @@
 //!     rows: bucket.rows.iter().map(|row| (0, *row)).collect(),
 //! };
 //! let runs: Vec<SealRun> = chunk.buckets.iter().map(run).collect();
-//! let segment = Sealer::new(&accepted.schema, &[chunk.batch.clone()], &|| true)?.encode(&runs, &|| true)?;
+//! let sealer = Sealer::new(&accepted.schema, &FileTypes::default(), &[chunk.batch.clone()], &|| true)?;
+//! let segment = sealer.encode(&runs, &|| true)?;
 //! let reader = SegmentReader::open(std::sync::Arc::new(bytes::Bytes::from(segment.bytes)), "example")?;
 //! assert_eq!(reader.directory().first(0), 1_000);
 //! let batch = reader.read(&["temp".to_owned()], &accepted.schema, &[0..1], 1_024)?.next();
@@ -60,9 +61,9 @@ pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use packed::{pack, unpack};
 pub use schema::{FieldType, Schema};
 pub use segment::{
-    BlockCache, BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, IntTally, Numbers, ReadAt, Run,
-    SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta, SegmentReader, StoredBatches, Tally, double_at,
-    tally_doubles, tally_ints,
+    BlockCache, BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, FileType, FileTypes, IntTally,
+    Numbers, ReadAt, Run, SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta, SegmentReader, StoredBatches,
+    Tally, double_at, tally_doubles, tally_ints,
 };
 pub use time_units::{timestamp_type, timestamps, unit_nanos};
 pub use window::{BucketId, Window};

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Print metrics of what is stored and what is due, in the text format of Prometheus.
     Metrics(StatusArgs),
+    /// Print the segment files of a collection, and how other programs read them.
+    Files(FilesArgs),
     /// Read every file and verify every checksum and count.
     Verify,
     /// Report what is damaged and lost; with --yes, set it aside so that the database opens again.
@@ -134,6 +136,33 @@ pub(crate) struct StatusArgs {
     /// Report as of this time, past or future.
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FilesArgs {
+    /// The collection.
+    #[arg(value_name = "NAME")]
+    pub(crate) collection: String,
+
+    /// Print only the statement with which this program reads all of them.
+    #[arg(long = "for", value_name = "PROGRAM")]
+    pub(crate) program: Option<Program>,
+}
+
+/// A program that reads Parquet files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum Program {
+    /// DuckDB.
+    DuckDb,
+    /// ClickHouse, also clickhouse-local and chdb.
+    ClickHouse,
+    /// Polars, in Python.
+    Polars,
+    /// Datasets of pyarrow, in Python.
+    PyArrow,
+    /// pandas, in Python.
+    Pandas,
 }
 
 #[derive(Debug, Args)]

@@ -34,15 +34,19 @@ pub(crate) fn is_same(file: &File, path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Refuses to write a file into the folder of a database, under any name.
+/// Refuses to write a file into the folder of a database, or that of a collection in it, under any name.
 pub(crate) fn keep_out(database: &Path, output: &Path) -> Result<(), Failure> {
     // If the file does not exist yet, its nearest existing folder decides where it will be.
     let place = output.ancestors().skip(1).map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
     let place = place.into_iter().find_map(|p| p.canonicalize().ok());
     // An existing file may be a link to a file in the database's folder.
     let target = output.canonicalize().ok().and_then(|p| p.parent().map(Path::to_owned));
+    let is_within = |place: &Path, folder: &Path| {
+        let numbered = place.extension().is_some_and(|number| number.to_string_lossy().parse::<u64>().is_ok());
+        place == folder || (numbered && place.parent() == Some(folder))
+    };
     match database.canonicalize() {
-        Ok(folder) if place.into_iter().chain(target).any(|p| p == folder) => Err(Failure::usage(format!(
+        Ok(folder) if place.into_iter().chain(target).any(|p| is_within(&p, &folder)) => Err(Failure::usage(format!(
             "{} is in the folder of the database: name a file outside it",
             output.display()
         ))),

@@ -14,6 +14,7 @@ mod import;
 mod manual;
 mod open;
 mod pager;
+mod readers;
 mod repair;
 mod repl;
 mod show;
@@ -161,6 +162,7 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Sweep(args) => admin::sweep(cli, args),
         Command::Status(args) => status::status(cli, args),
         Command::Metrics(args) => status::metrics(cli, args),
+        Command::Files(args) => readers::files(cli, args),
         Command::Verify => admin::verify(cli),
         Command::Repair(args) => repair::repair(cli, args),
         Command::Clock(args) => repair::clock(cli, args),

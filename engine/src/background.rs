@@ -66,11 +66,13 @@ async fn sync_every(engine: Weak<Engine>, interval: Duration) {
 struct Due {
     last_sweep: Duration,
     last_seal: Duration,
+    /// Whether segments whose types differ are worth another try.
+    settles_types: bool,
 }
 
 async fn run(engine: Weak<Engine>) {
     let Some(now) = engine.upgrade().map(|engine| engine.clock.monotonic()) else { return };
-    let mut due = Due { last_sweep: now, last_seal: now };
+    let mut due = Due { last_sweep: now, last_seal: now, settles_types: true };
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -114,6 +116,12 @@ impl Due {
                 report("compact", crate::compact::compact(engine, &maintenance, None, false));
             }
             self.last_seal = engine.clock.monotonic();
+            self.settles_types = true;
+        } else if self.settles_types && engine.state.read().collections.values().any(|c| c.types_differ()) {
+            let maintenance = engine.maintenance.lock_beside_writers();
+            let compacted = crate::compact::compact(engine, &maintenance, None, false);
+            self.settles_types = compacted.is_ok();
+            report("compact", compacted);
         }
         let sleep = engine.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {

@@ -1,13 +1,14 @@
-//! Compaction: small segments become large ones, and those of which most is gone are rewritten.
+//! Compaction: small segments become large ones, and those of which most is gone are rewritten, as are those whose columns have
+//! narrower types than the newest ones or that an older program put beside those of other collections.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::manifest::Op;
-use crate::seal::{Group, SealInput, commit_segments, merge_small, partition_width, write_segments};
+use crate::seal::{Group, merge_segments, merge_small, partition_width, seal_input};
 use crate::segment::{Classes, Segment};
 use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
 use crate::sync::Guard;
+use ebbtide_buckets::FileTypes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,19 +18,23 @@ const SMALL_ROWS: u64 = 1 << 18;
 const SMALL_SEGMENTS_MAX: usize = 4;
 
 /// Merges small segments of one class and partition, or of neighbouring ones that are hardly worth a file each, and rewrites
-/// those of which most is gone.
+/// those of which most is gone or whose types are outdated.
 ///
-/// `thorough` merges from two segments on; otherwise it takes [`SMALL_SEGMENTS_MAX`]. A segment that cannot be read stays as it
-/// is; the error about the first of them comes when all else is done.
+/// `thorough` merges from two segments on and brings all of them up to date; otherwise it takes [`SMALL_SEGMENTS_MAX`], and
+/// outdated types are the reason for one rewrite in each collection. A segment that cannot be read stays as it is; the error
+/// about the first of them comes when all else is done.
 pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<&str>, thorough: bool) -> Result<()> {
     engine.check_writable()?;
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
     let mut unread = ReadErrors::default();
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         let collection = engine.state.read().collection(name)?.clone();
-        for mut group in candidates(&collection, thorough, &engine.settings, &mut unread)? {
+        let worth = Worth::new(&collection, thorough);
+        for mut group in candidates(&collection, &worth, &engine.settings, &mut unread)? {
             let _span = tracing::debug_span!("compact", collection = %name, segments = group.len()).entered();
-            while is_worth_merging(&group, thorough) {
+            while worth.is_given(&group) {
+                // The group before may have widened the types.
+                let collection = engine.state.read().collection(name)?.clone();
                 match seal_input(&collection, &group) {
                     Ok(input) => {
                         merge_segments(engine, &collection, &group, input)?;
@@ -63,26 +68,53 @@ impl ReadErrors {
     }
 }
 
-/// Whether segments are enough, or one of them is worn enough, to be rewritten as one.
-fn is_worth_merging(group: &[Arc<Segment>], thorough: bool) -> bool {
-    let least = if thorough { 2 } else { SMALL_SEGMENTS_MAX };
-    group.len() >= least || group.iter().any(|s| s.file.meta.rows > s.live().rows * 2)
+/// What is worth a rewrite.
+struct Worth {
+    thorough: bool,
+    /// The types that all segments are to have; `None` if they agree already.
+    types: Option<Arc<FileTypes>>,
+}
+
+impl Worth {
+    fn new(collection: &CollectionState, thorough: bool) -> Worth {
+        let outdated = collection.types_differ() || (thorough && collection.has_old_segments());
+        Worth { thorough, types: outdated.then(|| collection.file_types.clone()) }
+    }
+
+    /// Whether segments are worth being rewritten as one.
+    fn is_given(&self, group: &[Arc<Segment>]) -> bool {
+        self.saves_space(group) || group.iter().any(|segment| self.is_outdated(segment))
+    }
+
+    /// Whether segments are enough, or one of them is worn enough.
+    fn saves_space(&self, group: &[Arc<Segment>]) -> bool {
+        let least = if self.thorough { 2 } else { SMALL_SEGMENTS_MAX };
+        group.len() >= least || group.iter().any(|s| is_worn(s))
+    }
+
+    /// Whether a segment has other types than the newest ones.
+    fn is_outdated(&self, segment: &Segment) -> bool {
+        self.types.as_ref().is_some_and(|types| !segment.is_of_types(types))
+    }
+}
+
+fn is_worn(segment: &Segment) -> bool {
+    segment.file.meta.rows > segment.live().rows * 2
 }
 
 /// The groups of segments that are worth being rewritten as one.
 fn candidates(
     collection: &CollectionState,
-    thorough: bool,
+    worth: &Worth,
     settings: &Settings,
     unread: &mut ReadErrors,
 ) -> Result<Vec<Vec<Arc<Segment>>>> {
     let rows_max = settings.segment_rows_max as u64;
     let memory_max = (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2);
     let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
-    let mut worn = Vec::new();
+    let mut chosen = Vec::new();
     for segment in collection.segments.values() {
         let live = segment.live();
-        let gone = segment.file.meta.rows - live.rows;
         if live.rows < SMALL_ROWS.min(rows_max) {
             let uniform = match segment.classes(&collection.rules, Some(collection.rules_epoch)) {
                 Ok(Classes::Uniform(class)) => class,
@@ -96,20 +128,26 @@ fn candidates(
             let partition = live.window_start_min.div_euclid(width);
             let rule = uniform.and_then(|c| u32::try_from(c.0).ok());
             groups.entry((rule, partition)).or_default().push(segment.clone());
-        } else if gone > live.rows {
-            worn.push(vec![segment.clone()]);
+        } else if is_worn(segment) || worth.is_outdated(segment) {
+            chosen.push(vec![segment.clone()]);
         }
     }
-    let mut chosen = Vec::new();
     // Large ones stay as they are: they would be written anew for the sake of a few rows.
     for (_, group) in merge_small(groups, false, |segment| segment.live().rows) {
-        if !is_worth_merging(&group, thorough) {
+        if !worth.is_given(&group) {
             continue;
         }
         let portions = portions(group, rows_max, memory_max, unread)?;
-        chosen.extend(portions.into_iter().filter(|portion| is_worth_merging(portion, thorough)));
+        chosen.extend(portions.into_iter().filter(|portion| worth.is_given(portion)));
     }
-    chosen.append(&mut worn);
+    if !worth.thorough {
+        // Whoever waits for this would wait long if all of a large collection were rewritten at once.
+        let mut outdated = 0;
+        chosen.retain(|group| {
+            outdated += u32::from(!worth.saves_space(group));
+            worth.saves_space(group) || outdated == 1
+        });
+    }
     Ok(chosen)
 }
 
@@ -140,33 +178,4 @@ fn portions(
         }
     }
     Ok(portions.into_iter().map(|(_, _, portion)| portion).collect())
-}
-
-/// All that is left of some segments; an error comes with the place of the one that it is about.
-fn seal_input(collection: &CollectionState, group: &[Arc<Segment>]) -> Result<SealInput, (usize, Error)> {
-    let mut input = SealInput::default();
-    for (at, segment) in group.iter().enumerate() {
-        input.add_segment(segment, &collection.schema).map_err(|error| (at, error))?;
-    }
-    Ok(input)
-}
-
-fn merge_segments(
-    engine: &Engine,
-    collection: &CollectionState,
-    group: &[Arc<Segment>],
-    input: SealInput,
-) -> Result<()> {
-    // The schema may be ahead of what is durable: only the log holds the insert that widened it.
-    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
-    let added = write_segments(engine, collection, input)?;
-    let rows_of = |op: &Op| match op {
-        Op::AddSegment { segment, .. } => segment.state.live.rows,
-        _ => 0,
-    };
-    let (before, after): (u64, u64) = (group.iter().map(|s| s.live().rows).sum(), added.iter().map(rows_of).sum());
-    assert_eq!(before, after, "compaction keeps every row");
-    ops.extend(added);
-    ops.extend(group.iter().map(|s| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
-    commit_segments(engine, ops)
 }

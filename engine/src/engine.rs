@@ -17,6 +17,7 @@ use crate::sweep::sweeper::Sweeper;
 use crate::sync::{Mutex, Ordered, Rank, RwLock};
 use crate::wal::{self, LogWriter};
 use ebbtide_ttl::{Clock, Code, Timestamp};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,6 +160,8 @@ impl Engine {
     /// Closes the door to writers and gives the folder free for others, as a crash would.
     pub(crate) fn shut(&self) {
         self.bar();
+        let folders: Vec<_> = self.state.read().folders().cloned().collect();
+        folders.iter().for_each(|folder| folder.release());
         self.log.lock().writer = None;
         *self.manifest.lock() = None;
         *self.lock.lock() = None;
@@ -181,6 +184,7 @@ impl Engine {
         // A wrong edit was not written either.
         let is_unwritten = |e: &Error| is_full(e) || e.code() == Code::InternalError;
         appended.map_err(|e| if is_unwritten(&e) { e } else { self.poison(&e) })?;
+        let changed = with_other_segments(&ops);
         let retired = {
             let mut state = self.state.write();
             for op in ops {
@@ -188,6 +192,7 @@ impl Engine {
             }
             state.take_retired()
         };
+        changed.into_iter().for_each(|id| self.settle_folders(id));
         if writer.wants_checkpoint() {
             let checkpoint = self.state.read().checkpoint();
             if let Err(error) = writer.checkpoint(self.fs.as_ref(), &checkpoint) {
@@ -201,6 +206,17 @@ impl Engine {
         drop(manifest);
         drop(retired); // What no snapshot holds is unlinked here, where no reader and no other edit waits for it.
         Ok(())
+    }
+
+    /// Removes the markers that other programs need no more, after the segments of a collection have changed.
+    pub(crate) fn settle_folders(&self, collection: u64) {
+        let (settled, outside) = {
+            let state = self.state.read();
+            let settled = state.by_id(collection).map(|c| (c.folder.clone(), c.types_differ()));
+            let outside = state.folder.is_marked().then(|| (state.folder.clone(), state.has_old_segments()));
+            (settled, outside)
+        };
+        settled.into_iter().chain(outside).for_each(|(folder, is_needed)| folder.settle(is_needed));
     }
 
     /// Whether it is time to seal open buckets, before writers have to wait for it.
@@ -310,6 +326,16 @@ fn gives_space_back(ops: &[Op]) -> bool {
     };
     let grows = |op: &Op| matches!(op, Op::AddSegment { .. } | Op::PutCollection(_) | Op::AddLog { .. });
     ops.iter().any(frees) && !ops.iter().any(grows)
+}
+
+/// The collections of which an edit adds or removes segments.
+fn with_other_segments(ops: &[Op]) -> BTreeSet<u64> {
+    let changed = |op: &Op| match op {
+        Op::AddSegmentInFolder { collection, .. } | Op::RemoveSegment { collection, .. } => Some(*collection),
+        Op::DropCollection { id } => Some(*id),
+        _ => None,
+    };
+    ops.iter().filter_map(changed).collect()
 }
 
 impl std::fmt::Debug for Engine {

@@ -84,7 +84,8 @@ pub use crate::settings::{
 };
 pub use crate::snapshot::{
     Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
-    ExpiryRow, FieldBound, MetaFilter, MetaGroups, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentInfo, Snapshot,
+    ExpiryRow, FieldBound, MetaFilter, MetaGroups, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentFiles,
+    SegmentInfo, Snapshot,
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile, write_synced};
 use crate::options::CollectionOptions;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
-use ebbtide_buckets::Schema;
+use ebbtide_buckets::{FileTypes, Schema};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ use invariants::{check_checkpoint, check_edit};
 
 /// A frame's head: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.
 const FORMAT: FrameFormat =
-    FrameFormat { what: "manifest", magic: b"EBBMAN", version: 1, head_bytes: 12, head_crc_at: 8, payload_crc_at: 4 };
+    FrameFormat { what: "manifest", magic: b"EBBMAN", version: 2, head_bytes: 12, head_crc_at: 8, payload_crc_at: 4 };
 /// Edits grow a manifest file to this many bytes, or to four times its checkpoint, before a new one is begun.
 const EDITS_BYTES_MIN: u64 = 1 << 20;
 /// Drops that the history keeps; older ones go.
@@ -77,7 +77,7 @@ pub(crate) enum Op {
     DropCollection { id: u64 },
     /// Adds fields, or widens them. Comes with the first segment that has them: until then the log says it.
     SetSchema { collection: u64, schema: Schema },
-    /// Adds a segment, whose file is durable under its name.
+    /// Adds a segment, whose file is durable in the folder of the database. Only older programs put one there.
     AddSegment { collection: u64, segment: SegmentRecord },
     /// Rows were deleted: what is left of a segment now.
     SetSegment { collection: u64, segment: u64, state: SegmentState },
@@ -96,6 +96,20 @@ pub(crate) enum Op {
     Swept(SweepRecord),
     /// The last insert with an id among those that are sealed.
     SetLastBatch { collection: u64, last: LastBatch },
+    /// The types of the columns in segment files, which only widen. Comes before the first segment that has them.
+    SetFileTypes { collection: u64, types: FileTypes },
+    /// Adds a segment, whose file is durable in the folder of its collection, with types of this generation.
+    AddSegmentInFolder { collection: u64, segment: SegmentRecord, generation: u32 },
+}
+
+impl Op {
+    /// The segment that it adds.
+    pub(crate) fn added_segment(&self) -> Option<&SegmentRecord> {
+        match self {
+            Op::AddSegment { segment, .. } | Op::AddSegmentInFolder { segment, .. } => Some(segment),
+            _ => None,
+        }
+    }
 }
 
 /// Numbers of the manifests in a folder, oldest first.

@@ -10,11 +10,12 @@
 use crate::clean_shutdown::ShutdownMarker;
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
-use crate::files::{self, FileName};
+use crate::files::{self, FileName, Listing, SegmentName};
 use crate::fs::{FileLock, Fs, LockError, is_full, replace};
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
+use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
 use crate::settings::Settings;
-use crate::state::State;
+use crate::state::{CollectionState, State};
 use crate::sync::Guard;
 use crate::wal::{self, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
 use ebbtide_ttl::{Clock, Code};
@@ -96,13 +97,13 @@ fn open_for_writing(
 ) -> Result<(OpenState, Replayed)> {
     // Before the lock: nothing is left in a folder of somebody else, not even that.
     if fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
-        refuse_foreign(dir, &fs.list(dir).map_err(|e| Error::io("list", dir, &e))?)?;
+        refuse_foreign(dir, &list(fs.as_ref(), dir)?)?;
     }
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
     let lock = take_lock(fs.as_ref(), clock, dir)?;
-    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
-    if !names.iter().any(|name| FileName::manifest_number(name).is_some()) {
-        refuse_remains(fs.as_ref(), dir, &names)?;
+    let listing = list(fs.as_ref(), dir)?;
+    if !has_manifest(&listing) {
+        refuse_remains(fs.as_ref(), dir, &listing)?;
         let identity = new_identity(clock, dir);
         // The log first: a manifest that names no log would be a database that cannot be written.
         let log = LogWriter::create(fs.as_ref(), dir, identity, 1)?;
@@ -117,7 +118,7 @@ fn open_for_writing(
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
         return Ok((OpenState { identity, state, next_seq: 1, log, manifest, lock }, Replayed::Whole));
     }
-    let mut read = read_state(fs, dir, names, settings)?;
+    let mut read = read_state(fs, dir, listing, settings)?;
     let next_seq = read.state.applied_seq + 1;
     if !read.closed {
         settle_log(fs.as_ref(), dir, &read)?;
@@ -131,6 +132,7 @@ fn open_for_writing(
     read.state.apply(Op::AddLog { first_seq: next_seq })?;
     let manifest = ManifestWriter::create(fs.as_ref(), dir, read.identity, read.number + 1, &read.checkpoint()?)?;
     remove_leftovers(fs.as_ref(), dir, &read, read.number + 1)?;
+    settle_folders(dir, &read)?;
     crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
     let replayed = read.replayed;
@@ -194,7 +196,7 @@ struct ReadState {
     identity: [u8; 16],
     number: u64,
     /// What the folder held before anything was changed.
-    names: Vec<String>,
+    listing: Listing,
     state: State,
     /// Whether the last writer closed it in good order: then the end of the log is as it was written and synced.
     closed: bool,
@@ -229,20 +231,20 @@ fn read_beside(fs: &Arc<dyn Fs>, dir: &Path, settings: &Settings) -> Result<Read
     if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
-    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    let listing = list(fs.as_ref(), dir)?;
     // A reader cannot seal, so its memory holds all that is in the log.
-    read_state(fs, dir, names, &Settings { memtable_bytes_max: usize::MAX, ..settings.clone() })
+    read_state(fs, dir, listing, &Settings { memtable_bytes_max: usize::MAX, ..settings.clone() })
 }
 
-/// Reads the state of a folder with these names in it. Rows of the log that take more than the memtable may are left out.
-fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, settings: &Settings) -> Result<ReadState> {
-    let (number, contents, marker) = read_manifest(fs.as_ref(), dir, &names)?;
+/// Reads the state of a folder with these files in it. Rows of the log that take more than the memtable may are left out.
+fn read_state(fs: &Arc<dyn Fs>, dir: &Path, listing: Listing, settings: &Settings) -> Result<ReadState> {
+    let (number, contents, marker) = read_manifest(fs.as_ref(), dir, &listing.names)?;
     if contents.torn_bytes > 0 {
         tracing::info!(number, bytes = contents.torn_bytes, "the last edit of the manifest was half-written");
     }
     let mut state =
         state_of(fs, dir, number, contents.edits, settings.cache_bytes_max).map_err(|(_, damage)| damage)?;
-    check_segments(&names, &state)?;
+    check_segments(&listing, &state)?;
     let sealed = state.clone();
     let logs = logs_of(fs.as_ref(), dir, contents.identity, &state);
     let logs = LogSet { marker, ..logs };
@@ -257,7 +259,7 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, names: Vec<String>, settings: &Setti
         state.applied_seq = applied_seq;
     }
     let (identity, closed) = (contents.identity, marker.is_some());
-    Ok(ReadState { identity, number, names, state, closed, newest_log, replayed, sealed })
+    Ok(ReadState { identity, number, listing, state, closed, newest_log, replayed, sealed })
 }
 
 /// Reads the newest manifest of a folder with these names in it, and the marker of the last shutdown if it applies.
@@ -311,11 +313,12 @@ pub(crate) fn logs_of<'a>(fs: &'a dyn Fs, dir: &'a Path, identity: [u8; 16], sta
 }
 
 /// Every segment that the manifest names has to be there, whole.
-fn check_segments(names: &[String], state: &State) -> Result<()> {
-    let there: std::collections::HashSet<u64, ahash::RandomState> =
-        names.iter().filter_map(|name| FileName::segment_id(name)).collect();
+fn check_segments(listing: &Listing, state: &State) -> Result<()> {
+    let there: std::collections::HashSet<PathBuf, ahash::RandomState> =
+        listing.segments().map(|(path, _)| path).collect();
     for collection in state.collections.values() {
-        if let Some(missing) = collection.segments.values().find(|segment| !there.contains(&segment.file.id)) {
+        let mut segments = collection.segments.values();
+        if let Some(missing) = segments.find(|segment| !there.contains(&segment.file.relative_path())) {
             let what = format!("segment file of collection '{}' is missing", collection.name);
             return Err(Error::corrupt(&missing.file.path, 0, what));
         }
@@ -416,37 +419,88 @@ impl LogVisitor for SealingReplay<'_> {
 /// Removes what no state names. A failure is no harm: the next open tries again.
 fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) -> Result<()> {
     let state = &read.state;
-    let segments: std::collections::HashSet<u64, ahash::RandomState> =
-        state.collections.values().flat_map(|c| c.segments.keys().copied()).collect();
-    for name in &read.names {
+    for name in &read.listing.names {
         let leftover = match FileName::parse(name) {
-            Some(FileName::Segment(id)) => !segments.contains(&id),
+            Some(FileName::Segment(segment)) => {
+                segment.generation.is_none() && !state.collections.values().any(|c| has_segment(c, segment))
+            }
             Some(FileName::Log(first_seq)) => !state.logs.contains(&first_seq),
             Some(FileName::Manifest(number)) => number < manifest,
             // An open takes the clock as it is: what was confirmed before is settled.
             Some(FileName::ClockConfirmation) => true,
             // A later manifest than the one of that shutdown has begun.
             Some(FileName::ShutdownMarker) => true,
-            Some(FileName::Lock | FileName::Reserve) => false,
+            Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst) => false,
             None => files::is_temporary(name),
         };
         if leftover {
-            let path = dir.join(name);
-            match fs.remove(&path) {
-                // What was half-written may have got its name since, or been made room for.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                removed => removed.map_err(|e| Error::io("remove the leftover", &path, &e))?,
+            remove_leftover(fs, &dir.join(name))?;
+        }
+    }
+    for (folder, listed) in &read.listing.folders {
+        let path = dir.join(folder);
+        match state.by_id(listed.collection) {
+            Some(collection) if collection.folder.name() == Some(folder) => {
+                let segments = listed.names.iter().filter_map(|name| FileName::segment(name));
+                let leftover = |s: &SegmentName| s.generation.is_some() && !has_segment(collection, *s);
+                segments.filter(leftover).try_for_each(|s| remove_leftover(fs, &FileName::Segment(s).path(&path)))?;
             }
+            // What has the number of no collection that ever was is somebody's own.
+            None if listed.collection < state.next_collection && listed.names.iter().all(|n| is_of_a_collection(n)) => {
+                remove_folder(fs, &path).map_err(|e| Error::io("remove the leftover", &path, &e))?;
+            }
+            _ => {}
         }
     }
     Ok(())
 }
 
+fn has_segment(collection: &CollectionState, name: SegmentName) -> bool {
+    collection.segments.get(&name.id).is_some_and(|segment| segment.file.generation == name.generation)
+}
+
+fn remove_leftover(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        // What was half-written may have got its name since, or been made room for.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|e| Error::io("remove the leftover", path, &e)),
+    }
+}
+
+/// Puts the markers for other programs where they are needed, and removes them where they are not. What was left has gone.
+fn settle_folders(dir: &Path, read: &ReadState) -> Result<()> {
+    let marker = FileName::CompactFirst.to_string();
+    let settle = |folder: &SegmentFolder, names: Option<&Vec<String>>, is_needed: bool| {
+        match folder.opened(names.is_some(), names.is_some_and(|names| names.contains(&marker)), is_needed) {
+            // Only an open database can be swept.
+            Err(error) if error.code() == Code::OutOfDiskSpace => {
+                tracing::warn!(dir = %dir.display(), %error, "other programs may go wrong about the segment files");
+                Ok(())
+            }
+            settled => settled,
+        }
+    };
+    for collection in read.state.collections.values() {
+        let listed = collection.folder.name().and_then(|name| read.listing.folders.get(name));
+        settle(&collection.folder, listed.map(|listed| &listed.names), collection.types_differ())?;
+    }
+    settle(&read.state.folder, Some(&read.listing.names), read.state.has_old_segments())
+}
+
+pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
+    Listing::read(fs, dir).map_err(|e| Error::io("list", dir, &e))
+}
+
+fn has_manifest(listing: &Listing) -> bool {
+    listing.names.iter().any(|name| FileName::manifest_number(name).is_some())
+}
+
 /// A folder without a manifest but with files of others is none of ours.
-fn refuse_foreign(dir: &Path, names: &[String]) -> Result<()> {
-    let ours = |n: &String| FileName::parse(n).is_some() || files::is_temporary(n);
-    match names.iter().find(|n| !ours(n)) {
-        Some(other) if !names.iter().any(|n| FileName::manifest_number(n).is_some()) => {
+fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
+    let holds_segments = |n: &String| listing.segments().any(|(path, _)| path.parent() == Some(Path::new(n)));
+    let ours = |n: &String| FileName::parse(n).is_some() || files::is_temporary(n) || holds_segments(n);
+    match listing.names.iter().find(|n| !ours(n)) {
+        Some(other) if !has_manifest(listing) => {
             let what = format!(
                 "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",
                 dir.display()
@@ -458,11 +512,11 @@ fn refuse_foreign(dir: &Path, names: &[String]) -> Result<()> {
 }
 
 /// A folder with segments or records of ours but no manifest is a damaged database.
-fn refuse_remains(fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
-    let segment = names.iter().find(|n| FileName::segment_id(n).is_some());
-    if let Some(name) = segment {
-        return Err(Error::corrupt(&dir.join(name), 0, "the folder holds segments but no manifest"));
+fn refuse_remains(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
+    if let Some((path, _)) = listing.segments().next() {
+        return Err(Error::corrupt(&dir.join(path), 0, "the folder holds segments but no manifest"));
     }
+    let names = &listing.names;
     if names.iter().any(|n| FileName::parse(n) == Some(FileName::ShutdownMarker)) {
         let path = FileName::ShutdownMarker.path(dir);
         return Err(Error::corrupt(&path, 0, "the folder holds a shutdown marker but no manifest"));
@@ -475,7 +529,7 @@ fn refuse_remains(fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
             return Err(Error::corrupt(&path, 0, "the folder holds a log with records but no manifest"));
         }
     }
-    refuse_foreign(dir, names)
+    refuse_foreign(dir, listing)
 }
 
 /// Tells databases apart; need not be unguessable.

@@ -9,10 +9,10 @@
 
 use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::FileName;
+use crate::files::{FileName, Listing};
 use crate::fs::{Fs, write_synced};
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
-use crate::open::{logs_of, state_of};
+use crate::open::{list, logs_of, state_of};
 use crate::segment::Segment;
 use crate::state::{CollectionState, State};
 use crate::verify::verify_segment;
@@ -50,7 +50,7 @@ pub struct RepairReport {
     pub changes_lost: bool,
     /// What cannot be read any more.
     pub losses: Vec<Loss>,
-    /// Names of the files that were or would be set aside.
+    /// The files that were or would be set aside, by their paths in the folder of the database.
     pub set_aside: Vec<String>,
     /// The folder that they were moved into; `None` if nothing was done.
     pub folder: Option<PathBuf>,
@@ -172,8 +172,8 @@ struct Plan {
     state: State,
     /// Manifests to set aside.
     manifests: Vec<u64>,
-    /// Segments to set aside.
-    segments: Vec<u64>,
+    /// Segments to set aside, by their paths in the folder.
+    segments: Vec<PathBuf>,
     /// Log files that are replaced by a new one; empty if the log is sound.
     logs: Vec<u64>,
     /// What of the log is whole and in no segment.
@@ -189,7 +189,7 @@ pub(crate) fn repair(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, mode: Repa
     }
     // Before the lock: nothing is left in a folder of somebody else, not even that.
     if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
-        return Err(no_manifest(dir, &fs.list(dir).map_err(|e| Error::io("list", dir, &e))?));
+        return Err(no_manifest(dir, &list(fs.as_ref(), dir)?));
     }
     let _lock = crate::open::take_lock(fs.as_ref(), clock, dir)?;
     let mut plan = plan(fs, dir)?;
@@ -200,15 +200,16 @@ pub(crate) fn repair(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, mode: Repa
 }
 
 fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
-    let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
+    let listing = list(fs.as_ref(), dir)?;
+    let names = &listing.names;
     let numbers = manifest::numbers(fs.as_ref(), dir)?;
-    let Some(newest) = numbers.last().copied() else { return Err(no_manifest(dir, &names)) };
+    let Some(newest) = numbers.last().copied() else { return Err(no_manifest(dir, &listing)) };
     let mut report = RepairReport::default();
     let (number, contents) = choose_manifest(fs.as_ref(), dir, &numbers, &mut report.faults)?;
     let (identity, end) = (contents.identity, (contents.end, contents.torn_bytes));
     let state = longest_state(fs, dir, number, contents.edits, &mut report.faults)?;
 
-    let read = ShutdownMarker::read(fs.as_ref(), dir, &names).and_then(|marker| match marker {
+    let read = ShutdownMarker::read(fs.as_ref(), dir, names).and_then(|marker| match marker {
         Some(marker) => marker.check_identity(dir, identity).map(|()| Some(marker)),
         None => Ok(None),
     });
@@ -249,9 +250,9 @@ fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {
         fresh_seq: 0,
         report,
     };
-    plan.look_at_segments(fs.as_ref(), dir, &names)?;
-    plan.look_at_logs(fs.as_ref(), dir, &names)?;
-    plan.report.set_aside = plan.to_set_aside(&names);
+    plan.look_at_segments(fs.as_ref(), dir, &listing)?;
+    plan.look_at_logs(fs.as_ref(), dir, names)?;
+    plan.report.set_aside = plan.to_set_aside(&listing);
     Ok(plan)
 }
 
@@ -385,8 +386,9 @@ impl LogVisitor for Salvage<'_> {
     }
 }
 
-fn no_manifest(dir: &Path, names: &[String]) -> Error {
-    match names.iter().find(|n| FileName::segment_id(n).is_some() || FileName::log_seq(n).is_some()) {
+fn no_manifest(dir: &Path, listing: &Listing) -> Error {
+    let log = listing.names.iter().find(|n| FileName::log_seq(n).is_some()).map(PathBuf::from);
+    match listing.segments().map(|(path, _)| path).next().or(log) {
         None => Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())),
         Some(name) => {
             let what = "the folder has no manifest, and only a manifest says which collection a segment belongs to. \
@@ -398,31 +400,31 @@ fn no_manifest(dir: &Path, names: &[String]) -> Error {
 
 impl Plan {
     /// Reads every segment; those that cannot be read leave the state.
-    fn look_at_segments(&mut self, fs: &dyn Fs, dir: &Path, names: &[String]) -> Result<()> {
+    fn look_at_segments(&mut self, fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
         let mut gone = Vec::new();
         let mut known = BTreeSet::new();
         for collection in self.state.collections.values() {
             for segment in collection.segments.values() {
                 known.insert(segment.file.id);
-                let Err(error) = verify_segment(segment, &collection.schema) else { continue };
+                let Err(error) = verify_segment(segment, collection) else { continue };
                 if error.kind() != ErrorKind::Corrupt {
                     return Err(error);
                 }
                 self.report.faults.push(format!("collection '{}': {error}", collection.name));
                 self.report.losses.push(loss_of_segment(collection, segment));
-                gone.push((collection.id, segment.file.id));
+                gone.push((collection.id, segment.file.id, segment.file.relative_path()));
             }
         }
-        for (collection, segment) in gone {
+        for (collection, segment, path) in gone {
             self.state.apply(Op::RemoveSegment { collection, segment })?;
-            self.segments.push(segment);
+            self.segments.push(path);
         }
         // Where the manifest lost its end, a segment that it does not name may be what that end was about.
-        let ids = names.iter().filter_map(|n| FileName::segment_id(n));
-        for id in ids.filter(|id| self.report.changes_lost && !known.contains(id)) {
-            self.state.next_segment = self.state.next_segment.max(id + 1);
-            self.segments.push(id);
-            self.report.losses.push(loss_of_unknown_segment(fs, dir, id));
+        for (path, name) in listing.segments().filter(|(_, name)| self.report.changes_lost && !known.contains(&name.id))
+        {
+            self.state.next_segment = self.state.next_segment.max(name.id + 1);
+            self.report.losses.push(loss_of_unknown_segment(fs, dir, &path));
+            self.segments.push(path);
         }
         Ok(())
     }
@@ -457,14 +459,20 @@ impl Plan {
         Ok(())
     }
 
-    /// Names of the files to set aside that are there.
-    fn to_set_aside(&self, names: &[String]) -> Vec<String> {
-        let files = self.manifests.iter().map(|number| FileName::Manifest(*number));
-        let files = files.chain(self.segments.iter().map(|id| FileName::Segment(*id)));
-        let files = files.chain(self.logs.iter().map(|first_seq| FileName::Log(*first_seq)));
-        let files = files.chain(self.marker_is_damaged.then_some(FileName::ShutdownMarker));
-        files.map(|file| file.to_string()).filter(|name| names.contains(name)).collect()
+    /// Paths in the folder of the files to set aside that are there.
+    fn to_set_aside(&self, listing: &Listing) -> Vec<String> {
+        let there: BTreeSet<PathBuf> = listing.segments().map(|(path, _)| path).collect();
+        let there = |path: &Path| there.contains(path) || listing.names.contains(&text_of(path));
+        let files = self.manifests.iter().map(|number| FileName::Manifest(*number).path(Path::new("")));
+        let files = files.chain(self.segments.iter().cloned());
+        let files = files.chain(self.logs.iter().map(|first_seq| FileName::Log(*first_seq).path(Path::new(""))));
+        let files = files.chain(self.marker_is_damaged.then(|| FileName::ShutdownMarker.path(Path::new(""))));
+        files.filter(|path| there(path)).map(|path| text_of(&path)).collect()
     }
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Records of one log file that can be read, but not kept: a loss for each collection.
@@ -524,7 +532,7 @@ fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
     let time = |t: i64| Timestamp::from_units(t, collection.schema.precision);
     let live = segment.live();
     Loss {
-        file: FileName::Segment(segment.file.id).to_string(),
+        file: text_of(&segment.file.relative_path()),
         collection: Some(collection.name.clone()),
         rows: Some(live.rows),
         bytes: segment.file.meta.bytes,
@@ -533,8 +541,8 @@ fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
     }
 }
 
-fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, id: u64) -> Loss {
-    let (name, path) = (FileName::Segment(id).to_string(), FileName::Segment(id).path(dir));
+fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, path: &Path) -> Loss {
+    let (name, path) = (text_of(path), dir.join(path));
     let bytes = fs.len(&path).unwrap_or(0);
     let reader = fs.open_read(&path).ok().and_then(|file| SegmentReader::open(file, &name).ok());
     let Some(reader) = reader else { return Loss::unknown(name, bytes) };
@@ -584,7 +592,7 @@ fn apply(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
     write_synced(fs, &report, text.as_bytes()).map_err(|e| Error::io("write the report", &report, &e))?;
 
     // Copies first, so that whatever comes can be done again.
-    let is_segment = |name: &String| FileName::segment_id(name).is_some();
+    let is_segment = |name: &String| plan.segments.contains(&PathBuf::from(name));
     let (segments, copied): (Vec<String>, Vec<String>) =
         plan.report.set_aside.clone().into_iter().partition(is_segment);
     for name in &copied {
@@ -595,7 +603,9 @@ fn apply(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
 
     // Before the new manifest: what no manifest names is removed when the database is opened.
     for name in &segments {
-        let (from, to) = (dir.join(name), folder.join(name));
+        // Their ids tell the names of all segments apart, wherever they were.
+        let to = folder.join(Path::new(name).file_name().unwrap_or_default());
+        let from = dir.join(name);
         fs.move_file(&from, &to).map_err(|e| Error::io("set aside", &from, &e))?;
     }
     if !plan.logs.is_empty() {

@@ -2,10 +2,11 @@
 //!
 //! A segment holds buckets of one retention class and one partition of time, so that almost every expiry is one unlink.
 //! Its file is synced under its name before the manifest names it: a crash in between leaves an orphan, never a hole.
+//! Its columns have types at least as wide as those of the segments before it, which `FileTypes` keeps.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::FileName;
+use crate::files::{FileName, SegmentName};
 use crate::fs::write_synced;
 use crate::manifest::Op;
 use crate::segment::Segment;
@@ -13,11 +14,12 @@ use crate::segment::bounds::{BucketBounds, ClassStamp, LiveSummary, SegmentRecor
 use crate::state::CollectionState;
 use crate::sync::Guard;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{BucketId, Schema, SealRun, Sealer, adapt, times, to_usize};
+use ebbtide_buckets::{BucketId, FileTypes, Schema, SealRun, Sealer, adapt, times, to_usize};
 use ebbtide_ttl::in_range;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Partitions with fewer rows are sealed or compacted together with their neighbours: many files of a few rows cost more than
 /// they save at expiry.
@@ -33,6 +35,9 @@ const MERGE_BATCH_ROWS: usize = 1 << 16;
 const SEGMENT_MEMORY_MAX: usize = 512 << 20;
 /// Bytes of the metas of a segment, about, at most: 256 MiB. All of them are in memory while it is read.
 const SEGMENT_METAS_MAX: usize = 256 << 20;
+
+/// Segments whose types have become outdated are rewritten by the seal that made them so if they have fewer rows than this.
+const SETTLED_ROWS_MAX: u64 = 1 << 18;
 
 /// Rows of one bucket in pieces, in order of time.
 type Rows = Vec<(u32, u32)>;
@@ -156,31 +161,95 @@ fn flush_collection(engine: &Engine, name: &str) -> Result<()> {
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
     ops.extend(write_segments(engine, &collection, input)?);
     ops.extend(collection.sealed(seq));
-    commit_segments(engine, ops)?;
+    commit_segments(engine, &collection, ops)?;
     engine.metrics.sealed();
-    Ok(())
+    settle_types(engine, collection.id)
+}
+
+/// Rewrites the segments that have other types than the newest ones now, if they are small: then other programs can read all
+/// files of the collection together again at once, and not only after a compaction. What fails waits for that.
+fn settle_types(engine: &Engine, id: u64) -> Result<()> {
+    let collection = engine.state.read().by_id(id).filter(|collection| collection.types_differ()).cloned();
+    let Some(collection) = collection else { return Ok(()) };
+    let outdated = collection.segments.values().filter(|segment| !segment.is_of_types(&collection.file_types));
+    let outdated: Vec<Arc<Segment>> = outdated.cloned().collect();
+    let rows: u64 = outdated.iter().map(|segment| segment.live().rows).sum();
+    if rows >= SETTLED_ROWS_MAX.min(engine.settings.segment_rows_max as u64) {
+        return Ok(());
+    }
+    let input = seal_input(&collection, &outdated).map_err(|(_, error)| error);
+    match input.and_then(|input| merge_segments(engine, &collection, &outdated, input)) {
+        Err(error) if engine.poisoned().is_none() => {
+            tracing::warn!(collection = %collection.name, %error, "segments of older types stay until a compaction");
+            Ok(())
+        }
+        settled => settled,
+    }
+}
+
+/// All that is left of some segments; an error comes with the place of the one that it is about.
+pub(crate) fn seal_input(collection: &CollectionState, group: &[Arc<Segment>]) -> Result<SealInput, (usize, Error)> {
+    let mut input = SealInput::default();
+    for (at, segment) in group.iter().enumerate() {
+        input.add_segment(segment, &collection.schema).map_err(|error| (at, error))?;
+    }
+    Ok(input)
+}
+
+/// Rewrites segments, all that is left of which is `input`.
+pub(crate) fn merge_segments(
+    engine: &Engine,
+    collection: &CollectionState,
+    group: &[Arc<Segment>],
+    input: SealInput,
+) -> Result<()> {
+    // Until the old files are gone, every row is there twice.
+    collection.folder.begin_rewrite()?;
+    let merged = merge_marked(engine, collection, group, input);
+    if engine.poisoned().is_none() {
+        collection.folder.end_rewrite();
+    }
+    merged
+}
+
+fn merge_marked(engine: &Engine, collection: &CollectionState, group: &[Arc<Segment>], input: SealInput) -> Result<()> {
+    // The schema may be ahead of what is durable: only the log holds the insert that widened it.
+    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
+    let added = write_segments(engine, collection, input)?;
+    let rows_of = |op: &Op| op.added_segment().map_or(0, |segment| segment.state.live.rows);
+    let (before, after): (u64, u64) = (group.iter().map(|s| s.live().rows).sum(), added.iter().map(rows_of).sum());
+    assert_eq!(before, after, "compaction keeps every row");
+    ops.extend(added);
+    ops.extend(group.iter().map(|s| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
+    commit_segments(engine, collection, ops)
 }
 
 /// Commits edits that add segments; if they are refused (a full disk), takes back the files that nobody names.
-pub(crate) fn commit_segments(engine: &Engine, ops: Vec<Op>) -> Result<()> {
-    let paths = added(engine, &ops);
+pub(crate) fn commit_segments(engine: &Engine, collection: &CollectionState, ops: Vec<Op>) -> Result<()> {
+    let paths = added(collection, &ops);
     let outcome = engine.commit(ops);
     if outcome.is_err() {
-        take_back(engine, &paths);
+        take_back(engine, collection, &paths);
     }
     outcome
 }
 
 /// The files of the segments that edits add.
-fn added(engine: &Engine, ops: &[Op]) -> Vec<PathBuf> {
+fn added(collection: &CollectionState, ops: &[Op]) -> Vec<PathBuf> {
     let added = |op: &Op| match op {
-        Op::AddSegment { segment, .. } => Some(FileName::Segment(segment.id).path(&engine.dir)),
+        Op::AddSegmentInFolder { segment, generation, .. } => {
+            Some(segment_path(collection, SegmentName { generation: Some(*generation), id: segment.id }))
+        }
         _ => None,
     };
     ops.iter().filter_map(added).collect()
 }
 
-fn take_back(engine: &Engine, paths: &[PathBuf]) {
+fn segment_path(collection: &CollectionState, name: SegmentName) -> PathBuf {
+    FileName::Segment(name).path(collection.folder.path())
+}
+
+fn take_back(engine: &Engine, collection: &CollectionState, paths: &[PathBuf]) {
     if engine.poisoned().is_some() {
         return; // Whether they are named is not known.
     }
@@ -188,6 +257,7 @@ fn take_back(engine: &Engine, paths: &[PathBuf]) {
         let taken_back = engine.fs.remove(path);
         tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");
     }
+    engine.settle_folders(collection.id);
 }
 
 /// Writes segments and returns the edits that add them. They are durable, but nobody's until the edits are. If one cannot
@@ -197,7 +267,7 @@ pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, inpu
     match write_groups(engine, collection, input, &mut ops) {
         Ok(()) => Ok(ops),
         Err(error) => {
-            take_back(engine, &added(engine, &ops));
+            take_back(engine, collection, &added(collection, &ops));
             Err(error)
         }
     }
@@ -229,8 +299,9 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
     let rows_max = engine.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
     // Beside writers one core is enough, until somebody waits for this.
     let help = || engine.maintenance.may_use_all_cores() || engine.fills_faster_than_sealed();
-    let sealer = Sealer::new(&collection.schema, &std::mem::take(&mut input.pieces), &help)?;
-    let mut names_changed = false;
+    let known = collection.known_file_types()?;
+    let sealer = Sealer::new(&collection.schema, &known, &std::mem::take(&mut input.pieces), &help)?;
+    let generation = announce_types(collection, sealer.types(), ops)?;
     for (rule, mut buckets) in merge_small(groups, true, |(_, rows)| rows.len() as u64) {
         buckets.sort_by(|a, b| a.0.cmp(&b.0));
         for buckets in split_large(buckets, rows_max) {
@@ -252,8 +323,8 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
                 state.next_segment += 1;
                 state.next_segment - 1
             };
-            write_file(engine, &FileName::Segment(id).path(&engine.dir), &encoded.bytes)?;
-            names_changed = true;
+            let name = SegmentName { generation: Some(generation), id };
+            write_file(engine, &segment_path(collection, name), &encoded.bytes)?;
             let state = SegmentState {
                 dropped: RoaringBitmap::new(),
                 deleted: RoaringBitmap::new(),
@@ -262,13 +333,24 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
             };
             let class = Some(ClassStamp { rules_epoch: collection.rules_epoch, rule });
             let record = SegmentRecord { id, meta: encoded.meta, class, state };
-            ops.push(Op::AddSegment { collection: collection.id, segment: record });
+            ops.push(Op::AddSegmentInFolder { collection: collection.id, segment: record, generation });
         }
     }
-    if names_changed {
-        engine.fs.sync_dir(&engine.dir).map_err(|e| engine.poison(&Error::io("sync the folder", &engine.dir, &e)))?;
+    let folder = collection.folder.path();
+    engine.fs.sync_dir(folder).map_err(|e| engine.poison(&Error::io("sync the folder", folder, &e)))
+}
+
+/// Prepares the folder for segments of these types: before one of other types is there, the marker is. Returns the generation
+/// of the types.
+fn announce_types(collection: &CollectionState, types: &FileTypes, ops: &mut Vec<Op>) -> Result<u32> {
+    collection.folder.prepare()?;
+    if collection.differs_from(types) {
+        collection.folder.mark()?;
     }
-    Ok(())
+    if *types != *collection.file_types {
+        ops.push(Op::SetFileTypes { collection: collection.id, types: types.clone() });
+    }
+    Ok(types.generation())
 }
 
 fn write_file(engine: &Engine, path: &Path, bytes: &[u8]) -> Result<()> {

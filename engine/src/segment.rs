@@ -2,12 +2,14 @@
 
 pub(crate) mod bounds;
 pub(crate) mod file;
+pub(crate) mod folder;
 pub(crate) mod segment_cache;
 
 use crate::error::Result;
+use crate::manifest::Op;
 use crate::sync::Mutex;
 use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
-use ebbtide_buckets::{BucketId, MetaKey, SegmentReader};
+use ebbtide_buckets::{BucketId, FileTypes, MetaKey, SegmentReader};
 use ebbtide_ttl::RuleSet;
 use file::SegmentFile;
 use roaring::RoaringBitmap;
@@ -68,8 +70,22 @@ impl Segment {
         Segment { file, class, state, classes: Mutex::new(None) }
     }
 
-    pub(crate) fn record(&self) -> SegmentRecord {
+    fn record(&self) -> SegmentRecord {
         SegmentRecord { id: self.file.id, meta: self.file.meta, class: self.class, state: self.state.clone() }
+    }
+
+    /// The edit that adds it, as it is now, to nothing.
+    pub(crate) fn addition(&self, collection: u64) -> Op {
+        let segment = self.record();
+        match self.file.generation {
+            None => Op::AddSegment { collection, segment },
+            Some(generation) => Op::AddSegmentInFolder { collection, segment, generation },
+        }
+    }
+
+    /// Whether its columns are known to have these types, and it lies in the folder of its collection.
+    pub(crate) fn is_of_types(&self, types: &FileTypes) -> bool {
+        self.file.generation.is_some_and(|generation| types.are_those_of(generation))
     }
 
     pub(crate) fn live(&self) -> &LiveSummary {

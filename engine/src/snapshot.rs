@@ -8,10 +8,12 @@ mod last;
 mod listing;
 mod row_filter;
 mod scan;
+mod segment_files;
 
 pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, MetaGroups};
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
+pub use segment_files::SegmentFiles;
 
 use crate::batch_id::LastBatch;
 use crate::error::{Error, Result};

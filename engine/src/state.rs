@@ -2,15 +2,18 @@
 
 use crate::batch_id::LastBatch;
 use crate::error::{Error, Result};
+use crate::files::{SegmentName, collection_folder};
 use crate::fs::Fs;
 use crate::manifest::{Check, CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord, only_takes_away, refused};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
 use crate::segment::Segment;
+use crate::segment::bounds::SegmentRecord;
 use crate::segment::file::SegmentFile;
+use crate::segment::folder::SegmentFolder;
 use crate::segment::segment_cache::SegmentCache;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Chunk, Schema, adapt, schema_of_batch};
+use ebbtide_buckets::{Chunk, FileTypes, Schema, adapt, schema_of_batch};
 use ebbtide_ttl::{Code, OutOfRange, RuleSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -29,6 +32,10 @@ pub(crate) struct CollectionState {
     /// The last insert with an id among those that are sealed.
     pub(crate) last_batch: Option<LastBatch>,
     pub(crate) segments: Arc<BTreeMap<u64, Arc<Segment>>>,
+    /// The types of the columns in segment files.
+    pub(crate) file_types: Arc<FileTypes>,
+    /// Where new segments go.
+    pub(crate) folder: Arc<SegmentFolder>,
     pub(crate) memtable: Memtable,
 }
 
@@ -68,6 +75,41 @@ impl CollectionState {
         sealed + open
     }
 
+    /// Whether segments of `types` would be of other types than one that is there, or lie elsewhere.
+    pub(crate) fn differs_from(&self, types: &FileTypes) -> bool {
+        self.segments.values().any(|segment| !segment.is_of_types(types))
+    }
+
+    /// Whether other programs must not read all files of the folder together: segments have several types, or some of them lie
+    /// elsewhere.
+    pub(crate) fn types_differ(&self) -> bool {
+        let mut generations = self.segments.values().map(|segment| segment.file.generation);
+        let first = generations.next();
+        generations.any(|generation| Some(generation) != first) && self.differs_from(&self.file_types)
+    }
+
+    /// The types that new segments have at least. They are read from the segments if only an older program has written any.
+    pub(crate) fn known_file_types(&self) -> Result<FileTypes> {
+        let mut types = (*self.file_types).clone();
+        if types != FileTypes::default() {
+            return Ok(types);
+        }
+        for segment in self.segments.values() {
+            match segment.file.reader() {
+                Ok(reader) => types = types.widened_by_segment(&reader),
+                // Whatever it holds, nobody can read it.
+                Err(error) if error.is_of_one_file() => tracing::warn!(%error, "the types of a segment cannot be read"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(types)
+    }
+
+    /// Whether a segment lies in the folder of the database, where an older program put it.
+    pub(crate) fn has_old_segments(&self) -> bool {
+        self.segments.values().any(|segment| segment.file.generation.is_none())
+    }
+
     /// How many live measurements outside of 1970..2038 suspend expiry, if any do.
     pub(crate) fn suspension(&self) -> Option<u64> {
         if self.options.out_of_range == OutOfRange::Expire {
@@ -83,6 +125,8 @@ pub(crate) struct State {
     fs: Arc<dyn Fs>,
     cache: Arc<SegmentCache>,
     dir: PathBuf,
+    /// Where older programs put the segments of all collections.
+    pub(crate) folder: Arc<SegmentFolder>,
     pub(crate) collections: BTreeMap<String, Arc<CollectionState>>,
     /// Their names by their numbers.
     names: HashMap<u64, String>,
@@ -96,12 +140,20 @@ pub(crate) struct State {
     /// Whether a file that no longer is part of the state is unlinked: not while edits of the past are read.
     pub(crate) unlinks: bool,
     /// Segments that an edit took out. To let go of one can unlink its file: not under the lock of the state.
-    retired: Vec<Arc<Segment>>,
+    retired: Retired,
+}
+
+/// What an edit took out, for somebody to let go of.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Retired {
+    segments: Vec<Arc<Segment>>,
+    collections: Vec<Arc<CollectionState>>,
 }
 
 impl State {
     pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf, cache_bytes_max: usize) -> Self {
         State {
+            folder: Arc::new(SegmentFolder::of_database(fs.clone(), &dir)),
             fs,
             cache: Arc::new(SegmentCache::new(cache_bytes_max)),
             dir,
@@ -113,7 +165,7 @@ impl State {
             sweeps: VecDeque::new(),
             applied_seq: 0,
             unlinks: false,
-            retired: Vec::new(),
+            retired: Retired::default(),
         }
     }
 
@@ -137,6 +189,16 @@ impl State {
     /// Bytes of open buckets over all collections.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.collections.values().map(|c| c.memtable.bytes()).sum()
+    }
+
+    /// The folders that segments are in.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &Arc<SegmentFolder>> {
+        self.collections.values().map(|collection| &collection.folder).chain([&self.folder])
+    }
+
+    /// Whether a segment lies where older programs put them.
+    pub(crate) fn has_old_segments(&self) -> bool {
+        self.collections.values().any(|collection| collection.has_old_segments())
     }
 
     /// Lets go of all open buckets.
@@ -173,10 +235,15 @@ impl State {
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
             }
-            Op::AddSegment { collection: id, segment } => fails(
-                collection(id)?.segments.contains_key(&segment.id),
-                format!("segment {} is added twice", segment.id),
-            ),
+            Op::SetFileTypes { collection: id, types } => {
+                fails(!types.may_follow(&collection(id)?.file_types), format!("file types of collection {id} narrow"))
+            }
+            Op::AddSegment { collection: id, segment } | Op::AddSegmentInFolder { collection: id, segment, .. } => {
+                fails(
+                    collection(id)?.segments.contains_key(&segment.id),
+                    format!("segment {} is added twice", segment.id),
+                )
+            }
             Op::SetSegment { collection, segment: id, state } => {
                 let old = segment(collection, id)?;
                 only_takes_away(&old.file.meta, &old.state, state).map_err(|what| format!("segment {id}: {what}"))
@@ -215,6 +282,10 @@ impl State {
                 self.names.remove(&id);
                 if let Some(gone) = self.collections.remove(&name) {
                     gone.segments.values().for_each(|segment| self.retire(segment.clone()));
+                    if self.unlinks {
+                        gone.folder.retire();
+                        self.retired.collections.push(gone);
+                    }
                 }
             }
             Op::SetSchema { collection, schema } => {
@@ -222,11 +293,10 @@ impl State {
                 let known = self.known(collection)?;
                 known.schema = Arc::new(known.schema.join(&schema)?);
             }
-            Op::AddSegment { collection, segment } => {
-                self.next_segment = self.next_segment.max(segment.id + 1);
-                let file = SegmentFile::new(self.fs.clone(), self.cache.clone(), &self.dir, segment.id, segment.meta);
-                let entry = Arc::new(Segment::new(Arc::new(file), segment.class, segment.state));
-                Arc::make_mut(&mut self.known(collection)?.segments).insert(segment.id, entry);
+            Op::SetFileTypes { collection, types } => self.known(collection)?.file_types = Arc::new(types),
+            Op::AddSegment { collection, segment } => self.add_segment(collection, segment, None)?,
+            Op::AddSegmentInFolder { collection, segment, generation } => {
+                self.add_segment(collection, segment, Some(generation))?;
             }
             Op::SetSegment { collection, segment, state } => {
                 let segments = Arc::make_mut(&mut self.known(collection)?.segments);
@@ -272,12 +342,23 @@ impl State {
     fn retire(&mut self, gone: Arc<Segment>) {
         if self.unlinks {
             gone.file.retire();
-            self.retired.push(gone);
+            self.retired.segments.push(gone);
         }
     }
 
-    /// The segments that were taken out since the last call; for the caller to let go of.
-    pub(crate) fn take_retired(&mut self) -> Vec<Arc<Segment>> {
+    fn add_segment(&mut self, collection: u64, record: SegmentRecord, generation: Option<u32>) -> Result<()> {
+        self.next_segment = self.next_segment.max(record.id + 1);
+        let (fs, cache, outside) = (self.fs.clone(), self.cache.clone(), self.folder.clone());
+        let known = self.known(collection)?;
+        let folder = if generation.is_some() { known.folder.clone() } else { outside };
+        let file = SegmentFile::new(fs, cache, folder, SegmentName { generation, id: record.id }, record.meta);
+        let entry = Arc::new(Segment::new(Arc::new(file), record.class, record.state));
+        Arc::make_mut(&mut known.segments).insert(record.id, entry);
+        Ok(())
+    }
+
+    /// What was taken out since the last call; for the caller to let go of.
+    pub(crate) fn take_retired(&mut self) -> Retired {
         std::mem::take(&mut self.retired)
     }
 
@@ -299,6 +380,8 @@ impl State {
                 known.rules_epoch = record.rules_epoch;
             }
             None => {
+                let folder = collection_folder(&record.name, record.id);
+                let folder = SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder);
                 let state = CollectionState {
                     id: record.id,
                     name: record.name.clone(),
@@ -309,6 +392,8 @@ impl State {
                     sealed_seq: record.sealed_seq,
                     last_batch: None,
                     segments: Arc::default(),
+                    file_types: Arc::default(),
+                    folder: Arc::new(folder),
                     memtable: Memtable::default(),
                 };
                 self.names.insert(record.id, record.name.clone());
@@ -328,9 +413,10 @@ impl State {
         for collection in self.collections.values() {
             ops.push(Op::PutCollection(collection.record()));
             ops.extend(collection.last_batch.map(|last| Op::SetLastBatch { collection: collection.id, last }));
-            ops.extend(
-                collection.segments.values().map(|s| Op::AddSegment { collection: collection.id, segment: s.record() }),
-            );
+            if *collection.file_types != FileTypes::default() {
+                ops.push(Op::SetFileTypes { collection: collection.id, types: (*collection.file_types).clone() });
+            }
+            ops.extend(collection.segments.values().map(|s| s.addition(collection.id)));
         }
         ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));
         ops.extend(self.sweeps.iter().cloned().map(Op::Swept));

@@ -6,9 +6,8 @@ use crate::error::{Error, Result};
 use crate::files::FileName;
 use crate::open::{beside_a_writer, logs_of, read_manifest, state_of};
 use crate::segment::Segment;
-use crate::state::State;
+use crate::state::{CollectionState, State};
 use crate::wal::{LogFault, LogRecord, LogSet, LogVisitor};
-use ebbtide_buckets::Schema;
 
 /// What [`crate::Database::verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
         for segment in collection.state.segments.values() {
             report.segments += 1;
             report.bytes += segment.file.meta.bytes;
-            match verify_segment(segment, &collection.state.schema) {
+            match verify_segment(segment, &collection.state) {
                 Ok(rows) => report.rows += rows,
                 Err(error) => report.faults.push(format!("collection '{name}': {error}")),
             }
@@ -125,9 +124,14 @@ impl LogVisitor for LogVerifier<'_> {
     }
 }
 
-pub(crate) fn verify_segment(segment: &Segment, schema: &Schema) -> Result<u64> {
+pub(crate) fn verify_segment(segment: &Segment, collection: &CollectionState) -> Result<u64> {
     let reader = segment.file.open_anew()?;
     reader.verify()?;
+    let (schema, types) = (&collection.schema, &collection.file_types);
+    if let Some(column) = types.mismatch(&reader).filter(|_| segment.is_of_types(types)) {
+        let what = format!("column '{column}' has another type than the manifest says");
+        return Err(Error::corrupt(&segment.file.path, 0, what));
+    }
     let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
     let (ranges, _) = segment.live_rows(&reader);
     let mut rows = 0;

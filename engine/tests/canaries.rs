@@ -66,10 +66,13 @@ impl Liar {
     /// Segments that were there before an edit and are merged into the newest one by it.
     fn release_pins(&self, near: &Path) {
         let dir = near.parent().unwrap_or(near);
-        let names = self.disk.list(dir).unwrap_or_default();
-        let segments: Vec<&String> = names.iter().filter(|name| name.starts_with("seg-")).collect();
-        for name in segments.iter().rev().skip(1) {
-            let _removed = self.disk.remove(&dir.join(name));
+        for folder in self.disk.list(dir).unwrap_or_default() {
+            let folder = dir.join(folder);
+            let names = self.disk.list(&folder).unwrap_or_default();
+            let segments: Vec<&String> = names.iter().filter(|name| name.starts_with("seg-")).collect();
+            for name in segments.iter().rev().skip(1) {
+                let _removed = self.disk.remove(&folder.join(name));
+            }
         }
     }
 
@@ -162,7 +165,8 @@ impl Fs for Liar {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         if path.to_string_lossy().contains("/seg-") {
             match self.plant {
-                Plant::LogRemovedEarly => self.remove_oldest(path, "wal-"),
+                // Segments have a folder of their own.
+                Plant::LogRemovedEarly => self.remove_oldest(path.parent().unwrap_or(path), "wal-"),
                 Plant::SegmentRemovedEarly => self.remove_oldest(path, "seg-"),
                 _ => {}
             }

@@ -4,6 +4,7 @@ mod choose;
 mod wide;
 
 use super::directory::{self, Entry};
+use super::file_types::{FileType, FileTypes};
 use super::physical::{Physical, join_decimals};
 use super::stats::StatsBuilder;
 use super::{
@@ -45,16 +46,19 @@ pub struct Sealer<'a> {
     /// The times of each piece.
     times: Vec<ArrayRef>,
     columns: Columns,
+    types: FileTypes,
 }
 
 impl<'a> Sealer<'a> {
-    /// Takes canonical batches, adapted to the schema. `help` is asked before each column until it says yes: then the other
+    /// Takes canonical batches, adapted to the schema. Their columns get the types in `types`, widened where these do not hold
+    /// their values. `help` is asked before each column until it says yes: then the other
     /// cores take columns too, if there are rows enough to be worth it.
     ///
     /// # Errors
     /// If one of them is not under the schema, or they have more rows than a segment can hold.
     pub fn new(
         schema: &'a Schema,
+        types: &FileTypes,
         pieces: &[RecordBatch],
         help: &dyn Fn() -> bool,
     ) -> Result<Sealer<'a>, SegmentError> {
@@ -63,7 +67,14 @@ impl<'a> Sealer<'a> {
             return Err(failed(format!("piece {piece} is not under the segment's schema")));
         }
         let times = pieces.iter().map(|p| p.column(0).clone()).collect();
-        Ok(Sealer { schema, times, columns: Columns::new(schema, pieces, help)? })
+        let (columns, found) = Columns::new(schema, types, pieces, help)?;
+        Ok(Sealer { schema, times, columns, types: types.widened_by(&found) })
+    }
+
+    /// The types that the segments have, and those that come after them at least.
+    #[must_use]
+    pub fn types(&self) -> &FileTypes {
+        &self.types
     }
 
     /// Seals buckets into a Parquet file with their directory inside, with `help` as in [`Sealer::new`].
@@ -321,6 +332,49 @@ enum Stored {
     Pieces(Vec<ArrayRef>),
 }
 
+impl Stored {
+    fn data_type(&self) -> Option<&DataType> {
+        match self {
+            Stored::Whole(all) => Some(all.data_type()),
+            Stored::Pieces(pieces) => pieces.first().map(Array::data_type),
+        }
+    }
+}
+
+/// Brings the pieces of a column into the narrowest form that holds their values and what `known` holds; returns the narrowest
+/// type for their values alone as well.
+fn store(ty: &FieldType, known: Option<&FileType>, columns: &[ArrayRef]) -> Result<(Stored, FileType), SegmentError> {
+    let joined = |found: &FileType| known.map_or_else(|| found.clone(), |known| known.join(found));
+    let known_scale = match known {
+        // What nothing narrower holds needs no look at the values.
+        Some(FileType::Double) => None,
+        Some(FileType::Decimal { scale, .. }) => Some(*scale),
+        _ => Some(0),
+    };
+    let found = match (ty, known_scale) {
+        (FieldType::Double, None) => FileType::Double,
+        (FieldType::Double, Some(scale)) => match join_decimals(columns, scale) {
+            Some((all, found)) if Physical::of(ty, &joined(&found)).is_narrow() => {
+                return Ok((Stored::Whole(all), found));
+            }
+            Some((_, found)) => found,
+            None => FileType::of(ty, columns),
+        },
+        _ => FileType::of(ty, columns),
+    };
+    let physical = Physical::of(ty, &joined(&found));
+    let stored = columns.iter().map(|c| physical.store(c)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let stored = match stored.as_slice() {
+        [one] => Stored::Whole(one.clone()),
+        [first, _, ..] if without_offsets(first.data_type()) => {
+            let pieces: Vec<&dyn Array> = stored.iter().map(AsRef::as_ref).collect();
+            Stored::Whole(concat(&pieces).map_err(failed)?)
+        }
+        _ => Stored::Pieces(stored),
+    };
+    Ok((stored, found))
+}
+
 /// All columns of all pieces in the form in which they are stored.
 #[derive(Debug)]
 struct Columns {
@@ -332,7 +386,13 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(schema: &Schema, pieces: &[RecordBatch], help: &dyn Fn() -> bool) -> Result<Columns, SegmentError> {
+    /// The columns, and the narrowest types that they could have.
+    fn new(
+        schema: &Schema,
+        types: &FileTypes,
+        pieces: &[RecordBatch],
+        help: &dyn Fn() -> bool,
+    ) -> Result<(Columns, Vec<(String, FileType)>), SegmentError> {
         let arrow = schema.arrow();
         let mut starts = Vec::with_capacity(pieces.len());
         let mut rows: usize = 0;
@@ -345,28 +405,22 @@ impl Columns {
             let field = arrow.field(at);
             let ty = schema.field_type(field.name()).unwrap_or(&FieldType::Unknown);
             let columns: Vec<ArrayRef> = pieces.iter().map(|p| p.column(at).clone()).collect();
-            if let Some(joined) = Some(&columns).filter(|_| *ty == FieldType::Double).and_then(|c| join_decimals(c)) {
-                let field = Field::new(field.name(), joined.data_type().clone(), field.is_nullable());
-                return Ok((field, Stored::Whole(joined)));
-            }
-            let physical = Physical::of(ty, &columns);
-            let stored = columns.iter().map(|c| physical.store(c)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-            let ty = stored.first().map_or_else(|| field.data_type().clone(), |c| c.data_type().clone());
-            let stored = match stored.as_slice() {
-                [one] => Stored::Whole(one.clone()),
-                [_, _, ..] if without_offsets(&ty) => {
-                    let pieces: Vec<&dyn Array> = stored.iter().map(AsRef::as_ref).collect();
-                    Stored::Whole(concat(&pieces).map_err(failed)?)
-                }
-                _ => Stored::Pieces(stored),
-            };
-            Ok((Field::new(field.name(), ty, field.is_nullable()), stored))
+            let (stored, found) = store(ty, types.of(field.name(), at), &columns)?;
+            let ty = stored.data_type().cloned().unwrap_or_else(|| field.data_type().clone());
+            Ok((Field::new(field.name(), ty, field.is_nullable()), stored, (field.name().clone(), found)))
         })?;
-        let (fields, stored): (Vec<Field>, Vec<Stored>) = stored.into_iter().unzip();
+        let mut columns = Columns { schema: Arc::new(ArrowSchema::empty()), stored: Vec::new(), starts, slice_rows: 0 };
+        let (mut fields, mut found) = (Vec::with_capacity(stored.len()), Vec::with_capacity(stored.len()));
+        for (field, column, ty) in stored {
+            fields.push(field);
+            columns.stored.push(column);
+            found.push(ty);
+        }
+        columns.schema = Arc::new(ArrowSchema::new(fields));
         let bytes: usize = pieces.iter().map(RecordBatch::get_array_memory_size).sum();
         let row_bytes = bytes / rows.max(1) + 1;
-        let slice_rows = (SLICE_BYTES / row_bytes).clamp(256, SLICE_ROWS);
-        Ok(Columns { schema: Arc::new(ArrowSchema::new(fields)), stored, starts, slice_rows })
+        columns.slice_rows = (SLICE_BYTES / row_bytes).clamp(256, SLICE_ROWS);
+        Ok((columns, found))
     }
 
     fn rows(&self, rows: &[(u32, u32)]) -> Rows {

@@ -1,6 +1,7 @@
 //! How columns are stored: doubles that are short decimals as whole numbers with a scale, which pack far better and which
 //! every other reader shows as the decimals they are. What comes back is the same to the bit.
 
+use super::file_types::FileType;
 use crate::schema::FieldType;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal32Array, Decimal64Array, Float64Array,
@@ -13,11 +14,15 @@ use std::sync::Arc;
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 /// More digits after the point are no measured decimals but computed values.
-const SCALE_MAX: u8 = 6;
+pub(super) const SCALE_MAX: u8 = 6;
 /// Below this every whole number and its division by a power of ten is exactly the nearest double.
 const WHOLE_MAX: f64 = 1e15;
+/// The digits that decimals have at most, all below [`WHOLE_MAX`].
+pub(super) const DIGITS_MAX: u8 = 15;
 /// What DECIMAL(9) holds.
 const NARROW_MAX: f64 = 999_999_999.0;
+/// The digits of that.
+pub(super) const NARROW_DIGITS: u8 = 9;
 
 pub(crate) fn power(scale: u8) -> f64 {
     POWERS.get(usize::from(scale)).copied().unwrap_or(f64::INFINITY)
@@ -26,6 +31,12 @@ pub(crate) fn power(scale: u8) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "stored whole numbers are below 10^15")]
 pub(crate) fn decimal_to_double(k: i64, scale: u8) -> f64 {
     k as f64 / power(scale)
+}
+
+/// How many digits before the point numbers up to `greatest` have, as far as powers of ten are known here.
+pub(super) fn whole_digits(greatest: f64) -> u8 {
+    let digits = POWERS.iter().take_while(|power| greatest >= **power).count();
+    u8::try_from(digits).unwrap_or(u8::MAX)
 }
 
 /// How one column is stored.
@@ -44,28 +55,31 @@ pub(crate) enum Physical {
 }
 
 impl Physical {
-    /// The best way to store the values of all pieces of a column.
-    pub(crate) fn of(ty: &FieldType, pieces: &[ArrayRef]) -> Physical {
-        match ty {
-            FieldType::Double => decimal(pieces),
-            FieldType::List(item) => {
-                let items: Vec<ArrayRef> = pieces.iter().map(|p| p.as_list::<i32>().values().clone()).collect();
-                match Physical::of(item, &items) {
-                    Physical::Same => Physical::Same,
-                    item => Physical::List(Box::new(item)),
-                }
+    /// How the values of a field are stored in a column of type `file`, which holds them.
+    pub(crate) fn of(ty: &FieldType, file: &FileType) -> Physical {
+        match (ty, file) {
+            (FieldType::Double, FileType::Decimal { whole, scale }) => {
+                Physical::Decimal { scale: *scale, wide: whole + scale > NARROW_DIGITS }
             }
-            FieldType::Object(members) if members.is_empty() => Physical::Presence,
-            FieldType::Object(members) => {
-                let member = |(at, (_, ty)): (usize, &(String, FieldType))| {
-                    let columns: Vec<ArrayRef> = pieces.iter().map(|p| p.as_struct().column(at).clone()).collect();
-                    Physical::of(ty, &columns)
-                };
-                let members: Vec<Physical> = members.iter().enumerate().map(member).collect();
+            (FieldType::List(item), FileType::List(file)) => match Physical::of(item, file) {
+                Physical::Same => Physical::Same,
+                item => Physical::List(Box::new(item)),
+            },
+            (FieldType::Object(members), _) if members.is_empty() => Physical::Presence,
+            (FieldType::Object(members), FileType::Object(files)) => {
+                let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, file)| file);
+                let member =
+                    |(name, ty): &(String, FieldType)| Physical::of(ty, file(name).unwrap_or(&FileType::Unknown));
+                let members: Vec<Physical> = members.iter().map(member).collect();
                 if members.iter().all(|m| *m == Physical::Same) { Physical::Same } else { Physical::Object(members) }
             }
             _ => Physical::Same,
         }
+    }
+
+    /// Whether it is a decimal of 32 bits.
+    pub(crate) fn is_narrow(&self) -> bool {
+        matches!(self, Physical::Decimal { wide: false, .. })
     }
 
     /// Brings a column into its stored form.
@@ -185,11 +199,12 @@ pub(crate) fn hinted(field: &Field) -> Field {
     field.clone().with_data_type(read_hint(field.data_type()))
 }
 
-/// All pieces of a column of doubles as one column of decimals, checked and brought into that form in one go. `None` if
-/// there is no value, or one that is no decimal of nine digits: [`Physical::of`] has the last word then.
-pub(crate) fn join_decimals(pieces: &[ArrayRef]) -> Option<ArrayRef> {
+/// All pieces of a column of doubles as one column of decimals of at least `scale` digits after the point, checked and
+/// brought into that form in one go, and its narrowest type. `None` if there is no value, or one that is no decimal of nine
+/// digits: [`FileType::of`] has the last word then.
+pub(crate) fn join_decimals(pieces: &[ArrayRef], scale: u8) -> Option<(ArrayRef, FileType)> {
     let rows = pieces.iter().map(|piece| piece.len()).sum();
-    let mut joined = Narrow { ks: Vec::with_capacity(rows), scale: 0 };
+    let mut joined = Narrow { ks: Vec::with_capacity(rows), scale };
     let mut nulls = NullBufferBuilder::new(rows);
     let mut any = false;
     for piece in pieces {
@@ -208,9 +223,11 @@ pub(crate) fn join_decimals(pieces: &[ArrayRef]) -> Option<ArrayRef> {
         }
         joined.ks.resize(start + doubles.len(), 0);
     }
+    let greatest = joined.ks.iter().fold(0, |greatest: u32, k| greatest.max(k.unsigned_abs()));
+    let found = FileType::decimal_up_to(f64::from(greatest) / power(joined.scale), joined.scale);
     let ks = Decimal32Array::new(joined.ks.into(), nulls.finish());
     let ks = ks.with_precision_and_scale(9, joined.scale.cast_signed()).ok()?;
-    any.then(|| Arc::new(ks) as ArrayRef)
+    any.then(|| (Arc::new(ks) as ArrayRef, found))
 }
 
 /// Where values are, as ranges of rows.
@@ -268,22 +285,6 @@ impl Narrow {
     }
 }
 
-fn decimal(pieces: &[ArrayRef]) -> Physical {
-    let mut found = Decimals::default();
-    for piece in pieces {
-        let doubles = piece.as_primitive::<Float64Type>();
-        for (start, end) in valid_runs(doubles) {
-            if !found.look_at(&doubles.values()[start..end]) {
-                return Physical::Same;
-            }
-        }
-    }
-    match found.scale() {
-        Some(scale) => Physical::Decimal { scale, wide: found.greatest * power(scale) > NARROW_MAX },
-        None => Physical::Same,
-    }
-}
-
 /// Whether doubles are decimals, and how many digits after the point they need.
 #[derive(Debug, Default)]
 pub(crate) struct Decimals {
@@ -306,6 +307,16 @@ impl Decimals {
             values = &values[at..];
         }
         true
+    }
+
+    /// Digits after the point.
+    pub(super) fn digits(&self) -> u8 {
+        self.scale
+    }
+
+    /// The greatest absolute value.
+    pub(super) fn greatest(&self) -> f64 {
+        self.greatest
     }
 
     /// Digits after the point, if there was a value. One that fits one scale fits a finer one too, unless it grows out of

@@ -12,7 +12,7 @@ use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
 use parquet::arrow::ProjectionMask;
@@ -158,6 +158,12 @@ impl SegmentReader {
             cache.put(key, metas.clone());
             Some(metas)
         })
+    }
+
+    /// The columns of the file with the types in which they are stored.
+    pub(super) fn stored_types(&self) -> Vec<(String, DataType)> {
+        let fields = self.0.metadata.schema().fields();
+        fields.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
     }
 
     /// Parquet's own description of the file.

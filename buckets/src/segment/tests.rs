@@ -35,7 +35,7 @@ pub(super) fn seal(batches: &[(RecordBatch, Schema)], span_seconds: i64) -> (Enc
             SealRun { id, rows }
         })
         .collect();
-    (Sealer::new(&schema, &pieces, &|| true).unwrap().encode(&runs, &|| true).unwrap(), schema)
+    (Sealer::new(&schema, &FileTypes::default(), &pieces, &|| true).unwrap().encode(&runs, &|| true).unwrap(), schema)
 }
 
 pub(super) fn open(bytes: &[u8]) -> Result<SegmentReader, SegmentError> {
@@ -204,7 +204,8 @@ fn input_that_breaks_its_promises_is_refused() {
     let accepted = accept(&[object(&[("t", date(2))]), object(&[("t", date(1))])], &schema());
     let id = |m: &str| BucketId { meta: MetaKey::of(&Value::from(m)), window: crate::Window::of(0, 3_600_000) };
     let run = |m: &str, rows: &[u32]| SealRun { id: id(m), rows: rows.iter().map(|r| (0, *r)).collect() };
-    let sealer = Sealer::new(&accepted.schema, std::slice::from_ref(&accepted.batch), &|| true).unwrap();
+    let sealer =
+        Sealer::new(&accepted.schema, &FileTypes::default(), std::slice::from_ref(&accepted.batch), &|| true).unwrap();
     let attempt = |runs: Vec<SealRun>| sealer.encode(&runs, &|| true).map(|_| ());
     assert!(attempt(vec![run("a", &[1, 0])]).is_ok());
     assert!(attempt(vec![run("a", &[0, 1])]).is_err());

@@ -58,7 +58,7 @@ fn a_damaged_segment_is_named_with_what_is_lost_and_set_aside_on_request() {
     for part in ["no faults: 1 segments, 2 rows", "; 1 row only in the log"] {
         assert!(words(&verified).contains(part), "no {part} in: {}", words(&verified));
     }
-    let segment = file(&dir, "seg-");
+    let segment = file(&dir.join("w.1"), "seg-");
     flip(&segment, 40);
     let name = segment.file_name().unwrap().to_str().unwrap();
     let verified = on(&dir, &["verify"]);

@@ -108,6 +108,11 @@ fn commands_of_the_operators_page_print_what_it_says() {
 }
 
 #[test]
+fn commands_of_the_page_on_segment_files_print_what_it_says() {
+    check("files.md");
+}
+
+#[test]
 fn the_page_of_the_command_line_shows_the_help_of_every_command() {
     check("cli.md");
     let help = shell("ebbtide --help", Path::new("."));

@@ -10,6 +10,7 @@ mod guide;
 mod import;
 mod manual;
 mod pictures;
+mod readers;
 mod round_trips;
 mod safety;
 mod weather;

@@ -78,9 +78,10 @@ fn nothing_is_written_into_the_folder_of_the_database() {
     let file = format!("ebbtide-data/{manifest}");
     #[cfg(unix)]
     std::os::unix::fs::symlink(path.join(&file), path.join("link.csv")).unwrap();
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 7] = [
         &["export", "c", "-f", "csv", "-o", &file],
         &["export", "c", "-o", "ebbtide-data/new.csv"],
+        &["export", "c", "-o", "ebbtide-data/c.1/seg.parquet"],
         &["sql", "SELECT * FROM c", "-f", "csv", "-o", &file],
         &["sql", "SELECT * FROM c", "-o", "./ebbtide-data/../ebbtide-data/x.csv"],
         &["export", "c", "-o", "link.csv"],

@@ -39,7 +39,11 @@ fn check_op(op: &Op) -> Check {
         Op::SetSchema { collection, .. } | Op::SetLastBatch { collection, .. } => {
             numbers_have_successors(&[*collection])
         }
-        Op::AddSegment { collection, segment } => {
+        Op::SetFileTypes { collection, types } => {
+            numbers_have_successors(&[*collection])?;
+            types.fault().map_or(Ok(()), Err)
+        }
+        Op::AddSegment { collection, segment } | Op::AddSegmentInFolder { collection, segment, .. } => {
             numbers_have_successors(&[*collection, segment.id, segment.meta.bytes])?;
             segment_fits_together(&segment.meta, &segment.state).map_err(|what| of_segment(segment, &what))
         }
@@ -103,7 +107,8 @@ fn changes_each_segment_once(edit: &[Op]) -> Check {
         let (Op::SetSegment { collection, segment, .. }
         | Op::DropBuckets { collection, segment, .. }
         | Op::RemoveSegment { collection, segment }
-        | Op::AddSegment { collection, segment: SegmentRecord { id: segment, .. } }) = op
+        | Op::AddSegment { collection, segment: SegmentRecord { id: segment, .. } }
+        | Op::AddSegmentInFolder { collection, segment: SegmentRecord { id: segment, .. }, .. }) = op
         else {
             continue;
         };
@@ -128,15 +133,16 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
                     return Err(format!("collection '{}' has the name or number {} twice", record.name, record.id));
                 }
             }
-            Op::AddSegment { collection, segment } => {
+            Op::AddSegment { collection, segment } | Op::AddSegmentInFolder { collection, segment, .. } => {
                 if segment.id >= *next_segment || !ids.contains(collection) {
                     return Err(of_segment(segment, "number or collection is unknown"));
                 }
             }
-            Op::SetLastBatch { collection, .. } if !ids.contains(collection) => {
-                return Err(format!("unknown collection {collection}"));
+            Op::SetLastBatch { collection, .. } | Op::SetFileTypes { collection, .. } => {
+                if !ids.contains(collection) {
+                    return Err(format!("unknown collection {collection}"));
+                }
             }
-            Op::SetLastBatch { .. } => {}
             Op::AddLog { .. } => has_log = true,
             Op::Swept(_) => {}
             _ => return Err("a checkpoint only adds".to_owned()),

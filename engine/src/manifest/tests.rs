@@ -58,10 +58,12 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::PutCollection(record) => Some(record.clone()),
         _ => None,
     });
-    let segment = find(&sample.1, |op| match op {
-        Op::AddSegment { segment, .. } => Some(segment.clone()),
+    let segment = find(&sample.1, |op| op.added_segment().cloned());
+    let types = find(&sample.1, |op| match op {
+        Op::SetFileTypes { types, .. } => Some(types.clone()),
         _ => None,
     });
+    let types_of = |bytes: &[u8]| postcard::from_bytes::<FileTypes>(bytes).unwrap();
     let sealed = find(&sample.1, |op| match op {
         Op::Sealed { seq, .. } => Some(*seq),
         _ => None,
@@ -76,7 +78,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         let mut forged = segment.clone();
         forged.id += 1;
         change(&mut forged);
-        Op::AddSegment { collection: c, segment: forged }
+        Op::AddSegmentInFolder { collection: c, segment: forged, generation: 0 }
     };
     let changed = |change: &dyn Fn(&mut SegmentState)| {
         let mut state = segment.state.clone();
@@ -129,6 +131,12 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::RemoveSegment { collection: c, segment: u64::MAX },
         Op::Sealed { collection: c, seq: u64::MAX },
         Op::SetLastBatch { collection: u64::MAX, last },
+        Op::SetFileTypes { collection: u64::MAX, types: types.clone() },
+        // Types that have widened in the future; INT64 of 20 digits; decimals of 16 digits, and of 200 + 100.
+        Op::SetFileTypes { collection: c, types: types_of(&[0, 1, 0]) },
+        Op::SetFileTypes { collection: c, types: types_of(&[0, 0, 1, 1, b'v', 2, 20]) },
+        Op::SetFileTypes { collection: c, types: types_of(&[0, 0, 1, 1, b'v', 3, 10, 6]) },
+        Op::SetFileTypes { collection: c, types: types_of(&[0, 0, 1, 1, b'v', 3, 200, 100]) },
         Op::AddLog { first_seq: u64::MAX },
         Op::RemoveLog { first_seq: NUMBER_END },
         // Numbers that can be, and do not fit to what is there.
@@ -151,6 +159,8 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::RemoveSegment { collection: c, segment: segment.id + 1 },
         Op::Sealed { collection: c, seq: sealed - 1 },
         Op::RemoveLog { first_seq: NUMBER_END - 1 },
+        Op::SetFileTypes { collection: c + 1, types: types.clone() },
+        Op::SetFileTypes { collection: c, types: FileTypes::default() },
     ];
     for op in &forged {
         let error = with_edit(&sample, op).map(drop).expect_err(&format!("{op:?} was taken"));
@@ -165,6 +175,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::DropBuckets { collection: c, segment: segment.id, dropped: [1].into(), live: one_left },
         Op::Sealed { collection: c, seq: sealed },
         Op::SetLastBatch { collection: c, last },
+        Op::SetFileTypes { collection: c, types },
     ];
     for op in &taken {
         with_edit(&sample, op).map(|_| ()).unwrap_or_else(|error| panic!("{op:?}: {error}"));
@@ -189,10 +200,7 @@ fn a_wrong_edit_is_refused_before_it_is_durable_and_writing_goes_on() {
         Op::PutCollection(record) => Some(record.clone()),
         _ => None,
     });
-    let segment = find(&contents, |op| match op {
-        Op::AddSegment { segment, .. } => Some(segment.clone()),
-        _ => None,
-    });
+    let segment = find(&contents, |op| op.added_segment().cloned());
     let c = record.id;
     let brings_back = LiveSummary { rows: segment.state.live.rows + 1, ..segment.state.live };
     let gone = Op::RemoveSegment { collection: c, segment: segment.id };

@@ -1,20 +1,24 @@
 //! A segment's file: opened at its first use, unlinked when nobody can see it any more.
 
+use super::folder::SegmentFolder;
 use super::segment_cache::{OpenFile, SegmentCache};
 use crate::error::{Error, Result};
-use crate::files::FileName;
+use crate::files::{FileName, SegmentName};
 use crate::fs::Fs;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use ebbtide_buckets::{ReadAt, SegmentMeta, SegmentReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is gone.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub(crate) id: u64,
+    /// The generation of its types; `None` if an older program wrote it.
+    pub(crate) generation: Option<u32>,
     pub(crate) path: PathBuf,
     pub(crate) meta: SegmentMeta,
+    folder: Arc<SegmentFolder>,
     fs: Arc<dyn Fs>,
     cache: Arc<SegmentCache>,
     reader: Mutex<Option<SegmentReader>>,
@@ -24,10 +28,31 @@ pub(crate) struct SegmentFile {
 }
 
 impl SegmentFile {
-    pub(crate) fn new(fs: Arc<dyn Fs>, cache: Arc<SegmentCache>, dir: &Path, id: u64, meta: SegmentMeta) -> Self {
-        let path = FileName::Segment(id).path(dir);
-        let (reader, held) = (Mutex::new(None), OnceLock::new());
-        SegmentFile { id, path, meta, fs, cache, reader, held, obsolete: AtomicBool::new(false) }
+    pub(crate) fn new(
+        fs: Arc<dyn Fs>,
+        cache: Arc<SegmentCache>,
+        folder: Arc<SegmentFolder>,
+        name: SegmentName,
+        meta: SegmentMeta,
+    ) -> Self {
+        SegmentFile {
+            id: name.id,
+            generation: name.generation,
+            path: FileName::Segment(name).path(folder.path()),
+            meta,
+            folder,
+            fs,
+            cache,
+            reader: Mutex::new(None),
+            held: OnceLock::new(),
+            obsolete: AtomicBool::new(false),
+        }
+    }
+
+    /// Its path in the folder of the database.
+    pub(crate) fn relative_path(&self) -> PathBuf {
+        let name = FileName::Segment(SegmentName { generation: self.generation, id: self.id });
+        self.folder.name().map_or_else(PathBuf::new, PathBuf::from).join(name.to_string())
     }
 
     /// The open file with its directory, read at its first use and kept under the budget of [`SegmentCache`].
@@ -91,6 +116,7 @@ impl SegmentFile {
 
     /// Says that no version names this file any more.
     pub(crate) fn retire(&self) {
+        self.folder.will_leave();
         self.obsolete.store(true, Ordering::Release);
     }
 }
@@ -103,11 +129,15 @@ impl OpenFile for SegmentFile {
 
 impl Drop for SegmentFile {
     fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire)
-            && let Err(error) = self.fs.remove(&self.path)
-        {
+        if !self.obsolete.load(Ordering::Acquire) {
+            return;
+        }
+        match self.fs.remove(&self.path) {
+            Ok(()) => self.folder.left(),
             // The manifest no longer names it: the next open removes what is left.
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove a segment that is no longer needed");
+            Err(error) => {
+                tracing::warn!(path = %self.path.display(), %error, "cannot remove a segment that is no longer needed");
+            }
         }
     }
 }

@@ -4,7 +4,6 @@
 
 use super::{CollectionSnapshot, ScanRequest};
 use crate::error::Result;
-use crate::files::FileName;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
 use crate::sweep::{bound_of, due_buckets, expires_at};
@@ -99,7 +98,7 @@ pub struct ExpiryRow {
 /// A segment file, as `ebbtide.segments` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// The file's name in the database's folder.
+    /// The file, by its path in the database's folder.
     pub file: String,
     /// Rows that are still there, visible or not.
     pub rows: u64,
@@ -198,7 +197,7 @@ impl CollectionSnapshot {
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let any = |s: &Segment, t: i64| (s.live().buckets > 0).then(|| self.instant(t));
         let info = |s: &Segment| SegmentInfo {
-            file: FileName::Segment(s.file.id).to_string(),
+            file: s.file.relative_path().to_string_lossy().into_owned(),
             rows: s.live().rows,
             rows_written: s.file.meta.rows,
             buckets: u64::from(s.live().buckets),

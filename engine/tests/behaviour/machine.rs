@@ -65,16 +65,30 @@ fn a_folder_that_is_removed_while_open_gives_errors_and_is_not_made_again_in_par
     assert!(!dir.exists());
 }
 
-/// The files of a folder, with their contents.
+/// The files of a folder and of the folders in it, with their contents.
 fn copied(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let fs = RealFs::new();
-    fs.list(dir).unwrap().into_iter().map(|name| (name.clone(), fs.read(&dir.join(name)).unwrap())).collect()
+    fn copy(dir: &Path, within: &str, files: &mut Vec<(String, Vec<u8>)>) {
+        let fs = RealFs::new();
+        for name in fs.list(&dir.join(within)).unwrap() {
+            let name = if within.is_empty() { name } else { format!("{within}/{name}") };
+            if dir.join(&name).is_dir() {
+                copy(dir, &name, files);
+            } else {
+                files.push((name.clone(), fs.read(&dir.join(&name)).unwrap()));
+            }
+        }
+    }
+    let mut files = Vec::new();
+    copy(dir, "", &mut files);
+    files
 }
 
 fn restored(files: &[(String, Vec<u8>)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, fs) = (tempfile::tempdir().unwrap(), RealFs::new());
     for (name, content) in files {
-        RealFs::new().create(&folder.path().join(name)).unwrap().append(content).unwrap();
+        let path = folder.path().join(name);
+        fs.create_dir(path.parent().unwrap()).unwrap();
+        fs.create(&path).unwrap().append(content).unwrap();
     }
     folder
 }

@@ -6,6 +6,7 @@ mod awaited;
 mod batch_ids;
 mod cost;
 mod damage;
+mod file_types;
 mod machine;
 mod reading;
 mod watched;

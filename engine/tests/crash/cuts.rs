@@ -6,6 +6,7 @@ use ebbtide_ttl::{Timestamp, VirtualClock};
 
 use crate::campaign::Campaign;
 use crate::expect::{Expected, Found};
+use crate::others;
 use crate::rig::{ROOT, guarded, open, recover, runner_of, work_on};
 use crate::runner::{Outcome, Runner, add_more, find};
 use crate::script::Scenario;
@@ -193,6 +194,7 @@ fn cuts_recovery(seed: u64) -> bool {
 
 /// After a power cut. Returns how often the recovery was cut as well, and how often work went on afterwards.
 fn power_cut(image: &SimFs, expected: &Expected, settings: &Settings, seed: u64) -> Result<(usize, usize), String> {
+    others::check(image)?;
     let (db, found) = recover(image, expected, settings)?;
     let ops = image.steps().len();
     let mut random = Random::new(seed);
@@ -202,6 +204,7 @@ fn power_cut(image: &SimFs, expected: &Expected, settings: &Settings, seed: u64)
             let variant = random.pick(&Variant::WITHIN_CONTRACT).copied().unwrap_or(Variant::V0);
             let second = image.before_step(random.index(ops + 1)).crash(variant, random.next_u64());
             second.record();
+            others::check(&second)?;
             same(recover(&second, expected, settings), &found)
                 .map_err(|what| format!("cut again in its recovery, {variant:?}: {what}"))?;
             let third = second.before_step(random.index(second.steps().len() + 1)).crash(Variant::V3, seed);
@@ -221,6 +224,7 @@ fn power_cut(image: &SimFs, expected: &Expected, settings: &Settings, seed: u64)
 /// acknowledged after it.
 fn kill(before: &SimFs, expected: &Expected, settings: &Settings, seed: u64) -> Result<(usize, usize), String> {
     let image = before.fork();
+    others::check(&image)?;
     let (db, found) = recover(&image, expected, settings)?;
     let mut random = Random::new(seed);
     let variant = random.pick(&Variant::WITHIN_CONTRACT).copied().unwrap_or(Variant::V0);

@@ -14,6 +14,7 @@ mod cuts;
 mod events;
 mod expect;
 mod faults;
+mod others;
 mod random;
 mod rig;
 mod runner;

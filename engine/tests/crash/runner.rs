@@ -48,6 +48,7 @@ pub(crate) fn document(row: &Row, fields: Fields) -> Value {
         Fields::Plain => {}
         Fields::Extra => members.push(("extra".into(), Value::String(text_of(row.id)))),
         Fields::Long => members.push(("long".into(), Value::String(long_of(row.id)))),
+        Fields::Digits(digits) => members.push(("d".into(), Value::Double(row.id as f64 + 0.5_f64.powi(digits)))),
     }
     Value::Object(members)
 }

@@ -50,6 +50,8 @@ pub(crate) enum Fields {
     Extra,
     /// A long text more, to fill files.
     Long,
+    /// A double more, with so many digits after the point.
+    Digits(i32),
 }
 
 #[derive(Debug, Clone)]

@@ -183,11 +183,12 @@ fn a_newer_format_is_refused_by_name() {
     }
 }
 
-/// Writes the folders of this program's format: `EBBTIDE_GOLDEN=<new folder> cargo test -p ebbtide --test golden -- --ignored`.
+/// Writes the folders of this program's format into the new folder that `EBBTIDE_GOLDEN` names.
 #[test]
-#[ignore = "writes a folder"]
 fn write_the_golden_folders_of_this_format() {
-    let to = PathBuf::from(std::env::var("EBBTIDE_GOLDEN").unwrap());
+    let Some(to) = std::env::var_os("EBBTIDE_GOLDEN").map(PathBuf::from) else {
+        return println!("skipped: EBBTIDE_GOLDEN names no folder to write");
+    };
     let fs = RealFs::new();
     let mut found = Vec::new();
     for ending in ENDINGS {

@@ -204,9 +204,10 @@ pub(crate) fn insert(weather: &Collection, rows: &[(i64, i64)]) -> ebbtide::Resu
     weather.insert_documents(&documents)
 }
 
-/// The names of the segment files on a disk, sorted.
+/// The segment files on a disk, sorted, and the marker that stops other programs, by their paths in the database's folder.
 pub(crate) fn segment_files(fs: &SimFs) -> Vec<String> {
-    let names = fs.files().into_iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
+    let files = fs.files().into_iter();
+    let names = files.map(|path| path.strip_prefix(ROOT).unwrap_or(&path).to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(".parquet")).collect()
 }
 

@@ -71,9 +71,10 @@ impl World {
         row.values().next().and_then(Value::as_i64).unwrap_or_else(|| panic!("{sql}: {rows:?}"))
     }
 
-    /// Segment files in the folder.
+    /// Segment files in the folders of collections.
     pub(crate) fn segment_files(&self) -> usize {
-        let entries = std::fs::read_dir(self.folder.path().join("db")).unwrap();
+        let folders = std::fs::read_dir(self.folder.path().join("db")).unwrap().map(|entry| entry.unwrap().path());
+        let entries = folders.filter(|path| path.is_dir()).flat_map(|folder| std::fs::read_dir(folder).unwrap());
         entries.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "parquet")).count()
     }
 

@@ -5,7 +5,9 @@ use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use ebbtide::json;
 use ebbtide::ttl::{Precision, Timestamp, Value};
-use ebbtide_buckets::{Chunk, MetaKey, Schema, SealRun, Sealer, SegmentReader, batch_from_documents, value_at};
+use ebbtide_buckets::{
+    Chunk, FileTypes, MetaKey, Schema, SealRun, Sealer, SegmentReader, batch_from_documents, value_at,
+};
 use std::sync::Arc;
 
 /// What a field of the documents holds.
@@ -171,7 +173,10 @@ fn seal(batches: &[arrow::array::RecordBatch], schema: &Schema, span: i64) {
     let all: Vec<Vec<String>> = batches.iter().map(texts).collect();
     let given: Vec<&String> =
         runs.iter().flat_map(|run| &run.rows).map(|(piece, row)| &all[*piece as usize][*row as usize]).collect();
-    let encoded = Sealer::new(schema, batches, &|| true).expect("canonical").encode(&runs, &|| true).expect("encodes");
+    let encoded = Sealer::new(schema, &FileTypes::default(), batches, &|| true)
+        .expect("canonical")
+        .encode(&runs, &|| true)
+        .expect("encodes");
     let reader = SegmentReader::open(Arc::new(Bytes::from(encoded.bytes)), "fuzzed").expect("opens");
     reader.verify().expect("verifies");
     assert_eq!(reader.schema(), schema);

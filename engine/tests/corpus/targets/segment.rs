@@ -4,7 +4,7 @@ use super::{HOUR, NOON, int, measurements, object, patch, texts};
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use ebbtide::ttl::{Precision, Timestamp, Value};
-use ebbtide_buckets::{Chunk, Schema, SealRun, Sealer, SegmentReader, batch_from_documents};
+use ebbtide_buckets::{Chunk, FileTypes, Schema, SealRun, Sealer, SegmentReader, batch_from_documents};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
 };
@@ -56,7 +56,8 @@ fn sample() -> &'static Sample {
             .iter()
             .map(|bucket| SealRun { id: bucket.id.clone(), rows: bucket.rows.iter().map(|row| (0, *row)).collect() })
             .collect();
-        let sealer = Sealer::new(&accepted.schema, std::slice::from_ref(&chunk.batch), &|| true).expect("canonical");
+        let sealer = Sealer::new(&accepted.schema, &FileTypes::default(), std::slice::from_ref(&chunk.batch), &|| true)
+            .expect("canonical");
         let bytes = sealer.encode(&runs, &|| true).expect("encode").bytes;
         let reader = SegmentReader::open(Arc::new(Bytes::from(bytes.clone())), "sample").expect("open");
         let data_end = usize::try_from(reader.data_end()).expect("small");
