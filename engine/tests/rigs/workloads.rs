@@ -47,9 +47,10 @@ pub(crate) fn forgetting() -> Scenario {
         steps.extend([
             Step::Create("c", Some(12 * 3600)),
             Step::Create("e", None),
-            insert(first, 9, day - HOUR),
+            Step::Insert("c", rows(first, 9, day - HOUR, &["a", "b", "d"]), Fields::Digits(1)),
             Step::Flush,
-            insert(first + 20, 9, day - 2 * HOUR),
+            // The type of a column widens, and a merge follows at once.
+            Step::Insert("c", rows(first + 20, 9, day - 2 * HOUR, &["a", "b", "d"]), Fields::Digits(2)),
             Step::AddRule("c", "short", "a", 7200),
             Step::Flush,
             Step::Compact,
