@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ use crate::script::{Fields, HOUR, NOON, Scenario, Step, rows};
 const KIB_MIN: i64 = 256;
 const KIB_MAX: i64 = 4096;
 const KIB_STEP: i64 = 16;
+/// The disk on which dropped files are held open.
+const HELD_KIB: i64 = 1024;
 
 /// The words that start a program among mounts of its own, where a probe works: mounts vanish with it.
 pub(crate) fn own_mounts(probe: &str) -> Option<&'static [&'static str]> {
@@ -84,23 +87,34 @@ pub(crate) fn sizes() -> crate::Outcome {
 
 pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> {
     let sizes: Vec<i64> = (KIB_MIN..=KIB_MAX).step_by(KIB_STEP as usize).collect();
-    let next = AtomicUsize::new(0);
-    let work = &|worker: usize| {
-        let mount = base.join(format!("disk-{worker}"));
+    let mount_of = |kib: &i64| base.join(format!("disk-{kib}"));
+    // All disks before any work: a program that starts has the open files of all threads until it runs, so the space of
+    // those removed meanwhile would not come back.
+    for kib in &sizes {
+        let mount = mount_of(kib);
         std::fs::create_dir(&mount).map_err(|error| error.to_string())?;
-        let (at, mut inserts) = (mount.display().to_string(), 0);
+        must("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k"), "none", &mount.display().to_string()])?;
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut inserts = 0;
         while let Some(kib) = sizes.get(next.fetch_add(1, Ordering::Relaxed)) {
-            must("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k"), "none", &at])?;
-            inserts += one(&mount.join("db"), *kib).map_err(|what| format!("a disk of {kib} KiB: {what}"))?;
-            unmount(&at)?;
+            let dir = mount_of(kib).join("db");
+            inserts += one(&dir, *kib).map_err(|what| format!("a disk of {kib} KiB: {what}"))?;
+            std::fs::remove_dir_all(&dir).map_err(|error| error.to_string())?;
         }
         Ok(inserts)
     };
     let inserts: Vec<Result<usize, String>> = std::thread::scope(|scope| {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
     });
+    let kept = held(&mount_of(&HELD_KIB).join("db"), HELD_KIB).map_err(|what| format!("with open files: {what}"));
+    for kib in &sizes {
+        unmount(&mount_of(kib).display().to_string())?;
+    }
+    kept?;
     let inserts: usize = inserts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().sum();
     let disks = sizes.len();
     let what = format!("tier I: {disks} full disks, {inserts} inserts, nothing lost, each swept and gone on with");
@@ -108,48 +122,32 @@ pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> 
     Ok(())
 }
 
-/// Fills a disk, sweeps it, and goes on; how many inserts went in.
-fn one(dir: &Path, kib: i64) -> Result<usize, String> {
+/// A database on a disk of this size, and the batches that fill it.
+fn begun(dir: &Path, kib: i64) -> Result<(Runner<RealFs>, impl Fn(i64) -> Vec<Row>), String> {
     let (eighth, sixteenth) = (usize::try_from(kib << 7), u64::try_from(kib << 6));
     let settings = Settings {
         memtable_bytes_max: eighth.unwrap_or(1 << 15),
         wal_file_bytes_max: sixteenth.unwrap_or(1 << 14),
         ..Settings::default()
     };
-    let scenario = Scenario { name: "full", settings: settings.clone(), steps: Vec::new() };
     let mut runner = Runner::new(RealFs::new(), dir, settings);
     runner.open().map_err(|error| format!("does not open: {error}"))?;
     must_do(&mut runner, &Step::Create("c", Some(12 * 3600)))?;
     // Time goes on from batch to batch, over half a day on a disk of any size.
     let rows_each = 12 + kib / 64 + kib / KIB_STEP % 16;
     let step = 11 * HOUR * rows_each / kib;
-    let batch = |number: i64| {
+    let batch = move |number: i64| {
         let rows = rows(number * 1000, rows_each, NOON - 11 * HOUR, &["a", "b", "d"]);
         rows.into_iter().map(|row| Row { t: row.t + number * step, ..row }).collect::<Vec<_>>()
     };
-    let mut inserts = 0;
-    loop {
-        let rows = batch(inserts);
-        let collection = runner.db().collection("c").map_err(|error| error.to_string())?;
-        match collection.insert_documents(&documents(&rows, Fields::Long)) {
-            Ok(_) => {
-                if let Some(known) = runner.expected.collections.get_mut("c") {
-                    known.insert(&rows, There::Yes);
-                }
-                inserts += 1;
-            }
-            Err(error) if error.kind() == ErrorKind::Full => {
-                if !error.to_string().contains("full") && !error.to_string().contains("space") {
-                    return Err(format!("who is to know from this that the disk is full: {error}"));
-                }
-                break;
-            }
-            Err(error) => return Err(format!("insert {inserts}: {:?}: {error}", error.kind())),
-        }
-        if inserts > kib {
-            return Err("the disk is never full".to_owned());
-        }
-    }
+    Ok((runner, batch))
+}
+
+/// Fills a disk, sweeps it, and goes on; how many inserts went in.
+fn one(dir: &Path, kib: i64) -> Result<usize, String> {
+    let (mut runner, batch) = begun(dir, kib)?;
+    let scenario = Scenario { name: "full", settings: runner.settings.clone(), steps: Vec::new() };
+    let inserts = fill(&mut runner, 0..=kib, &batch)?;
     if kib / KIB_STEP % 4 == 0 {
         check(&runner, "while full")?;
     }
@@ -178,6 +176,52 @@ fn one(dir: &Path, kib: i64) -> Result<usize, String> {
         worked_on(db, dir, &expected, &scenario)?;
     }
     usize::try_from(inserts).map_err(|error| error.to_string())
+}
+
+/// The space of a file that is dropped comes back when the last who has it open closes it. Until then inserts may be
+/// refused, as on any full disk.
+fn held(dir: &Path, kib: i64) -> Result<(), String> {
+    let (mut runner, batch) = begun(dir, kib)?;
+    let first = fill(&mut runner, 0..=kib, &batch)?;
+    let open = |name: &String| File::open(dir.join(name)).map_err(|error| error.to_string());
+    let open: Vec<File> = files(dir).keys().map(open).collect::<Result<_, _>>()?;
+    must_do(&mut runner, &Step::Wait(24 * 3600))?;
+    must_do(&mut runner, &Step::Sweep)?;
+    let second = fill(&mut runner, first..=2 * kib, &batch)?;
+    drop(open);
+    let third = fill(&mut runner, second..=3 * kib, &batch)?;
+    check(&runner, "when others have closed what was dropped")?;
+    if third - second <= second - first {
+        return Err(format!("the space does not come back when files are closed: first={first} {second} {third}"));
+    }
+    Ok(())
+}
+
+/// Inserts batches until the disk is full; the number of the first that did not go in.
+fn fill(
+    runner: &mut Runner<RealFs>,
+    numbers: RangeInclusive<i64>,
+    batch: &dyn Fn(i64) -> Vec<Row>,
+) -> Result<i64, String> {
+    for number in numbers {
+        let rows = batch(number);
+        let collection = runner.db().collection("c").map_err(|error| error.to_string())?;
+        match collection.insert_documents(&documents(&rows, Fields::Long)) {
+            Ok(_) => {
+                if let Some(known) = runner.expected.collections.get_mut("c") {
+                    known.insert(&rows, There::Yes);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Full => {
+                if !error.to_string().contains("full") && !error.to_string().contains("space") {
+                    return Err(format!("who is to know from this that the disk is full: {error}"));
+                }
+                return Ok(number);
+            }
+            Err(error) => return Err(format!("insert {number}: {:?}: {error}", error.kind())),
+        }
+    }
+    Err("the disk is never full".to_owned())
 }
 
 fn must_do(runner: &mut Runner<RealFs>, step: &Step) -> Result<(), String> {
