@@ -15,6 +15,7 @@ mod latest;
 mod list;
 mod names;
 mod series;
+mod sliding;
 mod totals;
 
 use crate::balance::balance_filters;

@@ -16,7 +16,7 @@ use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    Volatility, lit, when,
 };
 use datafusion::physical_expr_common::datum::apply;
 use std::sync::{Arc, LazyLock};
@@ -64,6 +64,14 @@ impl FunctionRewrite for ExactArithmetic {
                 let expr = Expr::ScalarFunction(made);
                 if kind(&expr).is_floating() { Transformed::yes(one_nan(expr)) } else { Transformed::no(expr) }
             }
+            // DataFusion's tells -0.0 from 0.0.
+            Expr::ScalarFunction(made) if made.func.name() == "nullif" => match made.args.as_slice() {
+                [value, other] if (kind(value).is_floating() || kind(other).is_floating()) && !value.is_volatile() => {
+                    let null = lit(ScalarValue::Null);
+                    Transformed::yes(when(value.clone().eq(other.clone()), null).otherwise(value.clone())?)
+                }
+                _ => Transformed::no(Expr::ScalarFunction(made)),
+            },
             Expr::Cast(cast) if cast.field.data_type().is_floating() && kind(&cast.expr).is_string() => {
                 Transformed::yes(one_nan(Expr::Cast(cast)))
             }

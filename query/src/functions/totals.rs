@@ -2,9 +2,10 @@
 //!
 //! DataFusion's `sum` of integers wraps around, and its `avg` adds doubles. These two add 128-bit integers: a sum that
 //! does not fit its column is an error, and an average converts the exact sum to a double before it divides. For other
-//! types they are DataFusion's.
+//! types they are DataFusion's, except for doubles in a moving window.
 
 use super::floats::{canonical_array, canonical_scalar};
+use super::sliding::SlidingTotal;
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
     PrimitiveArray, UInt64Array,
@@ -101,6 +102,11 @@ impl AggregateUDFImpl for Total {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match whole(args.expr_fields) {
             Some(_) => self.accumulator(args),
+            None if !args.is_distinct
+                && args.expr_fields.iter().all(|field| *field.data_type() == DataType::Float64) =>
+            {
+                Ok(Box::new(SlidingTotal::new(self.average)))
+            }
             None => Ok(Box::new(CanonicalAccumulator(self.other.create_sliding_accumulator(args)?))),
         }
     }
