@@ -14,12 +14,13 @@ use crate::child::{Said, command, heard, reopened, say, worked_on};
 use crate::expect::{Row, There};
 use crate::runner::{Outcome, Runner, documents, find};
 use crate::script::{Fields, HOUR, NOON, Scenario, Step, rows};
+use crate::strace;
 
 const KIB_MIN: i64 = 256;
 const KIB_MAX: i64 = 4096;
 const KIB_STEP: i64 = 16;
 /// The disk on which dropped files are held open.
-const HELD_KIB: i64 = 1024;
+const HELD_KIB: i64 = 1000;
 
 /// The words that start a program among mounts of its own, where a probe works: mounts vanish with it.
 pub(crate) fn own_mounts(probe: &str) -> Option<&'static [&'static str]> {
@@ -86,11 +87,14 @@ pub(crate) fn sizes() -> crate::Outcome {
 }
 
 pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> {
-    let sizes: Vec<i64> = (KIB_MIN..=KIB_MAX).step_by(KIB_STEP as usize).collect();
+    let mut sizes: Vec<i64> = (KIB_MIN..=KIB_MAX).step_by(KIB_STEP as usize).collect();
+    if let Some(most) = std::env::var("EBBTIDE_RIG_DISKS").ok().and_then(|text| text.parse().ok()) {
+        sizes = strace::thinned(sizes, most);
+    }
     let mount_of = |kib: &i64| base.join(format!("disk-{kib}"));
     // All disks before any work: a program that starts has the open files of all threads until it runs, so the space of
     // those removed meanwhile would not come back.
-    for kib in &sizes {
+    for kib in sizes.iter().chain([&HELD_KIB]) {
         let mount = mount_of(kib);
         std::fs::create_dir(&mount).map_err(|error| error.to_string())?;
         must("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k"), "none", &mount.display().to_string()])?;
@@ -111,7 +115,7 @@ pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> 
         workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
     });
     let kept = held(&mount_of(&HELD_KIB).join("db"), HELD_KIB).map_err(|what| format!("with open files: {what}"));
-    for kib in &sizes {
+    for kib in sizes.iter().chain([&HELD_KIB]) {
         unmount(&mount_of(kib).display().to_string())?;
     }
     kept?;

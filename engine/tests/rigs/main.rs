@@ -5,7 +5,8 @@
 //! the same model as in the tests on the simulated disk (`tests/crash`). What a machine does not allow is skipped, and
 //! says so.
 //!
-//! `EBBTIDE_RIG_ERRORS`, `EBBTIDE_RIG_IMAGES`: how many failing calls, and images after power cuts, one run takes.
+//! `EBBTIDE_RIG_ERRORS`, `EBBTIDE_RIG_IMAGES`, `EBBTIDE_RIG_DISKS`: how many failing calls, images after power cuts, and
+//! full disks one run takes.
 //! `EBBTIDE_RIG_REPLAY` runs a single kill or failing call: a failure prints its value.
 
 #![expect(
