@@ -83,7 +83,7 @@ pub(crate) struct SqlArgs {
     #[arg(long, short, value_parser = output_format())]
     pub(crate) format: Option<Format>,
 
-    /// Write the rows to this file instead of standard output.
+    /// Write the rows to this file instead of standard output; .gz at the end of its name compresses it.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -111,7 +111,8 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "SELECT")]
     pub(crate) query: String,
 
-    /// The file. Its extension selects the format: csv, json, ndjson, parquet, arrow.
+    /// The file. Its extension selects the format: csv, json, ndjson, parquet, arrow; csv.gz and the like are compressed.
+    /// - is standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
 
@@ -232,9 +233,9 @@ pub(crate) struct ImportArgs {
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<InputFormat>,
 
-    /// The column with the time, or two columns with the date and the time of day. Default: the collection's time
-    /// field, or a column named time, timestamp, ts or date.
-    #[arg(long, value_name = "COLUMN[,COLUMN]", value_delimiter = ',', help_heading = "Columns")]
+    /// The column with the time, or the columns that make it up: date,time or year,month,day,hour. Default: the
+    /// collection's time field, a column named time, timestamp, ts or date, or the only one that holds times.
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Columns")]
     pub(crate) time: Vec<String>,
 
     /// The column that identifies the series. Several columns, separated by commas, become an object.
@@ -245,6 +246,15 @@ pub(crate) struct ImportArgs {
     /// line protocol.
     #[arg(long, value_name = "NAME", help_heading = "Columns")]
     pub(crate) meta_field: Option<String>,
+
+    /// Take meta columns from the name of each file: with '{station}_*.csv', ewr_2013.csv has the station ewr. * matches
+    /// any text; a pattern with / is matched against the end of the path.
+    #[arg(long, value_name = "PATTERN", help_heading = "Columns")]
+    pub(crate) meta_from_name: Option<String>,
+
+    /// Add a column with the same value in every row, such as station=EWR; can be repeated.
+    #[arg(long, value_name = "COLUMN=VALUE", value_parser = parse_set, help_heading = "Columns")]
+    pub(crate) set: Vec<(String, String)>,
 
     /// Rename a column; can be repeated. All other options use the new name.
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename, help_heading = "Columns")]
@@ -270,8 +280,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, help_heading = "Values")]
     pub(crate) skip_empty: bool,
 
-    /// Format of times: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us or ns since 1970; can be repeated. Default:
-    /// year first, such as 2024-01-31T12:00:00Z or 2024/01/31 12:00.
+    /// Format of times: a pattern such as '%d/%m/%Y %H:%M', or s, ms, us or ns since 1970; can be repeated. Default: year
+    /// first, such as 2024-01-31T12:00:00Z or 2024/01/31 12:00. 24:00 is midnight at the end of the day.
     #[arg(long, value_name = "PATTERN", help_heading = "Values")]
     pub(crate) time_format: Vec<String>,
 
@@ -283,7 +293,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true, help_heading = "Values")]
     pub(crate) time_zone: Option<String>,
 
-    /// Local times that are ambiguous or skipped when clocks change: refuse them, or use the earlier or later instant.
+    /// Local times that are ambiguous or skipped when clocks change: refuse them, use the earlier or later instant, or
+    /// decide by the order of the rows.
     #[arg(long, value_enum, default_value = "refuse", requires = "time_zone", help_heading = "Values")]
     pub(crate) dst: Dst,
 
@@ -291,9 +302,17 @@ pub(crate) struct ImportArgs {
     #[arg(long, help_heading = "Values")]
     pub(crate) decimal_comma: bool,
 
-    /// Character between the columns of a CSV file; \t is a tab. Default: a comma, or a tab for .tsv files.
+    /// Character between the thousands of numbers: with ',' 1,021.9 is 1021.9.
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Values")]
+    pub(crate) thousands: Option<u8>,
+
+    /// Character between the columns of a CSV file; \t is a tab, ' ' any run of blanks and tabs. Default: detected.
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Text files")]
     pub(crate) delimiter: Option<u8>,
+
+    /// The first line is a header line, even if it looks like data.
+    #[arg(long, conflicts_with = "no_header", help_heading = "Text files")]
+    pub(crate) header: bool,
 
     /// The file has no header line: columns are named c1, c2 and so on, or by --columns.
     #[arg(long, help_heading = "Text files")]
@@ -303,17 +322,21 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = "Text files")]
     pub(crate) columns: Vec<String>,
 
-    /// Lines to skip before the header.
-    #[arg(long, value_name = "LINES", default_value_t = 0, help_heading = "Text files")]
-    pub(crate) skip: u64,
+    /// Lines to skip before the header. Default: detected.
+    #[arg(long, value_name = "LINES", help_heading = "Text files")]
+    pub(crate) skip: Option<u64>,
+
+    /// Lines to skip after the header, such as one with units. Default: detected.
+    #[arg(long, value_name = "LINES", help_heading = "Text files")]
+    pub(crate) skip_after_header: Option<u64>,
 
     /// Skip lines that start with this character.
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Text files")]
     pub(crate) comment: Option<u8>,
 
-    /// Encoding of text files.
-    #[arg(long, value_enum, default_value = "utf-8", help_heading = "Text files")]
-    pub(crate) encoding: Encoding,
+    /// Encoding of text files. Default: detected.
+    #[arg(long, value_enum, help_heading = "Text files")]
+    pub(crate) encoding: Option<Encoding>,
 
     /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. Without it, the first
     /// bad line ends the import before anything is stored.
@@ -383,6 +406,15 @@ pub(crate) enum Encoding {
     /// ISO 8859-1 (western European).
     #[value(name = "latin-1")]
     Latin1,
+    /// Windows-1252 (western European, with more quotes and dashes).
+    #[value(name = "windows-1252")]
+    Windows1252,
+    /// UTF-16, little-endian unless a byte order mark says otherwise.
+    #[value(name = "utf-16")]
+    Utf16,
+    /// UTF-16, big-endian.
+    #[value(name = "utf-16be")]
+    Utf16Be,
 }
 
 /// How local times that are ambiguous or skipped when clocks change are read.
@@ -394,6 +426,9 @@ pub(crate) enum Dst {
     Earlier,
     /// As the later one.
     Later,
+    /// By the order of the rows of a series: an ambiguous time is the earlier instant if that comes after the row before,
+    /// else the later one. Skipped times are read as the later instant.
+    Infer,
 }
 
 /// A unit of time.
@@ -449,6 +484,13 @@ fn parse_rename(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.to_owned(), new.to_owned())),
         _ => Err("expected OLD=NEW".to_owned()),
+    }
+}
+
+fn parse_set(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("COLUMN=VALUE is expected".to_owned()),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Access to files that are not part of a database: input, results, and the terminal.
 
 use crate::Failure;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Opens a file for reading.
@@ -61,13 +63,24 @@ pub(crate) fn read_stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Copies standard input to a temporary file, since Parquet and Arrow are not read in order.
-pub(crate) fn spool_stdin() -> Result<tempfile::NamedTempFile, Failure> {
-    let fail = |e: io::Error| Failure::new(format!("cannot copy standard input to a temporary file: {e}"));
+/// The bytes of an input that is no ordinary file, such as a pipe, in a file of their own, since they are read more than
+/// once; `-` is standard input. `None` if it is one.
+#[expect(clippy::disallowed_methods, reason = "input files are no part of a database")]
+pub(crate) fn spool(path: &Path) -> Result<Option<tempfile::NamedTempFile>, Failure> {
+    let mut input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let is_special = path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir());
+        match File::open(path) {
+            Ok(file) if is_special => Box::new(file),
+            _ => return Ok(None),
+        }
+    };
+    let fail = |e: io::Error| Failure::new(format!("cannot keep {} in a temporary file: {e}", path.display()));
     let mut file = tempfile::NamedTempFile::new().map_err(fail)?;
-    io::copy(&mut BufReader::new(io::stdin().lock()), &mut file).map_err(fail)?;
+    io::copy(&mut input, &mut file).map_err(fail)?;
     file.flush().map_err(fail)?;
-    Ok(file)
+    Ok(Some(file))
 }
 
 /// A file that gets its name only when it is complete.
@@ -89,13 +102,29 @@ impl NewFile {
     pub(crate) fn sink(&self) -> Result<Box<dyn Write + Send>, Failure> {
         let file =
             self.part.reopen().map_err(|e| Failure::new(format!("cannot write {}: {e}", self.path.display())))?;
-        Ok(Box::new(BufWriter::new(file)))
+        let file = BufWriter::new(file);
+        let is_packed = self.path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
+        Ok(if is_packed { Box::new(Packed(GzEncoder::new(file, Compression::default()))) } else { Box::new(file) })
     }
 
     pub(crate) fn keep(self) -> Result<(), Failure> {
         let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {e}", self.path.display()));
         readable_by_others(self.part.path()).map_err(|e| fail(&e))?;
         self.part.persist(&self.path).map(|_| ()).map_err(|e| fail(&e.error))
+    }
+}
+
+/// Compresses what is written with gzip; a flush ends it.
+struct Packed<W: Write>(GzEncoder<W>);
+
+impl<W: Write> Write for Packed<W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.0.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.try_finish()?;
+        self.0.get_mut().flush()
     }
 }
 

@@ -4,20 +4,29 @@
 //! the database as it was. What cannot be read twice, standard input, is stored as it comes (`stream.rs`).
 
 mod bad;
+mod blanks;
+mod cells;
 mod columnar;
+mod columns;
+mod command;
 mod csv_file;
+mod decoder;
 mod documents;
+mod encoding;
+mod folds;
 mod footer;
 mod infer;
 mod ipc;
 mod job;
 mod layout;
 mod line_protocol;
+mod names;
 mod plain_time;
 mod plan;
 mod report;
 mod resume;
 mod rows;
+mod sniff;
 mod source;
 mod step;
 mod stream;
@@ -29,17 +38,22 @@ use crate::{Failure, files, human};
 use bad::{BadLines, Begin};
 pub(crate) use columnar::open_parquet;
 use ebbtide::{Collection, CollectionSnapshot, Database};
+use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
 use job::Job;
+use layout::Shape;
+use names::Pattern;
 use plan::Plan;
 use report::Bar;
 pub(crate) use resume::unfinished;
-use resume::{Left, Progress};
+use resume::{Left, Progress, State};
 use rows::Rows;
+use sniff::Sniffer;
 use source::Source;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -48,56 +62,61 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if cli.read_only {
         return Err(Failure::usage("an import writes to the database: drop --read-only"));
     }
-    let mut spooled = None;
     let mut paths = source::expand(&args.files)?;
-    if paths.iter().any(|p| p.as_os_str() == "-") {
-        if paths.len() > 1 {
-            return Err(Failure::usage("- is standard input: import it alone"));
-        }
-        if !matches!(args.format, Some(InputFormat::Parquet | InputFormat::Arrow)) {
-            return stream::run(cli, args, runtime);
-        }
-        let spool = files::spool_stdin()?;
-        paths = vec![spool.path().to_owned()];
-        spooled = Some(spool);
+    let from_stdin = paths.iter().any(|p| p.as_os_str() == "-");
+    if from_stdin && paths.len() > 1 {
+        return Err(Failure::usage("- is standard input: import it alone"));
     }
+    if from_stdin && !matches!(args.format, Some(InputFormat::Parquet | InputFormat::Arrow)) {
+        return stream::run(cli, args, runtime);
+    }
+    let pattern = args.meta_from_name.as_deref().map(Pattern::new).transpose()?;
     let read = Arc::new(AtomicU64::new(0));
-    let mut sources = Vec::new();
-    for path in &paths {
-        let mut source = Source::find(path, args.format, args.encoding, &read)?;
-        if spooled.is_some() {
-            source.name = "-".to_owned();
+    let (mut sources, mut spools) = (Vec::new(), Vec::new());
+    for path in &mut paths {
+        let given = path.clone();
+        // What is no file, such as a pipe, can be read only once.
+        if let Some(spool) = files::spool(path)? {
+            *path = spool.path().to_owned();
+            spools.push(spool);
+        }
+        let mut source = Source::find(path, &given, args.format, &read)?;
+        source.constants.extend(args.set.iter().cloned());
+        if let Some(pattern) = &pattern {
+            source.constants.extend(pattern.of(&given)?);
         }
         sources.push(source);
     }
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
-    let clock = SystemClock::new();
+    let shared = Shared { cli, bad: &bad, clock: &SystemClock::new(), read: &read };
     let outcome = match &args.collection {
-        Some(name) => one(cli, args, name, None, sources, &bad, &clock, &read).and_then(|done| match done {
-            Some(mut progress) => progress.finish(),
-            None => Ok(()),
-        }),
-        None => by_measurement(cli, args, &sources, &bad, &clock, &read),
+        Some(name) => {
+            let import = Import { shared: &shared, given: args, sniffed: None, collection: name, measurement: None };
+            import.run(sources).and_then(|done| done.map_or(Ok(()), |mut progress| progress.finish()))
+        }
+        None => by_measurement(&shared, args, sources),
     };
     let told = bad.borrow_mut().report();
     outcome.and(told)
 }
 
+/// What all collections of an import share.
+struct Shared<'a> {
+    cli: &'a Cli,
+    bad: &'a RefCell<BadLines>,
+    clock: &'a dyn Clock,
+    read: &'a Arc<AtomicU64>,
+}
+
 /// Line protocol without a collection: each measurement goes to the collection of its name.
-fn by_measurement(
-    cli: &Cli,
-    args: &ImportArgs,
-    sources: &[Source],
-    bad: &RefCell<BadLines>,
-    clock: &dyn Clock,
-    read: &Arc<AtomicU64>,
-) -> Result<(), Failure> {
+fn by_measurement(shared: &Shared<'_>, args: &ImportArgs, mut sources: Vec<Source>) -> Result<(), Failure> {
     if sources.iter().any(|s| s.format != InputFormat::Influx) {
         return Err(Failure::usage("name the collection with --collection NAME"));
     }
+    let sniffed = Sniffer { cli: shared.cli, args, shape: &Shape::new(args, None) }.options(&mut sources)?;
     let mut names = Vec::new();
-    let job = Job::new(args, String::new(), None, bad, true)?;
-    for source in sources {
+    let job = Job::new(&sniffed, String::new(), None, shared.bad, true)?;
+    for source in &sources {
         documents::measurements(source, &job, &mut names)?;
     }
     if names.is_empty() {
@@ -105,34 +124,218 @@ fn by_measurement(
     }
     let mut done = Vec::new();
     for (at, name) in names.iter().enumerate() {
-        done.extend(one(cli, args, name, Some(at == 0), sources.to_vec(), bad, clock, read)?);
+        let import =
+            Import { shared, given: args, sniffed: Some(&sniffed), collection: name, measurement: Some(at == 0) };
+        done.extend(import.run(sources.clone())?);
     }
     // Only now: if the import breaks off between two collections, the first must not be imported again.
     done.iter_mut().try_for_each(Progress::finish)
 }
 
-/// Imports files into one collection. `measurement` is given if only the measurement of the collection's name is
-/// wanted, and tells whether it is the first one. Returns the progress that is still to be marked as finished.
-#[expect(clippy::too_many_arguments, reason = "they are what the whole import shares")]
-fn one(
-    cli: &Cli,
-    args: &ImportArgs,
-    collection: &str,
+/// An import of files into one collection.
+struct Import<'a> {
+    shared: &'a Shared<'a>,
+    /// The user's options.
+    given: &'a ImportArgs,
+    /// What the files showed beside them, if they were looked at before.
+    sniffed: Option<&'a ImportArgs>,
+    collection: &'a str,
+    /// Given if only the measurement of the collection's name is wanted; tells whether it is the first one.
     measurement: Option<bool>,
-    sources: Vec<Source>,
-    bad: &RefCell<BadLines>,
-    clock: &dyn Clock,
-    read: &Arc<AtomicU64>,
-) -> Result<Option<Progress>, Failure> {
-    let started = clock.monotonic();
-    let existing = existing(cli, collection)?;
-    let schema = existing.as_ref().map(|c| Arc::clone(c.schema()));
-    let influx = sources.iter().any(|s| s.format == InputFormat::Influx);
-    let mut job = Job::new(args, collection.to_owned(), schema.clone(), bad, influx)?;
-    if let Some(first) = measurement {
-        job.measurement = Some(collection.to_owned());
-        job.tells_misformed = first;
+}
+
+impl Import<'_> {
+    /// Checks the files and stores their rows. Returns the progress that is still to be marked as finished.
+    fn run(&self, mut sources: Vec<Source>) -> Result<Option<Progress>, Failure> {
+        let (cli, bad) = (self.shared.cli, self.shared.bad);
+        let started = self.shared.clock.monotonic();
+        let existing = existing(cli, self.collection)?;
+        let schema = existing.as_ref().map(|c| Arc::clone(c.schema()));
+        let args = self.options(&mut sources, schema.as_deref())?;
+        let job = self.job(&args, schema, &sources)?;
+        let mut progress = Progress::new(&cli.db, self.collection, &fixed_options(&args), &sources)?;
+        let left = match self.left(&progress, existing.as_ref())? {
+            Rest::Nothing => return Ok(None),
+            Rest::All => None,
+            Rest::After(left) => Some(*left),
+        };
+        if left.is_none() && existing.is_some() && is_for_new(&args) {
+            return Err(for_new(self.collection));
+        }
+        let begin = self.open_bad_lines(left.as_ref(), &sources)?;
+        drop(existing); // What it holds in memory is not needed while rows are stored.
+        let bar = Bar::new(&sources, self.shared.read, self.shared.clock);
+        bar.phase("checking");
+        let mark = bad.borrow_mut().mark()?;
+        let (plan, checked) = plan::check(&job, sources, &bar)?;
+        bar.clear();
+        report::options(cli, self.given, &args);
+        report::columns(&plan, &checked);
+        if args.dry_run {
+            let rows = human::grouped(checked.rows);
+            let name = self.collection;
+            eprintln!("{rows} measurements would be imported into {name}; the database was not changed");
+            report::left_out(job.empty.get());
+            report::decided(&job);
+            return Ok(None);
+        }
+        bad.borrow_mut().rewind(&mark)?;
+        if let Begin::After(mark) = &begin {
+            bad.borrow_mut().add_earlier(mark);
+        }
+        job.empty.set(0);
+        bar.phase("importing");
+        let before = left.as_ref().map_or(0, |left| left.stored);
+        let stored = self.store(&plan, &checked, left, &mut progress, &bar)?;
+        let took = self.shared.clock.monotonic().saturating_sub(started);
+        let count = progress.state.stored - before;
+        report::imported(self.collection, count, took);
+        report::left_out(job.empty.get());
+        report::decided(&job);
+        if let Some(count) = stored.suspended {
+            eprintln!("note: {count} measurements lie outside of 1970 to 2038: nothing in the collection expires");
+        }
+        if count > 0 && stored.visible == 0 {
+            let (all, name) = (human::grouped(count), self.collection);
+            eprintln!(
+                "note: all {all} measurements are older than what {name} keeps: they have expired, and none is visible"
+            );
+        }
+        Ok(Some(progress))
     }
+
+    /// The user's options, and what the files show beside them.
+    fn options(&self, sources: &mut [Source], schema: Option<&Schema>) -> Result<ImportArgs, Failure> {
+        if let Some(sniffed) = self.sniffed {
+            return Ok(sniffed.clone());
+        }
+        let shape = Shape::new(self.given, schema);
+        Sniffer { cli: self.shared.cli, args: self.given, shape: &shape }.options(sources)
+    }
+
+    fn job<'j>(
+        &'j self,
+        args: &'j ImportArgs,
+        schema: Option<Arc<Schema>>,
+        sources: &[Source],
+    ) -> Result<Rc<Job<'j>>, Failure> {
+        let influx = sources.iter().all(|s| s.format == InputFormat::Influx);
+        let mut job = Job::new(args, self.collection.to_owned(), schema, self.shared.bad, influx)?;
+        if let Some(first) = self.measurement {
+            job.measurement = Some(self.collection.to_owned());
+            job.tells_misformed.set(first);
+        }
+        Ok(Rc::new(job))
+    }
+
+    /// What is left to import, after what an earlier import stored.
+    fn left(&self, progress: &Progress, existing: Option<&CollectionSnapshot>) -> Result<Rest, Failure> {
+        let (args, name) = (self.given, self.collection);
+        let left = match existing {
+            Some(existing) if !args.from_start && !args.dry_run => progress.left(existing)?,
+            _ => Left::Nothing,
+        };
+        match left {
+            Left::Part(left) if !args.resume => Err(Failure::new(format!(
+                "an import into {name} was interrupted after {} of its measurements: continue it with --resume, or \
+                 import from the first row again with --from-start",
+                left.stored
+            ))),
+            Left::Part(left) => Ok(Rest::After(left)),
+            Left::Everything(stored) if args.resume => {
+                let stored = human::grouped(stored);
+                eprintln!("{name}: all {stored} measurements of these files are imported: nothing is left to do");
+                Ok(Rest::Nothing)
+            }
+            Left::Everything(_) => {
+                eprintln!("note: these files were imported into {name} before; their measurements are added again");
+                Ok(Rest::All)
+            }
+            Left::Nothing => {
+                if args.resume && existing.is_some() {
+                    eprintln!("{name}: no import was interrupted; this one begins with the first row");
+                }
+                Ok(Rest::All)
+            }
+        }
+    }
+
+    fn open_bad_lines(&self, left: Option<&State>, sources: &[Source]) -> Result<Begin, Failure> {
+        let begin = match left {
+            // Lines of other measurements may be behind those of this one.
+            Some(left) if self.measurement.is_none() => Begin::After(left.bad.clone()),
+            None if !self.given.resume => Begin::New,
+            _ => Begin::Append,
+        };
+        let mut inputs: Vec<PathBuf> = sources.iter().map(|s| s.path.clone()).collect();
+        inputs.extend(self.given.files.iter().filter(|f| f.as_os_str() == "-").cloned());
+        self.shared.bad.borrow_mut().open(&begin, &inputs, &self.shared.cli.db)?;
+        Ok(begin)
+    }
+
+    /// Stores the rows; what a new collection held of an import that failed goes with it.
+    fn store(
+        &self,
+        plan: &Plan<'_>,
+        checked: &plan::Checked,
+        left: Option<State>,
+        progress: &mut Progress,
+        bar: &Bar<'_>,
+    ) -> Result<Stored, Failure> {
+        let name = self.collection;
+        let database = Database::open(&self.shared.cli.db)?;
+        let created = plan.job.schema.is_none();
+        if created {
+            plan.job.create(&database, &plan.settled.layout, checked.step)?;
+        }
+        let target = database.collection(name)?;
+        progress.belongs_to(&target.snapshot()?);
+        if let Some(left) = left {
+            progress.take_up(left)?;
+            eprintln!("{} measurements are stored already", progress.state.stored);
+        }
+        let stored = store(&target, plan, progress, bar);
+        bar.clear();
+        match stored {
+            Ok(()) => {}
+            Err(failure) if created => {
+                database.drop_collection(name)?;
+                progress.forget()?;
+                return Err(Failure::new(format!("{failure}; nothing was imported into {name}")));
+            }
+            Err(failure) => {
+                let stored = progress.state.stored;
+                return Err(Failure::new(format!(
+                    "{failure}; {stored} measurements before it were imported; --resume continues after them"
+                )));
+            }
+        }
+        database.flush()?;
+        progress.complete()?;
+        let snapshot = target.snapshot()?;
+        let stored = Stored { suspended: snapshot.suspended(), visible: snapshot.count()? };
+        drop((snapshot, target));
+        database.close()?;
+        Ok(stored)
+    }
+}
+
+/// What a collection holds after an import.
+struct Stored {
+    /// Measurements that keep it from expiring.
+    suspended: Option<u64>,
+    visible: u64,
+}
+
+/// What an import has to do.
+enum Rest {
+    Nothing,
+    All,
+    After(Box<State>),
+}
+
+/// The options that decide what rows become, as a text.
+fn fixed_options(args: &ImportArgs) -> String {
     let options = ImportArgs {
         files: Vec::new(),
         bad_lines: None,
@@ -142,108 +345,7 @@ fn one(
         batch_rows: 0,
         ..args.clone()
     };
-    let mut progress = Progress::new(&cli.db, collection, &format!("{options:?}"), &sources)?;
-    let left = match &existing {
-        Some(existing) if !args.from_start && !args.dry_run => progress.left(existing)?,
-        _ => Left::Nothing,
-    };
-    let left = match left {
-        Left::Part(left) if !args.resume => {
-            return Err(Failure::new(format!(
-                "an import into {collection} was interrupted after {} of its measurements: continue it with --resume, or \
-                 import from the first row again with --from-start",
-                left.stored
-            )));
-        }
-        Left::Everything(stored) if args.resume => {
-            eprintln!(
-                "{collection}: all {} measurements of these files are imported: nothing is left to do",
-                human::grouped(stored)
-            );
-            return Ok(None);
-        }
-        Left::Part(left) => Some(*left),
-        Left::Everything(_) => {
-            eprintln!("note: these files were imported into {collection} before; their measurements are added again");
-            None
-        }
-        Left::Nothing => {
-            if args.resume && existing.is_some() {
-                eprintln!("{collection}: no import was interrupted; this one begins with the first row");
-            }
-            None
-        }
-    };
-    if left.is_none() && existing.is_some() && is_for_new(args) {
-        return Err(for_new(collection));
-    }
-    let begin = match &left {
-        // Lines of other measurements may be behind those of this one.
-        Some(left) if measurement.is_none() => Begin::After(left.bad.clone()),
-        None if !args.resume => Begin::New,
-        _ => Begin::Append,
-    };
-    let mut inputs: Vec<PathBuf> = sources.iter().map(|s| s.path.clone()).collect();
-    inputs.extend(args.files.iter().filter(|f| f.as_os_str() == "-").cloned());
-    bad.borrow_mut().open(&begin, &inputs, &cli.db)?;
-    drop(existing); // What it holds in memory is not needed while rows are stored.
-    let bar = Bar::new(&sources, read, clock);
-    bar.phase("checking");
-    let mark = bad.borrow_mut().mark()?;
-    let (plan, checked) = plan::check(&job, sources, &bar)?;
-    bar.clear();
-    report::columns(&plan, &checked);
-    if args.dry_run {
-        let rows = human::grouped(checked.rows);
-        eprintln!("{rows} measurements would be imported into {collection}; the database was not changed");
-        report::left_out(job.empty.get());
-        return Ok(None);
-    }
-    bad.borrow_mut().rewind(&mark)?;
-    if let Begin::After(mark) = &begin {
-        bad.borrow_mut().add_earlier(mark);
-    }
-    job.empty.set(0);
-    bar.phase("importing");
-    let database = Database::open(&cli.db)?;
-    let created = schema.is_none();
-    if created {
-        job.create(&database, &plan.layout, checked.step)?;
-    }
-    let target = database.collection(collection)?;
-    progress.belongs_to(&target.snapshot()?);
-    if let Some(left) = left {
-        progress.take_up(left)?;
-        eprintln!("{} measurements are stored already", progress.state.stored);
-    }
-    let before = progress.state.stored;
-    let stored = store(&target, &plan, &mut progress, &bar);
-    bar.clear();
-    match stored {
-        Ok(()) => {}
-        Err(failure) if created => {
-            database.drop_collection(collection)?;
-            progress.forget()?;
-            return Err(Failure::new(format!("{failure}; nothing was imported into {collection}")));
-        }
-        Err(failure) => {
-            let stored = progress.state.stored;
-            return Err(Failure::new(format!(
-                "{failure}; {stored} measurements before it were imported; --resume continues after them"
-            )));
-        }
-    }
-    database.flush()?;
-    progress.complete()?;
-    let took = clock.monotonic().saturating_sub(started);
-    report::imported(collection, progress.state.stored - before, took);
-    report::left_out(job.empty.get());
-    if let Some(count) = target.snapshot()?.suspended() {
-        eprintln!("note: {count} measurements lie outside of 1970 to 2038: nothing in the collection expires");
-    }
-    drop(target);
-    database.close()?;
-    Ok(Some(progress))
+    format!("{options:?}")
 }
 
 /// Whether options are given that only a new collection takes.

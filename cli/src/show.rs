@@ -56,6 +56,7 @@ pub(crate) async fn one(
         _ => error.into(),
     })?;
     let mut rows = 0;
+    let mut took = None;
     let gives = started.stream.is_some();
     if let Some(mut stream) = started.stream {
         let style = TableStyle { width: files::width(), rows_max: show.rows_max };
@@ -89,6 +90,8 @@ pub(crate) async fn one(
             sink.write_all(&bytes)?;
             sink.flush()?;
         } else if let Some(height) = paged {
+            // The time that the user looks at it is not the statement's.
+            took = Some(clock.monotonic().saturating_sub(before));
             crate::pager::table(&started.schema, &batches, style, height)?;
         } else {
             let writer = match writer {
@@ -101,7 +104,8 @@ pub(crate) async fn one(
     if let Some(message) = &started.message {
         eprintln!("{message}");
     }
-    footer(show, gives.then_some(rows), clock.monotonic().saturating_sub(before));
+    let took = took.unwrap_or_else(|| clock.monotonic().saturating_sub(before));
+    footer(show, gives.then_some(rows), took);
     Ok(gives)
 }
 

@@ -16,14 +16,15 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
         memory_bytes: args.memory,
         ..SessionSettings::default()
     };
-    let format = format_of(args.format, args.output.as_deref(), Format::Table)?;
-    if matches!(format, Format::Parquet | Format::Arrow) && args.output.is_none() && files::stdout_is_terminal() {
+    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    let format = format_of(args.format, output, Format::Table)?;
+    if matches!(format, Format::Parquet | Format::Arrow) && output.is_none() && files::stdout_is_terminal() {
         return Err(Failure::usage(
             "this format cannot be shown on a terminal: write it to a file with --output FILE or > FILE",
         ));
     }
     let (chart, file) = match &args.chart {
-        None => (None, args.output.as_deref()),
+        None => (None, output),
         Some(None) => (Some(Drawing::Text), None),
         Some(Some(path)) => (Some(Drawing::Picture(form_of(path)?)), Some(path.as_path())),
     };
@@ -78,6 +79,11 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     Ok(())
 }
 
+/// Whether an output is standard output: `-`.
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> Result<Format, Failure> {
     match (format, output) {
         (Some(format), _) => Ok(format),
@@ -95,7 +101,8 @@ fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> 
 /// Runs `ebbtide export`.
 pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let settings = SessionSettings { now: parse_now(args.now.as_deref())?, ..SessionSettings::default() };
-    let format = format_of(args.format, Some(&args.output), Format::Csv)?;
+    let path = Some(args.output.as_path()).filter(|path| !is_stdout(path));
+    let format = format_of(args.format, path, Format::Csv)?;
     let mut session = LazySession::new(cli, settings, crate::open::Need::Read);
     let name = args.query.trim();
     let text = match session.get(None)?.table_names().iter().any(|t| t == name) {
@@ -110,14 +117,15 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
         return Err(Failure::usage("export takes a query: this statement changes data"));
     }
     let session = session.get(None)?;
-    let file = files::NewFile::create(&args.output, &cli.db)?;
+    let file = path.map(|path| files::NewFile::create(path, &cli.db)).transpose()?;
     let rows = runtime.block_on(async {
         let started = session.start(statement, &text).await?;
         let Some(mut stream) = started.stream else {
             return Err(Failure::usage("export takes a query: this statement returns no rows"));
         };
         let style = TableStyle::default();
-        let mut writer = ResultWriter::new(format, &stream.schema(), file.sink()?, style)?;
+        let sink = file.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink)?;
+        let mut writer = ResultWriter::new(format, &stream.schema(), sink, style)?;
         while let Some(batch) = stream.next().await {
             writer.write(&batch.map_err(|e| session.explain(&e, statement, &text))?)?;
         }
@@ -125,6 +133,7 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
         writer.finish()?;
         Ok(rows)
     })?;
+    let Some(file) = file else { return Ok(()) };
     file.keep()?;
     eprintln!("{rows} rows written to {}", args.output.display());
     Ok(())

@@ -1,7 +1,7 @@
 //! Parquet and Arrow IPC files.
 
 use super::footer;
-use super::infer::{Nulls, finer, finest};
+use super::infer::{finer, finest};
 use super::ipc;
 use super::layout::Layout;
 use super::source::Source;
@@ -107,7 +107,9 @@ fn rows_at_once(metadata: &ParquetMetaData) -> usize {
 pub(super) fn names(source: &Source, job: &Job<'_>) -> Result<Vec<String>, Failure> {
     let (schema, ..) = open(source, 1)?;
     let names = schema.fields().iter().map(|f| f.name().clone()).collect();
-    job.shape.renamed(names, &source.name)
+    let mut names = job.shape.renamed(names, &source.name)?;
+    names.extend(source.constants.iter().map(|(name, _)| name.clone()));
+    Ok(names)
 }
 
 /// Reads the rows of a file in batches.
@@ -116,7 +118,7 @@ pub(super) fn read(
     job: &Job<'_>,
     layout: &Layout,
     start: u64,
-    give: &mut dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Failure>,
+    give: &mut dyn FnMut(Rows) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot read {}: {e}", source.name));
     let (_, total, mut batches) = open(source, job.batch_rows)?;
@@ -133,7 +135,7 @@ pub(super) fn read(
             let rows = guarded(|| take(source, job, layout, piece, from)).map_err(|e| fail(&e))??;
             from = to;
             if let Some((batch, lines)) = rows
-                && give(Rows { batch, source: &source.name, lines, end: to })?.is_break()
+                && give(Rows { batch, source: source.name.as_str().into(), lines, end: to })?.is_break()
             {
                 return Ok(());
             }
@@ -159,9 +161,8 @@ fn take(
         *lines = kept.iter().map(|i| lines[*i as usize]).collect();
         take_record_batch(batch, &UInt32Array::from(kept)).map_err(ebbtide_query::QueryError::from)
     };
-    let nulls: &Nulls = &job.cells.nulls;
     let mut adapted = loop {
-        match Layout::adapt(&batch, &job.shape, nulls, &layout.time_column, &job.cells.times) {
+        match layout.adapt(&batch, job, &source.constants) {
             Ok(adapted) => break adapted,
             Err((row, reason)) => {
                 let line = lines.get(row).copied().unwrap_or(0);

@@ -1,5 +1,6 @@
 //! Lines that are documents: NDJSON and line protocol.
 
+use super::decoder::{Decoder, Input, Learnt, Settled};
 use super::infer::{finer, finest};
 use super::layout::Layout;
 use super::line_protocol::{self, Point};
@@ -9,15 +10,18 @@ use super::{Job, Rows};
 use crate::Failure;
 use crate::args::InputFormat;
 use crate::batching::INSERT_BYTES;
-use ebbtide_buckets::{DOCUMENT_BYTES_MAX, Schema, batch_from_documents};
+use ebbtide_buckets::{DOCUMENT_BYTES_MAX, batch_from_documents};
 use ebbtide_ttl::{Name, Precision, Timestamp, Value};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
-/// Gathers documents for a batch.
-#[derive(Default)]
-pub(super) struct Gathered {
+/// Makes batches of documents.
+pub(super) struct Documents<'a> {
+    input: Input<'a>,
+    format: InputFormat,
+    settled: Option<Rc<Settled>>,
     documents: Vec<Value>,
     lines: Vec<u64>,
     /// The lines' text, for the file of bad lines.
@@ -25,89 +29,129 @@ pub(super) struct Gathered {
     bytes: usize,
     /// Hashes of the paths of all fields: a batch has a column for each, however few rows have a value in it.
     paths: HashSet<u64>,
-    /// The unit that holds the times exactly.
-    pub(super) finest: Precision,
 }
 
-impl Gathered {
-    pub(super) fn rows(&self) -> usize {
-        self.documents.len()
-    }
-
-    /// Whether one insert should hold no more.
-    fn is_full(&self, job: &Job<'_>) -> bool {
-        let cells = self.rows().saturating_mul(self.paths.len());
-        self.rows() >= job.batch_rows || self.bytes >= INSERT_BYTES || cells >= INSERT_BYTES / size_of::<i64>()
-    }
-
-    /// Reads a line; a bad one goes where bad lines go. `now` is the time of points that name none.
-    pub(super) fn add(
-        &mut self,
-        record: &Record<'_>,
-        format: InputFormat,
-        job: &Job<'_>,
-        layout: &Layout,
-        file: &str,
-        now: Option<Timestamp>,
-    ) -> Result<(), Failure> {
-        let line = record.cell(0);
-        let read = match format {
-            InputFormat::Influx => match line_protocol::parse(line) {
-                Ok(Some(point)) if job.measurement.as_ref().is_some_and(|m| *m != point.measurement) => Ok(None),
-                Ok(Some(point)) => of_point(point, job, layout, now).map(Some),
-                // A line that is of no measurement is told by one of those that look at it.
-                Err(reason) if job.tells_misformed => Err(reason),
-                _ => Ok(None),
-            },
-            _ => of_json(line, job, layout).map(Some),
-        };
-        match read {
-            Ok(None) => Ok(()),
-            Ok(Some((time, document))) => {
-                let lonely = |members: &[(Name, Value)]| {
-                    members.iter().all(|(n, v)| {
-                        matches!(v, Value::Null)
-                            || *n == layout.time_field
-                            || layout.meta_field.as_deref() == Some(n.as_str())
-                    })
-                };
-                if job.args.skip_empty && matches!(&document, Value::Object(members) if lonely(members)) {
-                    job.empty.set(job.empty.get() + 1);
-                    return Ok(());
-                }
-                self.finest = finer(self.finest, time.map_or(Precision::Ms, finest));
-                self.bytes += record.bytes();
-                add_paths(&document, 0, &mut self.paths);
-                self.documents.push(document);
-                self.lines.push(record.line);
-                self.texts.push(if job.bad.borrow().lenient() { record.text() } else { String::new() });
-                Ok(())
-            }
-            Err(reason) => job.bad.borrow_mut().row(file, record.line, &reason, &record.text()),
+impl<'a> Documents<'a> {
+    pub(super) fn new(input: Input<'a>, format: InputFormat) -> Self {
+        Documents {
+            input,
+            format,
+            settled: None,
+            documents: Vec::new(),
+            lines: Vec::new(),
+            texts: Vec::new(),
+            bytes: 0,
+            paths: HashSet::new(),
         }
     }
 
-    /// The batch of what was gathered, without documents that do not fit the schema, which grows with the others.
-    pub(super) fn finish<'n>(
-        &mut self,
-        schema: &mut Schema,
-        job: &Job<'_>,
-        file: &'n str,
-        end: u64,
-    ) -> Result<Option<Rows<'n>>, Failure> {
+    fn set_aside(&self, line: u64, reason: &str, text: &str) -> Result<(), Failure> {
+        self.input.job.bad.borrow_mut().row(&self.input.name, line, reason, text)
+    }
+
+    /// Reads a line; `None` if it is of another collection.
+    fn read(&self, line: &[u8]) -> Result<Option<TimedDocument>, String> {
+        let (job, constants) = (&self.input.job, &self.input.constants);
+        let Some(settled) = &self.settled else { return members_of(line).map(|_| None) };
+        if self.format != InputFormat::Influx {
+            return of_json(line, job, &settled.layout, constants).map(Some);
+        }
+        match line_protocol::parse(line) {
+            Ok(Some(point)) if job.measurement.as_ref().is_some_and(|m| *m != point.measurement) => Ok(None),
+            Ok(Some(point)) => of_point(point, job, &settled.layout, constants).map(Some),
+            // A line that is of no measurement is told by one of those that look at it.
+            Err(reason) if job.tells_misformed.get() => Err(reason),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a document has nothing but its time and meta.
+    fn is_empty(&self, document: &Value) -> bool {
+        let (Value::Object(members), Some(settled)) = (document, &self.settled) else { return false };
+        let layout = &settled.layout;
+        members.iter().all(|(n, v)| {
+            matches!(v, Value::Null) || *n == layout.time_field || layout.meta_field.as_deref() == Some(n.as_str())
+        })
+    }
+}
+
+impl Decoder for Documents<'_> {
+    fn is_row(&mut self, _: &Record<'_>) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    /// Learns the names of the first document; what fields hold, each document says itself.
+    fn learn(&mut self, row: &Record<'_>, learnt: &mut Learnt) -> Result<ControlFlow<()>, Failure> {
+        if self.format == InputFormat::Influx {
+            return Ok(ControlFlow::Break(()));
+        }
+        match names_of(row, &self.input.job) {
+            Ok(names) => {
+                learnt.names.extend(names);
+                learnt.names.extend(self.input.constants.iter().map(|(name, _)| name.clone()));
+                Ok(ControlFlow::Break(()))
+            }
+            // Set aside when rows are made.
+            Err(_) if self.input.job.bad.borrow().lenient() => Ok(ControlFlow::Continue(())),
+            Err(reason) => Err(Failure::new(format!("{}:{}: {reason}", self.input.name, row.line))),
+        }
+    }
+
+    fn begin(&mut self, settled: &Rc<Settled>) {
+        self.settled = Some(Rc::clone(settled));
+    }
+
+    fn pass_over(&mut self, row: &Record<'_>) {
+        if self.input.job.cells.times.decides() {
+            // What becomes of it was decided before.
+            let _ = self.read(row.cell(0));
+        }
+    }
+
+    fn add(&mut self, row: &Record<'_>) -> Result<(), Failure> {
+        let job = Rc::clone(&self.input.job);
+        match self.read(row.cell(0)) {
+            Ok(None) => Ok(()),
+            Ok(Some((_, document))) if job.args.skip_empty && self.is_empty(&document) => {
+                job.empty.set(job.empty.get() + 1);
+                Ok(())
+            }
+            Ok(Some((time, document))) => {
+                job.finest.set(finer(job.finest.get(), time.map_or(Precision::Ms, finest)));
+                self.bytes += row.bytes();
+                add_paths(&document, 0, &mut self.paths);
+                self.documents.push(document);
+                self.lines.push(row.line);
+                self.texts.push(if job.bad.borrow().lenient() { row.text() } else { String::new() });
+                Ok(())
+            }
+            Err(reason) => self.set_aside(row.line, &reason, &row.text()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let rows = self.documents.len();
+        let cells = rows.saturating_mul(self.paths.len());
+        rows >= self.input.job.batch_rows || self.bytes >= INSERT_BYTES || cells >= INSERT_BYTES / size_of::<i64>()
+    }
+
+    /// Documents that do not fit the schema go where bad lines go; it grows with the others.
+    fn finish(&mut self, end: u64) -> Result<Option<Rows>, Failure> {
+        let Some(settled) = self.settled.clone() else { return Ok(None) };
+        let mut schema = settled.schema.borrow_mut();
         loop {
             if self.documents.is_empty() {
                 return Ok(None);
             }
-            match batch_from_documents(&self.documents, schema) {
+            match batch_from_documents(&self.documents, &schema) {
                 Ok(accepted) => {
                     *schema = accepted.schema;
                     self.documents.clear();
                     self.texts.clear();
                     self.bytes = 0;
                     self.paths.clear();
-                    let lines = std::mem::take(&mut self.lines);
-                    return Ok(Some(Rows { batch: accepted.batch, source: file, lines, end }));
+                    let (lines, source) = (std::mem::take(&mut self.lines), Rc::clone(&self.input.name));
+                    return Ok(Some(Rows { batch: accepted.batch, source, lines, end }));
                 }
                 Err(error) => {
                     let at = error.index.min(self.documents.len() - 1);
@@ -115,49 +159,11 @@ impl Gathered {
                     let message = error.error.message.strip_prefix(&index).unwrap_or(&error.error.message);
                     self.documents.remove(at);
                     let (line, text) = (self.lines.remove(at), self.texts.remove(at));
-                    job.bad.borrow_mut().row(file, line, message, &text)?;
+                    self.set_aside(line, message, &text)?;
                 }
             }
         }
     }
-}
-
-/// Reads a file of documents. `schema` is what is known of the collection and grows with what is found.
-pub(super) fn read(
-    source: &Source,
-    job: &Job<'_>,
-    layout: &Layout,
-    schema: &mut Schema,
-    from: u64,
-    give: &mut dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Failure>,
-) -> Result<(), Failure> {
-    let mut gathered = Gathered::default();
-    let mut at = 0;
-    let mut stopped = false;
-    text::blocks(source, &job.split(source), &mut |block| {
-        for record in block.records() {
-            at += 1;
-            if at <= from {
-                continue;
-            }
-            gathered.add(&record, source.format, job, layout, &source.name, None)?;
-            if gathered.is_full(job) {
-                let rows = gathered.finish(schema, job, &source.name, at)?;
-                if let Some(rows) = rows
-                    && give(rows)?.is_break()
-                {
-                    stopped = true;
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    job.finest.set(finer(job.finest.get(), gathered.finest));
-    if !stopped && let Some(rows) = gathered.finish(schema, job, &source.name, at)? {
-        let _ = give(rows)?;
-    }
-    Ok(())
 }
 
 fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {
@@ -206,46 +212,80 @@ fn marks_in(json: &[u8]) -> usize {
     count
 }
 
-fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument, String> {
-    let members = members_of(line)?;
-    let mut object = Vec::with_capacity(members.len());
-    let mut meta: Vec<(Name, Value)> = Vec::new();
-    let mut time = Value::Null;
-    let mut parts: Vec<(usize, String)> = Vec::new();
-    for (name, value) in members {
-        let name = Name::from(job.shape.rename(&name));
-        let value = match value {
-            Value::String(text) if !text.is_empty() && job.cells.nulls.has(text.as_bytes()) => Value::Null,
-            #[expect(clippy::cast_precision_loss, reason = "markers are small")]
-            Value::Int(i) if job.cells.nulls.has_number(i as f64) => Value::Null,
-            Value::Double(d) if job.cells.nulls.has_number(d) => Value::Null,
-            other => other,
-        };
-        if job.shape.without.iter().any(|n| *n == name) {
-            continue;
-        }
-        if let Some(at) = job.shape.time.iter().position(|t| job.shape.time.len() > 1 && *t == name) {
+/// The members of a document that became its parts.
+#[derive(Default)]
+struct Members {
+    time: Value,
+    /// Parts of the time by their place.
+    parts: Vec<(usize, String)>,
+    meta: Vec<(Name, Value)>,
+    others: Vec<(Name, Value)>,
+}
+
+impl Members {
+    fn add(&mut self, name: Name, value: Value, job: &Job<'_>, layout: &Layout) -> Result<(), String> {
+        let times = &job.shape.time;
+        if let Some(at) = times.iter().position(|t| times.len() > 1 && *t == name) {
             match value {
-                Value::String(text) => parts.push((at, text)),
-                Value::Int(number) => parts.push((at, number.to_string())),
+                Value::String(text) => self.parts.push((at, text)),
+                Value::Int(number) => self.parts.push((at, number.to_string())),
                 _ => return Err(format!("field '{name}' is a part of the time and no text")),
             }
         } else if name == layout.time_column {
-            time = value;
+            self.time = value;
         } else if layout.meta_columns.iter().any(|n| *n == name) {
-            meta.push((name, value));
+            self.meta.push((name, value));
         } else {
-            object.push((name, value));
+            self.others.push((name, value));
+        }
+        Ok(())
+    }
+
+    /// The time as the document has it.
+    fn time(&mut self, job: &Job<'_>) -> Value {
+        if let Some(at) = &job.shape.at {
+            return Value::String(at.clone());
+        }
+        if job.shape.time.len() > 1 && self.parts.len() == job.shape.time.len() {
+            self.parts.sort_by_key(|(at, _)| *at);
+            let parts: Vec<String> = self.parts.drain(..).map(|(_, text)| text).collect();
+            return Value::String(parts.join(" "));
+        }
+        std::mem::replace(&mut self.time, Value::Null)
+    }
+}
+
+/// A value with null where a marker stands for a missing one.
+fn unmarked(value: Value, job: &Job<'_>) -> Value {
+    match value {
+        Value::String(text) if !text.is_empty() && job.cells.nulls.has(text.as_bytes()) => Value::Null,
+        #[expect(clippy::cast_precision_loss, reason = "markers are small")]
+        Value::Int(i) if job.cells.nulls.has_number(i as f64) => Value::Null,
+        Value::Double(d) if job.cells.nulls.has_number(d) => Value::Null,
+        other => other,
+    }
+}
+
+fn of_json(
+    line: &[u8],
+    job: &Job<'_>,
+    layout: &Layout,
+    constants: &[(String, String)],
+) -> Result<TimedDocument, String> {
+    let mut found = Members::default();
+    for (name, value) in members_of(line)? {
+        let name = Name::from(job.shape.rename(&name));
+        if constants.iter().any(|(n, _)| *n == name) {
+            return Err(format!("the document has a field '{name}' of its own"));
+        }
+        if !job.shape.without.iter().any(|n| *n == name) {
+            found.add(name, unmarked(value, job), job, layout)?;
         }
     }
-    if job.shape.time.len() > 1 && parts.len() == job.shape.time.len() {
-        parts.sort_by_key(|(at, _)| *at);
-        let parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
-        time = Value::String(parts.join(" "));
+    for (name, text) in constants {
+        found.add(name.as_str().into(), job.constant(name, text).value(), job, layout)?;
     }
-    if let Some(at) = &job.shape.at {
-        time = Value::String(at.clone());
-    }
+    let mut time = found.time(job);
     let name = &layout.time_column;
     let text = match (&time, job.cells.times.is_general()) {
         (Value::String(text), _) => Some(text.trim().to_owned()),
@@ -258,12 +298,15 @@ fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument,
         _ => None,
     };
     if let Some(text) = text {
-        time = Value::Date(job.cells.times.read(text.as_bytes()).map_err(|e| format!("field '{name}': {e}"))?);
+        let key = if job.cells.times.decides() { format!("{:?}", found.meta) } else { String::new() };
+        let read = job.cells.times.read_in(text.as_bytes(), job.folds.borrow_mut().series(key.as_bytes()));
+        time = Value::Date(read.map_err(|e| format!("field '{name}': {e}"))?);
     }
     let instant = match &time {
         Value::Date(instant) => Some(*instant),
         _ => None,
     };
+    let Members { mut meta, others: mut object, .. } = found;
     object.insert(0, (layout.time_field.as_str().into(), time));
     if let Some(field) = &layout.meta_field {
         let value = match layout.meta_columns.len() {
@@ -275,8 +318,13 @@ fn of_json(line: &[u8], job: &Job<'_>, layout: &Layout) -> Result<TimedDocument,
     Ok((instant, Value::Object(object)))
 }
 
-fn of_point(point: Point, job: &Job<'_>, layout: &Layout, now: Option<Timestamp>) -> Result<TimedDocument, String> {
-    let time = match (point.time, now) {
+fn of_point(
+    point: Point,
+    job: &Job<'_>,
+    layout: &Layout,
+    constants: &[(String, String)],
+) -> Result<TimedDocument, String> {
+    let time = match (point.time, job.now.get()) {
         (Some(text), _) => job.cells.times.read(text.as_bytes())?,
         (None, Some(now)) => now,
         (None, None) => return Err("the point has no time; only points from standard input get the present one".into()),
@@ -286,8 +334,9 @@ fn of_point(point: Point, job: &Job<'_>, layout: &Layout, now: Option<Timestamp>
     if job.measurement.is_none() {
         meta.push(("measurement".into(), Value::String(point.measurement)));
     }
-    for (name, value) in point.tags {
-        let name = Name::from(job.shape.rename(&name));
+    let constants = constants.iter().map(|(name, value)| (name.as_str().into(), value.clone()));
+    let tags = point.tags.into_iter().map(|(name, value)| (Name::from(job.shape.rename(&name)), value));
+    for (name, value) in tags.chain(constants) {
         if meta.iter().any(|(n, _)| *n == name) {
             return Err(format!("there are two tags '{name}'"));
         }
@@ -315,28 +364,8 @@ fn of_point(point: Point, job: &Job<'_>, layout: &Layout, now: Option<Timestamp>
     Ok((Some(time), Value::Object(object)))
 }
 
-/// The names of the fields of a file's first document.
-pub(super) fn first_names(source: &Source, job: &Job<'_>) -> Result<Vec<String>, Failure> {
-    let mut names = None;
-    text::blocks(source, &job.split(source), &mut |block| {
-        for record in block.records() {
-            if let Ok(found) = names_of(&record, job) {
-                names = Some(found);
-                break;
-            }
-            if !job.bad.borrow().lenient() {
-                return names_of(&record, job)
-                    .map(|_| ControlFlow::Break(()))
-                    .map_err(|e| Failure::new(format!("{}:{}: {e}", source.name, record.line)));
-            }
-        }
-        Ok(ControlFlow::Break(()))
-    })?;
-    names.ok_or_else(|| Failure::new(format!("{} is empty", source.name)))
-}
-
 /// The names of the fields of a document, as the user wants them.
-pub(super) fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
+fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
     let members = members_of(record.cell(0))?;
     let mut names: Vec<String> = members.into_iter().map(|(name, _)| job.shape.rename(&name).to_owned()).collect();
     if job.shape.time.len() > 1 {

@@ -1,10 +1,11 @@
 //! What the columns of a text file hold, decided over the whole of it.
 
+use super::cells::{Cells, boolean, is_rounded, looks_like_number, unpadded};
 use super::plain_time::has_signed_year;
-use super::times::TimeReader;
 use crate::Failure;
 use ebbtide_buckets::FieldType;
 use ebbtide_ttl::{Precision, Timestamp};
+use std::collections::HashSet;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,31 @@ pub(super) struct Place {
     reason: String,
 }
 
+/// What is not certain about a column, and the option that most likely decides it.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    text: String,
+    option: Option<String>,
+}
+
+impl Doubt {
+    /// All doubts in one message, and the options that decide them.
+    pub(super) fn failure(doubts: &[Doubt]) -> Failure {
+        const SHOWN_MAX: usize = 10;
+        let mut lines: Vec<String> = doubts.iter().take(SHOWN_MAX).map(|d| d.text.clone()).collect();
+        if doubts.len() > SHOWN_MAX {
+            lines.push(format!("and {} more columns", doubts.len() - SHOWN_MAX));
+        }
+        let mut options: Vec<&str> = doubts.iter().filter_map(|d| d.option.as_deref()).collect();
+        let mut known = HashSet::new();
+        options.retain(|o| known.insert(*o));
+        if doubts.len() > 1 && !options.is_empty() {
+            lines.push(format!("the first choice of each: {}", options.join(" ")));
+        }
+        Failure::new(lines.join("\n"))
+    }
+}
+
 /// What was seen in a column.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
@@ -45,72 +71,10 @@ pub(super) struct Seen {
     /// What looks like a number in another notation.
     foreign: u64,
     first_foreign: Option<Place>,
+    /// A value with a NUL byte in it.
+    damaged: Option<Place>,
     /// The unit that holds every time that was seen.
     finest: Precision,
-}
-
-/// How the cells of a text file are to be understood.
-#[derive(Debug, Clone)]
-pub(super) struct Cells {
-    pub(super) nulls: Nulls,
-    pub(super) decimal_comma: bool,
-    /// Columns in which leading zeros mean nothing.
-    pub(super) numbers: Vec<String>,
-    /// Reads the times of measurements.
-    pub(super) times: TimeReader,
-    /// Reads other times.
-    pub(super) general: TimeReader,
-}
-
-/// What means that a value is missing.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Nulls {
-    texts: Vec<Vec<u8>>,
-    numbers: Vec<f64>,
-}
-
-impl Nulls {
-    pub(super) fn new(markers: &[String]) -> Self {
-        let texts = markers.iter().map(|m| m.trim().as_bytes().to_vec()).collect();
-        Nulls { texts, numbers: markers.iter().filter_map(|m| double(m.trim().as_bytes())).collect() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
-    /// Whether a cell is empty, is a marker, or is a number that equals one.
-    pub(super) fn has(&self, cell: &[u8]) -> bool {
-        cell.is_empty()
-            || self.texts.iter().any(|t| t == cell)
-            || (!self.numbers.is_empty() && double(cell).is_some_and(|d| self.has_number(d)))
-    }
-
-    /// Whether a number equals a marker.
-    pub(super) fn has_number(&self, number: f64) -> bool {
-        #[expect(clippy::float_cmp, reason = "a marker is an exact value")]
-        self.numbers.iter().any(|n| *n == number || (n.is_nan() && number.is_nan()))
-    }
-}
-
-impl Cells {
-    /// A number, with the decimal point or comma of the file.
-    pub(super) fn double(&self, cell: &[u8]) -> Option<f64> {
-        if !self.decimal_comma {
-            return double(cell);
-        }
-        let mut pointed = [0; 64];
-        let pointed = pointed.get_mut(..cell.len())?;
-        for (to, from) in pointed.iter_mut().zip(cell) {
-            *to = match from {
-                b',' => b'.',
-                // Thousands are not told from fractions by guessing.
-                b'.' => return None,
-                other => *other,
-            };
-        }
-        double(pointed)
-    }
 }
 
 /// From so many values of text alone on, a column is text whatever comes.
@@ -122,6 +86,11 @@ impl Seen {
     }
 
     pub(super) fn look(&mut self, cell: &[u8], cells: &Cells, is_time: bool, file: &str, line: u64) {
+        if cell.contains(&0) {
+            let (file, value) = (file.to_owned(), String::from_utf8_lossy(cell).replace('\0', "\\0"));
+            self.damaged.get_or_insert(Place { file, line, value, reason: String::new() });
+            return;
+        }
         self.values += 1;
         let whole = unpadded(cell);
         let cell = match &whole {
@@ -154,7 +123,7 @@ impl Seen {
         if is_time {
             return;
         }
-        match int(cell) {
+        match cells.int(cell) {
             Some(_) => {
                 self.ints += 1;
                 self.numbers += 1;
@@ -171,7 +140,7 @@ impl Seen {
                 }
             }
         }
-        if is_rounded(cell) {
+        if cells.plain(cell).is_some_and(|number| is_rounded(&number)) {
             self.no_double.get_or_insert_with(|| place(String::new()));
         }
         self.bools += u64::from(boolean(cell).is_some());
@@ -194,7 +163,10 @@ impl Seen {
 
     /// The column's type; what it must be if the collection knows the field. With `lenient` values that do not fit are
     /// bad lines, and no error here.
-    pub(super) fn kind(&self, known: Option<&FieldType>, text: bool, lenient: bool) -> Result<Option<Kind>, Failure> {
+    pub(super) fn kind(&self, known: Option<&FieldType>, text: bool, lenient: bool) -> Result<Option<Kind>, Doubt> {
+        if let Some(place) = self.damaged.as_ref().filter(|_| !lenient) {
+            return Err(self.nul(place));
+        }
         if text {
             return Ok(Some(Kind::Text));
         }
@@ -205,9 +177,9 @@ impl Seen {
             Some(FieldType::Timestamp) => return self.all_times(lenient).map(Some),
             Some(FieldType::Bool) if self.bools == self.values || lenient => return Ok(Some(Kind::Bool)),
             Some(other) => {
-                let what =
+                let text =
                     format!("column '{}' cannot be imported: the collection holds {} there", self.name, other.name());
-                return Err(Failure::new(what));
+                return Err(Doubt { text, option: None });
             }
             None => {}
         }
@@ -230,7 +202,7 @@ impl Seen {
         })
     }
 
-    fn all_numbers(&self, lenient: bool) -> Result<Kind, Failure> {
+    fn all_numbers(&self, lenient: bool) -> Result<Kind, Doubt> {
         match &self.no_number {
             Some(_) if self.padded > 0 && self.numbers + self.padded == self.values => Err(self.padded_numbers()),
             Some(place) if !lenient => Err(self.misfit(place, "numbers")),
@@ -239,18 +211,22 @@ impl Seen {
         }
     }
 
-    fn doubles(&self, lenient: bool) -> Result<Kind, Failure> {
+    fn doubles(&self, lenient: bool) -> Result<Kind, Doubt> {
         match &self.no_double {
-            Some(place) if !lenient => Err(Failure::new(format!(
-                "{}:{}: column '{}' becomes double, which cannot hold '{}' exactly; to import the column as text, say \
-                 --text {}",
-                place.file, place.line, self.name, place.value, self.name
-            ))),
+            Some(place) if !lenient => {
+                let option = format!("--text {}", word(&self.name));
+                let text = format!(
+                    "{}:{}: column '{}' becomes double, which cannot hold '{}' exactly; to import the column as text, say \
+                     {option}",
+                    place.file, place.line, self.name, place.value
+                );
+                Err(Doubt { text, option: Some(option) })
+            }
             _ => Ok(Kind::Double),
         }
     }
 
-    fn all_times(&self, lenient: bool) -> Result<Kind, Failure> {
+    fn all_times(&self, lenient: bool) -> Result<Kind, Doubt> {
         match &self.no_time {
             Some(place) if !lenient => Err(self.misfit(place, "times")),
             _ => Ok(Kind::Time),
@@ -259,6 +235,9 @@ impl Seen {
 
     /// The time column: every measurement has a time.
     pub(super) fn time_kind(&self, lenient: bool) -> Result<Kind, Failure> {
+        if let Some(place) = self.damaged.as_ref().filter(|_| !lenient) {
+            return Err(Doubt::failure(&[self.nul(place)]));
+        }
         match &self.no_time {
             Some(place) if !lenient => Err(Failure::new(format!(
                 "{}:{}: column '{}' holds the time, but '{}' is none: {}",
@@ -268,25 +247,48 @@ impl Seen {
         }
     }
 
-    fn padded_numbers(&self) -> Failure {
+    fn padded_numbers(&self) -> Doubt {
         let (name, place) = (&self.name, self.first_padded.clone().unwrap_or_default());
-        Failure::new(format!(
-            "{}:{}: column '{name}' holds numbers, and '{}' with leading zeros; to read it as a number, say \
-             --number {name}; to import the column as text, say --text {name}",
-            place.file, place.line, place.value
-        ))
+        let option = format!("--number {}", word(name));
+        let text = format!(
+            "{}:{}: column '{name}' holds numbers, and '{}' with leading zeros; to read it as a number, say {option}; to \
+             import the column as text, say --text {}",
+            place.file,
+            place.line,
+            place.value,
+            word(name)
+        );
+        Doubt { text, option: Some(option) }
     }
 
-    fn foreign_numbers(&self) -> Failure {
+    fn nul(&self, place: &Place) -> Doubt {
+        let text = format!(
+            "{}:{}: column '{}' has a NUL byte in '{}': the file is damaged, or was not written to its end; to set such \
+             lines aside, say --bad-lines FILE",
+            place.file, place.line, self.name, place.value
+        );
+        Doubt { text, option: None }
+    }
+
+    fn foreign_numbers(&self) -> Doubt {
         let (name, place) = (&self.name, self.first_foreign.clone().unwrap_or_default());
-        let comma = place.value.matches(',').count() == 1 && !place.value.contains('.');
-        let comma = if comma { "to read numbers with a decimal comma, say --decimal-comma; " } else { "" };
-        Failure::new(format!(
-            "{}:{}: column '{name}' holds numbers, but '{}' is none that can be read; {comma}if it marks a missing \
-             value, say --null '{}'; to import the column as text, say --text {name}; to set such lines aside, say \
-             --bad-lines FILE",
-            place.file, place.line, place.value, place.value
-        ))
+        let null = format!("--null {}", quoted(&place.value));
+        let ways = notation(&place.value);
+        let way: String = ways.iter().map(|(when, option)| format!("if {when}, say {option}; ")).collect();
+        let text = format!(
+            "{}:{}: column '{name}' holds numbers, but '{}' is none that can be read; {way}if it marks a missing value, \
+             say {null}; to import the column as text, say --text {}; to set such lines aside, say --bad-lines FILE",
+            place.file,
+            place.line,
+            place.value,
+            word(name)
+        );
+        let option = match ways {
+            [] => Some(null),
+            [(_, option)] => Some((*option).to_owned()),
+            _ => None,
+        };
+        Doubt { text, option }
     }
 
     /// What a column of text may have been meant to be, and the option that says so.
@@ -309,13 +311,46 @@ impl Seen {
         ))
     }
 
-    fn misfit(&self, place: &Place, what: &str) -> Failure {
-        Failure::new(format!(
-            "{}:{}: column '{}' holds {what}, but '{}' is none; if it marks a missing value, add --null '{}'; to \
-             import the column as text, add --text {}; to set such lines aside, add --bad-lines FILE",
-            place.file, place.line, self.name, place.value, place.value, self.name
-        ))
+    fn misfit(&self, place: &Place, what: &str) -> Doubt {
+        let null = format!("--null {}", quoted(&place.value));
+        let text = format!(
+            "{}:{}: column '{}' holds {what}, but '{}' is none; if it marks a missing value, add {null}; to import the \
+             column as text, add --text {}; to set such lines aside, add --bad-lines FILE",
+            place.file,
+            place.line,
+            self.name,
+            place.value,
+            word(&self.name)
+        );
+        Doubt { text, option: Some(null) }
     }
+}
+
+/// The options that may read a number in another notation, each with when it does.
+fn notation(value: &str) -> &'static [(&'static str, &'static str)] {
+    const COMMAS: (&str, &str) = ("the comma separates thousands", "--thousands ,");
+    const BOTH: (&str, &str) = ("the point separates thousands", "--thousands . --decimal-comma");
+    const DECIMAL: (&str, &str) = ("it has a decimal comma", "--decimal-comma");
+    let whole = value.split(['e', 'E']).next().unwrap_or_default();
+    let grouped = |text: &str, mark: char| text.contains(mark) && text.split(mark).skip(1).all(|g| g.len() == 3);
+    match (whole.matches(',').count(), whole.matches('.').count()) {
+        (1.., 1) if whole.rsplit_once('.').is_some_and(|(groups, _)| grouped(groups, ',')) => &[COMMAS],
+        (1, 1..) if whole.rsplit_once(',').is_some_and(|(groups, _)| grouped(groups, '.')) => &[BOTH],
+        (1, 0) if grouped(whole, ',') => &[COMMAS, DECIMAL],
+        (1, 0) => &[DECIMAL],
+        (2.., 0) if grouped(whole, ',') => &[COMMAS],
+        _ => &[],
+    }
+}
+
+/// A word for a shell, in quotes where it needs them.
+fn word(text: &str) -> String {
+    if text.chars().all(|c| c.is_alphanumeric() || c == '_') { text.to_owned() } else { quoted(text) }
+}
+
+/// A word in quotes for a shell.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "'\\''"))
 }
 
 /// The coarsest unit that holds an instant exactly.
@@ -334,112 +369,8 @@ pub(super) fn finer(a: Precision, b: Precision) -> Precision {
     if a.nanos() < b.nanos() { a } else { b }
 }
 
-/// A whole number; with leading zeros it is a code, such as a station's.
-pub(super) fn int(cell: &[u8]) -> Option<i64> {
-    let digits = match cell {
-        [b'-' | b'+', rest @ ..] => rest,
-        all => all,
-    };
-    match digits {
-        [] | [b'0', _, ..] => None,
-        all if all.iter().all(u8::is_ascii_digit) => std::str::from_utf8(cell).ok()?.parse().ok(),
-        _ => None,
-    }
-}
-
-/// A number.
-pub(super) fn double(cell: &[u8]) -> Option<f64> {
-    let code = matches!(cell, [b'0', b'0'..=b'9', ..] | [b'-', b'0', b'0'..=b'9', ..]);
-    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
-    match unsigned.first()? {
-        b'0'..=b'9' | b'.' if !code => {
-            let number: f64 = std::str::from_utf8(cell).ok()?.parse().ok()?;
-            // 1e400 is no infinity that somebody measured.
-            number.is_finite().then_some(number)
-        }
-        _ if unsigned.eq_ignore_ascii_case(b"nan") => Some(f64::NAN),
-        _ if [b"inf".as_slice(), b"infinity"].iter().any(|w| unsigned.eq_ignore_ascii_case(w)) => {
-            Some(if cell[0] == b'-' { f64::NEG_INFINITY } else { f64::INFINITY })
-        }
-        _ => None,
-    }
-}
-
-/// A number without its leading zeros; `None` if it has none, or is no number.
-pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
-    let (sign, digits) = match cell {
-        [b'-', rest @ ..] => (&b"-"[..], rest),
-        [b'+', rest @ ..] => (&b""[..], rest),
-        all => (&b""[..], all),
-    };
-    if !matches!(digits, [b'0', b'0'..=b'9', ..]) {
-        return None;
-    }
-    let zeros = digits.iter().take_while(|b| **b == b'0').count();
-    // A zero stays before the point, or where there is nothing else.
-    let from = if digits.get(zeros).is_some_and(u8::is_ascii_digit) { zeros } else { zeros - 1 };
-    let number = [sign, &digits[from..]].concat();
-    double(&number).map(|_| number)
-}
-
-/// Whether a cell is made of digits, points and commas as numbers are, or is too large for a double.
-fn looks_like_number(cell: &[u8]) -> bool {
-    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
-    let starts = matches!(unsigned, [b'0'..=b'9', ..] | [b'.' | b',', b'0'..=b'9', ..]);
-    let is_large = || std::str::from_utf8(cell).ok().and_then(|t| t.parse::<f64>().ok()).is_some_and(f64::is_infinite);
-    let groups = unsigned.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b','));
-    starts && ((groups && unsigned.contains(&b',')) || is_large())
-}
-
-/// Whether a cell is a whole number that a double would round.
-pub(super) fn is_rounded(cell: &[u8]) -> bool {
-    // Every number of fewer digits is below 2^53.
-    const DIGITS_MIN: usize = 16;
-    let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
-    if digits.len() < DIGITS_MIN || !digits.iter().all(u8::is_ascii_digit) {
-        return false;
-    }
-    double(digits).is_some_and(|d| format!("{d:.0}").as_bytes() != digits)
-}
-
-/// true or false.
-pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
-    if cell.eq_ignore_ascii_case(b"true") {
-        Some(true)
-    } else if cell.eq_ignore_ascii_case(b"false") {
-        Some(false)
-    } else {
-        None
-    }
-}
-
 /// Whether it is worth while to read a cell as a time: the year comes first.
 fn looks_like_time(cell: &[u8]) -> bool {
     let year = cell.len() >= 10 && cell[..4].iter().all(u8::is_ascii_digit);
     (year && (matches!(cell[4], b'-' | b'/') || cell[8] == b'T')) || has_signed_year(cell)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leading_zeros_are_taken_off_where_they_mean_nothing() {
-        let text = |cell: &[u8]| unpadded(cell).map(|n| String::from_utf8(n).unwrap());
-        for (cell, expected) in [("090", "90"), ("+0123", "123"), ("-007.5", "-7.5"), ("00", "0"), ("000.5", "0.5")] {
-            assert_eq!(text(cell.as_bytes()).as_deref(), Some(expected), "{cell}");
-        }
-        for cell in ["90", "0", "0.5", "", "-", "00x", "x01"] {
-            assert_eq!(text(cell.as_bytes()), None, "{cell}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_told_from_codes() {
-        assert_eq!((int(b"-12"), int(b"007"), int(b"1.0"), int(b"")), (Some(-12), None, None, None));
-        assert_eq!(
-            (double(b"1e3"), double(b"007"), double(b"0.5"), double(b"x")),
-            (Some(1000.0), None, Some(0.5), None)
-        );
-    }
 }

@@ -1,8 +1,11 @@
 //! What is to be done with some files for one collection: how their text is read, and where the rows go.
 
 use super::bad::BadLines;
-use super::infer::{Cells, Kind, Nulls, Seen};
+use super::cells::{self, Cells, Nulls};
+use super::folds::Folds;
+use super::infer::{Doubt, Kind, Seen};
 use super::layout::{Layout, Shape};
+use super::names::{Constant, Pattern};
 use super::source::Source;
 use super::text::Split;
 use super::times::TimeReader;
@@ -10,7 +13,7 @@ use super::{Failure, Rows, step};
 use crate::args::{ImportArgs, InputFormat};
 use ebbtide::{BatchId, Collection, Database};
 use ebbtide_buckets::{FieldType, Schema};
-use ebbtide_ttl::{Code, Precision};
+use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -28,13 +31,21 @@ pub(super) struct Job<'a> {
     /// The one measurement of line protocol that is wanted; all are, with their name in the meta, if `None`.
     pub(super) measurement: Option<String>,
     /// Whether lines of which no measurement can be told are told by this job.
-    pub(super) tells_misformed: bool,
+    pub(super) tells_misformed: Cell<bool>,
+    /// Whether the input is line protocol.
+    pub(super) influx: bool,
+    /// Columns that are taken from the names of files.
+    pub(super) names: Vec<String>,
     pub(super) batch_rows: usize,
     pub(super) bad: &'a RefCell<BadLines>,
     /// Rows without a value that were left out.
     pub(super) empty: Cell<u64>,
     /// The unit that holds every time that was seen, as far as the format tells only row by row.
     pub(super) finest: Cell<Precision>,
+    /// The time of points that name none, if they get one.
+    pub(super) now: Cell<Option<Timestamp>>,
+    /// Local times that the clocks showed twice or skipped.
+    pub(super) folds: RefCell<Folds>,
 }
 
 impl<'a> Job<'a> {
@@ -50,13 +61,15 @@ impl<'a> Job<'a> {
         let cells = Cells {
             nulls: Nulls::new(&args.null),
             decimal_comma: args.decimal_comma,
+            thousands: args.thousands,
             numbers: args.number.clone(),
             general: times.general(),
             times,
         };
-        if args.time.len() > 2 {
-            return Err(Failure::usage("--time takes one column, or two: a date and a time of day"));
+        if args.thousands == Some(if args.decimal_comma { b',' } else { b'.' }) {
+            return Err(Failure::usage("--thousands is the decimal mark: say which is which with --decimal-comma"));
         }
+        let pattern = args.meta_from_name.as_deref().map(Pattern::new).transpose()?;
         Ok(Job {
             args,
             collection,
@@ -64,12 +77,26 @@ impl<'a> Job<'a> {
             schema,
             cells,
             measurement: None,
-            tells_misformed: true,
+            tells_misformed: Cell::new(true),
+            influx,
+            names: pattern.iter().flat_map(Pattern::names).map(str::to_owned).collect(),
             batch_rows: args.batch_rows as usize,
             bad,
             empty: Cell::new(0),
             finest: Cell::new(Precision::Ms),
+            now: Cell::new(None),
+            folds: RefCell::default(),
         })
+    }
+
+    /// The value of a column that the user adds. What a file's name gives is text.
+    pub(super) fn constant(&self, name: &str, text: &str) -> Constant {
+        let is_text = self.names.iter().chain(&self.args.text).any(|n| n == name);
+        match (cells::int(text.as_bytes()), cells::double(text.as_bytes())) {
+            (Some(number), _) if !is_text => Constant::Int(number),
+            (None, Some(number)) if !is_text => Constant::Double(number),
+            _ => Constant::Text(text.to_owned()),
+        }
     }
 
     /// How the text of a file is split.
@@ -83,7 +110,7 @@ impl<'a> Job<'a> {
             InputFormat::Csv => Split::Csv {
                 delimiter: self.args.delimiter.unwrap_or(delimiter),
                 comment: self.args.comment,
-                skip: self.args.skip,
+                skip: self.args.skip.unwrap_or(0),
             },
             _ => Split::Lines,
         }
@@ -124,8 +151,8 @@ impl<'a> Job<'a> {
     pub(super) fn insert(
         &self,
         collection: &Collection,
-        rows: &mut Rows<'_>,
-        name: &mut dyn FnMut(&Rows<'_>) -> Result<Option<BatchId>, Failure>,
+        rows: &mut Rows,
+        name: &mut dyn FnMut(&Rows) -> Result<Option<BatchId>, Failure>,
     ) -> Result<u64, Failure> {
         loop {
             if rows.batch.num_rows() == 0 {
@@ -163,7 +190,7 @@ impl<'a> Job<'a> {
             }
         };
         let lenient = self.bad.borrow().lenient();
-        let mut kinds = Vec::new();
+        let (mut kinds, mut doubts) = (Vec::new(), Vec::new());
         for column in seen {
             let kind = if column.name == layout.time_column {
                 Some(column.time_kind(lenient)?)
@@ -173,9 +200,20 @@ impl<'a> Job<'a> {
                 } else {
                     schema.and_then(|s| s.field_type(&column.name).cloned())
                 };
-                column.kind(known.as_ref(), self.args.text.contains(&column.name), lenient)?
+                let is_text =
+                    self.args.text.contains(&column.name) || (known.is_none() && self.names.contains(&column.name));
+                match column.kind(known.as_ref(), is_text, lenient) {
+                    Ok(kind) => kind,
+                    Err(doubt) => {
+                        doubts.push(doubt);
+                        None
+                    }
+                }
             };
             kinds.extend(kind.map(|k| (column.name.clone(), k)));
+        }
+        if !doubts.is_empty() {
+            return Err(Doubt::failure(&doubts));
         }
         if let Some(name) = self.args.number.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
             let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();

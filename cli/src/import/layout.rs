@@ -1,7 +1,8 @@
 //! Which columns of the input become which fields of the collection.
 
-use super::infer::{Nulls, Seen};
-use super::times::TimeReader;
+use super::cells::Nulls;
+use super::infer::Seen;
+use super::job::Job;
 use crate::Failure;
 use crate::args::ImportArgs;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
@@ -112,20 +113,21 @@ pub(super) struct Layout {
 impl Layout {
     /// Decides it for columns of these names.
     pub(super) fn new(
-        args: &ImportArgs,
-        shape: &Shape,
-        collection: &str,
+        job: &Job<'_>,
         schema: Option<&Schema>,
         names: &[String],
         seen: &[Seen],
     ) -> Result<Layout, Failure> {
+        let (args, shape, collection) = (job.args, &job.shape, &job.collection);
+        let mut wanted = args.meta.clone();
+        wanted.extend(job.names.iter().filter(|n| !args.meta.contains(n)).cloned());
         let has = |name: &str| names.iter().any(|n| n == name);
         let time_column = match (shape.time_by_name(names), args.time.first()) {
             (Some(name), _) => name,
             (None, Some(name)) => return Err(shape.unknown("time", name, names)),
             (None, None) => guess_time(names, seen)?,
         };
-        for name in &args.meta {
+        for name in &wanted {
             if !has(name) {
                 return Err(shape.unknown("meta", name, names));
             }
@@ -134,17 +136,20 @@ impl Layout {
             }
         }
         let known_meta = schema.and_then(|s| s.meta.clone());
-        if schema.is_some() && known_meta.is_none() && !args.meta.is_empty() {
-            return Err(Failure::usage(format!("collection '{collection}' has no meta field; drop --meta")));
+        if schema.is_some() && known_meta.is_none() && !wanted.is_empty() {
+            return Err(Failure::usage(format!(
+                "collection '{collection}' was created without a meta field and cannot get one: import into a new \
+                 collection, or first remove this one with ebbtide sql 'DROP COLLECTION {collection}'"
+            )));
         }
         let members = match schema.and_then(|s| s.meta_type.as_ref()) {
             Some(FieldType::Object(members)) => members.iter().map(|(name, _)| name.clone()).collect(),
             _ => Vec::new(),
         };
-        let meta_columns = match (args.meta.is_empty(), &known_meta) {
+        let meta_columns = match (wanted.is_empty(), &known_meta) {
             (true, Some(meta)) if has(meta) => vec![meta.clone()],
             (true, Some(_)) if members.len() > 1 && members.iter().all(|m| has(m)) => members,
-            _ => args.meta.clone(),
+            _ => wanted,
         };
         let meta_field = match (known_meta, meta_columns.as_slice(), &args.meta_field) {
             (_, [], _) => None,
@@ -236,12 +241,12 @@ impl Layout {
     /// What the user's words do to a batch of another program: new names, columns left out, markers made null, and
     /// times that are text or numbers read.
     pub(super) fn adapt(
+        &self,
         batch: &RecordBatch,
-        shape: &Shape,
-        nulls: &Nulls,
-        time_column: &str,
-        times: &TimeReader,
+        job: &Job<'_>,
+        constants: &[(String, String)],
     ) -> Result<RecordBatch, (usize, String)> {
+        let (shape, nulls) = (&job.shape, &job.cells.nulls);
         let mut fields = Vec::new();
         let mut columns: Vec<ArrayRef> = Vec::new();
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
@@ -249,17 +254,37 @@ impl Layout {
             if shape.without.iter().any(|w| w == name) {
                 continue;
             }
+            if constants.iter().any(|(n, _)| n == name) {
+                return Err((
+                    0,
+                    format!("the file has a column '{name}' of its own; leave it out with --without {name}"),
+                ));
+            }
             let mut column = Arc::clone(column);
             if !nulls.is_empty() {
                 column = without_markers(&column, nulls).map_err(|e| (0, e.to_string()))?;
             }
-            if name == time_column {
-                column = instants(&column, times).map_err(|(row, e)| (row, format!("column '{name}': {e}")))?;
+            if name == self.time_column {
+                let key = |row: usize| self.series_key(batch, shape, row);
+                column = instants(&column, job, &key).map_err(|(row, e)| (row, format!("column '{name}': {e}")))?;
             }
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
         }
+        for (name, text) in constants {
+            let column = job.constant(name, text).column(batch.num_rows());
+            fields.push(Field::new(name, column.data_type().clone(), true));
+            columns.push(column);
+        }
         RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(|e| (0, e.to_string()))
+    }
+
+    /// Names the series of a row.
+    fn series_key(&self, batch: &RecordBatch, shape: &Shape, row: usize) -> String {
+        let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+        let metas = columns.filter(|(field, _)| self.meta_columns.iter().any(|m| m == shape.rename(field.name())));
+        let texts = metas.map(|(_, column)| ebbtide_query::output::text(column.as_ref(), row).unwrap_or_default());
+        texts.collect::<Vec<_>>().join("\0")
     }
 }
 
@@ -267,6 +292,11 @@ fn guess_time(names: &[String], seen: &[Seen]) -> Result<String, Failure> {
     let times: Vec<&Seen> = seen.iter().filter(|s| s.is_time()).collect();
     match times.as_slice() {
         [one] => Ok(one.name.clone()),
+        [] if !seen.is_empty() => Err(Failure::new(format!(
+            "no column holds times (columns: {}); for a table without times, such as a list of stations, give all rows one \
+             time with --at 1970-01-01; a column with times of another form is named with --time",
+            names.join(", ")
+        ))),
         _ => Err(Failure::new(format!(
             "cannot tell which column holds the time; name it with --time (columns: {})",
             names.join(", ")
@@ -291,7 +321,8 @@ fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::
 }
 
 /// Times that a file holds as text, or as numbers that `--time-format` says the unit of.
-fn instants(column: &ArrayRef, times: &TimeReader) -> Result<ArrayRef, (usize, String)> {
+fn instants(column: &ArrayRef, job: &Job<'_>, key: &dyn Fn(usize) -> String) -> Result<ArrayRef, (usize, String)> {
+    let times = &job.cells.times;
     let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     if !is_text && (times.is_general() || !column.data_type().is_integer()) {
         return Ok(Arc::clone(column));
@@ -302,7 +333,11 @@ fn instants(column: &ArrayRef, times: &TimeReader) -> Result<ArrayRef, (usize, S
     for (row, text) in texts.iter().enumerate() {
         read.push(match text {
             None => None,
-            Some(text) => Some(times.read(text.trim().as_bytes()).map_err(|e| (row, e))?),
+            Some(text) => {
+                let key = if times.decides() { key(row) } else { String::new() };
+                let mut folds = job.folds.borrow_mut();
+                Some(times.read_in(text.trim().as_bytes(), folds.series(key.as_bytes())).map_err(|e| (row, e))?)
+            }
         });
     }
     // The finest unit that holds them all: nanoseconds end in 1677 and 2262.

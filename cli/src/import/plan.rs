@@ -1,45 +1,45 @@
 //! The first reading of the files: everything that is known before the first row is stored.
 
-use super::infer::{self, Kind, Seen};
-use super::layout::Layout;
+use super::decoder::{self, Learnt, Settled};
+use super::infer::{self, Seen};
 use super::report::Bar;
 use super::source::Source;
-use super::{Failure, Job, Rows, columnar, csv_file, documents, step};
+use super::{Failure, Job, Rows, columnar, step};
 use crate::args::InputFormat;
 use ebbtide_buckets::{Schema, batch_from_arrow};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
-/// Rows that are looked at to learn the step of the data.
+/// Rows that are looked at to learn the step of the data; of each file its share, if there are several.
 const SAMPLE_ROWS: usize = 200_000;
+/// Rows that are looked at of each file, however many there are.
+const SAMPLE_ROWS_MIN: usize = 5_000;
 
-/// Takes rows of the file of this number, and says whether more are wanted.
-pub(super) type Take<'a> = dyn FnMut(usize, Rows<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
+/// Takes rows of the file of this number, and says whether more of it are wanted.
+pub(super) type Take<'a> = dyn FnMut(usize, Rows) -> Result<ControlFlow<()>, Failure> + 'a;
 
 /// Everything that is known before the first row is stored.
 pub(super) struct Plan<'a> {
-    pub(super) job: &'a Job<'a>,
+    pub(super) job: Rc<Job<'a>>,
     pub(super) sources: Vec<Source>,
     pub(super) seen: Vec<Seen>,
-    pub(super) kinds: Vec<(String, Kind)>,
-    pub(super) layout: Layout,
+    pub(super) settled: Rc<Settled>,
 }
 
 impl Plan<'_> {
     /// Gives the rows of all files from one on, the first of them from one of its rows on.
     pub(super) fn rows(&self, schema: &Schema, (file, from): (usize, u64), give: &mut Take<'_>) -> Result<(), Failure> {
-        let mut grown = schema.clone();
+        self.job.folds.borrow_mut().restart();
+        *self.settled.schema.borrow_mut() = schema.clone();
         for (at, source) in self.sources.iter().enumerate().skip(file) {
             let from = if at == file { from } else { 0 };
-            let (job, layout) = (self.job, &self.layout);
-            let give = &mut |rows: Rows<'_>| give(at, rows);
-            match source.format {
-                InputFormat::Csv => csv_file::read(source, job, &self.kinds, layout, from, give)?,
-                InputFormat::Ndjson | InputFormat::Influx => {
-                    documents::read(source, job, layout, &mut grown, from, give)?;
-                }
-                InputFormat::Parquet | InputFormat::Arrow => columnar::read(source, job, layout, from, give)?,
+            let give = &mut |rows: Rows| give(at, rows);
+            match source.is_text() {
+                true => decoder::read(source, &self.job, &self.settled, from, give)?,
+                false => columnar::read(source, &self.job, &self.settled.layout, from, give)?,
             }
+            self.job.folds.borrow_mut().next_file();
         }
         Ok(())
     }
@@ -52,86 +52,112 @@ impl Plan<'_> {
 pub(super) struct Checked {
     pub(super) rows: u64,
     pub(super) step: Option<step::Step>,
+    /// A series that has several values at most of its times; empty if there is only one series.
+    pub(super) crowded: Option<String>,
     pub(super) schema: Schema,
     /// Values by field, without those of lines that are set aside, if all rows were made.
     pub(super) values: Option<HashMap<String, u64>>,
 }
 
 /// Reads everything once: what the columns hold, whether each measurement has a time and types agree.
-pub(super) fn check<'a>(job: &'a Job<'a>, sources: Vec<Source>, bar: &Bar<'_>) -> Result<(Plan<'a>, Checked), Failure> {
-    let schema = job.schema.as_deref();
-    let mut seen: Vec<Seen> = Vec::new();
-    let mut rows = 0;
-    let mut names: Vec<String> = Vec::new();
+pub(super) fn check<'a>(
+    job: &Rc<Job<'a>>,
+    sources: Vec<Source>,
+    bar: &Bar<'_>,
+) -> Result<(Plan<'a>, Checked), Failure> {
+    let known = job.schema.as_deref();
+    let mut learnt = Learnt::default();
     for source in &sources {
-        match source.format {
-            InputFormat::Csv => rows += csv_file::look(source, job, &mut seen, &|rows| bar.tick(rows))?,
-            InputFormat::Ndjson => names.extend(documents::first_names(source, job)?),
-            InputFormat::Influx => {}
-            InputFormat::Parquet | InputFormat::Arrow => {
-                if job.shape.time.len() > 1 || job.shape.at.is_some() {
-                    return Err(Failure::usage("--at, and --time with two columns, are for text files only"));
-                }
-                names.extend(columnar::names(source, job)?);
-            }
+        if source.is_text() {
+            decoder::learn(source, job, &mut learnt, &|rows| bar.tick(rows))?;
+        } else if job.shape.time.len() > 1 || job.shape.at.is_some() {
+            return Err(Failure::usage("--at, and --time with several columns, are for text files only"));
+        } else {
+            learnt.names.extend(columnar::names(source, job)?);
         }
     }
-    names.extend(seen.iter().map(|s| s.name.clone()));
-    let mut layout = if sources.iter().all(|s| s.format == InputFormat::Influx) {
-        Layout::influx(job.args, &job.collection, schema)?
-    } else {
-        Layout::new(job.args, &job.shape, &job.collection, schema, &names, &seen)?
-    };
-    let chosen = schema.is_some() || job.args.precision.is_some();
-    if !chosen {
-        layout.precision = seen.iter().map(Seen::finest).fold(layout.precision, infer::finer);
-    }
-    let kinds = job.kinds(schema, &layout, &seen)?;
-    let mut plan = Plan { job, sources, seen, kinds, layout };
-    let mut schema = match &job.schema {
-        Some(schema) => schema.as_ref().clone(),
-        None => Schema::new(plan.layout.time_field.clone(), plan.layout.meta_field.clone(), plan.layout.precision),
-    };
-    let only_csv = plan.only_csv();
-    if only_csv && rows == 0 {
+    if learnt.rows == 0 && sources.iter().all(|s| s.format == InputFormat::Csv) {
         return Err(Failure::new("there are no measurements: the files hold a header only"));
     }
-    let whole = !only_csv || job.bad.borrow().lenient() || job.args.skip_empty || job.args.dry_run;
-    let time_is_full = plan.seen.iter().any(|s| s.name == plan.layout.time_column && s.values() == rows);
-    let mut meter = step::Meter::default();
-    let mut found = 0;
-    let mut values: HashMap<String, u64> = HashMap::new();
-    let before = schema.clone();
-    plan.rows(&before, (0, 0), &mut |_, mut rows| {
+    let settled = Settled::new(job, known, &learnt)?;
+    let Learnt { seen, rows, .. } = learnt;
+    let mut plan = Plan { job: Rc::clone(job), sources, seen, settled: Rc::new(settled) };
+    let whole = !plan.only_csv() || job.bad.borrow().lenient() || job.args.skip_empty || job.args.dry_run;
+    let layout = &plan.settled.layout;
+    let time_is_full = plan.seen.iter().any(|s| s.name == layout.time_column && s.values() == rows);
+    let share = (SAMPLE_ROWS / plan.sources.len().max(1)).max(SAMPLE_ROWS_MIN);
+    let mut trial = Trial {
+        schema: plan.settled.schema.borrow().clone(),
+        sample: share,
+        // What CSV holds is known already: a sample tells the step.
+        stops: !whole && time_is_full,
+        meter: step::Meter::default(),
+        values: HashMap::new(),
+        rows: 0,
+        file: (0, 0),
+    };
+    let before = trial.schema.clone();
+    plan.rows(&before, (0, 0), &mut |file, rows| trial.take(&plan, file, rows, bar))?;
+    if known.is_none() && job.args.precision.is_none() {
+        // What only the values tell.
+        let layout = &mut Rc::make_mut(&mut plan.settled).layout;
+        layout.precision = infer::finer(layout.precision, job.finest.get());
+    }
+    let rows = if whole { trial.rows } else { rows };
+    if rows == 0 {
+        return Err(Failure::new("there are no measurements in the files"));
+    }
+    let (crowded, step) = (trial.meter.crowded(), trial.meter.step());
+    Ok((plan, Checked { rows, step, crowded, schema: trial.schema, values: whole.then_some(trial.values) }))
+}
+
+/// Rows that are made to see whether they can be stored.
+struct Trial {
+    /// It grows with what is found.
+    schema: Schema,
+    /// Rows of each file that the meter looks at.
+    sample: usize,
+    /// Whether a sample is enough.
+    stops: bool,
+    meter: step::Meter,
+    values: HashMap<String, u64>,
+    rows: u64,
+    /// The present file, and how many of its rows came so far.
+    file: (usize, usize),
+}
+
+impl Trial {
+    fn take(
+        &mut self,
+        plan: &Plan<'_>,
+        file: usize,
+        mut rows: Rows,
+        bar: &Bar<'_>,
+    ) -> Result<ControlFlow<()>, Failure> {
         let accepted = loop {
             if rows.batch.num_rows() == 0 {
                 return Ok(ControlFlow::Continue(()));
             }
-            match batch_from_arrow(&rows.batch, &schema) {
+            match batch_from_arrow(&rows.batch, &self.schema) {
                 Ok(accepted) => break accepted,
-                Err(e) => rows.set_aside(e.index, &e.error.message, job.bad)?,
+                Err(e) => rows.set_aside(e.index, &e.error.message, plan.job.bad)?,
             }
         };
-        if found < SAMPLE_ROWS {
-            meter.look(&accepted.batch, &plan.layout.time_field, plan.layout.meta_field.as_deref());
+        if self.file.0 != file {
+            self.file = (file, 0);
+        }
+        if self.file.1 < self.sample {
+            let layout = &plan.settled.layout;
+            self.meter.look(&accepted.batch, &layout.time_field, layout.meta_field.as_deref());
         }
         for (field, column) in accepted.batch.schema_ref().fields().iter().zip(accepted.batch.columns()) {
-            *values.entry(field.name().clone()).or_default() += (column.len() - column.null_count()) as u64;
+            *self.values.entry(field.name().clone()).or_default() += (column.len() - column.null_count()) as u64;
         }
-        schema = accepted.schema;
-        found += rows.batch.num_rows();
-        bar.tick(found as u64);
-        // What CSV holds is known already: a sample tells the step.
-        let enough = !whole && found >= SAMPLE_ROWS && time_is_full;
+        self.schema = accepted.schema;
+        self.file.1 += rows.batch.num_rows();
+        self.rows += rows.batch.num_rows() as u64;
+        bar.tick(self.rows);
+        let enough = self.stops && self.file.1 >= self.sample;
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })?;
-    if !chosen {
-        // What only the values tell.
-        plan.layout.precision = infer::finer(plan.layout.precision, job.finest.get());
     }
-    let rows = if whole { found as u64 } else { rows };
-    if rows == 0 {
-        return Err(Failure::new("there are no measurements in the files"));
-    }
-    Ok((plan, Checked { rows, step: meter.step(), schema, values: whole.then_some(values) }))
 }

@@ -1,9 +1,12 @@
 //! What an import tells: how far it is, what it understood, and what it did.
 
-use super::Plan;
+use super::command;
 use super::infer::{Kind, Seen};
+use super::job::Job;
 use super::plan::Checked;
+use super::plan::Plan;
 use super::source::Source;
+use crate::args::{Cli, ImportArgs};
 use crate::files;
 use crate::human::grouped;
 use ebbtide_ttl::Clock;
@@ -71,10 +74,18 @@ fn rate(rows: u64, took: Duration) -> f64 {
     rows as f64 / took.as_secs_f64().max(1e-3)
 }
 
+/// Tells which options the files showed to be needed, as the command that says them all.
+pub(super) fn options(cli: &Cli, given: &ImportArgs, found: &ImportArgs) {
+    let line = command::line(cli, found);
+    if line != command::line(cli, given) {
+        eprintln!("detected; the full command is:\n  {line}");
+    }
+}
+
 /// Tells which column became what.
 pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
     let schema = &checked.schema;
-    let layout = &plan.layout;
+    let layout = &plan.settled.layout;
     let role = match (&layout.meta_field, layout.meta_columns.as_slice()) {
         (None, _) => {
             "no meta (all measurements are one series; --meta names the column that tells series apart)".to_owned()
@@ -84,7 +95,7 @@ pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
         (Some(field), columns) => format!("meta {field} from {}", columns.join(", ")),
     };
     let time = match plan.job.args.time.as_slice() {
-        several @ [_, _, ..] => format!("{} from {}", layout.time_field, several.join(" and ")),
+        several @ [_, _, ..] => format!("{} from {}", layout.time_field, several.join(", ")),
         _ if layout.time_column != layout.time_field => format!("{} from {}", layout.time_field, layout.time_column),
         _ => layout.time_field.clone(),
     };
@@ -103,11 +114,26 @@ pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
     if schema.fields.len() > COLUMNS_MAX {
         eprintln!("  and {} more fields", schema.fields.len() - COLUMNS_MAX);
     }
-    for (name, _) in plan.kinds.iter().filter(|(name, kind)| *kind == Kind::Text && !plan.job.args.text.contains(name))
+    for (name, _) in
+        plan.settled.kinds.iter().filter(|(name, kind)| *kind == Kind::Text && !plan.job.args.text.contains(name))
     {
         if let Some(doubt) = plan.seen.iter().find(|s| s.name == *name).and_then(Seen::doubt) {
             eprintln!("note: {doubt}");
         }
+    }
+    if let Some(known) = &plan.job.schema {
+        let is_new = |name: &&str| known.field_type(name).is_none();
+        let new: Vec<&str> = schema.fields.iter().map(|(name, _)| name.as_str()).filter(is_new).collect();
+        if !new.is_empty() {
+            eprintln!("note: fields that are new in {}: {}", plan.job.collection, new.join(", "));
+        }
+    }
+    if let Some(series) = &checked.crowded {
+        let whose = if series.is_empty() { "times".to_owned() } else { format!("times of {series}") };
+        eprintln!(
+            "note: most {whose} have several values; if they are of several stations, --meta COLUMN names the column that \
+             tells them apart, and --meta-from-name '{{station}}.csv' takes it from the files' names"
+        );
     }
     let typeless = plan.seen.iter().filter(|s| s.values() == 0).map(|s| s.name.as_str()).collect::<Vec<_>>();
     if !typeless.is_empty() {
@@ -121,6 +147,27 @@ pub(super) fn imported(collection: &str, rows: u64, took: Duration) {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
     let (rows, rate) = (grouped(rows), grouped(rate as u64));
     eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate} a second)");
+}
+
+/// Tells how local times were decided that the clocks showed twice or skipped.
+pub(super) fn decided(job: &Job<'_>) {
+    let counts = job.folds.borrow_mut().counts();
+    let parts = [
+        (counts.earlier, "read as the earlier instant"),
+        (counts.later, "read as the later instant"),
+        (counts.once, "of the earlier ones came only once, so that the order of the rows does not tell"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .collect();
+    if !parts.is_empty() {
+        eprintln!("local times that the clocks showed twice: {}", parts.join(", "));
+    }
+    if counts.skipped > 0 {
+        eprintln!("local times that the clocks skipped: {}", grouped(counts.skipped));
+    }
 }
 
 /// Tells how many rows held nothing.

@@ -1,8 +1,9 @@
 //! Input files: what they are, how they are packed, and how far they have been read.
 
+use super::encoding::{self, Detected};
 use crate::args::{Encoding, InputFormat};
 use crate::{Failure, files};
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,9 @@ pub(super) struct Source {
     pub(super) format: InputFormat,
     pub(super) bytes: u64,
     packing: Packing,
-    encoding: Encoding,
+    pub(super) encoding: Encoding,
+    /// Columns that have one value in all of its rows.
+    pub(super) constants: Vec<(String, String)>,
     /// Bytes of all files read so far, for the progress bar.
     pub(super) read: Arc<AtomicU64>,
 }
@@ -42,39 +45,6 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Latin-1 to UTF-8: each byte is the character of its number.
-struct Transcoded<R> {
-    inner: R,
-    held: Vec<u8>,
-    at: usize,
-}
-
-impl<R: Read> Read for Transcoded<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.held.len() {
-            let mut raw = [0; 1 << 14];
-            let count = self.inner.read(&mut raw)?;
-            self.held.clear();
-            self.at = 0;
-            for byte in &raw[..count] {
-                let mut utf8 = [0; 2];
-                self.held.extend_from_slice(char::from(*byte).encode_utf8(&mut utf8).as_bytes());
-            }
-        }
-        let count = buffer.len().min(self.held.len() - self.at);
-        buffer[..count].copy_from_slice(&self.held[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
-    }
-}
-
-pub(super) fn transcode(input: Box<dyn Read>, encoding: Encoding) -> Box<dyn Read> {
-    match encoding {
-        Encoding::Utf8 => input,
-        Encoding::Latin1 => Box::new(Transcoded { inner: input, held: Vec::new(), at: 0 }),
-    }
-}
-
 fn packing_of(magic: &[u8]) -> Packing {
     match magic {
         [0x1f, 0x8b, ..] => Packing::Gzip,
@@ -83,7 +53,7 @@ fn packing_of(magic: &[u8]) -> Packing {
     }
 }
 
-fn unpack(packed: impl Read + 'static, packing: Packing) -> io::Result<Box<dyn Read>> {
+fn unpack(packed: impl Read + Send + 'static, packing: Packing) -> io::Result<Box<dyn Read + Send>> {
     Ok(match packing {
         Packing::None => Box::new(packed),
         Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
@@ -91,13 +61,52 @@ fn unpack(packed: impl Read + 'static, packing: Packing) -> io::Result<Box<dyn R
     })
 }
 
-/// Text from standard input, unpacked, in UTF-8, and its form as far as its first byte tells.
-pub(super) fn stdin(encoding: Encoding) -> io::Result<(Box<dyn Read>, Option<InputFormat>)> {
-    let mut input = io::BufReader::with_capacity(1 << 16, io::stdin());
-    let packing = packing_of(io::BufRead::fill_buf(&mut input)?);
-    let mut text = io::BufReader::with_capacity(1 << 16, transcode(unpack(input, packing)?, encoding));
-    let first = io::BufRead::fill_buf(&mut text)?.first().copied();
-    Ok((Box::new(text), (first == Some(b'{')).then_some(InputFormat::Ndjson)))
+/// Bytes of a text that are looked at to learn how it is written.
+const SAMPLE_BYTES: usize = 1 << 20;
+
+/// The beginning of a text.
+#[derive(Debug, Clone)]
+pub(super) struct Sample {
+    pub(super) name: String,
+    pub(super) text: String,
+    /// Whether this is the whole text.
+    pub(super) is_whole: bool,
+    pub(super) encoding: Detected,
+}
+
+impl Sample {
+    fn new(name: &str, bytes: &[u8], is_whole: bool, given: Option<Encoding>) -> Self {
+        let encoding = given.map_or_else(|| encoding::detect(bytes), Detected::As);
+        let known = match encoding {
+            Detected::As(known) => known,
+            // Delimiters and digits are the same in all that are possible.
+            Detected::Ascii | Detected::Unknown => Encoding::Latin1,
+        };
+        let mut decoded = Vec::new();
+        // What is in memory can be read.
+        let _ = encoding::transcode(Box::new(io::Cursor::new(bytes.to_vec())), known).read_to_end(&mut decoded);
+        let text = String::from_utf8_lossy(&decoded).trim_start_matches('\u{feff}').to_owned();
+        Sample { name: name.to_owned(), text, is_whole, encoding }
+    }
+}
+
+/// Text from standard input, unpacked: its form as far as its first byte tells, its beginning, and all of it.
+pub(super) struct Piped {
+    pub(super) format: Option<InputFormat>,
+    pub(super) sample: Sample,
+    pub(super) bytes: Box<dyn Read + Send>,
+}
+
+impl Piped {
+    pub(super) fn open(name: &str, encoding: Option<Encoding>) -> io::Result<Self> {
+        let mut input = io::BufReader::with_capacity(1 << 16, io::stdin());
+        let packing = packing_of(input.fill_buf()?);
+        let mut bytes = io::BufReader::with_capacity(1 << 16, unpack(input, packing)?);
+        let first = bytes.fill_buf()?;
+        let format = (first.first() == Some(&b'{')).then_some(InputFormat::Ndjson);
+        let sample = Sample::new(name, first, false, encoding);
+        Ok(Piped { format, sample, bytes: Box::new(bytes) })
+    }
 }
 
 /// The form that a file's name says, its packing's ending taken off.
@@ -115,17 +124,17 @@ pub(super) fn format_of_name(name: &str) -> Option<InputFormat> {
 }
 
 impl Source {
-    /// Finds out what a file is, by its name and its first bytes.
+    /// Finds out what a file is, by the name that the user gave it and its first bytes.
     pub(super) fn find(
         path: &Path,
+        given: &Path,
         format: Option<InputFormat>,
-        encoding: Encoding,
         read: &Arc<AtomicU64>,
     ) -> Result<Self, Failure> {
-        let name = path.display().to_string();
+        let name = given.display().to_string();
         let mut file = files::open(path)?;
         let bytes = file.metadata().map_or(0, |m| m.len());
-        let mut magic = [0; 8];
+        let mut magic = [0; 64];
         let mut count = 0;
         while count < magic.len() {
             match file.read(&mut magic[count..]).map_err(|e| Failure::new(format!("cannot read {name}: {e}")))? {
@@ -146,14 +155,15 @@ impl Source {
         if (lower.ends_with(".zst") || lower.ends_with(".zstd")) && packing != Packing::Zstd {
             return Err(not("not compressed with zstd"));
         }
+        if is_workbook(magic, &lower) {
+            return Err(Failure::new(format!(
+                "{name} is a workbook of a spreadsheet program: save its sheet as CSV there, and import that file"
+            )));
+        }
         if magic.starts_with(b"PK\x03\x04") || magic.starts_with(b"BZh") || magic.starts_with(b"\xfd7zXZ") {
             return Err(Failure::new(format!(
                 "{name} is packed in a form that is not read: unpack it, or pack it with gzip or zstd"
             )));
-        }
-        if magic.starts_with(&[0xff, 0xfe]) || magic.starts_with(&[0xfe, 0xff]) {
-            let what = format!("{name} is UTF-16 text: convert it first (iconv -f utf-16 -t utf-8)");
-            return Err(Failure::new(what));
         }
         let by_magic = if magic.starts_with(b"PAR1") {
             Some(InputFormat::Parquet)
@@ -180,18 +190,43 @@ impl Source {
             }
         };
         let is_text = !matches!(format, InputFormat::Parquet | InputFormat::Arrow);
-        if is_text && packing == Packing::None && magic.contains(&0) {
+        let is_utf16 = matches!(encoding::detect(magic), Detected::As(Encoding::Utf16 | Encoding::Utf16Be));
+        if is_text && packing == Packing::None && magic[..magic.len().min(8)].contains(&0) && !is_utf16 {
             return Err(not("not text"));
         }
-        Ok(Source { name, path: path.to_owned(), format, bytes, packing, encoding, read: Arc::clone(read) })
+        let (encoding, constants) = (Encoding::Utf8, Vec::new());
+        let read = Arc::clone(read);
+        Ok(Source { name, path: path.to_owned(), format, bytes, packing, encoding, constants, read })
+    }
+
+    fn unpacked(&self) -> Result<Box<dyn Read + Send>, Failure> {
+        let file = io::BufReader::with_capacity(1 << 16, files::open(&self.path)?);
+        let counted = Counted { inner: file, read: Arc::clone(&self.read) };
+        unpack(counted, self.packing).map_err(|e| self.unreadable(&e))
     }
 
     /// The file's text, unpacked, in UTF-8.
-    pub(super) fn open(&self) -> Result<Box<dyn Read>, Failure> {
-        let file = io::BufReader::with_capacity(1 << 16, files::open(&self.path)?);
-        let counted = Counted { inner: file, read: Arc::clone(&self.read) };
-        let unpacked = unpack(counted, self.packing).map_err(|e| self.unreadable(&e))?;
-        Ok(transcode(unpacked, self.encoding))
+    pub(super) fn open(&self) -> Result<Box<dyn Read + Send>, Failure> {
+        Ok(encoding::transcode(self.unpacked()?, self.encoding))
+    }
+
+    /// The beginning of the file's text, in an encoding that the user names or the text shows.
+    /// Of files beside the first one less is looked at.
+    pub(super) fn sample(&self, encoding: Option<Encoding>, is_first: bool) -> Result<Sample, Failure> {
+        let most = if is_first { SAMPLE_BYTES } else { SAMPLE_BYTES / 8 };
+        let mut bytes = Vec::new();
+        let read = self.unpacked()?.take(most as u64).read_to_end(&mut bytes).map_err(|e| self.unreadable(&e))?;
+        Ok(Sample::new(&self.name, &bytes, read < most, encoding))
+    }
+
+    /// Whether the file has lines.
+    pub(super) fn is_text(&self) -> bool {
+        !matches!(self.format, InputFormat::Parquet | InputFormat::Arrow)
+    }
+
+    /// The delimiter that a file of this name has, if nothing else is said.
+    pub(super) fn usual_delimiter(&self) -> u8 {
+        if self.name.to_lowercase().contains(".tsv") { b'\t' } else { b',' }
     }
 
     /// A checksum of the file as it is on disk.
@@ -215,6 +250,15 @@ impl Source {
         };
         Failure::new(format!("cannot read {}: {error}{hint}", self.name))
     }
+}
+
+/// Whether a file is a workbook: of Excel, old or new, or of another office program.
+fn is_workbook(magic: &[u8], name: &str) -> bool {
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    let holds = |text: &[u8]| magic.windows(text.len()).any(|w| w == text);
+    let named = ["xlsx", "xlsm", "xlsb", "ods"].contains(&ending);
+    let zipped = magic.starts_with(b"PK\x03\x04") && (named || holds(b"[Content_Types]") || holds(b"spreadsheet"));
+    zipped || magic.starts_with(b"\xd0\xcf\x11\xe0")
 }
 
 /// The files that the user means: patterns that the shell left as they are become the files that match them.

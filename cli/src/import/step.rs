@@ -7,8 +7,15 @@ use std::fmt;
 /// Gathers the steps of series.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    last: HashMap<String, i128>,
+    series: HashMap<String, Series>,
     steps: Vec<i128>,
+}
+
+#[derive(Debug, Default)]
+struct Series {
+    last: Option<i128>,
+    /// Instants, and whether there are several values at each.
+    instants: HashMap<i128, bool>,
 }
 
 /// A usual step.
@@ -27,12 +34,23 @@ impl Meter {
             }
             let Some(at) = ebbtide_query::output::instant(times.as_ref(), row) else { return };
             let key = metas.and_then(|m| ebbtide_query::output::text(m.as_ref(), row)).unwrap_or_default();
-            if let Some(before) = self.last.insert(key, at.nanos())
+            let series = self.series.entry(key).or_default();
+            if let Some(before) = series.last.replace(at.nanos())
                 && at.nanos() != before
             {
                 self.steps.push((at.nanos() - before).abs());
             }
+            series.instants.entry(at.nanos()).and_modify(|several| *several = true).or_insert(false);
         }
+    }
+
+    /// A series that has several values at most of its instants: several stations in one, perhaps.
+    pub(super) fn crowded(&self) -> Option<String> {
+        let is_crowded = |series: &Series| {
+            let several = series.instants.values().filter(|several| **several).count();
+            series.instants.len() > 1 && several * 2 > series.instants.len()
+        };
+        self.series.iter().filter(|(_, series)| is_crowded(series)).map(|(name, _)| name.clone()).min()
     }
 
     /// The median of the steps.

@@ -4,57 +4,78 @@
 //! are stored in one atomic insert. What columns hold is learnt from what has come so far.
 
 use super::bad::{BadLines, Begin};
-use super::csv_file::{self, Assembler, Columns};
-use super::documents::{self, Gathered};
-use super::infer::{Seen, finer};
-use super::layout::Layout;
+use super::decoder::{Decoder, Learnt, Settled, decoder};
+use super::infer::finer;
+use super::layout::{Layout, Shape};
+use super::sniff::Sniffer;
+use super::source::Piped;
 use super::text::{self, Block};
-use super::{Job, Rows, for_new, is_for_new, line_protocol, report, source, step};
+use super::{Job, encoding, for_new, is_for_new, line_protocol, report, step};
 use crate::Failure;
-use crate::args::{Cli, ImportArgs, InputFormat};
+use crate::args::{Cli, Encoding, ImportArgs, InputFormat};
 use crate::batching::INSERT_BYTES;
 use ebbtide::{Collection, Database};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
 use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// How often it is looked whether the user has had enough.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NAME: &str = "-";
 
-type Message = Result<(InputFormat, Block), Failure>;
+type Message = Result<Block, Failure>;
 
 /// Where the rows of one collection go.
 struct Target<'a> {
-    job: Job<'a>,
+    job: Rc<Job<'a>>,
+    decoder: Box<dyn Decoder + 'a>,
     place: Option<(Collection, Layout)>,
-    columns: Option<Columns>,
     stored: u64,
 }
 
+/// What the targets share.
+struct Pipe<'a> {
+    database: &'a Database,
+    args: &'a ImportArgs,
+    format: InputFormat,
+    bad: &'a RefCell<BadLines>,
+    clock: &'a dyn Clock,
+}
+
 /// Runs `ebbtide import -`.
-pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
-    if args.resume || args.dry_run {
+pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    if given.resume || given.dry_run {
         return Err(Failure::usage("standard input cannot be read twice: --resume and --dry-run are for files"));
     }
-    if args.collection.is_none() && args.format != Some(InputFormat::Influx) {
+    if given.meta_from_name.is_some() {
+        return Err(Failure::usage("standard input has no name for --meta-from-name: use --set COLUMN=VALUE"));
+    }
+    if given.collection.is_none() && given.format != Some(InputFormat::Influx) {
         return Err(Failure::usage("name the collection with --collection NAME"));
     }
-    let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
-    bad.borrow_mut().open(&Begin::Append, &args.files, &cli.db)?;
+    let bad = RefCell::new(BadLines::new(given.bad_lines.as_deref(), given.bad_lines_max));
+    bad.borrow_mut().open(&Begin::Append, &given.files, &cli.db)?;
     let clock = SystemClock::new();
     let started = clock.monotonic();
     let database = Database::open(&cli.db)?;
+    let piped = Piped::open(NAME, given.encoding).map_err(|e| unreadable(&e))?;
+    let format = given.format.or(piped.format).unwrap_or(InputFormat::Csv);
+    let schema = given.collection.as_ref().and_then(|name| schema(&database, name));
+    let sniffer = Sniffer { cli, args: given, shape: &Shape::new(given, schema.as_deref()) };
+    let args = sniffer.options_of(&piped.sample, format == InputFormat::Csv)?;
+    report::options(cli, given, &args);
+    let pipe = Pipe { database: &database, args: &args, format, bad: &bad, clock: &clock };
     let mut targets: Vec<Target<'_>> = Vec::new();
     if let Some(name) = &args.collection {
-        targets.push(Target::new(args, name, &database, &bad)?);
+        targets.push(Target::new(&pipe, name)?);
     }
-    let receiver = reader(args, runtime);
+    let receiver = reader(piped, &args, format, runtime)?;
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     runtime.spawn(async move {
@@ -62,13 +83,13 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
             flag.store(true, Ordering::Relaxed);
         }
     });
-    let outcome = follow(args, &receiver, &stop, &clock, &mut |format, block| {
+    let outcome = follow(&args, &receiver, &stop, &clock, &mut |block| {
         if args.collection.is_none() {
-            add_targets(args, block, &database, &bad, &mut targets)?;
+            add_targets(&pipe, block, &mut targets)?;
         }
         for (at, target) in targets.iter_mut().enumerate() {
-            target.job.tells_misformed = at == 0;
-            target.store(&database, format, block, &clock)?;
+            target.job.tells_misformed.set(at == 0);
+            target.store(&pipe, block)?;
         }
         bad.borrow_mut().flush()
     });
@@ -77,6 +98,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     for target in &targets {
         report::imported(&target.job.collection, target.stored, took);
         report::left_out(target.job.empty.get());
+        report::decided(&target.job);
     }
     let told = bad.borrow_mut().report();
     drop(targets);
@@ -88,26 +110,34 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     }
 }
 
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::new(format!("cannot read standard input: {error}"))
+}
+
+fn schema(database: &Database, name: &str) -> Option<Arc<Schema>> {
+    database.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()))
+}
+
 /// Starts to read standard input.
-fn reader(args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Receiver<Message> {
+fn reader(
+    piped: Piped,
+    args: &ImportArgs,
+    format: InputFormat,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Receiver<Message>, Failure> {
     let (sender, receiver) = sync_channel(4);
-    let args = args.clone();
+    let bad = RefCell::new(BadLines::new(None, 0));
+    let how = Job::new(args, String::new(), None, &bad, false)?.split_of(format, b',');
+    let encoding = args.encoding.unwrap_or(Encoding::Utf8);
     runtime.spawn_blocking(move || {
-        if let Err(failure) = read(&args, &sender) {
+        let input = encoding::transcode(piped.bytes, encoding);
+        let read = text::split(NAME, input, &how, true, &mut |block| sender.send(Ok(block)).is_ok(), &unreadable);
+        if let Err(failure) = read {
             // Nobody listens any more if this fails.
             let _ = sender.send(Err(failure));
         }
     });
-    receiver
-}
-
-fn read(args: &ImportArgs, sender: &SyncSender<Message>) -> Result<(), Failure> {
-    let fail = |e: &io::Error| Failure::new(format!("cannot read standard input: {e}"));
-    let (input, found) = source::stdin(args.encoding).map_err(|e| fail(&e))?;
-    let format = args.format.or(found).unwrap_or(InputFormat::Csv);
-    let bad = RefCell::new(BadLines::new(None, 0));
-    let how = Job::new(args, String::new(), None, &bad, false)?.split_of(format, b',');
-    text::split(NAME, input, &how, true, &mut |block| sender.send(Ok((format, block))).is_ok(), &fail)
+    Ok(receiver)
 }
 
 /// Gathers rows and gives them on, until the input ends or the user has had enough.
@@ -116,27 +146,25 @@ fn follow(
     receiver: &Receiver<Message>,
     stop: &AtomicBool,
     clock: &dyn Clock,
-    give: &mut dyn FnMut(InputFormat, &Block) -> Result<(), Failure>,
+    give: &mut dyn FnMut(&Block) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let patience = Duration::from_millis(args.flush_ms);
     let mut gathered = Block::default();
-    let mut format = InputFormat::Csv;
     let mut since = clock.monotonic();
     loop {
         let left = patience.saturating_sub(clock.monotonic().saturating_sub(since));
         let wait = if gathered.len() == 0 { LOOK_EVERY } else { left.min(LOOK_EVERY) };
         let mut ended = stop.load(Ordering::Relaxed);
         match receiver.recv_timeout(wait) {
-            Ok(Ok((found, block))) => {
+            Ok(Ok(block)) => {
                 if gathered.len() == 0 {
                     since = clock.monotonic();
                 }
-                format = found;
                 gathered.append(&block);
             }
             Ok(Err(failure)) => {
                 if gathered.len() > 0 {
-                    give(format, &gathered)?;
+                    give(&gathered)?;
                 }
                 return Err(failure);
             }
@@ -146,7 +174,7 @@ fn follow(
         let waited = clock.monotonic().saturating_sub(since) >= patience;
         let full = gathered.len() >= args.batch_rows as usize || gathered.bytes() >= INSERT_BYTES;
         if gathered.len() > 0 && (ended || waited || full) {
-            give(format, &std::mem::take(&mut gathered))?;
+            give(&std::mem::take(&mut gathered))?;
         }
         if ended {
             return Ok(());
@@ -155,151 +183,91 @@ fn follow(
 }
 
 /// Adds the collections of measurements that are new.
-fn add_targets<'a>(
-    args: &'a ImportArgs,
-    block: &Block,
-    database: &Database,
-    bad: &'a RefCell<BadLines>,
-    targets: &mut Vec<Target<'a>>,
-) -> Result<(), Failure> {
+fn add_targets<'a>(pipe: &Pipe<'a>, block: &Block, targets: &mut Vec<Target<'a>>) -> Result<(), Failure> {
     for record in block.records() {
         if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
             && !targets.iter().any(|t| t.job.collection == point.measurement)
         {
-            let mut target = Target::new(args, &point.measurement, database, bad)?;
-            target.job.measurement = Some(point.measurement);
-            targets.push(target);
+            targets.push(Target::of(pipe, &point.measurement, Some(point.measurement.clone()))?);
         }
     }
     Ok(())
 }
 
 impl<'a> Target<'a> {
-    fn new(args: &'a ImportArgs, name: &str, database: &Database, bad: &'a RefCell<BadLines>) -> Result<Self, Failure> {
-        let schema = database.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()));
-        let influx = args.format == Some(InputFormat::Influx);
-        if schema.is_some() && is_for_new(args) {
+    fn new(pipe: &Pipe<'a>, name: &str) -> Result<Self, Failure> {
+        Target::of(pipe, name, None)
+    }
+
+    /// For all rows, or those of one measurement.
+    fn of(pipe: &Pipe<'a>, name: &str, measurement: Option<String>) -> Result<Self, Failure> {
+        let schema = schema(pipe.database, name);
+        if schema.is_some() && is_for_new(pipe.args) {
             return Err(for_new(name));
         }
-        let job = Job::new(args, name.to_owned(), schema, bad, influx)?;
-        Ok(Target { job, place: None, columns: None, stored: 0 })
+        let influx = pipe.format == InputFormat::Influx;
+        let mut job = Job::new(pipe.args, name.to_owned(), schema, pipe.bad, influx)?;
+        job.measurement = measurement;
+        let job = Rc::new(job);
+        let decoder = decoder(pipe.format, NAME, &pipe.args.set, &job);
+        Ok(Target { job, decoder, place: None, stored: 0 })
     }
 
-    fn store(
-        &mut self,
-        database: &Database,
-        format: InputFormat,
-        block: &Block,
-        clock: &dyn Clock,
-    ) -> Result<(), Failure> {
-        let rows = match format {
-            InputFormat::Csv => self.rows_of_cells(database, block)?,
-            _ => self.rows_of_documents(database, format, block, clock)?,
-        };
-        let (Some(mut rows), Some((collection, _))) = (rows, &self.place) else { return Ok(()) };
-        self.stored += self.job.insert(collection, &mut rows, &mut |_| Ok(None))?;
-        Ok(())
-    }
-
-    fn rows_of_cells(&mut self, database: &Database, block: &Block) -> Result<Option<Rows<'static>>, Failure> {
-        let mut header = 0;
-        if self.columns.is_none() {
-            let Some(first) = block.records().next() else { return Ok(None) };
-            self.columns = Some(Columns::new(&first, &self.job.shape, NAME)?);
-            header = usize::from(self.job.shape.has_header());
-        }
-        let Some(columns) = &self.columns else { return Ok(None) };
-        let records = || block.records().skip(header);
-        let mut seen: Vec<Seen> = Vec::new();
-        let at = csv_file::places(columns, &mut seen);
-        if csv_file::look_at(records(), columns, &at, &self.job, &mut seen, NAME)? == 0 {
-            // A header, or bad lines, tell nothing yet of what the columns hold.
-            for record in records() {
-                columns.check(&record, &self.job, NAME)?;
+    /// Stores the rows of a block.
+    fn store(&mut self, pipe: &Pipe<'_>, block: &Block) -> Result<(), Failure> {
+        let mut rows = Vec::with_capacity(block.len());
+        for record in block.records() {
+            if self.decoder.is_row(&record)? {
+                rows.push(record);
             }
-            return Ok(None);
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut learnt = Learnt::default();
+        for row in &rows {
+            if self.decoder.learn(row, &mut learnt)?.is_break() {
+                break;
+            }
         }
         let schema = match &self.place {
             Some((collection, _)) => Some(Arc::clone(collection.snapshot()?.schema())),
             None => self.job.schema.clone(),
         };
-        let mut layout = match &self.place {
-            Some((_, layout)) => layout.clone(),
-            None => {
-                let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
-                let (job, known) = (&self.job, schema.as_deref());
-                Layout::new(job.args, &job.shape, &job.collection, known, &names, &seen)?
+        let is_known = learnt.rows > 0 || !learnt.names.is_empty() || self.job.influx;
+        let settled = match (&self.place, is_known) {
+            (Some((_, layout)), _) => Settled::of(&self.job, schema.as_deref(), layout.clone(), &learnt.seen)?,
+            (None, true) => Settled::new(&self.job, schema.as_deref(), &learnt)?,
+            (None, false) => {
+                // Bad lines tell nothing yet of what the columns hold.
+                return rows.iter().try_for_each(|row| self.decoder.add(row));
             }
         };
-        if self.place.is_none() && schema.is_none() && self.job.args.precision.is_none() {
-            layout.precision = seen.iter().map(Seen::finest).fold(layout.precision, finer);
+        let settled = Rc::new(settled);
+        self.decoder.begin(&settled);
+        self.job.now.set(Some(pipe.clock.now()));
+        for row in &rows {
+            self.decoder.add(row)?;
         }
-        let kinds = self.job.kinds(schema.as_deref(), &layout, &seen)?;
-        let rows = {
-            let mut assembler = Assembler::new(columns, &kinds, &self.job, &layout);
-            for record in records() {
-                assembler.add(&record, NAME)?;
-            }
-            if assembler.rows() == 0 {
-                return Ok(None);
-            }
-            assembler.finish(NAME, 0)?
-        };
-        self.begin(database, layout, &rows)?;
-        Ok(Some(rows))
-    }
-
-    fn rows_of_documents(
-        &mut self,
-        database: &Database,
-        format: InputFormat,
-        block: &Block,
-        clock: &dyn Clock,
-    ) -> Result<Option<Rows<'static>>, Failure> {
-        let mut schema = match &self.place {
-            Some((collection, _)) => Some(Arc::clone(collection.snapshot()?.schema())),
-            None => self.job.schema.clone(),
-        };
-        let mut layout = match (&self.place, format) {
-            (Some((_, layout)), _) => layout.clone(),
-            (None, InputFormat::Influx) => Layout::influx(self.job.args, &self.job.collection, schema.as_deref())?,
-            (None, _) => {
-                let Some(names) = block.records().find_map(|r| documents::names_of(&r, &self.job).ok()) else {
-                    for record in block.records() {
-                        let reason = documents::names_of(&record, &self.job).err().unwrap_or_default();
-                        self.job.bad.borrow_mut().row(NAME, record.line, &reason, &record.text())?;
-                    }
-                    return Ok(None);
-                };
-                let job = &self.job;
-                Layout::new(job.args, &job.shape, &job.collection, schema.as_deref(), &names, &[])?
-            }
-        };
-        let mut gathered = Gathered::default();
-        for record in block.records() {
-            gathered.add(&record, format, &self.job, &layout, NAME, Some(clock.now()))?;
-        }
+        let mut layout = settled.layout.clone();
         if schema.is_none() && self.job.args.precision.is_none() {
-            layout.precision = finer(layout.precision, gathered.finest);
+            layout.precision = finer(layout.precision, self.job.finest.get());
+            settled.schema.borrow_mut().precision = layout.precision;
         }
-        let fresh = || Schema::new(layout.time_field.clone(), layout.meta_field.clone(), layout.precision);
-        let mut known = schema.take().map_or_else(fresh, |s| s.as_ref().clone());
-        let Some(rows) = gathered.finish(&mut known, &self.job, NAME, 0)? else { return Ok(None) };
-        self.begin(database, layout, &rows)?;
-        Ok(Some(rows))
-    }
-
-    /// Makes the collection when its first rows are there.
-    fn begin(&mut self, database: &Database, layout: Layout, rows: &Rows<'_>) -> Result<(), Failure> {
-        if self.place.is_some() {
+        let Some(mut rows) = self.decoder.finish(0)? else { return Ok(()) };
+        if rows.batch.num_rows() == 0 {
             return Ok(());
         }
-        if self.job.schema.is_none() {
-            let mut meter = step::Meter::default();
-            meter.look(&rows.batch, &layout.time_field, layout.meta_field.as_deref());
-            self.job.create(database, &layout, meter.step())?;
+        if self.place.is_none() {
+            if self.job.schema.is_none() {
+                let mut meter = step::Meter::default();
+                meter.look(&rows.batch, &layout.time_field, layout.meta_field.as_deref());
+                self.job.create(pipe.database, &layout, meter.step())?;
+            }
+            self.place = Some((pipe.database.collection(&self.job.collection)?, layout));
         }
-        self.place = Some((database.collection(&self.job.collection)?, layout));
+        let Some((collection, _)) = &self.place else { return Ok(()) };
+        self.stored += self.job.insert(collection, &mut rows, &mut |_| Ok(None))?;
         Ok(())
     }
 }

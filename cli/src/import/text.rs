@@ -1,6 +1,7 @@
 //! Splits text into records: the cells of a CSV line, or a whole line. One thread decompresses and splits while another
 //! one processes what was split before.
 
+use super::blanks::Squeezed;
 use super::source::Source;
 use crate::Failure;
 use std::cell::RefCell;
@@ -224,6 +225,10 @@ pub(super) fn split(
         gone: false,
     };
     let pending = Rc::new(RefCell::new(pending));
+    let input: Box<dyn Read> = match how {
+        Split::Csv { delimiter: b' ', .. } => Box::new(Squeezed::new(input)),
+        _ => input,
+    };
     let limited = LimitedReader { inner: input, pending: Rc::clone(&pending) };
     let input = BufReader::with_capacity(1 << 16, limited);
     match how {

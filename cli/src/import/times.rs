@@ -1,11 +1,12 @@
 //! How the times of an input are written, and which instants they are.
 
+use super::folds::Series;
 use super::plain_time::{plain_time, time};
 use crate::Failure;
 use crate::args::Dst;
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{
-    DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Utc,
+    DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
 };
 use chrono_tz::Tz;
 use ebbtide_ttl::{Precision, Timestamp};
@@ -61,9 +62,24 @@ impl TimeReader {
         Ok(TimeReader { forms, zone: zone.map_or(Ok(Zone::Utc), zone_of)?, dst })
     }
 
+    /// Reads times of one pattern, local ones as UTC; `None` if it is no pattern.
+    pub(super) fn one(pattern: &str) -> Option<Self> {
+        TimeReader::new(&[pattern.to_owned()], None, Dst::Refuse, None).ok()
+    }
+
+    /// Reads times that need no pattern.
+    pub(super) fn plain() -> Self {
+        TimeReader { forms: Vec::new(), zone: Zone::Utc, dst: Dst::Refuse }
+    }
+
     /// The same zone without patterns: for columns that hold times beside the one of the measurements.
     pub(super) fn general(&self) -> Self {
         TimeReader { forms: Vec::new(), ..self.clone() }
+    }
+
+    /// Whether local times that are no single instant are decided by the row's series.
+    pub(super) fn decides(&self) -> bool {
+        self.dst != Dst::Refuse
     }
 
     /// Whether no pattern was given.
@@ -76,6 +92,14 @@ impl TimeReader {
     /// # Errors
     /// Says why it names none.
     pub(super) fn read(&self, cell: &[u8]) -> Result<Timestamp, String> {
+        self.read_in(cell, &mut Series::default())
+    }
+
+    /// The instant that a cell of a series names; where it may be one of two, the series decides as `--dst` says.
+    ///
+    /// # Errors
+    /// Says why it names none.
+    pub(super) fn read_in(&self, cell: &[u8], series: &mut Series) -> Result<Timestamp, String> {
         if self.forms.is_empty()
             && let Zone::Utc = self.zone
             && let Some(time) = time(cell)
@@ -87,14 +111,13 @@ impl TimeReader {
             && let Some(local) = plain_time(cell)
             && let Some(local) = local.to_units(Precision::Ms).and_then(DateTime::from_timestamp_millis)
         {
-            return self.instant(local.naive_utc());
+            return self.instant(local.naive_utc(), series);
         }
         let shown = || String::from_utf8_lossy(cell).into_owned();
         let Ok(text) = std::str::from_utf8(cell) else { return Err(format!("'{}' is not UTF-8 text", shown())) };
-        let read = if self.forms.is_empty() { general(text) } else { self.forms.iter().find_map(|f| f.read(text)) };
-        match read {
+        match self.parse(text).or_else(|| end_of_day(text, &|text| self.parse(text))) {
             Some(Read::Instant(time)) => Ok(time),
-            Some(Read::Local(local)) => self.instant(local),
+            Some(Read::Local(local)) => self.instant(local, series),
             None if self.forms.is_empty() => {
                 Err(format!("'{text}' is no time such as 2024-01-31T12:00:00Z; --time-format says how it is written"))
             }
@@ -102,21 +125,30 @@ impl TimeReader {
         }
     }
 
-    fn instant(&self, local: NaiveDateTime) -> Result<Timestamp, String> {
-        let found = match self.zone {
+    fn parse(&self, text: &str) -> Option<Read> {
+        if self.forms.is_empty() { general(text) } else { self.forms.iter().find_map(|f| f.read(text)) }
+    }
+
+    fn instant(&self, local: NaiveDateTime, series: &mut Series) -> Result<Timestamp, String> {
+        let zone = match self.zone {
             Zone::Utc => return Ok(timestamp(local.and_utc())),
             Zone::Fixed(offset) => return Ok(timestamp(moved(local, offset).and_utc())),
-            Zone::Named(zone) => zone.from_local_datetime(&local),
+            Zone::Named(zone) => zone,
         };
-        let Zone::Named(zone) = self.zone else { return Err("no zone".to_owned()) };
-        let hint = "; choose with --dst earlier or --dst later, or write the offset from UTC in the data";
-        match (found, self.dst) {
-            (LocalResult::Single(time), _) => Ok(timestamp(time.with_timezone(&Utc))),
-            (LocalResult::Ambiguous(earlier, _), Dst::Earlier) => Ok(timestamp(earlier.with_timezone(&Utc))),
-            (LocalResult::Ambiguous(_, later), Dst::Later) => Ok(timestamp(later.with_timezone(&Utc))),
+        let hint = "; choose with --dst earlier, later or infer, or write the offset from UTC in the data";
+        let utc = |time: DateTime<Tz>| timestamp(time.with_timezone(&Utc));
+        match (zone.from_local_datetime(&local), self.dst) {
+            (LocalResult::Single(time), _) => {
+                let time = utc(time);
+                if self.dst == Dst::Infer {
+                    series.certain(time);
+                }
+                Ok(time)
+            }
             (LocalResult::Ambiguous(..), Dst::Refuse) => {
                 Err(format!("the clocks of {zone} showed {local} twice{hint}"))
             }
+            (LocalResult::Ambiguous(earlier, later), dst) => Ok(series.decide(utc(earlier), utc(later), dst)),
             (LocalResult::None, Dst::Refuse) => Err(format!("the clocks of {zone} skipped {local}{hint}")),
             (LocalResult::None, dst) => {
                 // The offset behind the gap gives the earlier instant, the one before it the later.
@@ -126,10 +158,35 @@ impl TimeReader {
                     Some(zone.from_local_datetime(&beside).earliest()?.offset().fix())
                 });
                 let offset = offset.ok_or_else(|| format!("the clocks of {zone} skipped {local}"))?;
+                series.counts.skipped += 1;
                 Ok(timestamp(moved(local, offset).and_utc()))
             }
         }
     }
+}
+
+/// Reads a time at 24 o'clock, the end of a day, of which `read` knows only 23 o'clock.
+fn end_of_day(text: &str, read: &dyn Fn(&str) -> Option<Read>) -> Option<Read> {
+    // From the right: a year, or a day of the month, may be 24 too.
+    text.rmatch_indices("24").find_map(|(at, _)| {
+        let hour = TimeDelta::hours(1);
+        let before = format!("{}23{}", &text[..at], &text[at + 2..]);
+        let is_hour =
+            |local: &NaiveDateTime| (local.hour(), local.minute(), local.second(), local.nanosecond()) == (23, 0, 0, 0);
+        match read(&before)? {
+            Read::Local(local) if is_hour(&local) => local.checked_add_signed(hour).map(Read::Local),
+            Read::Instant(time) => {
+                // An offset hides the hour; with 22 o'clock it must be one less, and the minutes are those of the text.
+                let earlier = format!("{}22{}", &text[..at], &text[at + 2..]);
+                let Some(Read::Instant(other)) = read(&earlier) else { return None };
+                let is_midnight =
+                    text[at + 2..].split(['Z', 'z', '+', '-']).next()?.bytes().all(|b| !(b'1'..=b'9').contains(&b));
+                let is_hour = time == other.plus_seconds(3_600) && is_midnight;
+                is_hour.then(|| Read::Instant(time.plus_seconds(3_600)))
+            }
+            Read::Local(_) => None,
+        }
+    })
 }
 
 fn moved(local: NaiveDateTime, offset: FixedOffset) -> NaiveDateTime {
@@ -187,7 +244,7 @@ impl Form {
                 if hour_known && parsed.minute().is_none() {
                     parsed.set_minute(0).ok()?;
                 }
-                let date = parsed.to_naive_date().ok()?;
+                let date = parsed.to_naive_date().ok().or_else(|| first_day(parsed.clone()))?;
                 let time = if hour_known { parsed.to_naive_time().ok()? } else { NaiveTime::MIN };
                 let local = date.and_time(time);
                 Some(match parsed.offset().and_then(FixedOffset::east_opt) {
@@ -197,6 +254,18 @@ impl Form {
             }
         }
     }
+}
+
+/// The first day of a month or a year that is all that was read of a date.
+fn first_day(mut parsed: Parsed) -> Option<NaiveDate> {
+    if parsed.day().is_some() || parsed.ordinal().is_some() {
+        return None;
+    }
+    if parsed.month().is_none() {
+        parsed.set_month(1).ok()?;
+    }
+    parsed.set_day(1).ok()?;
+    parsed.to_naive_date().ok()
 }
 
 /// A number of units since 1970, exactly, with a fraction if there is one.
@@ -228,11 +297,18 @@ fn general(text: &str) -> Option<Read> {
         return Some(Read::Instant(timestamp(time.with_timezone(&Utc))));
     }
     let bare = text.strip_suffix(['Z', 'z']);
-    let local =
-        LOCAL_FORMS.iter().find_map(|f| NaiveDateTime::parse_from_str(bare.unwrap_or(text), f).ok()).or_else(|| {
+    let local = LOCAL_FORMS
+        .iter()
+        .find_map(|f| NaiveDateTime::parse_from_str(bare.unwrap_or(text), f).ok())
+        .or_else(|| {
             ["%Y-%m-%d", "%Y/%m/%d"]
                 .iter()
                 .find_map(|f| NaiveDate::parse_from_str(text, f).ok().map(|d| d.and_time(NaiveTime::MIN)))
+        })
+        .or_else(|| {
+            // A date and an hour, from two columns.
+            let (date, hour) = text.split_once(' ').filter(|(_, hour)| (1..=2).contains(&hour.len()))?;
+            NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?.and_hms_opt(hour.parse().ok()?, 0, 0)
         })?;
     Some(match bare {
         Some(_) => Read::Instant(timestamp(local.and_utc())),
@@ -258,7 +334,7 @@ mod tests {
 
     #[test]
     fn patterns_zones_and_numbers_give_exact_instants() {
-        let cases: [(&[&str], Option<&str>, &str, &str); 14] = [
+        let cases: [(&[&str], Option<&str>, &str, &str); 25] = [
             (&[], None, "2024-01-31 12:00", "2024-01-31T12:00:00Z"),
             (&[], None, "1859/12/31 06:00", "1859-12-31T06:00:00Z"),
             (&[], Some("America/Denver"), "2024-07-01T00:00:00", "2024-07-01T06:00:00Z"),
@@ -273,6 +349,17 @@ mod tests {
             (&["ms"], None, "1704067200001", "2024-01-01T00:00:00.001Z"),
             (&["ns"], None, "1704067200000000001", "2024-01-01T00:00:00.000000001Z"),
             (&["%Y", "%Y-%m-%d"], None, "2024-01-02", "2024-01-02T00:00:00Z"),
+            (&["%Y-%m"], None, "2017-03", "2017-03-01T00:00:00Z"),
+            (&["%Y"], None, "2017", "2017-01-01T00:00:00Z"),
+            (&["%Y %j"], None, "2017 60", "2017-03-01T00:00:00Z"),
+            (&["%Y %m %d %H"], None, "2017 1 31 24", "2017-02-01T00:00:00Z"),
+            (&["%d.%m.%Y %H:%M"], None, "24.12.2024 24:00", "2024-12-25T00:00:00Z"),
+            (&["%Y%m%d%H"], None, "2024022924", "2024-03-01T00:00:00Z"),
+            (&[], None, "2024-12-31 24:00", "2025-01-01T00:00:00Z"),
+            (&[], None, "2024-12-31T24:00:00Z", "2025-01-01T00:00:00Z"),
+            (&[], None, "2024-12-31 7", "2024-12-31T07:00:00Z"),
+            (&[], None, "2024-12-31 24", "2025-01-01T00:00:00Z"),
+            (&[], Some("Europe/Dublin"), "2024-07-24 24:00", "2024-07-24T23:00:00Z"),
         ];
         for (formats, zone, text, expected) in cases {
             assert_eq!(read(formats, zone, text), expected, "{text}");
@@ -298,6 +385,11 @@ mod tests {
     #[test]
     fn what_is_no_time_is_named() {
         assert!(read(&[], None, "31/01/2024").contains("--time-format"));
+        assert!(
+            read(&[], None, "2024-02-30 24:00").contains("no time")
+                && read(&[], None, "2024-02-24 24:30").contains("no time")
+        );
+        assert!(read(&[], None, "2024-02-24T24:30:00Z").contains("no time"));
         assert!(read(&["ms"], None, "soon").contains("'soon'"));
         assert!(TimeReader::new(&["nonsense".to_owned()], None, Dst::Refuse, None).is_err());
         let error = TimeReader::new(&[], Some("Europe/Dublim"), Dst::Refuse, None).unwrap_err();

@@ -6,6 +6,7 @@ mod admin;
 mod bombs;
 mod cli;
 mod dump;
+mod frictions_import;
 mod guide;
 mod import;
 mod manual;

@@ -64,11 +64,14 @@ impl Format {
         }
     }
 
-    /// The format for a file's extension; `None` if there is none.
+    /// The format for a file's extension, with or without `.gz` after it where the format is text; `None` if there is none.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Format> {
-        let extension = path.extension()?.to_str()?.to_lowercase();
-        match extension.as_str() {
+        let name = path.file_name()?.to_str()?.to_lowercase();
+        if let Some(stem) = name.strip_suffix(".gz") {
+            return Format::of_path(Path::new(stem)).filter(|f| !matches!(f, Format::Parquet | Format::Arrow));
+        }
+        match name.rsplit_once('.')?.1 {
             "csv" => Some(Format::Csv),
             "json" => Some(Format::Json),
             "ndjson" | "jsonl" => Some(Format::Ndjson),

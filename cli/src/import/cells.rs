@@ -1,0 +1,197 @@
+//! What the cells of a text file mean: numbers in the notation of the file, and what stands for a missing value.
+
+use super::times::TimeReader;
+use std::borrow::Cow;
+
+/// How the cells of a text file are to be understood.
+#[derive(Debug, Clone)]
+pub(super) struct Cells {
+    pub(super) nulls: Nulls,
+    pub(super) decimal_comma: bool,
+    /// What stands between the thousands of numbers.
+    pub(super) thousands: Option<u8>,
+    /// Columns in which leading zeros mean nothing.
+    pub(super) numbers: Vec<String>,
+    /// Reads the times of measurements.
+    pub(super) times: TimeReader,
+    /// Reads other times.
+    pub(super) general: TimeReader,
+}
+
+/// What means that a value is missing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nulls {
+    texts: Vec<Vec<u8>>,
+    numbers: Vec<f64>,
+}
+
+impl Nulls {
+    pub(super) fn new(markers: &[String]) -> Self {
+        let texts = markers.iter().map(|m| m.trim().as_bytes().to_vec()).collect();
+        Nulls { texts, numbers: markers.iter().filter_map(|m| double(m.trim().as_bytes())).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Whether a cell is empty, is a marker, or is a number that equals one.
+    pub(super) fn has(&self, cell: &[u8]) -> bool {
+        cell.is_empty()
+            || self.texts.iter().any(|t| t == cell)
+            || (!self.numbers.is_empty() && double(cell).is_some_and(|d| self.has_number(d)))
+    }
+
+    /// Whether a number equals a marker.
+    pub(super) fn has_number(&self, number: f64) -> bool {
+        #[expect(clippy::float_cmp, reason = "a marker is an exact value")]
+        self.numbers.iter().any(|n| *n == number || (n.is_nan() && number.is_nan()))
+    }
+}
+
+impl Cells {
+    /// A number as it would be written with a decimal point and without separators of thousands; `None` if it is none in
+    /// the notation of the file.
+    pub(super) fn plain<'c>(&self, cell: &'c [u8]) -> Option<Cow<'c, [u8]>> {
+        if !self.decimal_comma && self.thousands.is_none() {
+            return Some(Cow::Borrowed(cell));
+        }
+        let mark = if self.decimal_comma { b',' } else { b'.' };
+        let at = cell.iter().position(|b| *b == mark).unwrap_or(cell.len());
+        let (whole, fraction) = cell.split_at(at);
+        let mut plain = Vec::with_capacity(cell.len());
+        for (at, part) in whole.split(|b| Some(*b) == self.thousands).enumerate() {
+            let digits = part.iter().filter(|b| b.is_ascii_digit()).count();
+            if at > 0 && (digits != 3 || part.len() != 3) {
+                return None;
+            }
+            plain.extend_from_slice(part);
+        }
+        if let Some(digits) = fraction.get(1..) {
+            plain.push(b'.');
+            plain.extend_from_slice(digits);
+        }
+        // A mark that stands for nothing here.
+        let other = if self.decimal_comma { b'.' } else { b',' };
+        (!whole.iter().any(|b| *b == other && self.thousands != Some(other))).then_some(Cow::Owned(plain))
+    }
+
+    /// Whether a cell is empty, or marks a missing value.
+    pub(super) fn is_null(&self, cell: &[u8]) -> bool {
+        self.nulls.has(cell) || (self.decimal_comma && self.plain(cell).is_some_and(|number| self.nulls.has(&number)))
+    }
+
+    /// A whole number.
+    pub(super) fn int(&self, cell: &[u8]) -> Option<i64> {
+        int(&self.plain(cell)?)
+    }
+
+    /// A number.
+    pub(super) fn double(&self, cell: &[u8]) -> Option<f64> {
+        double(&self.plain(cell)?)
+    }
+}
+
+/// A whole number; with leading zeros it is a code, such as a station's.
+pub(super) fn int(cell: &[u8]) -> Option<i64> {
+    let digits = match cell {
+        [b'-' | b'+', rest @ ..] => rest,
+        all => all,
+    };
+    match digits {
+        [] | [b'0', _, ..] => None,
+        all if all.iter().all(u8::is_ascii_digit) => std::str::from_utf8(cell).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A number.
+pub(super) fn double(cell: &[u8]) -> Option<f64> {
+    let code = matches!(cell, [b'0', b'0'..=b'9', ..] | [b'-', b'0', b'0'..=b'9', ..]);
+    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
+    match unsigned.first()? {
+        b'0'..=b'9' | b'.' if !code => {
+            let number: f64 = std::str::from_utf8(cell).ok()?.parse().ok()?;
+            // 1e400 is no infinity that somebody measured.
+            number.is_finite().then_some(number)
+        }
+        _ if unsigned.eq_ignore_ascii_case(b"nan") => Some(f64::NAN),
+        _ if [b"inf".as_slice(), b"infinity"].iter().any(|w| unsigned.eq_ignore_ascii_case(w)) => {
+            Some(if cell[0] == b'-' { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
+        _ => None,
+    }
+}
+
+/// A number without its leading zeros; `None` if it has none, or is no number.
+pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
+    let (sign, digits) = match cell {
+        [b'-', rest @ ..] => (&b"-"[..], rest),
+        [b'+', rest @ ..] => (&b""[..], rest),
+        all => (&b""[..], all),
+    };
+    if !matches!(digits, [b'0', b'0'..=b'9', ..]) {
+        return None;
+    }
+    let zeros = digits.iter().take_while(|b| **b == b'0').count();
+    // A zero stays before the point, or where there is nothing else.
+    let from = if digits.get(zeros).is_some_and(u8::is_ascii_digit) { zeros } else { zeros - 1 };
+    let number = [sign, &digits[from..]].concat();
+    double(&number).map(|_| number)
+}
+
+/// Whether a cell is made of digits, points and commas as numbers are, or is too large for a double.
+pub(super) fn looks_like_number(cell: &[u8]) -> bool {
+    let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
+    let starts = matches!(unsigned, [b'0'..=b'9', ..] | [b'.' | b',', b'0'..=b'9', ..]);
+    let is_large = || std::str::from_utf8(cell).ok().and_then(|t| t.parse::<f64>().ok()).is_some_and(f64::is_infinite);
+    let groups = unsigned.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b','));
+    starts && ((groups && unsigned.contains(&b',')) || is_large())
+}
+
+/// Whether a cell is a whole number that a double would round.
+pub(super) fn is_rounded(cell: &[u8]) -> bool {
+    // Every number of fewer digits is below 2^53.
+    const DIGITS_MIN: usize = 16;
+    let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
+    if digits.len() < DIGITS_MIN || !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    double(digits).is_some_and(|d| format!("{d:.0}").as_bytes() != digits)
+}
+
+/// true or false.
+pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
+    if cell.eq_ignore_ascii_case(b"true") {
+        Some(true)
+    } else if cell.eq_ignore_ascii_case(b"false") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leading_zeros_are_taken_off_where_they_mean_nothing() {
+        let text = |cell: &[u8]| unpadded(cell).map(|n| String::from_utf8(n).unwrap());
+        for (cell, expected) in [("090", "90"), ("+0123", "123"), ("-007.5", "-7.5"), ("00", "0"), ("000.5", "0.5")] {
+            assert_eq!(text(cell.as_bytes()).as_deref(), Some(expected), "{cell}");
+        }
+        for cell in ["90", "0", "0.5", "", "-", "00x", "x01"] {
+            assert_eq!(text(cell.as_bytes()), None, "{cell}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_told_from_codes() {
+        assert_eq!((int(b"-12"), int(b"007"), int(b"1.0"), int(b"")), (Some(-12), None, None, None));
+        assert_eq!(
+            (double(b"1e3"), double(b"007"), double(b"0.5"), double(b"x")),
+            (Some(1000.0), None, Some(0.5), None)
+        );
+    }
+}

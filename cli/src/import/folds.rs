@@ -1,0 +1,140 @@
+//! Local times that the clocks showed twice or skipped: which instants the rows of a series are, and how many were
+//! decided.
+
+use crate::args::Dst;
+use ebbtide_ttl::Timestamp;
+use std::collections::HashMap;
+
+/// How many local times were decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) earlier: u64,
+    pub(super) later: u64,
+    /// Of those that are earlier, how many came only once, so that the order of the rows does not tell.
+    pub(super) once: u64,
+    pub(super) skipped: u64,
+}
+
+/// What is known of a series when its next time is read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Series {
+    last: Option<Timestamp>,
+    /// Whether the newest rows come first.
+    falling: bool,
+    /// Times of the present hour that comes twice, read in the order of the rows, as its first and as its second pass.
+    first: u64,
+    second: u64,
+    pub(super) counts: Counts,
+}
+
+impl Series {
+    /// A time that is one instant.
+    pub(super) fn certain(&mut self, time: Timestamp) {
+        self.close();
+        if let Some(last) = self.last.filter(|last| *last != time) {
+            self.falling = time < last;
+        }
+        self.last = Some(time);
+    }
+
+    /// A local time that is one of two instants.
+    pub(super) fn decide(&mut self, earlier: Timestamp, later: Timestamp, dst: Dst) -> Timestamp {
+        let is_earlier = match dst {
+            Dst::Later => false,
+            Dst::Infer => {
+                let goes_on = |time: Timestamp| match self.last {
+                    Some(last) if self.falling => time < last,
+                    Some(last) => time > last,
+                    None => true,
+                };
+                let is_first = if self.falling { goes_on(later) } else { goes_on(earlier) };
+                *(if is_first { &mut self.first } else { &mut self.second }) += 1;
+                is_first != self.falling
+            }
+            Dst::Refuse | Dst::Earlier => true,
+        };
+        *(if is_earlier { &mut self.counts.earlier } else { &mut self.counts.later }) += 1;
+        let time = if is_earlier { earlier } else { later };
+        self.last = Some(time);
+        time
+    }
+
+    /// The hour that comes twice is over.
+    fn close(&mut self) {
+        if self.second == 0 {
+            self.counts.once += self.first;
+        }
+        (self.first, self.second) = (0, 0);
+    }
+}
+
+/// All series of an import.
+#[derive(Debug, Default)]
+pub(super) struct Folds {
+    series: HashMap<Vec<u8>, Series>,
+    counts: Counts,
+}
+
+impl Folds {
+    /// The series of a key, which is empty if nothing depends on the order of its rows.
+    pub(super) fn series(&mut self, key: &[u8]) -> &mut Series {
+        self.series.entry(key.to_vec()).or_default()
+    }
+
+    /// Another file begins: the order of its rows is its own.
+    pub(super) fn next_file(&mut self) {
+        for (_, mut series) in self.series.drain() {
+            series.close();
+            let (all, one) = (&mut self.counts, series.counts);
+            all.earlier += one.earlier;
+            all.later += one.later;
+            all.once += one.once;
+            all.skipped += one.skipped;
+        }
+    }
+
+    /// The files are read from their beginning.
+    pub(super) fn restart(&mut self) {
+        *self = Folds::default();
+    }
+
+    /// What was decided.
+    pub(super) fn counts(&mut self) -> Counts {
+        self.next_file();
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::times::TimeReader;
+
+    fn read(times: &[&str]) -> (Vec<String>, Counts) {
+        let reader = TimeReader::new(&[], Some("Europe/Dublin"), Dst::Infer, None).unwrap();
+        let mut folds = Folds::default();
+        let instants = times.iter().map(|t| {
+            let time = reader.read_in(t.as_bytes(), folds.series(b"")).unwrap();
+            time.to_string()[11..16].to_owned()
+        });
+        let instants = instants.collect();
+        (instants, folds.counts())
+    }
+
+    #[test]
+    fn the_order_of_rows_decides_the_hour_that_comes_twice() {
+        let night = ["00:30", "01:00", "01:30", "01:00", "01:30", "02:00"].map(|t| format!("2024-10-27 {t}"));
+        let rising: Vec<&str> = night.iter().map(String::as_str).collect();
+        let expected = ["23:30", "00:00", "00:30", "01:00", "01:30", "02:00"].map(str::to_owned).to_vec();
+        let counts = Counts { earlier: 2, later: 2, ..Counts::default() };
+        assert_eq!(read(&rising), (expected.clone(), counts));
+        let newest: Vec<&str> = ["2024-10-27 03:00"].into_iter().chain(rising.into_iter().rev()).collect();
+        let mut falling = expected;
+        falling.push("03:00".to_owned());
+        falling.reverse();
+        assert_eq!(read(&newest), (falling, counts));
+        let once = ["2024-10-27 00:00", "2024-10-27 01:00", "2024-10-27 02:00"];
+        let counts = Counts { earlier: 1, once: 1, ..Counts::default() };
+        assert_eq!(read(&once), (vec!["23:00".into(), "00:00".into(), "02:00".into()], counts));
+    }
+}

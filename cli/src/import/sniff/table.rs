@@ -1,0 +1,236 @@
+//! The shape of a text table: its delimiter, the lines before the header, the header, and lines of units below it.
+
+use super::times;
+use crate::import::cells::{double, looks_like_number, unpadded};
+
+/// Delimiters that are tried; a blank stands for runs of blanks and tabs.
+const DELIMITERS: [u8; 5] = [b'\t', b';', b'|', b',', b' '];
+/// Lines that are split to learn the shape.
+const LINES_MAX: usize = 2_000;
+/// What stands in a line of units, in small letters and without the brackets around it.
+const UNITS: [&str; 66] = [
+    "-", "%", "#", "1", "a", "avg", "bar", "c", "cm", "d", "date", "deg", "deg c", "deg f", "degc", "degf", "degree",
+    "degrees", "f", "ft", "h", "hh:mm", "hpa", "hz", "in", "inch", "inhg", "j", "k", "kelvin", "km", "km/h", "kn",
+    "knots", "kpa", "kt", "kw", "kwh", "lux", "m", "m/s", "max", "mb", "mbar", "min", "mj/m2", "mm", "mm/h", "mph",
+    "none", "pa", "ppb", "ppm", "rn", "s", "smp", "std", "time", "tot", "ts", "unitless", "utc", "v", "volts", "w",
+    "w/m2",
+];
+
+/// What a cell, or most cells of a column, hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Number,
+    Time,
+    Text,
+}
+
+/// A line that has as many cells as the table has columns.
+#[derive(Debug)]
+pub(super) struct Row<'t> {
+    /// Counted from 0.
+    pub(super) line: usize,
+    pub(super) cells: Vec<&'t str>,
+}
+
+/// A text, split by one delimiter.
+#[derive(Debug)]
+pub(super) struct Table<'t> {
+    pub(super) delimiter: u8,
+    pub(super) rows: Vec<Row<'t>>,
+    pub(super) kinds: Vec<Kind>,
+    /// Rows before the first that looks like data.
+    pub(super) lead: usize,
+}
+
+/// Where the header is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Header {
+    /// The line of this number, counted from 0, and how many lines below it are no data.
+    At { line: usize, below: usize },
+    /// The first line of the table looks like data.
+    None { line: usize },
+    /// One of these two, each with the lines below it.
+    Either([(usize, usize); 2]),
+}
+
+/// What the lines of a text end with; the old one of the Macintosh if there is no other.
+pub(super) fn line_end(text: &str) -> char {
+    if text.contains('\n') { '\n' } else { '\r' }
+}
+
+/// The lines of a text that are looked at, with their numbers from 0.
+pub(super) fn lines(text: &str, skip: usize, comment: Option<u8>) -> Vec<(usize, &str)> {
+    let is_comment = |line: &str| comment.is_some_and(|c| line.as_bytes().first() == Some(&c));
+    let lines = text.split(line_end(text)).map(|line| line.trim_end_matches('\r')).enumerate().skip(skip);
+    lines.filter(|(_, line)| !line.trim().is_empty() && !is_comment(line)).take(LINES_MAX).collect()
+}
+
+/// The cells of a line. A quote that opens is closed on the same line here.
+pub(super) fn cells(line: &str, delimiter: u8) -> Vec<&str> {
+    let is_delimiter = |b: u8| b == delimiter || (delimiter == b' ' && b == b'\t');
+    let bytes = line.as_bytes();
+    let (mut cells, mut at) = (Vec::new(), 0);
+    loop {
+        if delimiter == b' ' {
+            at += bytes[at..].iter().take_while(|b| is_delimiter(**b)).count();
+            if at == bytes.len() {
+                return cells;
+            }
+        }
+        let begin = at;
+        if bytes.get(at) == Some(&b'"') {
+            at += 1;
+            while at < bytes.len() && (bytes[at] != b'"' || bytes.get(at + 1) == Some(&b'"')) {
+                at += if bytes[at] == b'"' { 2 } else { 1 };
+            }
+        }
+        at = at.min(bytes.len());
+        at += bytes[at..].iter().take_while(|b| !is_delimiter(**b)).count();
+        let cell = line[begin..at].trim();
+        cells.push(cell.strip_prefix('"').and_then(|c| c.strip_suffix('"')).unwrap_or(cell).trim());
+        if at >= bytes.len() {
+            return cells;
+        }
+        at += 1;
+    }
+}
+
+/// What a cell holds; `None` if nothing, or a word that often means nothing.
+pub(super) fn kind(cell: &str) -> Option<Kind> {
+    const NOTHING: [&str; 9] = ["", "na", "n/a", "nan", "null", "none", "-", "--", "m"];
+    if NOTHING.iter().any(|n| cell.eq_ignore_ascii_case(n)) {
+        return None;
+    }
+    let bytes = cell.as_bytes();
+    Some(if double(bytes).is_some() || unpadded(bytes).is_some() {
+        Kind::Number
+    } else if times::is_time(cell) {
+        Kind::Time
+    } else if looks_like_number(bytes) {
+        Kind::Number
+    } else {
+        Kind::Text
+    })
+}
+
+impl<'t> Table<'t> {
+    /// The lines, split by a delimiter; `None` if they are no table then.
+    fn new(lines: &[(usize, &'t str)], delimiter: u8) -> Option<Self> {
+        let split: Vec<Row<'t>> =
+            lines.iter().map(|(line, text)| Row { line: *line, cells: cells(text, delimiter) }).collect();
+        // Before a short table there may be many lines.
+        let (width, first) = [0, split.len() / 2].iter().find_map(|from| shape(&split, *from))?;
+        // A table right below a line of other cells lacks a name, or has one too many.
+        let above = first.checked_sub(1).map_or(1, |at| split[at].cells.len());
+        let rows: Vec<Row<'t>> = split.into_iter().skip(first).filter(|row| row.cells.len() == width).collect();
+        let sample = &rows[rows.len() / 2..];
+        let kinds: Vec<Kind> = (0..width).map(|at| usual_kind(sample.iter().map(|row| row.cells[at]))).collect();
+        let lead = rows.iter().position(|row| looks_like_data(row, &kinds)).unwrap_or(rows.len().min(1));
+        (lead > 0 || above == 1).then_some(Table { delimiter, rows, kinds, lead })
+    }
+
+    /// The table that a text is, as far as only one is possible. `delimiter` is what the user says.
+    pub(super) fn find(lines: &[(usize, &'t str)], delimiter: Option<u8>) -> Found<'t> {
+        if let Some(delimiter) = delimiter {
+            return Table::new(lines, delimiter).map_or(Found::Nothing, Found::One);
+        }
+        let (blanks, others) = DELIMITERS.split_last().unwrap_or((&b' ', &[]));
+        let mut tables: Vec<Table<'t>> = others.iter().filter_map(|d| Table::new(lines, *d)).collect();
+        if tables.is_empty() {
+            tables.extend(Table::new(lines, *blanks).filter(|t| t.kinds.iter().any(|k| *k != Kind::Text)));
+        }
+        for wanted in [Kind::Time, Kind::Number] {
+            if tables.len() > 1 && tables.iter().any(|t| t.kinds.contains(&wanted)) {
+                tables.retain(|t| t.kinds.contains(&wanted));
+            }
+        }
+        match tables.len() {
+            0 => Found::Nothing,
+            1 => tables.pop().map_or(Found::Nothing, Found::One),
+            _ if tables.iter().all(|t| t.kinds.iter().all(|k| *k == Kind::Text)) => Found::Nothing,
+            _ => Found::Several(tables.iter().map(|t| t.delimiter).collect()),
+        }
+    }
+
+    /// Where the header is. `first` is the first line of the whole text.
+    pub(super) fn header(&self, first: &str) -> Header {
+        let line = |row: usize| self.rows.get(row).map_or(0, |r| r.line);
+        let below = |row: usize| line(self.lead).saturating_sub(line(row) + 1);
+        let at = |row: usize| Header::At { line: line(row), below: below(row) };
+        if self.lead == 0 {
+            return Header::None { line: line(0) };
+        }
+        if self.lead >= self.rows.len() || self.lead == 1 {
+            let below = if self.lead < self.rows.len() { below(0) } else { 0 };
+            return Header::At { line: line(0), below };
+        }
+        // Files of one maker of loggers: a line about the station, the names, the units, how they were aggregated.
+        if first.trim_start_matches('"').starts_with("TOA5") {
+            return at(self.rows.iter().take(self.lead).position(|row| row.line >= 1).unwrap_or(0));
+        }
+        let last = self.lead - 1;
+        let names = |row: &Row<'_>| {
+            let all_named = row.cells.iter().rev().skip_while(|c| c.is_empty()).all(|c| !c.is_empty());
+            all_named && row.cells.iter().enumerate().all(|(i, c)| c.is_empty() || !row.cells[..i].contains(c))
+        };
+        let (heads, units) = (names(&self.rows[0]), self.rows[1..self.lead].iter().all(is_units));
+        match (heads, units, names(&self.rows[last])) {
+            (true, true, _) => at(0),
+            (false, _, true) => at(last),
+            _ => Header::Either([(line(0), below(0)), (line(last), below(last))]),
+        }
+    }
+}
+
+/// What is found in a text.
+#[derive(Debug)]
+pub(super) enum Found<'t> {
+    /// No table that can be told for certain.
+    Nothing,
+    One(Table<'t>),
+    /// Tables with these delimiters.
+    Several(Vec<u8>),
+}
+
+/// The most frequent number of cells from a line on, and the first line that has it; `None` if too few lines below have.
+fn shape(lines: &[Row<'_>], from: usize) -> Option<(usize, usize)> {
+    let mut counts: Vec<usize> = lines[from..].iter().map(|row| row.cells.len()).collect();
+    counts.sort_unstable();
+    let width = counts.chunk_by(|a, b| a == b).max_by_key(|run| (run.len(), run[0]))?[0];
+    let first = lines.iter().position(|row| row.cells.len() == width)?;
+    let rows = lines[first..].iter().filter(|row| row.cells.len() == width).count();
+    // A few lines may be broken.
+    let is_table = width > 1 && rows * 10 >= (lines.len() - first) * 8 && (first == 0 || rows > 1);
+    is_table.then_some((width, first))
+}
+
+fn usual_kind<'c>(cells: impl Iterator<Item = &'c str>) -> Kind {
+    let (mut total, mut numbers, mut times) = (0, 0, 0);
+    for kind in cells.filter_map(kind) {
+        total += 1;
+        numbers += u32::from(kind == Kind::Number);
+        times += u32::from(kind == Kind::Time);
+    }
+    match total {
+        total if times * 2 > total => Kind::Time,
+        total if numbers * 2 > total => Kind::Number,
+        _ => Kind::Text,
+    }
+}
+
+/// Whether a row holds a time where the others do; or a number, if they hold no times.
+fn looks_like_data(row: &Row<'_>, kinds: &[Kind]) -> bool {
+    let telling = if kinds.contains(&Kind::Time) { Kind::Time } else { Kind::Number };
+    row.cells.iter().zip(kinds).any(|(cell, usual)| *usual == telling && kind(cell) == Some(telling))
+}
+
+/// Whether all cells of a row may be units, and at least one is one.
+fn is_units(row: &Row<'_>) -> bool {
+    let is_unit = |cell: &&str| {
+        let bare = cell.trim_matches(['(', ')', '[', ']']).to_lowercase();
+        let bare = bare.replace('\u{b0}', "deg ").replace('\u{b2}', "2").replace("deg  ", "deg ");
+        bare.len() < cell.len() || UNITS.contains(&bare.trim()) || bare.contains('/') || bare.contains('^')
+    };
+    let cells = || row.cells.iter().filter(|c| !c.is_empty());
+    cells().all(|c| c.chars().count() <= 16) && cells().filter(|c| is_unit(c)).count() * 2 >= cells().count().max(1)
+}
