@@ -162,6 +162,7 @@ impl Import<'_> {
         if left.is_none() && existing.is_some() && is_for_new(&args) {
             return Err(for_new(self.collection));
         }
+        report::options(cli, self.given, &args);
         let begin = self.open_bad_lines(left.as_ref(), &sources)?;
         drop(existing); // What it holds in memory is not needed while rows are stored.
         let bar = Bar::new(&sources, self.shared.read, self.shared.clock);
@@ -169,7 +170,6 @@ impl Import<'_> {
         let mark = bad.borrow_mut().mark()?;
         let (plan, checked) = plan::check(&job, sources, &bar)?;
         bar.clear();
-        report::options(cli, self.given, &args);
         report::columns(&plan, &checked);
         if args.dry_run {
             let rows = human::grouped(checked.rows);

@@ -78,7 +78,7 @@ fn rate(rows: u64, took: Duration) -> f64 {
 pub(super) fn options(cli: &Cli, given: &ImportArgs, found: &ImportArgs) {
     let line = command::line(cli, found);
     if line != command::line(cli, given) {
-        eprintln!("detected; the full command is:\n  {line}");
+        eprintln!("detected how the input is written; the full command is:\n  {line}");
     }
 }
 

@@ -16,11 +16,19 @@ use crate::args::{Cli, Encoding, ImportArgs, InputFormat};
 use table::{Found, Header, Kind, Row, Table};
 use times::{Way, Written};
 
+/// A delimiter that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Delimiter {
+    /// The one that a file of this name is expected to have.
+    Usual,
+    Other(u8),
+}
+
 /// What one text shows; `None` where it shows nothing.
 #[derive(Debug, Default)]
 struct Sniffed {
     encoding: Option<Encoding>,
-    delimiter: Option<u8>,
+    delimiter: Option<Delimiter>,
     skip: Option<u64>,
     below: Option<u64>,
     no_header: Option<bool>,
@@ -46,16 +54,15 @@ impl Sniffer<'_> {
     pub(super) fn options(&self, sources: &mut [Source]) -> Result<ImportArgs, Failure> {
         let mut all = Sniffed::default();
         let mut first: Option<String> = None;
-        let mut usual = b'\t';
         for source in sources.iter_mut().filter(|s| s.is_text()) {
             let sample = source.sample(self.args.encoding, first.is_none())?;
-            let one = self.look(&sample, source.format == InputFormat::Csv)?;
+            let usual = (source.format == InputFormat::Csv).then(|| source.usual_delimiter());
+            let one = self.look(&sample, usual)?;
             source.encoding = self.args.encoding.or(one.encoding).unwrap_or(Encoding::Utf8);
-            usual = source.usual_delimiter().max(usual);
             let first = first.get_or_insert_with(|| sample.name.clone());
             all.merge(one, &Pair { first, name: &sample.name })?;
         }
-        self.with(all, usual)
+        self.with(all)
     }
 
     /// The user's options and those that the beginning of a pipe shows.
@@ -63,14 +70,16 @@ impl Sniffer<'_> {
     /// # Errors
     /// What is not certain, with the commands that decide it.
     pub(super) fn options_of(&self, sample: &Sample, is_table: bool) -> Result<ImportArgs, Failure> {
-        self.with(self.look(sample, is_table)?, b',')
+        self.with(self.look(sample, is_table.then_some(b','))?)
     }
 
     /// The user's options with what was found beside them.
-    fn with(&self, found: Sniffed, usual_delimiter: u8) -> Result<ImportArgs, Failure> {
+    fn with(&self, found: Sniffed) -> Result<ImportArgs, Failure> {
         let mut args = self.args.clone();
         args.encoding = args.encoding.or(found.encoding.filter(|e| *e != Encoding::Utf8));
-        args.delimiter = args.delimiter.or(found.delimiter.filter(|d| *d != usual_delimiter));
+        if let Some(Delimiter::Other(other)) = found.delimiter {
+            args.delimiter.get_or_insert(other);
+        }
         args.skip = args.skip.or(found.skip.filter(|s| *s > 0));
         args.skip_after_header = args.skip_after_header.or(found.below.filter(|b| *b > 0));
         args.no_header |= found.no_header.unwrap_or(false);
@@ -92,9 +101,9 @@ impl Sniffer<'_> {
         Ok(args)
     }
 
-    fn look(&self, sample: &Sample, is_table: bool) -> Result<Sniffed, Failure> {
-        let mut found = Sniffed::default();
-        found.encoding = match sample.encoding {
+    /// `usual` is the delimiter that a table of this name has if nothing else is said.
+    fn look(&self, sample: &Sample, usual: Option<u8>) -> Result<Sniffed, Failure> {
+        let encoding = match sample.encoding {
             Detected::Ascii => None,
             Detected::As(encoding) => Some(encoding),
             Detected::Unknown => {
@@ -104,13 +113,14 @@ impl Sniffer<'_> {
                 return Err(command::question(self.cli, &what, &[windows, ("else", with(Encoding::Latin1))]));
             }
         };
-        if is_table {
-            self.look_at_table(sample, &mut found)?;
+        let mut found = Sniffed { encoding, ..Sniffed::default() };
+        if let Some(usual) = usual {
+            self.look_at_table(sample, usual, &mut found)?;
         }
         Ok(found)
     }
 
-    fn look_at_table(&self, sample: &Sample, found: &mut Sniffed) -> Result<(), Failure> {
+    fn look_at_table(&self, sample: &Sample, usual: u8, found: &mut Sniffed) -> Result<(), Failure> {
         let mut text = sample.text.as_str();
         if !sample.is_whole {
             // The last line may have been cut.
@@ -128,7 +138,8 @@ impl Sniffer<'_> {
                 return Err(command::question(self.cli, &what, &answers));
             }
         };
-        found.delimiter = Some(table.delimiter);
+        let is_usual = table.delimiter == usual;
+        found.delimiter = Some(if is_usual { Delimiter::Usual } else { Delimiter::Other(table.delimiter) });
         let header = self.header(sample, &table, text.lines().next().unwrap_or_default())?;
         let (line, names) = match header {
             Header::At { line, below } => {

@@ -290,6 +290,11 @@ fn unix(text: &str, nanos: i128) -> Option<i128> {
 
 /// ISO 8601 and what is near it, the year first.
 fn general(text: &str) -> Option<Read> {
+    // A year of two digits may as well be a day.
+    let digits = text.trim_start_matches(['+', '-']).bytes().take_while(u8::is_ascii_digit).count();
+    if digits < 4 {
+        return None;
+    }
     let zoned = DateTime::parse_from_rfc3339(text)
         .or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f%z"))
         .or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f%#z"));
@@ -385,6 +390,9 @@ mod tests {
     #[test]
     fn what_is_no_time_is_named() {
         assert!(read(&[], None, "31/01/2024").contains("--time-format"));
+        assert!(
+            read(&[], None, "01/02/24").contains("no time") && read(&[], None, "24-01-31 07:00").contains("no time")
+        );
         assert!(
             read(&[], None, "2024-02-30 24:00").contains("no time")
                 && read(&[], None, "2024-02-24 24:30").contains("no time")

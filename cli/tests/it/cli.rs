@@ -134,7 +134,7 @@ fn wrong_input_is_named_with_its_place_and_leaves_nothing() {
     write(folder.path(), "mixed.ndjson", "{\"time\":\"2024-01-01\",\"v\":1}\n{\"time\":\"2024-01-01\",\"v\":\"x\"}\n");
     let cases = [
         ("broken.csv", "broken.csv:3: the line has 2 columns"),
-        ("notime.csv", "which column holds the time"),
+        ("notime.csv", "no column holds times"),
         ("wrong.csv", "wrong.csv:70002: column 'v' holds numbers, but 'oops' is none"),
         ("empty.csv", "empty.csv is empty"),
         ("header.csv", "no measurements"),

@@ -2,6 +2,7 @@
 
 use super::times;
 use crate::import::cells::{double, looks_like_number, unpadded};
+use std::collections::HashSet;
 
 /// Delimiters that are tried; a blank stands for runs of blanks and tabs.
 const DELIMITERS: [u8; 5] = [b'\t', b';', b'|', b',', b' '];
@@ -125,7 +126,8 @@ impl<'t> Table<'t> {
         let rows: Vec<Row<'t>> = split.into_iter().skip(first).filter(|row| row.cells.len() == width).collect();
         let sample = &rows[rows.len() / 2..];
         let kinds: Vec<Kind> = (0..width).map(|at| usual_kind(sample.iter().map(|row| row.cells[at]))).collect();
-        let lead = rows.iter().position(|row| looks_like_data(row, &kinds)).unwrap_or(rows.len().min(1));
+        let is_data = |(at, row): (usize, &Row<'_>)| has_telling_cell(row, &kinds) || (at > 0 && fits(row, &kinds));
+        let lead = rows.iter().enumerate().position(is_data).unwrap_or(rows.len().min(1));
         (lead > 0 || above == 1).then_some(Table { delimiter, rows, kinds, lead })
     }
 
@@ -170,8 +172,9 @@ impl<'t> Table<'t> {
         }
         let last = self.lead - 1;
         let names = |row: &Row<'_>| {
+            let mut known = HashSet::new();
             let all_named = row.cells.iter().rev().skip_while(|c| c.is_empty()).all(|c| !c.is_empty());
-            all_named && row.cells.iter().enumerate().all(|(i, c)| c.is_empty() || !row.cells[..i].contains(c))
+            all_named && row.cells.iter().all(|c| c.is_empty() || known.insert(*c))
         };
         let (heads, units) = (names(&self.rows[0]), self.rows[1..self.lead].iter().all(is_units));
         match (heads, units, names(&self.rows[last])) {
@@ -219,9 +222,16 @@ fn usual_kind<'c>(cells: impl Iterator<Item = &'c str>) -> Kind {
 }
 
 /// Whether a row holds a time where the others do; or a number, if they hold no times.
-fn looks_like_data(row: &Row<'_>, kinds: &[Kind]) -> bool {
+fn has_telling_cell(row: &Row<'_>, kinds: &[Kind]) -> bool {
     let telling = if kinds.contains(&Kind::Time) { Kind::Time } else { Kind::Number };
     row.cells.iter().zip(kinds).any(|(cell, usual)| *usual == telling && kind(cell) == Some(telling))
+}
+
+/// Whether most cells of a row are numbers where the others have them, so that only its time is missing or wrong.
+fn fits(row: &Row<'_>, kinds: &[Kind]) -> bool {
+    let numeric = || row.cells.iter().zip(kinds).filter(|(_, usual)| **usual == Kind::Number);
+    let numbers = numeric().filter(|(cell, _)| kind(cell) == Some(Kind::Number)).count();
+    numbers > 0 && numbers * 2 >= numeric().count()
 }
 
 /// Whether all cells of a row may be units, and at least one is one.

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 /// The order of the parts of a date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    YearFirst,
-    DayFirst,
-    MonthFirst,
+    Ymd,
+    Dmy,
+    Mdy,
 }
 
-const ORDERS: [Order; 3] = [Order::YearFirst, Order::DayFirst, Order::MonthFirst];
+const ORDERS: [Order; 3] = [Order::Ymd, Order::Dmy, Order::Mdy];
 /// So many values are enough if they leave only one way.
 const ENOUGH: usize = 500;
 /// Patterns of one column, which may hold dates with and without a time of day.
@@ -43,7 +43,7 @@ pub(super) struct Way {
 impl Way {
     /// Of columns that each hold a part of a time.
     pub(super) fn of_parts(pattern: &str) -> Self {
-        Way { order: Order::YearFirst, patterns: vec![pattern.to_owned()], example: String::new(), fits: 0 }
+        Way { order: Order::Ymd, patterns: vec![pattern.to_owned()], example: String::new(), fits: 0 }
     }
 }
 
@@ -103,7 +103,7 @@ fn pattern(text: &str, order: Order) -> Option<String> {
 /// Adds the pattern of a date; gives what is behind it.
 fn date<'s, 't>(tokens: &'s [Token<'t>], order: Order, out: &mut String) -> Option<&'s [Token<'t>]> {
     if let [Token::Digits(digits), rest @ ..] = tokens
-        && order == Order::YearFirst
+        && order == Order::Ymd
         && let Some(compact) = match digits.len() {
             8 => Some("%Y%m%d"),
             10 => Some("%Y%m%d%H"),
@@ -115,17 +115,16 @@ fn date<'s, 't>(tokens: &'s [Token<'t>], order: Order, out: &mut String) -> Opti
         out.push_str(compact);
         return Some(rest);
     }
-    if let ([Token::Digits(year), Token::Other(c @ ('-' | '/')), Token::Digits(month)], Order::YearFirst) =
-        (tokens, order)
+    if let ([Token::Digits(year), Token::Other(c @ ('-' | '/')), Token::Digits(month)], Order::Ymd) = (tokens, order)
         && (year.len(), month.len()) == (4, 2)
     {
         out.push_str(&format!("%Y{c}%m"));
         return Some(&[]);
     }
     let parts = match order {
-        Order::YearFirst => ['Y', 'm', 'd'],
-        Order::DayFirst => ['d', 'm', 'Y'],
-        Order::MonthFirst => ['m', 'd', 'Y'],
+        Order::Ymd => ['Y', 'm', 'd'],
+        Order::Dmy => ['d', 'm', 'Y'],
+        Order::Mdy => ['m', 'd', 'Y'],
     };
     let points = tokens.get(1) == Some(&Token::Other('.'));
     let mut rest = tokens;
@@ -134,7 +133,7 @@ fn date<'s, 't>(tokens: &'s [Token<'t>], order: Order, out: &mut String) -> Opti
             let before = rest.len();
             while let [Token::Other(c @ ('-' | '/' | '.' | ' ' | ',')), after @ ..] = rest {
                 // With points the day comes first everywhere.
-                if *c == '.' && order == Order::MonthFirst {
+                if *c == '.' && order == Order::Mdy {
                     return None;
                 }
                 out.push(*c);
@@ -272,7 +271,9 @@ pub(super) fn written<'c>(cells: impl Iterator<Item = &'c str>) -> Written {
                 continue;
             }
             way.fits += 1;
-            cell.clone_into(&mut way.example);
+            if way.example.is_empty() {
+                cell.clone_into(&mut way.example);
+            }
             if !way.patterns.contains(&pattern) && way.patterns.len() < PATTERNS_MAX {
                 way.patterns.push(pattern);
             }
@@ -375,3 +376,6 @@ pub(super) fn is_clock_name(name: &str) -> bool {
     });
     NAMES.contains(&bare)
 }
+
+#[cfg(test)]
+mod tests;
