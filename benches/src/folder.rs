@@ -1,11 +1,9 @@
 //! Folders of measured databases, and a disk that does not wait for syncs.
 
 use crate::Result;
-use ebbtide::buckets::ReadAt;
-use ebbtide::fs::{FileLock, Fs, LockError, RealFs, WriteFile};
+use ebbtide::fs::{Fs, Layer, RealFs, WriteFile};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Bytes of all files in a folder.
 ///
@@ -95,7 +93,11 @@ impl WriteFile for Unsynced {
     }
 }
 
-impl Fs for UnsyncedFs {
+impl Layer for UnsyncedFs {
+    fn below(&self) -> &dyn Fs {
+        &self.real
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         Ok(Box::new(Unsynced(self.real.create(path)?)))
     }
@@ -104,47 +106,7 @@ impl Fs for UnsyncedFs {
         Ok(Box::new(Unsynced(self.real.open_append(path, len)?)))
     }
 
-    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-        self.real.open_read(path)
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.real.read(path)
-    }
-
-    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
-        self.real.publish(tmp, path)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.real.remove(path)
-    }
-
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.real.create_dir(dir)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.real.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.real.exists(path)
-    }
-
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        self.real.len(path)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.real.remove_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, holder: &str) -> std::result::Result<Box<dyn FileLock>, LockError> {
-        self.real.lock(path, holder)
     }
 }

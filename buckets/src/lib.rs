@@ -61,9 +61,9 @@ pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use packed::{pack, unpack};
 pub use schema::{FieldType, Schema};
 pub use segment::{
-    BlockCache, BoundsCheck, Directory, DoubleTally, EncodedSegment, FieldStats, FileType, FileTypes, IntTally,
-    Numbers, ReadAt, Run, SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta, SegmentReader, StoredBatches,
-    Tally, double_at, tally_doubles, tally_ints,
+    Accumulator, BlockCache, BoundsCheck, Directory, DoubleAccumulator, EncodedSegment, FieldStats, FileType,
+    FileTypes, IntAccumulator, Numbers, ReadAt, Run, SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta,
+    SegmentReader, StoredBatches, accumulate_doubles, accumulate_ints, double_at,
 };
 pub use time_units::{timestamp_type, timestamps, unit_nanos};
 pub use window::{BucketId, Window};

@@ -8,6 +8,7 @@
 //! `ebbtide.tail` holds the CRC-32 of everything from the directory on (itself read as zeros). So a damaged byte is found
 //! before anything is decoded, and no decoder ever sees bytes that were not written by [`Sealer::encode`].
 
+mod accumulator;
 mod bounds;
 mod cache;
 mod directory;
@@ -18,9 +19,11 @@ pub(crate) mod physical;
 mod postings;
 mod read;
 mod stats;
-mod tally;
 pub(crate) mod varint;
 
+pub use accumulator::{
+    Accumulator, DoubleAccumulator, IntAccumulator, Run, accumulate_doubles, accumulate_ints, double_at,
+};
 pub use bounds::BoundsCheck;
 pub use cache::BlockCache;
 pub use directory::Directory;
@@ -28,7 +31,6 @@ pub use encode::Sealer;
 pub use file_types::{FileType, FileTypes};
 pub use read::{SegmentBatches, SegmentReader, StoredBatches};
 pub use stats::{FieldStats, Numbers};
-pub use tally::{DoubleTally, IntTally, Run, Tally, double_at, tally_doubles, tally_ints};
 
 use crate::window::BucketId;
 use bytes::Bytes;

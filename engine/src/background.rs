@@ -1,4 +1,4 @@
-//! Work that nobody waits for: sealing by age, compaction, and the sweeper, on a tokio runtime of the user's.
+//! Background work on the caller's tokio runtime: sealing by age, compaction, and the sweeper.
 
 use crate::db::Database;
 use crate::engine::Engine;
@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often the background looks whether something is to be done: a changed parameter takes effect that soon. Open buckets
-/// that are half full are sealed at once, so that their writer need not wait for it.
+/// How often the background checks for work, and so the time after which a changed parameter takes effect. Open buckets that
+/// have reached half of their memory are sealed at once, so that writers need not wait.
 const TICK: Duration = Duration::from_millis(500);
 
 /// The background tasks of a database. They end when this is dropped, or with the database.
@@ -28,11 +28,11 @@ impl Drop for Background {
 impl Database {
     /// Starts sealing, compaction and the sweeper in the background, on the tokio runtime that this is called in.
     ///
-    /// Without it nothing runs by itself: inserts still seal when memory is full, and everything can be called by hand.
+    /// Without it nothing runs by itself: inserts still seal when memory is full, and everything else can be called explicitly.
     ///
     /// # Errors
     /// [`Code::IllegalOperation`] outside of a tokio runtime, for a database that is open for reading only, and under a
-    /// virtual clock, where time passes only by hand.
+    /// virtual clock, where time passes only explicitly.
     pub fn start_background(&self) -> Result<Background> {
         self.engine.check_writable()?;
         if self.engine.clock.is_virtual() {
@@ -49,7 +49,7 @@ impl Database {
     }
 }
 
-/// Syncs the log twice in an interval, whatever else there is to do: what waits for one sync is durable before the interval is over.
+/// Syncs the log twice in each interval, independently of other work, so that an insert is durable before the interval is over.
 async fn sync_every(engine: Weak<Engine>, interval: Duration) {
     let mut ticks = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -63,7 +63,7 @@ async fn sync_every(engine: Weak<Engine>, interval: Duration) {
     }
 }
 
-struct Due {
+struct Schedule {
     last_sweep: Duration,
     last_seal: Duration,
     /// Whether segments whose types differ are worth another try.
@@ -72,7 +72,7 @@ struct Due {
 
 async fn run(engine: Weak<Engine>) {
     let Some(now) = engine.upgrade().map(|engine| engine.clock.monotonic()) else { return };
-    let mut due = Due { last_sweep: now, last_seal: now, settles_types: true };
+    let mut schedule = Schedule { last_sweep: now, last_seal: now, settles_types: true };
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -83,13 +83,13 @@ async fn run(engine: Weak<Engine>) {
         }
         let Some(working) = engine.upgrade() else { return };
         let worked = tokio::task::spawn_blocking(move || {
-            due.tick(&working);
-            due
+            schedule.tick(&working);
+            schedule
         });
         match worked.await {
-            Ok(next) => due = next,
+            Ok(next) => schedule = next,
             Err(error) => {
-                // A panic may have come between an edit and its effect in memory.
+                // The panic may have happened between an edit and its effect in memory.
                 if let Some(engine) = engine.upgrade().filter(|_| error.is_panic()) {
                     engine.poison(&Error::internal(format!("background work ended: {error}")));
                 }
@@ -99,7 +99,7 @@ async fn run(engine: Weak<Engine>) {
     }
 }
 
-impl Due {
+impl Schedule {
     fn tick(&mut self, engine: &Engine) {
         if engine.poisoned().is_some() {
             return;
@@ -111,7 +111,7 @@ impl Due {
         } else if engine.is_half_full() || now.saturating_sub(self.last_seal) >= engine.settings.memtable_age_max {
             let maintenance = engine.maintenance.lock_beside_writers();
             report("seal", crate::seal::flush(engine, &maintenance, None));
-            // Who writes at full speed would have to wait for a compaction; it is for when there is time.
+            // Writers at full speed would have to wait for a compaction, so it is left for later.
             if !engine.is_half_full() {
                 report("compact", crate::compact::compact(engine, &maintenance, None, false));
             }
@@ -126,7 +126,7 @@ impl Due {
         let sleep = engine.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {
             let swept = crate::sweep::sweep(engine, None);
-            // Nothing else may come that would make room of what is left of worn segments.
+            // No insert may follow that would trigger a compaction of segments that have lost rows.
             if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_buckets > 0) && !engine.is_half_full() {
                 let maintenance = engine.maintenance.lock_beside_writers();
                 report("compact", crate::compact::compact(engine, &maintenance, None, false));

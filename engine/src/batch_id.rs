@@ -1,11 +1,11 @@
-//! Names that a program gives its inserts, so that it can tell after a crash which of them are stored.
+//! Ids of inserts, by which a program can tell after a crash which of its inserts are stored.
 
 use serde::{Deserialize, Serialize};
 
-/// The name of an insert: see [`crate::Collection::insert_with_id`].
+/// The id of an insert: see [`crate::Collection::insert_with_id`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BatchId {
-    /// Who inserts: a number of the caller's choice, such as a random one for each run of an import.
+    /// The source of the insert: a number of the caller's choice, such as a random one for each run of an import.
     pub source: u64,
     /// Which insert of that source it is.
     pub number: u64,
@@ -14,9 +14,9 @@ pub struct BatchId {
 /// The last insert with a [`BatchId`] into a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastBatch {
-    /// The id that it was given.
+    /// Its id.
     pub id: BatchId,
-    /// Whether it is also the collection's last insert: none without an id has come since.
+    /// Whether it is also the collection's last insert, with no insert without an id after it.
     pub is_newest: bool,
 }
 

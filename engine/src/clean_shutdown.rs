@@ -15,7 +15,7 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"EBBCLS\x00\x01";
 const BYTES: usize = 8 + 16 + 4 * 8 + 4;
 
-/// What a clean shutdown leaves in the folder.
+/// The marker of a clean shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShutdownMarker {
     pub(crate) identity: [u8; 16],
@@ -81,8 +81,8 @@ impl ShutdownMarker {
         }
     }
 
-    /// Whether it applies to manifest `number`, the newest one, of which `whole` bytes are intact and `torn` follow. If it
-    /// does, that manifest must end where it says.
+    /// Whether the marker applies to manifest `number`, the newest one, which has `whole` intact bytes and then `torn` others. If
+    /// it does, that manifest must end where the marker says.
     pub(crate) fn applies(&self, dir: &Path, number: u64, (whole, torn): (u64, u64)) -> Result<bool> {
         let path = FileName::Manifest(self.manifest.number).path(dir);
         match number.cmp(&self.manifest.number) {

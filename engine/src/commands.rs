@@ -1,8 +1,8 @@
-//! Command documents in the shape that MongoDB users know.
+//! Command documents in MongoDB's form.
 //!
-//! 1. Nothing is ignored: a command, an option or a value that is not known is an error that names it and says what is.
+//! 1. Nothing is ignored: an unknown command, option or value is an error that names it and lists what is known.
 //! 2. A command is checked as a whole before it does anything.
-//! 3. Commands only translate: what they do is done by [`Database`] and its collections, snapshots and rules.
+//! 3. Commands only translate into calls of [`Database`] and its collections, snapshots and rules.
 
 mod args;
 mod collections;
@@ -20,7 +20,7 @@ use args::Args;
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
 
-/// What runs a command; its arguments were checked for unknown names.
+/// Runs a command whose options were checked for unknown names.
 type Handler = fn(&Database, &Args<'_>) -> Result<Map<String, Json>>;
 
 struct Command {
@@ -55,10 +55,10 @@ const GET_PARAMETER: &str = "getParameter";
 const SET_PARAMETER: &str = "setParameter";
 
 impl Database {
-    /// Runs one command document in the shape that MongoDB users know, and returns its reply.
+    /// Runs one command document in MongoDB's form, and returns its reply.
     ///
     /// # Errors
-    /// With MongoDB's code and code name for the same mistake.
+    /// Errors have MongoDB's code and code name for the same mistake.
     pub fn run_command(&self, command: &Json) -> Result<Json> {
         let members = command.as_object().ok_or_else(|| {
             let what = format!("a command must be an object such as {{\"ping\": 1}}, not {}", args::kind(command));
@@ -97,7 +97,7 @@ fn reply<const N: usize>(members: [(&str, Json); N]) -> Map<String, Json> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A reply of a list: everything is in the first batch.
+/// A reply with a list, all of it in the first batch.
 fn cursor(namespace: &str, batch: Vec<Json>) -> Map<String, Json> {
     reply([("cursor", json!({"id": 0, "ns": namespace, "firstBatch": batch}))])
 }

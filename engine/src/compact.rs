@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// Segments with fewer live rows than this are merged with others of their class and partition.
 const SMALL_ROWS: u64 = 1 << 18;
-/// So many small segments of one class and partition, or of some with few rows, are merged in the background.
+/// In the background, small segments of one class and partition, or of neighbouring partitions with few rows, are merged once
+/// there are this many.
 const SMALL_SEGMENTS_MAX: usize = 4;
 
 /// Merges small segments of one class and partition, or of neighbouring ones that are hardly worth a file each, and rewrites
@@ -132,7 +133,7 @@ fn candidates(
             chosen.push(vec![segment.clone()]);
         }
     }
-    // Large ones stay as they are: they would be written anew for the sake of a few rows.
+    // Large segments are left alone: they would be rewritten for the sake of a few rows.
     for (_, group) in merge_small(groups, false, |segment| segment.live().rows) {
         if !worth.is_given(&group) {
             continue;
@@ -151,7 +152,7 @@ fn candidates(
     Ok(chosen)
 }
 
-/// Cuts a group into parts that fit into one segment and into the memory for it.
+/// Splits a group into parts that fit into one segment and into memory.
 fn portions(
     group: Vec<Arc<Segment>>,
     rows_max: u64,

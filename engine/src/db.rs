@@ -1,4 +1,4 @@
-//! The user's doors: a database, how it is opened, and a collection in it.
+//! The public API: a database, how it is opened, and its collections.
 
 mod builder;
 mod collection;
@@ -23,30 +23,45 @@ use ebbtide_ttl::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open database. Clones share it; it is closed when [`Database::close`] is called or the last clone goes.
+/// An open database. Clones share it; it is closed by [`Database::close`], or when the last clone is dropped.
+///
+/// ```
+/// use ebbtide::{CollectionOptions, Database};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("db");
+/// let db = Database::open(&path)?; // Creates it if it does not exist.
+/// db.create_collection("weather", CollectionOptions::new("t").meta_field("station"))?;
+/// assert_eq!(db.collections(), ["weather"]);
+/// db.close()?;
+///
+/// let reader = Database::builder(&path).read_only().open()?;
+/// assert_eq!(reader.snapshot().collection("weather")?.count()?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Database {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// Bounds of a pass of the sweeper.
+/// Limits of a pass of the sweeper.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// Stops after so many sub-passes, even if more is due.
+    /// Stops after this number of sub-passes, even if more is due.
     pub max_sub_passes: Option<u64>,
 }
 
-/// A change of one partial index's `expireAfterSeconds`.
+/// A change of the `expireAfterSeconds` of a partial index.
 #[derive(Debug, Clone)]
 pub struct RuleChange {
     /// Which index.
     pub selector: RuleSelector,
-    /// Its new number of seconds.
+    /// The new number of seconds.
     pub expire_after_seconds: i64,
 }
 
 impl Database {
-    /// Opens the database at `path` for writing, with every default; it is made if there is none.
+    /// Opens the database at `path` for writing, with default settings; creates it if it does not exist.
     ///
     /// # Errors
     /// As for [`Builder::open`].
@@ -54,7 +69,7 @@ impl Database {
         Self::builder(path).open()
     }
 
-    /// Starts to describe how to open the database at `path`.
+    /// A builder for opening the database at `path` with other settings, another clock, or for reading only.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         Builder::new(path.as_ref().to_owned())
     }
@@ -67,13 +82,13 @@ impl Database {
         Self::builder(path).repair(mode)
     }
 
-    /// Leaves word for the process that has the database at `path` open for writing that its clock is right, and
-    /// returns the time of the machine that this confirms. Its sweeps go on after a jump of the clock, at the next
-    /// pass; the word holds up to `ttlClockJumpToleranceSecs` beyond that time. Without such a process it does
-    /// nothing: an open takes the clock as it is.
+    /// Confirms to the process that has the database at `path` open for writing that its clock is right. Returns the
+    /// machine's time, which is what is confirmed. After a jump of the clock that process sweeps again from its next pass on;
+    /// the confirmation is valid up to `ttlClockJumpToleranceSecs` after the confirmed time. Without such a process it has no
+    /// effect, since opening a database accepts the clock.
     ///
     /// # Errors
-    /// [`Code::NamespaceNotFound`] if there is no database, and what the file system says.
+    /// [`Code::NamespaceNotFound`] if there is no database, and errors of the file system.
     pub fn confirm_clock_at(path: impl AsRef<Path>) -> Result<Timestamp> {
         let path = path.as_ref();
         if !Self::exists(path)? {
@@ -87,41 +102,41 @@ impl Database {
     /// Whether there is a database at `path`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn exists(path: impl AsRef<Path>) -> Result<bool> {
         let (fs, path) = (RealFs::new(), path.as_ref());
         match fs.exists(path) {
             Ok(true) => Ok(!crate::manifest::numbers(&fs, path)?.is_empty()),
             Ok(false) => Ok(false),
-            Err(e) => Err(Error::io("look at", path, &e)),
+            Err(e) => Err(Error::io("access", path, &e)),
         }
     }
 
-    /// The folder that the database lies in.
+    /// The database's folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.engine.dir
     }
 
-    /// The clock that expiry goes by.
+    /// The clock by which expiry is decided.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.engine.clock.clone()
     }
 
-    /// Whether it was opened for reading only.
+    /// Whether the database was opened for reading only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.engine.read_only
     }
 
-    /// Makes a collection. One that exists with the same effective options is left as it is.
+    /// Creates a collection. If it exists with the same effective options, nothing changes.
     ///
     /// # Durability
     /// When this returns, the collection survives a power cut.
     /// # Errors
-    /// [`Code::InvalidOptions`], [`Code::BadValue`] or [`Code::InvalidNamespace`] for what is not allowed,
-    /// [`Code::NamespaceExists`] if it exists with other options.
+    /// [`Code::InvalidOptions`], [`Code::BadValue`] or [`Code::InvalidNamespace`] for invalid options or names,
+    /// [`Code::NamespaceExists`] if the collection exists with other options.
     pub fn create_collection(&self, name: &str, options: CollectionOptions) -> Result<Collection> {
         let engine = &self.engine;
         engine.check_writable()?;
@@ -175,10 +190,10 @@ impl Database {
         self.engine.state.read().collections.keys().cloned().collect()
     }
 
-    /// Drops a collection with all that is in it.
+    /// Drops a collection and all its measurements.
     ///
     /// # Durability
-    /// When this returns, the collection does not come back. Its files leave when the last snapshot of it is gone.
+    /// When this returns, the drop survives a power cut. The files are removed when the last snapshot of them is dropped.
     /// # Errors
     /// [`Code::NamespaceNotFound`].
     pub fn drop_collection(&self, name: &str) -> Result<()> {
@@ -189,7 +204,7 @@ impl Database {
         self.engine.cut_log_if_room()
     }
 
-    /// Changes a collection's options, and the seconds of one of its partial indexes: all of it or nothing.
+    /// Changes a collection's options, and the `expireAfterSeconds` of one of its partial indexes: both or neither.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`] if windows would become narrower or a number of seconds is
@@ -226,7 +241,7 @@ impl Database {
             return Ok(());
         }
         if record.options.bucketing.span_seconds() != before.0.bucketing.span_seconds() {
-            // Old buckets keep their windows: open ones are sealed with them.
+            // Existing buckets keep their windows, so open ones are sealed first.
             crate::seal::flush(engine, &maintenance, Some(name))?;
         }
         self.put(record)
@@ -237,7 +252,7 @@ impl Database {
         self.engine.commit(vec![Op::PutCollection(record)])
     }
 
-    /// Makes partial rules: all of them or none. What exists in the same form is left as it is.
+    /// Creates partial rules: all of them or none. Rules that exist in the same form are left unchanged.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`], [`Code::IndexOptionsConflict`],
@@ -261,7 +276,7 @@ impl Database {
         Ok(created)
     }
 
-    /// Removes a partial rule: what it hid and is not dropped is visible again.
+    /// Removes a partial rule. Measurements that it hid and that were not dropped yet become visible again.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`], [`Code::IndexNotFound`].
@@ -269,7 +284,7 @@ impl Database {
         self.drop_rules_matching(name, &[RuleSelector::Name(rule.to_owned())])
     }
 
-    /// Removes partial rules by name or key pattern: all that are named or none.
+    /// Removes partial rules by name or key pattern: all of them or none.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`], [`Code::IndexNotFound`], [`Code::AmbiguousIndexKeyPattern`].
@@ -300,13 +315,13 @@ impl Database {
         if record.rules == before { Ok(()) } else { self.put(record) }
     }
 
-    /// A view of everything as it is now, at the clock's instant.
+    /// A view of the database as it is now, at the clock's instant.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
     }
 
-    /// A view of everything that is stored now, as it looks at another instant, past or future.
+    /// A view of what is stored now, with expiry decided at another instant, past or future.
     #[must_use]
     pub fn snapshot_at(&self, now: Timestamp) -> Snapshot {
         Snapshot::take(&self.engine.state.read(), now)
@@ -315,14 +330,14 @@ impl Database {
     /// Runs one full pass of the sweeper.
     ///
     /// # Durability
-    /// When this returns, what was dropped does not come back. Files leave when the last snapshot of them is gone.
+    /// When this returns, the drops survive a power cut. Files are removed when the last snapshot of them is dropped.
     /// # Errors
-    /// Only what stops the whole database; an error of one rule is logged and counted.
+    /// Only errors that disable writes; an error of one rule is logged and counted.
     pub fn sweep(&self) -> Result<SweepReport> {
         self.sweep_with(&SweepOptions::default())
     }
 
-    /// Runs one pass of the sweeper within bounds.
+    /// Runs one pass of the sweeper within limits.
     ///
     /// # Errors
     /// As for [`Database::sweep`].
@@ -333,7 +348,7 @@ impl Database {
     /// Seals all open buckets.
     ///
     /// # Errors
-    /// [`Code::OutOfDiskSpace`] if there is no room: the buckets stay open, and in the log.
+    /// [`Code::OutOfDiskSpace`] if the disk is full: the buckets stay open, and in the log.
     pub fn flush(&self) -> Result<()> {
         let maintenance = self.engine.maintenance.lock();
         crate::seal::flush(&self.engine, &maintenance, None)
@@ -342,7 +357,7 @@ impl Database {
     /// Merges small segments and rewrites worn ones, in one collection or in all.
     ///
     /// # Errors
-    /// [`Code::NamespaceNotFound`]; [`Code::OutOfDiskSpace`]: the segments stay as they are.
+    /// [`Code::NamespaceNotFound`]; [`Code::OutOfDiskSpace`], and then the segments are unchanged.
     pub fn compact(&self, name: Option<&str>) -> Result<()> {
         let maintenance = self.engine.maintenance.lock();
         if let Some(name) = name {
@@ -360,7 +375,7 @@ impl Database {
         Ok(self.engine.sweeper.parameters.lock().get(name)?)
     }
 
-    /// Changes a sweeper parameter until the database is closed; returns what it was.
+    /// Changes a sweeper parameter until the database is closed; returns the previous value.
     ///
     /// # Errors
     /// [`Code::InvalidOptions`] if there is no such parameter, [`Code::BadValue`] or [`Code::TypeMismatch`] for its value.
@@ -375,28 +390,27 @@ impl Database {
         Parameters::names().filter_map(|name| Some((name, parameters.get(name).ok()?))).collect()
     }
 
-    /// Accepts the wall clock as it is: the sweeper goes on after a jump.
+    /// Accepts the present wall clock, so that the sweeper continues after a jump.
     pub fn confirm_clock(&self) {
         self.engine.sweeper.confirm(self.engine.clock.now(), self.engine.clock.monotonic());
     }
 
-    /// Why a sweep would drop nothing now, if the clock guard holds it.
+    /// Why the clock guard would hold a sweep now; `None` if it would not.
     #[must_use]
     pub fn clock_held(&self) -> Option<String> {
         self.engine.sweeper.held(self.engine.clock.now(), self.engine.clock.monotonic()).map(|held| held.to_string())
     }
 
-    /// Counters since the open.
+    /// Counters since the database was opened.
     #[must_use]
     pub fn metrics(&self) -> MetricsSnapshot {
         self.engine.metrics.snapshot(self.engine.state.read().open_files())
     }
 
-    /// What is stored and what goes next, as `snapshot` shows it, in the text format that Prometheus scrapes; behind it
-    /// the counters since the open ([`MetricsSnapshot::prometheus`]), but not for a database that is open for reading only, which
-    /// counts nothing.
+    /// Metrics in Prometheus' text format: what `snapshot` stores and what expires next, then the counters since the open
+    /// ([`MetricsSnapshot::prometheus`]). A database that is open for reading only has no counters.
     ///
-    /// It looks at every bucket, as `SHOW TTL` does.
+    /// It examines every bucket, as `SHOW TTL` does.
     ///
     /// # Errors
     /// Damage in a segment.
@@ -420,7 +434,7 @@ impl Database {
         self.engine.state.read().sweeps.iter().cloned().collect()
     }
 
-    /// Reads every file and checks every checksum and count; returns what is wrong, nothing if all is well.
+    /// Reads every file and checks every checksum and count; the report lists what is wrong.
     ///
     /// # Errors
     /// Only if the folder cannot be read at all.
@@ -428,24 +442,24 @@ impl Database {
         crate::verify::verify(&self.engine)
     }
 
-    /// Seals what is open and gives the folder free. Other clones can read on from what they hold. A mark in the folder says
-    /// that it was closed and how long its log and manifest are: damage to their ends is not taken for a power cut then. The
-    /// last handle that goes without this leaves it too, but seals nothing.
+    /// Seals all open buckets, disables writes and releases the folder. Snapshots and other clones can still be read. A marker
+    /// in the folder records the lengths of the log and the manifest, so that later damage to their ends is not taken for a
+    /// power cut. Dropping the last clone writes the marker too, but seals nothing.
     ///
     /// # Errors
-    /// What sealing meets; the database is closed all the same, and the log keeps what could not be sealed.
+    /// Errors of sealing; the database is closed all the same, and the log keeps what could not be sealed.
     pub fn close(self) -> Result<()> {
-        // Held to the end: nothing may be written in the background into a folder that somebody else opens by then.
+        // Held to the end, so that nothing is written in the background once another process may open the folder.
         let maintenance = self.engine.maintenance.lock();
         let writable = self.engine.check_writable().is_ok();
         let outcome = if writable { crate::seal::flush(&self.engine, &maintenance, None) } else { Ok(()) };
         outcome.and(self.engine.close())
     }
 
-    /// Gives the folder free without any clean-up, as a crash would. For tests.
+    /// Releases the folder without any clean-up, as a crash would. For tests.
     #[doc(hidden)]
     pub fn abandon(self) {
-        self.engine.shut();
+        self.engine.release();
     }
 }
 

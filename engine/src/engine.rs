@@ -1,6 +1,6 @@
-//! The engine's heart: the locks, the log, and how every change but an insert goes through the manifest.
+//! The engine: its locks, the log, and the commit through which every change except an insert passes.
 //!
-//! Locks are taken in the order of [`Rank`]. Readers take `state` for the moment of copying a few pointers, never across I/O.
+//! Locks are taken in the order of [`Rank`]. Readers hold `state` only to copy a few pointers, never across I/O.
 
 use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The log as its one writer sees it.
+/// The log, and how far it is written and synced.
 pub(crate) struct Log {
     pub(crate) writer: Option<LogWriter>,
     pub(crate) next_seq: u64,
@@ -44,13 +44,13 @@ pub(crate) struct Engine {
     pub(crate) state: Ordered<RwLock<State>>,
     pub(crate) sweeper: Sweeper,
     pub(crate) metrics: Metrics,
-    /// Tells the background that open buckets have grown to half of what they may.
+    /// Tells the background that open buckets have reached half of their memory.
     pub(crate) half_full: Arc<tokio::sync::Notify>,
     poison: Mutex<Option<Error>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
-/// What opening a database hands over.
+/// What opening a database produces.
 pub(crate) struct OpenState {
     pub(crate) identity: [u8; 16],
     pub(crate) state: State,
@@ -96,19 +96,20 @@ impl Engine {
         }
     }
 
-    /// What is there now, at the clock's instant. The clock is read last: what a sweep dropped before had expired then.
+    /// The present state at the clock's instant. The clock is read after the state: what a sweep has dropped from it had
+    /// expired by then.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let taken = Snapshot::take(&self.state.read(), Timestamp::EPOCH);
         taken.at(self.clock.now())
     }
 
-    /// Refuses to write on: the state on disk is no longer known. Reads go on from what is in memory.
+    /// Disables writes, because the state on disk is no longer known. Reads continue from memory.
     pub(crate) fn poison(&self, cause: &Error) -> Error {
         let error = Error::new(
             Code::NotWritable,
-            format!("{cause}; nothing is written any more: open the database again and look what is there"),
+            format!("{cause}; writes are disabled: reopen the database and check its contents"),
         );
-        tracing::error!(%cause, "writing stopped");
+        tracing::error!(%cause, "writes are disabled");
         self.poison.lock().get_or_insert_with(|| error.clone());
         error
     }
@@ -130,15 +131,15 @@ impl Engine {
         self.poison.lock().clone()
     }
 
-    /// Ends all writing in good order: whoever waits is answered, what was acknowledged is synced, and the folder is free.
+    /// Ends all writing: answers waiting inserts, syncs what was acknowledged, and releases the folder.
     pub(crate) fn close(&self) -> Result<()> {
         self.inserts.drain();
-        let synced = if self.bar() { self.sync_log().map(|()| self.mark_closed()) } else { Ok(()) };
-        self.shut();
+        let synced = if self.stop_writes() { self.sync_log().map(|()| self.mark_closed()) } else { Ok(()) };
+        self.release();
         synced
     }
 
-    /// Leaves word how long the log and the manifest are, now that nothing more can be written to them.
+    /// Records the lengths of the log and the manifest, now that nothing more can be written to them.
     fn mark_closed(&self) {
         let (log, manifest) = (self.log.lock(), self.manifest.lock());
         let (Some(log), Some(manifest)) = (&log.writer, &*manifest) else { return };
@@ -148,8 +149,8 @@ impl Engine {
         }
     }
 
-    /// Closes the door to writers; says whether it was open.
-    fn bar(&self) -> bool {
+    /// Stops writes; returns whether they were possible.
+    fn stop_writes(&self) -> bool {
         let closed = || Error::new(Code::NotWritable, "the database was closed: open it again to write");
         let mut poison = self.poison.lock();
         let open = poison.is_none();
@@ -158,8 +159,8 @@ impl Engine {
     }
 
     /// Closes the door to writers and gives the folder free for others, as a crash would.
-    pub(crate) fn shut(&self) {
-        self.bar();
+    pub(crate) fn release(&self) {
+        self.stop_writes();
         let folders: Vec<_> = self.state.read().folders().cloned().collect();
         folders.iter().for_each(|folder| folder.release());
         self.log.lock().writer = None;
@@ -170,7 +171,7 @@ impl Engine {
     /// Makes an edit durable, then visible.
     pub(crate) fn commit(&self, ops: Vec<Op>) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        self.check_writable()?; // Not before: a close that marks where the manifest ends comes before or after.
+        self.check_writable()?; // Under the lock, so that a close does not record the manifest's length meanwhile.
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         self.state.read().check_edit(&ops)?;
         let mut appended = writer.append(&ops);
@@ -196,15 +197,15 @@ impl Engine {
         if writer.wants_checkpoint() {
             let checkpoint = self.state.read().checkpoint();
             if let Err(error) = writer.checkpoint(self.fs.as_ref(), &checkpoint) {
-                // The edit itself is durable; the old manifest goes on if the disk is merely full.
+                // The edit itself is durable; on a full disk the old manifest stays in use.
                 if error.code() != Code::OutOfDiskSpace {
                     return Err(self.poison(&error));
                 }
-                tracing::warn!(%error, "the manifest could not be written anew");
+                tracing::warn!(%error, "the manifest could not be rewritten");
             }
         }
         drop(manifest);
-        drop(retired); // What no snapshot holds is unlinked here, where no reader and no other edit waits for it.
+        drop(retired); // Unlinks what no snapshot holds, where no reader and no other edit waits for it.
         Ok(())
     }
 
@@ -224,12 +225,12 @@ impl Engine {
         self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max / 2
     }
 
-    /// Whether writers have added half of what they may while the first half is sealed: they would wait for it soon.
+    /// Whether writers have filled half of the remaining memory while the first half is sealed: soon they would have to wait.
     pub(crate) fn fills_faster_than_sealed(&self) -> bool {
         self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max / 4 * 3
     }
 
-    /// Makes what is acknowledged durable where the durability is an interval.
+    /// Syncs what was acknowledged but not synced yet, with [`Durability::Interval`](crate::Durability::Interval).
     pub(crate) fn sync_log(&self) -> Result<()> {
         let mut log = self.log.lock();
         if log.synced_seq + 1 == log.next_seq {
@@ -251,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Goes on in a new log file. The manifest knows of it before the first record: a lost one is noticed.
+    /// Starts a new log file. The manifest names it before its first record, so that a lost log is noticed.
     fn rotate_log(&self, log: &mut Log) -> Result<()> {
         if let Some(writer) = log.writer.as_mut()
             && log.synced_seq + 1 < log.next_seq
@@ -261,12 +262,21 @@ impl Engine {
             log.synced_seq = log.next_seq - 1;
         }
         let writer = LogWriter::create(self.fs.as_ref(), &self.dir, self.identity, log.next_seq)?;
-        self.commit(vec![Op::AddLog { first_seq: log.next_seq }])?;
+        if let Err(error) = self.commit(vec![Op::AddLog { first_seq: log.next_seq }]) {
+            if self.poisoned().is_none() {
+                // No manifest names it, and on a full disk it would take up space.
+                let path = writer.path.clone();
+                drop(writer);
+                let removed = self.fs.remove(&path);
+                tracing::debug!(path = %path.display(), ?removed, "removed a log that the manifest could not name");
+            }
+            return Err(error);
+        }
         log.writer = Some(writer);
         Ok(())
     }
 
-    /// Like [`Engine::cut_log`], after an edit that is done: on a full disk the log stays until there is room.
+    /// Like [`Engine::cut_log`], after a committed edit: on a full disk the log stays until there is room.
     pub(crate) fn cut_log_if_room(&self) -> Result<()> {
         match self.cut_log() {
             Err(error) if self.poisoned().is_none() => {
@@ -277,7 +287,7 @@ impl Engine {
         }
     }
 
-    /// Removes log files of which every record is sealed.
+    /// Removes log files whose records are all sealed.
     pub(crate) fn cut_log(&self) -> Result<()> {
         let mut log = self.log.lock();
         let needed = self.state.read().first_needed_seq();
@@ -286,8 +296,10 @@ impl Engine {
             && len > wal::HEADER_BYTES as u64
         {
             match self.rotate_log(&mut log) {
-                // Those before it can go all the same, and make room.
-                Err(error) if error.code() == Code::OutOfDiskSpace => tracing::warn!(%error, "the log goes on"),
+                // The log files before it can be removed all the same, which makes room.
+                Err(error) if error.code() == Code::OutOfDiskSpace => {
+                    tracing::warn!(%error, "the log could not be rotated")
+                }
                 rotated => rotated?,
             }
         }
@@ -311,7 +323,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Nobody is left to sync what was acknowledged at an interval.
+    /// Syncs what was acknowledged but not synced yet: nothing else will.
     fn drop(&mut self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "the last inserts may not survive a power cut");
@@ -319,7 +331,7 @@ impl Drop for Engine {
     }
 }
 
-/// Whether an edit names nothing new: on a full disk it may use the reserve, since space comes back by it.
+/// Whether an edit frees space and names nothing new: on a full disk it may use the reserve.
 fn gives_space_back(ops: &[Op]) -> bool {
     let frees = |op: &Op| {
         matches!(op, Op::RemoveSegment { .. } | Op::DropCollection { .. } | Op::RemoveLog { .. } | Op::Sealed { .. })

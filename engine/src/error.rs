@@ -1,4 +1,4 @@
-//! The one error type: a code that programs match on, a kind that prescribes what to do, and a message for people.
+//! The error type: a code for programs, a kind that says what to do, and a message for people.
 
 use ebbtide_buckets::{BatchError, SegmentError};
 use ebbtide_ttl::{Code, RuleError};
@@ -10,16 +10,16 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Somebody else holds what is needed: try again later.
+    /// Another process or call holds what is needed: try again later.
     Busy,
-    /// The disk, or the memory that a statement may take, is full: free space or ask for less, then try again. Nothing was
+    /// The disk is full, or the memory limit of a statement is reached: free space or request less, then try again. Nothing was
     /// stored.
     Full,
-    /// The call is wrong: mend it. Nothing was done.
+    /// The call is wrong: correct it. Nothing was done.
     Invalid,
     /// Something on disk is damaged or missing: restore or repair it.
     Corrupt,
-    /// Writing stopped after a failed write or sync, or the database was closed: open it again, then look what is there.
+    /// Writes are disabled after a failed write or sync, or the database was closed: reopen it and check its contents.
     Poisoned,
     /// The file system refused an operation.
     Io,
@@ -39,7 +39,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Makes an error.
+    /// Creates an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Error { code, message: shortened(message.into()), index: None }
     }
@@ -61,7 +61,7 @@ impl Error {
         Self::new(Code::NamespaceNotFound, format!("collection '{name}' does not exist"))
     }
 
-    /// The kind of mistake, with MongoDB's number and name where it has one.
+    /// The error's code, with MongoDB's number and name where MongoDB has one.
     #[must_use]
     pub fn code(&self) -> Code {
         self.code
@@ -81,12 +81,12 @@ impl Error {
         }
     }
 
-    /// Whether it says that one file is damaged or cannot be read, so that work on others can go on.
+    /// Whether the error concerns one file that is damaged or cannot be read, so that work on others can continue.
     pub(crate) fn is_of_one_file(&self) -> bool {
         matches!(self.kind(), ErrorKind::Corrupt | ErrorKind::Io)
     }
 
-    /// The zero-based position of the measurement that the error is about, in an insert of many.
+    /// The zero-based index of the measurement that the error is about, within its insert.
     #[must_use]
     pub fn index(&self) -> Option<usize> {
         self.index
@@ -97,7 +97,7 @@ impl Error {
         self
     }
 
-    /// The same about a measurement that is at `index` in what the user gave, in the message too.
+    /// The same error with another index, in the message too.
     pub(crate) fn renumbered(mut self, index: usize) -> Self {
         let rest = self.index.and_then(|old| self.message.strip_prefix(&format!("index {old}: ")));
         if let Some(rest) = rest {
@@ -107,7 +107,7 @@ impl Error {
     }
 }
 
-/// Bytes of a message, about, at most: names and values that somebody gave may be megabytes long.
+/// Approximate maximum length of a message in bytes: names and values in it may be megabytes long.
 const MESSAGE_BYTES_MAX: usize = 2 << 10;
 
 /// A long message without its middle: it begins with what is wrong and ends with what to do.

@@ -6,9 +6,9 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Numbers of files, collections and log records stay below this, so that the next one can always be counted.
+/// Numbers of files, collections and log records stay below this, so that there is always a next number.
 pub(crate) const NUMBER_END: u64 = 1 << 62;
-/// What the name of a file ends with while it is written.
+/// The suffix of a file's name while it is written.
 const TEMPORARY: &str = ".tmp";
 
 /// Comes before every segment by name, and is no Parquet file: a program that reads all files in the folder stops there, with
@@ -20,9 +20,9 @@ const FOLDER_NAME_BYTES_MAX: usize = 60;
 /// What a file in a database's folder is, or in the folder of a collection, by its name. FORMAT.md says what is in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileName {
-    /// Held locked by the one process that writes.
+    /// Locked by the one process that writes.
     Lock,
-    /// A manifest, by its number: the highest one counts.
+    /// A manifest, by its number; the one with the highest number is used.
     Manifest(u64),
     /// A log, by the sequence number of its first record.
     Log(u64),
@@ -30,7 +30,7 @@ pub(crate) enum FileName {
     Segment(SegmentName),
     /// Stands where the segments in a folder must not be read together by other programs.
     CompactFirst,
-    /// Room that is kept for a full disk.
+    /// Space that is reserved for a full disk.
     Reserve,
     /// Where log and manifest ended at a clean shutdown.
     ShutdownMarker,
@@ -39,7 +39,7 @@ pub(crate) enum FileName {
 }
 
 impl FileName {
-    /// What the file is; `None` if the name is not one of ours.
+    /// The kind of a file; `None` if the name is not one of a database's.
     pub(crate) fn parse(name: &str) -> Option<FileName> {
         let number = |hex: &str| match hex.len() {
             16 => u64::from_str_radix(hex, 16).ok().filter(|number| *number < NUMBER_END),
@@ -176,7 +176,7 @@ impl Listing {
     }
 }
 
-/// Whether a file has the temporary name under which one of ours is written before it is renamed.
+/// Whether a name is a temporary one, under which a database's file is written before it is renamed.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.strip_suffix(TEMPORARY).is_some_and(|name| FileName::parse(name).is_some())
 }

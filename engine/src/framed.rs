@@ -1,23 +1,23 @@
-//! What a log and a manifest have in common: a header that says which file it is, then frames with checksums.
+//! The common format of logs and manifests: a header that identifies the file, then frames with checksums.
 //!
-//! The checksum of a frame's head covers the file, by the CRC of its header, and the frame's place in it. What a power
-//! cut leaves where a frame should be may be a frame of another file or place, and that one does not count.
+//! The checksum of a frame's head also covers the CRC of the file's header and the frame's offset. A power cut may leave a
+//! frame of another file or offset where a frame should be; its checksum does not match there.
 
 use crate::error::{Error, Result};
 use ebbtide_ttl::Code;
 use std::path::Path;
 
 /// Bytes of a header: magic with the version, database identity, number, CRC-32. Every version keeps this layout, so that
-/// a newer one is told from damage.
+/// a newer version can be told from damage.
 pub(crate) const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
 
 /// One kind of framed file.
 #[derive(Debug)]
 pub(crate) struct FrameFormat {
-    /// The word for it in messages.
+    /// Its name in messages.
     pub(crate) what: &'static str,
     pub(crate) magic: &'static [u8; 6],
-    /// The version that is written, and the newest one that is read.
+    /// The version that is written, which is also the newest one that can be read.
     pub(crate) version: u16,
     /// Bytes before a frame's payload. The payload's length comes first.
     pub(crate) head_bytes: usize,
@@ -35,14 +35,14 @@ pub(crate) struct FileHeader {
     pub(crate) number: u64,
 }
 
-/// Where a frame goes: a file, by the CRC of its header, and an offset in it.
+/// The place of a frame: a file, by the CRC of its header, and an offset in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) file: u32,
     pub(crate) offset: u64,
 }
 
-/// A frame whose checksums hold.
+/// A frame whose checksums match.
 pub(crate) struct Frame<'a> {
     pub(crate) at: usize,
     pub(crate) head: &'a [u8],
@@ -98,10 +98,10 @@ impl FrameFormat {
         Ok(FileHeader { identity, number })
     }
 
-    /// Appends a frame to `out`, which goes to `start`. `fields` is what the head holds behind the checksums.
+    /// Appends a frame to `out`, for the place `start`. `fields` is the part of the head after the checksums.
     pub(crate) fn put(&self, out: &mut Vec<u8>, start: Place, fields: &[u8], payload: &[u8], payload_crc: u32) {
         assert_eq!(self.head_bytes, 12 + fields.len(), "a frame's head has the layout of its format");
-        assert!(!payload.is_empty(), "zeros are a torn end and no frame");
+        assert!(!payload.is_empty(), "an empty frame would look like a torn end");
         let length = u32::try_from(payload.len()).expect("callers refuse payloads of over 4 GiB");
         let place = Place { offset: start.offset + out.len() as u64, ..start };
         let at = out.len();
@@ -115,14 +115,14 @@ impl FrameFormat {
         out.extend_from_slice(payload);
     }
 
-    /// The head at `at`, if its checksum holds there. What of its payload is there may be damaged.
+    /// The head at `at`, if its checksum matches there. Its payload may be damaged or incomplete.
     pub(crate) fn head_at<'a>(&self, file: &'a [u8], at: usize) -> Option<&'a [u8]> {
         let head = file.get(at..at.checked_add(self.head_bytes)?)?;
         let place = Place { file: file_crc(file), offset: at as u64 };
         (self.head_crc(head, place) == word(head, self.head_crc_at)).then_some(head)
     }
 
-    /// The frame at `at`, if all of it is there and its checksums hold.
+    /// The frame at `at`, if it is complete and its checksums match.
     pub(crate) fn frame_at<'a>(&self, file: &'a [u8], at: usize) -> Option<Frame<'a>> {
         let head = self.head_at(file, at)?;
         let payload = file.get(at + self.head_bytes..)?.get(..word(head, 0) as usize)?;
@@ -130,7 +130,7 @@ impl FrameFormat {
         holds.then_some(Frame { at, head, payload })
     }
 
-    /// The frames behind the header, up to the first that does not hold.
+    /// The frames after the header, up to the first whose checksums do not match.
     pub(crate) fn frames<'a>(&self, file: &'a [u8]) -> impl Iterator<Item = Frame<'a>> {
         let mut at = HEADER_BYTES;
         std::iter::from_fn(move || {

@@ -1,13 +1,15 @@
-//! The only door to disk.
+//! The only access to disk.
 //!
-//! Everything the engine writes goes through [`Fs`], so that a test can put a simulated disk in its place: one that
+//! The engine reads and writes files only through [`Fs`], so that a test can replace the disk by a simulated one that
 //! loses what was not synced, runs full, fails a sync, or stops at any operation (`sim::SimFs`, with the feature
 //! `testing`). [`RealFs`] is the disk of the operating system.
 //!
-//! The contract is weaker than what any one file system gives: syncing a file makes its content durable but not its
+//! The contract is weaker than that of any one file system: syncing a file makes its content durable but not its
 //! name, and syncing a folder makes the names in it durable but not what they hold. [`Fs::publish`] is the one way to
-//! replace a file, and does all of it in the right order.
+//! replace a file: it does all steps in the right order.
 
+#[cfg(any(test, feature = "testing"))]
+mod layer;
 mod real;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -21,6 +23,9 @@ use std::sync::Arc;
 use crate::files::temporary;
 use ebbtide_buckets::ReadAt;
 
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub use layer::Layer;
 pub use real::RealFs;
 
 /// A disk.
@@ -52,7 +57,7 @@ pub trait Fs: Debug + Send + Sync {
     /// Removes a file's name. Durable after [`sync_dir`](Fs::sync_dir) of its folder.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Moves a file into another folder of the same disk, durably. Stopped half-way, the file may be in both.
+    /// Moves a file into another folder of the same disk, durably. If it is interrupted, the file may be in both.
     fn move_file(&self, from: &Path, to: &Path) -> io::Result<()> {
         if self.exists(to)? {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -72,7 +77,7 @@ pub trait Fs: Debug + Send + Sync {
     /// The names in a folder (files and folders), sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Whether there is a file or folder of this name.
+    /// Whether a file or folder of this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// The length of a file in bytes.
@@ -81,16 +86,16 @@ pub trait Fs: Debug + Send + Sync {
     /// Removes a folder with everything in it. Durable after [`sync_dir`](Fs::sync_dir) of its parent.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the exclusive lock named by `path`, and writes `holder` into that file for whoever finds it taken.
+    /// Takes the exclusive lock named by `path`, and writes `holder` into that file for other processes to read.
     ///
-    /// The lock is held until the returned value is dropped or the process ends; what an old lock file says is
+    /// The lock is held until the returned value is dropped or the process ends; the content of an old lock file is
     /// irrelevant. The file itself is not made durable and never removed.
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError>;
 }
 
 /// Writes a file with these bytes and syncs its content; its name is durable after [`Fs::sync_dir`]. A file of that name
-/// is removed first: an attempt that failed has left it. After an error the file is removed again, since on a full disk
-/// what was written of it would take the room that is left.
+/// is removed first: it is left over from a failed attempt. After an error the file is removed again, since a part of it
+/// would take up space on a full disk.
 pub(crate) fn write_synced<F: Fs + ?Sized>(fs: &F, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn WriteFile>> {
     if fs.exists(path)? {
         fs.remove(path)?;
@@ -141,7 +146,7 @@ pub trait FileLock: Debug + Send + Sync {}
 /// Why a lock was not taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody else has it.
+    /// Another process holds it.
     Held {
         /// What the holder wrote about itself, or an empty text if that could not be read.
         holder: String,

@@ -1,7 +1,5 @@
-//! How an insert becomes durable and visible.
-//!
-//! It is validated under the newest schema, queued, written to the log with everything else that is queued, and then added to
-//! the memtable. The first waiter that finds no leader writes for all.
+//! Inserts: validated under the newest schema, queued, written to the log together with everything else that is queued, and
+//! then added to the memtable. The first waiting thread that finds no leader writes for all.
 
 pub(crate) mod queue;
 mod widen;
@@ -22,7 +20,7 @@ use std::sync::Arc;
 use widen::check_widening;
 
 impl Engine {
-    /// What `build` makes under the newest schema; `None` without rows. Whether fields may widen is still to be checked.
+    /// The submission that `build` makes under the newest schema; `None` without rows. Whether fields may widen is not checked.
     fn validate(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<Option<Submission>> {
         let (collection, applied) = {
             let state = self.state.read();
@@ -46,7 +44,7 @@ impl Engine {
         Ok(Some(Submission { collection, newest, schema, chunk, span }))
     }
 
-    /// Refuses what [`Engine::insert`] would refuse; nothing is stored.
+    /// Refuses what [`Engine::insert`] would refuse, and stores nothing.
     pub(crate) fn check(&self, name: &str, build: &dyn Fn(&Schema) -> Result<Accepted>) -> Result<()> {
         let Some(found) = self.validate(name, build)? else { return Ok(()) };
         let widens = widened(&found.newest, &found.schema);
@@ -77,7 +75,7 @@ impl Engine {
             let widens = widened(&newest, &schema);
             let mut looked = BTreeSet::new();
             if !widens.is_empty() {
-                // Most of what is stored is read here, where nobody waits for it.
+                // Reads most of what is stored before the queue is locked, so that no other insert waits for it.
                 check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
             }
             let mut queue = self.inserts.lock();
@@ -85,7 +83,7 @@ impl Engine {
                 self.inserts.wait(&mut queue);
             }
             if !widens.is_empty() {
-                // Nothing may be on its way to the fields that are about to lose their whole numbers.
+                // No queued insert may still bring whole numbers to the fields that become floating point.
                 queue.widening = true;
                 while queue.leader || !queue.pending.is_empty() {
                     self.inserts.wait(&mut queue);
@@ -121,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Waits until `ticket` is decided; whoever finds no leader leads.
+    /// Waits until `ticket` is decided; becomes the leader if there is none.
     fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: u64) -> Result<()> {
         loop {
             if queue.done >= ticket {
@@ -189,7 +187,7 @@ impl Engine {
         let mut state = self.state.write();
         for (seq, pending) in (first_seq..).zip(group) {
             state.applied_seq = seq;
-            // A collection that was dropped meanwhile: the insert came before the drop.
+            // If the collection was dropped meanwhile, the insert counts as before the drop.
             let Some(collection) = state.by_id_mut(pending.collection) else { continue };
             let span = collection.options.bucketing.span_seconds();
             collection.schema = pending.schema;
@@ -209,7 +207,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Seals open buckets when they have outgrown their budget: the writer that meets a full budget does the work.
+    /// Seals open buckets if they exceed their memory. The writer that finds the memory full does this work.
     fn make_room(&self) -> Result<()> {
         if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
             return Ok(());
@@ -222,7 +220,7 @@ impl Engine {
     }
 }
 
-/// The thread that writes for all that wait. Should it panic, the others must not wait for ever.
+/// Guards the leader, which writes for all waiting threads: if it panics, the others must not wait forever.
 struct LeaderGuard<'a> {
     engine: &'a Engine,
     tickets: Vec<u64>,
@@ -242,12 +240,12 @@ impl Drop for LeaderGuard<'_> {
     }
 }
 
-/// Fields that turn from whole numbers to floating point, by path.
+/// The paths of fields that change from whole numbers to floating point.
 fn widened(old: &Schema, new: &Schema) -> Vec<String> {
     if std::ptr::eq(old, new) { Vec::new() } else { ebbtide_buckets::widened_fields(old, new) }
 }
 
-/// Checks what the columns of one insert take in memory.
+/// Checks the memory that the columns of one insert take.
 fn check_size(chunk: &Chunk) -> Result<()> {
     let bytes = ebbtide_buckets::batch_bytes(&chunk.batch);
     if bytes <= BATCH_BYTES_MAX {
@@ -263,13 +261,13 @@ fn check_metas(chunk: &Chunk) -> Result<()> {
     };
     let index = bucket.rows.iter().min().map_or(0, |row| *row as usize);
     let what = format!(
-        "index {index}: the meta takes {} bytes, {META_BYTES_MAX} are allowed: a meta names a series, data belongs into fields",
+        "index {index}: the meta takes {} bytes, {META_BYTES_MAX} are allowed: a meta names a series; store data in fields",
         bucket.id.meta.as_bytes().len()
     );
     Err(Error::new(Code::BSONObjectTooLarge, what).with_index(index))
 }
 
-/// Measurements that may be stored under `schema`, as far as they themselves can tell.
+/// Validated measurements. Whether fields may widen also depends on what is stored and queued.
 struct Submission {
     collection: Arc<CollectionState>,
     newest: Arc<Schema>,

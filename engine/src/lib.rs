@@ -30,7 +30,7 @@
 #[doc = include_str!("../../docs/library.md")]
 struct Readme;
 
-mod awaited;
+mod async_api;
 mod background;
 mod batch_id;
 mod clean_shutdown;
@@ -67,7 +67,7 @@ mod sync;
 mod verify;
 mod wal;
 
-pub use crate::awaited::ScanStream;
+pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;

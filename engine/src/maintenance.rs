@@ -1,14 +1,14 @@
-//! The lock that is held by whatever rewrites segments or the catalogue: flush, compaction, sweep, delete, commands that
-//! change it.
+//! The lock for everything that rewrites segments or the catalogue: flush, compaction, sweep, delete, and commands that change
+//! collections.
 
 use crate::sync::{AtomicBool, AtomicU64, Guard, Mutex, Ordered, Ordering, Rank};
 
-/// The lock, which knows whether somebody waits for it.
+/// The lock, which also knows whether a thread waits for it.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
     lock: Ordered<Mutex<()>>,
     awaited: AtomicU64,
-    /// Whether who holds it works beside writers that go on.
+    /// Whether the holder works in the background while inserts continue.
     beside_writers: AtomicBool,
 }
 
@@ -29,14 +29,14 @@ impl Maintenance {
         guard
     }
 
-    /// The same for work in the background: writers keep a core of their own.
+    /// Takes the lock for background work, which leaves a core to writers.
     pub(crate) fn lock_beside_writers(&self) -> Guard<'_, ()> {
         let guard = self.lock();
         self.beside_writers.store(true, Ordering::Relaxed);
         guard
     }
 
-    /// Whether the holder may take all cores: somebody waits for it, or nobody else is known to work.
+    /// Whether the holder may use all cores: it does not work in the background, or another thread waits for the lock.
     pub(crate) fn may_use_all_cores(&self) -> bool {
         !self.beside_writers.load(Ordering::Relaxed) || self.awaited.load(Ordering::Relaxed) > 0
     }

@@ -2,8 +2,8 @@
 //! log files, and the history of drops.
 //!
 //! A manifest file is a header and frames; the first frame is a checkpoint (the edits that make the whole state), each
-//! further one an edit. An edit is atomic: its frame is whole or it did not happen. A new file replaces the old one by
-//! sync, rename and folder sync, so that the newest file always starts with a whole checkpoint. FORMAT.md has the bytes.
+//! further one an edit. An edit is atomic: if its frame is incomplete, it did not happen. A new file replaces the old one by
+//! sync, rename and folder sync, so that the newest file always starts with a complete checkpoint. FORMAT.md has the bytes.
 
 use crate::batch_id::LastBatch;
 use crate::files::{FileEnd, FileName, temporary};
@@ -26,29 +26,29 @@ use invariants::{check_checkpoint, check_edit};
 /// A frame's head: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.
 const FORMAT: FrameFormat =
     FrameFormat { what: "manifest", magic: b"EBBMAN", version: 2, head_bytes: 12, head_crc_at: 8, payload_crc_at: 4 };
-/// Edits grow a manifest file to this many bytes, or to four times its checkpoint, before a new one is begun.
+/// A new manifest file is begun when edits have grown it by this many bytes, and to four times its checkpoint.
 const EDITS_BYTES_MIN: u64 = 1 << 20;
-/// Drops that the history keeps; older ones go.
+/// Number of drops in the history; older ones are removed.
 pub(crate) const SWEEP_HISTORY_MAX: usize = 1000;
 
-/// A collection as the manifest knows it.
+/// A collection in the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CollectionRecord {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) options: CollectionOptions,
     pub(crate) rules: RuleSet,
-    /// Grows with every change of the rules: a segment's stamp of another epoch says nothing.
+    /// Increases with every change of the rules; the stamp of a segment is valid only in its own epoch.
     pub(crate) rules_epoch: u64,
     pub(crate) schema: Schema,
     /// Inserts up to this sequence number are in segments; the log is replayed from the next one.
     pub(crate) sealed_seq: u64,
 }
 
-/// What one edit of the sweeper dropped through one rule.
+/// What one edit of the sweeper dropped by one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepRecord {
-    /// The instant of the pass's one clock reading.
+    /// The instant at which the pass decided what had expired.
     pub at: Timestamp,
     /// The collection's name.
     pub collection: String,
@@ -56,41 +56,41 @@ pub struct SweepRecord {
     pub rule: String,
     /// The rule's expireAfterSeconds.
     pub expire_after_seconds: i64,
-    /// Measurements at or before this instant were past their time.
+    /// Measurements at or before this instant had expired.
     pub cutoff: Timestamp,
     /// Buckets dropped.
     pub buckets: u64,
     /// Measurements dropped with them.
     pub measurements: u64,
-    /// Bytes that they took on disk.
+    /// Bytes on disk that they took.
     pub bytes: u64,
 }
 
-/// One step of an edit. The order of the variants is part of the format.
+/// One operation of an edit. The order of the variants is part of the format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Op {
     /// New collections, segments and log records take these numbers or higher ones.
     NextIds { collection: u64, segment: u64, seq: u64 },
     /// Creates a collection, or changes the options and rules of one with this number.
     PutCollection(CollectionRecord),
-    /// Removes a collection with all its segments; what the log holds of it counts no more.
+    /// Removes a collection with all its segments; its records in the log are ignored from then on.
     DropCollection { id: u64 },
-    /// Adds fields, or widens them. Comes with the first segment that has them: until then the log says it.
+    /// Adds or widens fields. Written with the first segment that has them; until then the log records them.
     SetSchema { collection: u64, schema: Schema },
     /// Adds a segment, whose file is durable in the folder of the database. Only older programs put one there.
     AddSegment { collection: u64, segment: SegmentRecord },
-    /// Rows were deleted: what is left of a segment now.
+    /// What is left of a segment after rows were deleted.
     SetSegment { collection: u64, segment: u64, state: SegmentState },
     /// More buckets of a segment were dropped; `live` is about those that are left. Smaller than `SetSegment`, since it
     /// repeats nothing that was dropped before.
     DropBuckets { collection: u64, segment: u64, dropped: RoaringBitmap, live: LiveSummary },
-    /// A segment's rows are all gone, or in other segments that the same edit adds. Its file may be unlinked.
+    /// Removes a segment whose rows are all dropped, or in other segments that the same edit adds. Its file may be unlinked.
     RemoveSegment { collection: u64, segment: u64 },
     /// Inserts up to this sequence number are in segments, or were dropped as due; replay skips them.
     Sealed { collection: u64, seq: u64 },
-    /// A log file exists. Comes before its first record, so that a missing file is noticed.
+    /// Adds a log file. Written before its first record, so that a missing file is noticed.
     AddLog { first_seq: u64 },
-    /// All records of a log file are sealed. Comes before the file is removed.
+    /// Removes a log file whose records are all sealed. Written before the file is removed.
     RemoveLog { first_seq: u64 },
     /// What a sweep dropped, for the history.
     Swept(SweepRecord),
@@ -124,7 +124,7 @@ pub(crate) fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
 pub(crate) struct ManifestContents {
     pub(crate) identity: [u8; 16],
     pub(crate) edits: Vec<Vec<Op>>,
-    /// Where the last whole edit ends.
+    /// Where the last complete edit ends.
     pub(crate) end: u64,
     /// Bytes after it, which a crash left half-written.
     pub(crate) torn_bytes: u64,
@@ -170,15 +170,15 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
         return Err(damage);
     }
     (contents.end, contents.torn_bytes) = (at as u64, (bytes.len() - at) as u64);
-    // A torn edit is the last one: edits are synced one by one, so a whole one after a bad one means damage.
+    // Only the last edit can be torn: edits are synced one by one, so a complete one after a bad one means damage.
     let mut later = (at + 1..bytes.len()).filter_map(|at| FORMAT.frame_at(&bytes, at));
     if damage.is_none() && later.next().is_some() {
-        damage = Some(Error::corrupt(&path, at as u64, "manifest edit is damaged and whole edits follow it"));
+        damage = Some(Error::corrupt(&path, at as u64, "manifest edit is damaged and complete edits follow it"));
     }
     Ok((contents, damage))
 }
 
-/// Appends the frame of an edit, which goes to `start`.
+/// Appends the frame of an edit, for the place `start`.
 fn put_edit(out: &mut Vec<u8>, start: Place, edit: &[Op]) -> Result<()> {
     let payload = postcard::to_stdvec(edit).map_err(|e| Error::internal(format!("encode a manifest edit: {e}")))?;
     u32::try_from(payload.len()).map_err(|_| Error::internal("a manifest edit of over 4 GiB"))?;
@@ -186,12 +186,12 @@ fn put_edit(out: &mut Vec<u8>, start: Place, edit: &[Op]) -> Result<()> {
     Ok(())
 }
 
-/// What a wrong edit is refused with before it is written.
+/// The error that refuses a wrong edit before it is written.
 pub(crate) fn refused(what: String) -> Error {
     Error::internal(format!("a wrong edit of the manifest was refused, and nothing was changed: {what}"))
 }
 
-/// The manifest that edits are appended to.
+/// The open manifest, to which edits are appended.
 #[derive(Debug)]
 pub(crate) struct ManifestWriter {
     dir: PathBuf,
@@ -204,7 +204,7 @@ pub(crate) struct ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Publishes a new manifest with `checkpoint`. When this returns it is durable and the one that counts.
+    /// Publishes a new manifest with `checkpoint`. When this returns it is durable, and the newest one.
     pub(crate) fn create(fs: &dyn Fs, dir: &Path, identity: [u8; 16], number: u64, checkpoint: &[Op]) -> Result<Self> {
         let path = FileName::Manifest(number).path(dir);
         let tmp = temporary(&path);
@@ -214,8 +214,8 @@ impl ManifestWriter {
         put_edit(&mut bytes, Place { file: file_crc, offset: 0 }, checkpoint)?;
         let publish = || {
             drop(write_synced(fs, &tmp, &bytes)?);
-            // Once it may have its name, no error is one of a disk that is merely full: at the next open this is the
-            // manifest that counts, and an edit to the old one would be lost.
+            // Once it may have its name, no error is reported as a full disk: the next open would use this manifest, and
+            // an edit of the old one would be lost.
             let named = fs.publish(&tmp, &path).and_then(|()| fs.open_append(&path, bytes.len() as u64));
             named.map_err(std::io::Error::other)
         };
@@ -243,7 +243,7 @@ impl ManifestWriter {
         put_edit(&mut frame, Place { file: self.file_crc, offset: before }, edit)?;
         if let Err(e) = self.file.append(&frame) {
             let error = Error::io("append to the manifest", &self.path, &e);
-            // A full disk leaves the manifest as it was, if the half-written edit can be taken back.
+            // On a full disk the manifest is unchanged, if the half-written edit can be cut off.
             return match self.file.truncate(before).and_then(|()| self.file.sync()) {
                 Ok(()) if error.code() == Code::OutOfDiskSpace => Err(error),
                 _ => Err(Error::new(Code::NotWritable, error.to_string())),
@@ -259,7 +259,7 @@ impl ManifestWriter {
         FileEnd { number: self.number, bytes: self.file.len() }
     }
 
-    /// Whether the edits have outgrown the checkpoint.
+    /// Whether the edits have outgrown the checkpoint, so that a new manifest should be begun.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.file.len() > self.checkpoint_bytes.saturating_mul(4).max(self.checkpoint_bytes + EDITS_BYTES_MIN)
     }

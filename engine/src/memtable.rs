@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 /// Chunks below this many rows are merged as they pile up, so that many small inserts do not make many small chunks.
 const MERGE_ROWS_MAX: usize = 1 << 14;
-/// So many chunks of about one size are merged at a time: a row is then moved once for each power of eight of the size that its
-/// chunk grows to.
+/// Number of chunks of about one size that are merged at a time. A row is then moved once for each power of eight in the size of
+/// its chunk.
 const MERGE_CHUNKS: usize = 8;
-/// Nor are chunks merged beyond this many bytes: offsets of lists and binary values have 31 bits.
+/// Chunks are not merged beyond this many bytes, since offsets of lists and binary values have 31 bits.
 const MERGE_BYTES_MAX: usize = 64 << 20;
-/// What a bucket takes in a chunk beside its rows, about: key, window, bounds, and a list of rows.
+/// Approximate bytes of a bucket in a chunk, in addition to its rows: key, window, bounds, and a list of rows.
 const BUCKET_BYTES: usize = 160;
 
 /// Open buckets of one collection. Copies are cheap and independent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memtable {
-    /// Being sealed: still visible, no longer added to.
+    /// Chunks that are being sealed: visible, but no longer added to.
     frozen: Vec<Arc<Chunk>>,
     active: Vec<Arc<Chunk>>,
     rows: u64,
     bytes: usize,
-    /// The first insert that is only here.
+    /// The first insert that is only in the memtable.
     oldest_seq: Option<u64>,
     frozen_rows: u64,
     frozen_bytes: usize,
@@ -50,7 +50,7 @@ impl Memtable {
         self.oldest_seq
     }
 
-    /// Adds the rows of insert `seq`, merging small chunks in the manner of a counter.
+    /// Adds the rows of insert `seq`, and merges chunks of similar size.
     pub(crate) fn push(
         &mut self,
         chunk: Arc<Chunk>,
@@ -73,8 +73,8 @@ impl Memtable {
         Ok(())
     }
 
-    /// From where on the newest chunks are to be merged: enough of them that are no larger than the last one is, in orders of
-    /// magnitude, or half as many where no more fit into one.
+    /// The index from which the newest chunks should be merged: if [`MERGE_CHUNKS`] of them are of no larger order of magnitude
+    /// than the last one, or half that number if no more fit into one chunk.
     fn to_merge(&self) -> Option<usize> {
         let size = |chunk: &Chunk| chunk.batch.num_rows().max(1).ilog(MERGE_CHUNKS);
         let last = size(self.active.last()?);
@@ -94,7 +94,7 @@ impl Memtable {
         (self.active.len() - from >= least).then_some(from)
     }
 
-    /// Sorts all rows into windows of another span.
+    /// Regroups all rows into windows of another span.
     pub(crate) fn rebuild(&mut self, schema: &Schema, span_seconds: i64) -> Result<()> {
         for chunk in self.frozen.iter_mut().chain(&mut self.active) {
             *chunk = Arc::new(merge(&[chunk], schema, span_seconds)?);
@@ -102,7 +102,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Closes the chunks so far to further rows and returns them: they are about to be sealed.
+    /// Freezes the present chunks and returns them, to be sealed.
     pub(crate) fn freeze(&mut self) -> Vec<Arc<Chunk>> {
         self.frozen.append(&mut self.active);
         self.frozen_ids.append(std::mem::take(&mut self.active_ids));
@@ -116,12 +116,12 @@ impl Memtable {
         self.frozen_ids.after(sealed)
     }
 
-    /// The last insert with an id of all; `sealed` is the one before the open buckets.
+    /// The last insert with an id; `sealed` is the one before the open buckets.
     pub(crate) fn last_batch(&self, sealed: Option<LastBatch>) -> Option<LastBatch> {
         self.active_ids.after(self.frozen_ids.after(sealed))
     }
 
-    /// Forgets the frozen chunks: they are sealed. `next_seq` is the first insert that is not.
+    /// Drops the frozen chunks, which are sealed. `next_seq` is the first insert that is not.
     pub(crate) fn sealed(&mut self, next_seq: u64) {
         self.frozen.clear();
         self.frozen_rows = 0;
@@ -131,22 +131,20 @@ impl Memtable {
     }
 }
 
-/// What a chunk takes beside its columns: with a meta of its own for each row this is most of it.
+/// Bytes of a chunk in addition to its columns. If each row has its own meta, this is most of the chunk.
 fn index_bytes(chunk: &Chunk) -> usize {
     let metas: usize = chunk.buckets.iter().map(|b| b.id.meta.as_bytes().len()).sum();
     chunk.buckets.len() * BUCKET_BYTES + metas + chunk.batch.num_rows() * size_of::<u32>()
 }
 
-/// One chunk of several. Views of strings are gathered anew, so that a merged chunk does not keep its parts alive.
-/// All have windows of one span: a change of the span seals the open buckets first.
+/// Merges chunks into one. String views are copied, so that a merged chunk does not keep its parts alive.
 fn merge(chunks: &[&Arc<Chunk>], schema: &Schema, span_seconds: i64) -> Result<Chunk> {
     let batches = chunks.iter().map(|c| adapt(&c.batch, schema)).collect::<std::result::Result<Vec<_>, _>>()?;
     let batch = arrow::compute::concat_batches(&schema.arrow(), &batches).map_err(Error::from)?;
     Ok(Chunk::build(batch, schema, span_seconds))
 }
 
-/// Bytes that a row of a chunk takes in memory, on average; the sum over rows is what [`Memtable::bytes`] counts, but for what a
-/// merge saves.
+/// Average bytes of a row of a chunk in memory. The sum over all rows is about [`Memtable::bytes`].
 pub(crate) fn row_bytes(chunk: &Chunk) -> u64 {
     let bytes = batch_bytes(&chunk.batch) + index_bytes(chunk);
     (bytes / chunk.batch.num_rows().max(1)) as u64

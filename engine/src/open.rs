@@ -1,11 +1,11 @@
-//! Opening: from what a crash left on disk to the state that every acknowledged insert is in.
+//! Opening: from the files on disk, as a crash may have left them, to a state with every acknowledged insert.
 //!
-//! 1. The newest manifest counts. If it is damaged, opening fails: an older one would bring back what was dropped.
-//! 2. Log records that are not sealed are replayed in order, up to the first torn one of the newest file. If they take more
-//!    memory than open buckets may, they are replayed a second time when all is known to be well, and sealed meanwhile.
-//! 3. What nothing names (segments, logs, manifests that were never or are no longer part of the state) is removed.
+//! 1. The newest manifest is used. If it is damaged, opening fails: an older one would bring back what was dropped.
+//! 2. Log records that are not sealed are replayed in order, up to the first torn one of the newest file. If they exceed the
+//!    memory for open buckets, they are replayed a second time after all checks have passed, and sealed meanwhile.
+//! 3. Files that are not part of the state (segments, logs, manifests) are removed.
 //!
-//! Each step can be interrupted and done again.
+//! Each step can be interrupted and repeated.
 
 use crate::clean_shutdown::ShutdownMarker;
 use crate::engine::{Engine, OpenState};
@@ -22,7 +22,7 @@ use ebbtide_ttl::{Clock, Code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How often a reader starts again because a writer beside it changed the files while it read them.
+/// How often a reader starts again because a writer in another process changed the files while it read them.
 const READ_ONLY_TRIES: usize = 20;
 /// Segments that a reader holds open: a process has 1024 file handles by default.
 const HELD_SEGMENTS_MAX: usize = 512;
@@ -54,8 +54,8 @@ pub(crate) fn open(
     Ok(engine)
 }
 
-/// Reads files that a writer in another process may be changing. An error counts only if nothing changed meanwhile; else
-/// it may be about a file that was in use no more, and `read` starts again.
+/// Reads files that a writer in another process may be changing. An error is returned only if nothing changed meanwhile;
+/// otherwise it may be about a file that is no longer in use, and `read` starts again.
 pub(crate) fn beside_a_writer<T, E>(fs: &dyn Fs, dir: &Path, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
     let mut before = stamp(fs, dir);
     for _ in 1..READ_ONLY_TRIES {
@@ -73,8 +73,8 @@ pub(crate) fn beside_a_writer<T, E>(fs: &dyn Fs, dir: &Path, read: impl Fn() -> 
     read()
 }
 
-/// What a writer cannot change files without changing: their names, and the lengths of those that grow. A folder that
-/// cannot be listed has none.
+/// The names of the files and the lengths of those that grow: every change by a writer changes one of them. Empty for a folder
+/// that cannot be listed.
 fn stamp(fs: &dyn Fs, dir: &Path) -> Vec<(String, Option<u64>)> {
     let names = fs.list(dir).unwrap_or_default();
     let grows = |name: &str| matches!(FileName::parse(name), Some(FileName::Manifest(_) | FileName::Log(_)));
@@ -82,7 +82,7 @@ fn stamp(fs: &dyn Fs, dir: &Path) -> Vec<(String, Option<u64>)> {
     names.into_iter().map(|name| (len(&name), name)).map(|(len, name)| (name, len)).collect()
 }
 
-/// Holds the segments for a reader: a writer beside it may unlink them before they are first read.
+/// Opens the segments for a reader: a writer in another process may unlink them before they are first read.
 fn held(read: ReadState) -> Result<ReadState> {
     let segments = read.state.collections.values().flat_map(|c| c.segments.values());
     segments.take(HELD_SEGMENTS_MAX).try_for_each(|segment| segment.file.hold())?;
@@ -95,8 +95,8 @@ fn open_for_writing(
     dir: &Path,
     settings: &Settings,
 ) -> Result<(OpenState, Replayed)> {
-    // Before the lock: nothing is left in a folder of somebody else, not even that.
-    if fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
+    // Checked before the lock is taken: nothing is written into a foreign folder, not even a lock file.
+    if fs.exists(dir).map_err(|e| Error::io("access", dir, &e))? {
         refuse_foreign(dir, &list(fs.as_ref(), dir)?)?;
     }
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
@@ -139,15 +139,15 @@ fn open_for_writing(
     Ok((read.opened(Some(log), Some(manifest), Some(lock)), replayed))
 }
 
-/// Whether the rows that only the log holds are in memory.
+/// Whether the rows that are only in the log are in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replayed {
     Whole,
-    /// They were looked at, and are too many.
+    /// They were checked, and take too much memory.
     Not,
 }
 
-/// Keeps other writers out until what is returned is dropped.
+/// Keeps other writers out until the returned lock is dropped.
 pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(dir);
     let holder = format!("process {} since {}", std::process::id(), clock.now());
@@ -164,20 +164,20 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
 }
 
 /// Cuts half-written records off the newest log, so that the next file continues where this one ends, and syncs it: a
-/// process that was killed may have written records that it never synced, and from now on they count.
+/// process that was killed may have written records that it never synced, and from now on they are part of the state.
 ///
-/// The file is written anew, since after a failed sync a second one proves nothing: the operating system may have
-/// given up what it could not write, and go on showing it. Where even the reserve's room is not enough for that, it is
-/// synced in place.
+/// The file is rewritten, since a sync that succeeds after a failed one proves nothing: the operating system may have
+/// discarded what it could not write, and still show it. If the disk has no room for that, even without the reserve, the
+/// file is synced in place.
 fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
     let Some(LogEnd { first_seq, whole: end, .. }) = read.newest_log else { return Ok(()) };
     let path = FileName::Log(first_seq).path(dir);
     let rewrite = || {
         let bytes = fs.read(&path)?;
         if bytes.len() as u64 == end && end == wal::HEADER_BYTES as u64 {
-            return Ok(()); // No record: its header was synced before the manifest named it.
+            return Ok(()); // It holds no record, and its header was synced before the manifest named it.
         }
-        // What was replayed is all there, or what is written now would be a log that lost its end.
+        // Everything that was replayed must still be in the file, or the rewritten log would have lost its end.
         let whole = usize::try_from(end).ok().and_then(|end| bytes.get(..end));
         replace(fs, &path, whole.ok_or(std::io::ErrorKind::UnexpectedEof)?)
     };
@@ -186,7 +186,7 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
         settled = rewrite();
     }
     if settled.as_ref().is_err_and(is_full) {
-        // A full disk must not keep a database from being opened, and swept.
+        // A full disk must not prevent opening and sweeping the database.
         settled = fs.open_append(&path, end).and_then(|mut log| log.sync());
     }
     settled.map_err(|e| Error::io("settle the log", &path, &e))
@@ -195,15 +195,15 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
 struct ReadState {
     identity: [u8; 16],
     number: u64,
-    /// What the folder held before anything was changed.
+    /// The names in the folder before anything was changed.
     listing: Listing,
     state: State,
-    /// Whether the last writer closed it in good order: then the end of the log is as it was written and synced.
+    /// Whether the last shutdown was clean: then the end of the log is as it was written and synced.
     closed: bool,
-    /// The newest log and where its whole records end.
+    /// The newest log, and where its complete records end.
     newest_log: Option<LogEnd>,
     replayed: Replayed,
-    /// The state as the manifest knows it, for a new checkpoint: inserts that only the log holds are not in it.
+    /// The state that the manifest describes, without the inserts that are only in the log: for a new checkpoint.
     sealed: State,
 }
 
@@ -226,13 +226,13 @@ impl ReadState {
     }
 }
 
-/// Reads the state beside a writer that may be there.
+/// Reads the state while another process may be writing.
 fn read_beside(fs: &Arc<dyn Fs>, dir: &Path, settings: &Settings) -> Result<ReadState> {
-    if !fs.exists(dir).map_err(|e| Error::io("look at", dir, &e))? {
+    if !fs.exists(dir).map_err(|e| Error::io("access", dir, &e))? {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     }
     let listing = list(fs.as_ref(), dir)?;
-    // A reader cannot seal, so its memory holds all that is in the log.
+    // A reader cannot seal, so it holds everything in the log in memory.
     read_state(fs, dir, listing, &Settings { memtable_bytes_max: usize::MAX, ..settings.clone() })
 }
 
@@ -262,7 +262,7 @@ fn read_state(fs: &Arc<dyn Fs>, dir: &Path, listing: Listing, settings: &Setting
     Ok(ReadState { identity, number, listing, state, closed, newest_log, replayed, sealed })
 }
 
-/// Reads the newest manifest of a folder with these names in it, and the marker of the last shutdown if it applies.
+/// Reads the newest manifest of a folder that holds files of these names, and the marker of the last shutdown if it applies.
 pub(crate) fn read_manifest(
     fs: &dyn Fs,
     dir: &Path,
@@ -271,7 +271,7 @@ pub(crate) fn read_manifest(
     let Some(number) = names.iter().filter_map(|name| FileName::manifest_number(name)).max() else {
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     };
-    // First: a writer beside a reader closes after all else that it does.
+    // Read first: a writer in another process writes it last.
     let marker = ShutdownMarker::read(fs, dir, names)?;
     let contents = manifest::read(fs, dir, number)?;
     let marker = match marker {
@@ -284,10 +284,10 @@ pub(crate) fn read_manifest(
     Ok((number, contents, marker))
 }
 
-/// The state that the edits of manifest `number` make.
+/// The state that the edits of manifest `number` produce.
 ///
 /// # Errors
-/// For an edit that does not fit to those before it: how many do fit, and the damage.
+/// If an edit does not fit the ones before it: how many edits fit, and the damage.
 pub(crate) fn state_of(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -312,7 +312,7 @@ pub(crate) fn logs_of<'a>(fs: &'a dyn Fs, dir: &'a Path, identity: [u8; 16], sta
     LogSet { fs, dir, identity, first_seqs, next_collection: state.next_collection, marker: None, is_settled: false }
 }
 
-/// Every segment that the manifest names has to be there, whole.
+/// Checks that every segment that the manifest names exists with its full length.
 fn check_segments(listing: &Listing, state: &State) -> Result<()> {
     let there: std::collections::HashSet<PathBuf, ahash::RandomState> =
         listing.segments().map(|(path, _)| path).collect();
@@ -326,8 +326,8 @@ fn check_segments(listing: &Listing, state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Brings the records that no segment holds into memory, and stops at the first fault. If they take more than `memory_max`
-/// they are only looked at.
+/// Loads the records that are in no segment, and stops at the first fault. If they take more than `memory_max` bytes they are
+/// only checked.
 struct Replay<'a> {
     state: &'a mut State,
     memory_max: usize,
@@ -356,7 +356,7 @@ impl LogVisitor for Replay<'_> {
     }
 }
 
-/// Puts the rows of a record among the open buckets, if it has any that are wanted.
+/// Adds the rows of a record to the open buckets, if they are in no segment.
 fn push(state: &mut State, record: LogRecord) -> Result<()> {
     let Some((batch, collection)) = record.batch.zip(state.by_id_mut(record.collection)) else { return Ok(()) };
     let (schema, chunk) = collection.chunk_of(&batch)?;
@@ -365,13 +365,13 @@ fn push(state: &mut State, record: LogRecord) -> Result<()> {
     collection.memtable.push(Arc::new(chunk), (record.seq, record.batch_id), (&schema, span))
 }
 
-/// Replays the log of an open database that nobody uses yet, and seals what outgrows the memory for it. That the log is sound is
-/// known. On a disk without room for that, what is left stays in memory: it has to be open to be swept.
+/// Replays the log, which was checked, into a database that is not in use yet, and seals what exceeds the memory for open
+/// buckets. On a full disk the rest stays in memory, since the database must be open to be swept.
 fn replay_and_seal(engine: &Engine) -> Result<()> {
     let maintenance = engine.maintenance.lock();
     let logs = {
         let mut state = engine.state.write();
-        // The edit that seals goes by it.
+        // The edit that seals contains this number.
         let end = std::mem::replace(&mut state.applied_seq, 0);
         let mut logs = logs_of(engine.fs.as_ref(), &engine.dir, engine.identity, &state);
         logs.first_seqs.retain(|first_seq| *first_seq <= end);
@@ -383,7 +383,7 @@ fn replay_and_seal(engine: &Engine) -> Result<()> {
 struct SealingReplay<'a> {
     engine: &'a Engine,
     maintenance: &'a Guard<'a, ()>,
-    /// Whether there was room so far.
+    /// Whether the disk has had room so far.
     seals: bool,
 }
 
@@ -402,7 +402,7 @@ impl LogVisitor for SealingReplay<'_> {
         if self.seals && bytes > self.engine.settings.memtable_bytes_max {
             match crate::seal::flush(self.engine, self.maintenance, None) {
                 Err(error) if error.code() == Code::OutOfDiskSpace => {
-                    tracing::warn!(%error, "the log holds more than may be in memory, and it could not be sealed");
+                    tracing::warn!(%error, "the log exceeds the memory for open buckets and could not be sealed");
                     self.seals = false;
                 }
                 flushed => flushed?,
@@ -416,7 +416,7 @@ impl LogVisitor for SealingReplay<'_> {
     }
 }
 
-/// Removes what no state names. A failure is no harm: the next open tries again.
+/// Removes files that the state does not name. A failure does no harm: the next open tries again.
 fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) -> Result<()> {
     let state = &read.state;
     for name in &read.listing.names {
@@ -426,7 +426,7 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
             }
             Some(FileName::Log(first_seq)) => !state.logs.contains(&first_seq),
             Some(FileName::Manifest(number)) => number < manifest,
-            // An open takes the clock as it is: what was confirmed before is settled.
+            // Opening accepts the clock, so an earlier confirmation has no further use.
             Some(FileName::ClockConfirmation) => true,
             // A later manifest than the one of that shutdown has begun.
             Some(FileName::ShutdownMarker) => true,
@@ -495,14 +495,14 @@ fn has_manifest(listing: &Listing) -> bool {
     listing.names.iter().any(|name| FileName::manifest_number(name).is_some())
 }
 
-/// A folder without a manifest but with files of others is none of ours.
+/// Refuses a folder with foreign files and no manifest: it is not a database.
 fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
     let holds_segments = |n: &String| listing.segments().any(|(path, _)| path.parent() == Some(Path::new(n)));
     let ours = |n: &String| FileName::parse(n).is_some() || files::is_temporary(n) || holds_segments(n);
     match listing.names.iter().find(|n| !ours(n)) {
         Some(other) if !has_manifest(listing) => {
             let what = format!(
-                "{} is not a database and not empty (it holds '{other}'): give an empty or new folder",
+                "{} is not a database and not empty (it holds '{other}'): choose an empty or new folder",
                 dir.display()
             );
             Err(Error::new(Code::BadValue, what))
@@ -511,7 +511,7 @@ fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
     }
 }
 
-/// A folder with segments or records of ours but no manifest is a damaged database.
+/// Refuses a folder with segments or log records but no manifest: it is a damaged database.
 fn refuse_remains(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     if let Some((path, _)) = listing.segments().next() {
         return Err(Error::corrupt(&dir.join(path), 0, "the folder holds segments but no manifest"));
@@ -524,7 +524,7 @@ fn refuse_remains(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     // A first open that was interrupted leaves a log without records.
     for (name, first_seq) in names.iter().filter_map(|n| Some((n, FileName::log_seq(n)?))) {
         let path = dir.join(name);
-        let len = fs.len(&path).map_err(|e| Error::io("look at", &path, &e))?;
+        let len = fs.len(&path).map_err(|e| Error::io("access", &path, &e))?;
         if first_seq != 1 || len > wal::HEADER_BYTES as u64 {
             return Err(Error::corrupt(&path, 0, "the folder holds a log with records but no manifest"));
         }
@@ -532,7 +532,7 @@ fn refuse_remains(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     refuse_foreign(dir, listing)
 }
 
-/// Tells databases apart; need not be unguessable.
+/// A number that tells databases apart. It need not be unpredictable.
 fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
     use std::hash::{BuildHasher, Hasher};
     let mut identity = [0; 16];

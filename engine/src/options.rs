@@ -24,12 +24,12 @@ pub struct CollectionOptions {
     pub bucketing: Bucketing,
     /// The unit of stored timestamps. Default: milliseconds.
     pub precision: Precision,
-    /// Whether an expired measurement is hidden at once (`exact`, the default) or when its bucket goes.
+    /// Whether an expired measurement is hidden at once (`exact`, the default) or when its bucket is dropped.
     pub expiry: ExpiryMode,
-    /// What becomes of times outside of 1970..2038. Default: they suspend expiry.
+    /// How times outside of 1970..2038 are treated. Default: they suspend expiry.
     pub out_of_range: OutOfRange,
-    /// Seconds after which measurements expire; `None` if none do by the collection's own rule. The rule set holds the
-    /// present value: this is what it starts with.
+    /// Seconds after which measurements expire; `None` if the collection has no rule of its own. This is the initial value; the
+    /// rule set holds the present one.
     #[serde(skip)]
     pub expire_after_seconds: Option<i64>,
 }
@@ -84,7 +84,7 @@ impl CollectionOptions {
         self
     }
 
-    /// Sets what becomes of times outside of 1970..2038.
+    /// Sets how times outside of 1970..2038 are treated.
     #[must_use]
     pub fn out_of_range(mut self, out_of_range: OutOfRange) -> Self {
         self.out_of_range = out_of_range;
@@ -170,7 +170,7 @@ pub(crate) fn check_collection_name(name: &str) -> Result<()> {
     ))
 }
 
-/// Changes to a collection; what is `None` stays as it is. All take effect or none.
+/// Changes to a collection; `None` leaves an option unchanged. Either all take effect or none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectionChange {
     /// The collection's own rule: `Some(Some(n))` sets or changes it, `Some(None)` removes it.
@@ -179,6 +179,6 @@ pub struct CollectionChange {
     pub bucketing: Option<Bucketing>,
     /// When expired measurements are hidden.
     pub expiry: Option<ExpiryMode>,
-    /// What becomes of times outside of 1970..2038.
+    /// How times outside of 1970..2038 are treated.
     pub out_of_range: Option<OutOfRange>,
 }

@@ -21,19 +21,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Partitions with fewer rows are sealed or compacted together with their neighbours: many files of a few rows cost more than
-/// they save at expiry.
+/// Partitions with fewer rows are sealed or compacted together with their neighbours: many small files cost more than they save
+/// at expiry.
 const PARTITION_ROWS_MIN: u64 = 4096;
-/// A class's E is cut into so many partitions, so that a file outlives its first measurement by a sixteenth of E at most.
+/// Number of partitions that a class's E is divided into: a file outlives its first measurement's E by at most a sixteenth.
 const PARTITIONS_PER_LIFE: i64 = 16;
-/// Partitions of data that no rule expires: thirty days.
+/// The width of partitions of data without a rule: thirty days.
 const PARTITION_SECONDS_WITHOUT_RULE: i64 = 30 * 86_400;
 
-/// Rows that are read at a time from segments that are merged.
+/// Rows read at a time from segments that are merged.
 const MERGE_BATCH_ROWS: usize = 1 << 16;
-/// Columns of a segment take this many bytes in memory, about, at most, however few its rows are: 512 MiB.
+/// Approximate maximum of the memory of a segment's columns: 512 MiB.
 const SEGMENT_MEMORY_MAX: usize = 512 << 20;
-/// Bytes of the metas of a segment, about, at most: 256 MiB. All of them are in memory while it is read.
+/// Approximate maximum of the metas of a segment: 256 MiB. All of them are in memory while it is read.
 const SEGMENT_METAS_MAX: usize = 256 << 20;
 
 /// Segments whose types have become outdated are rewritten by the seal that made them so if they have fewer rows than this.
@@ -41,12 +41,12 @@ const SETTLED_ROWS_MAX: u64 = 1 << 18;
 
 /// Rows of one bucket in pieces, in order of time.
 type Rows = Vec<(u32, u32)>;
-/// Buckets on their way into one segment.
+/// The buckets of one segment.
 type Buckets = Vec<(BucketId, Rows)>;
-/// What goes into one segment: retention class, and partition of time.
+/// The buckets of a segment have one retention class and one partition of time.
 pub(crate) type Group = (Option<u32>, i64);
 
-/// Rows on their way into segments: pieces of one schema, and for each bucket where its rows are.
+/// Rows to be sealed: pieces of one schema, and the places of each bucket's rows.
 #[derive(Default)]
 pub(crate) struct SealInput {
     pieces: Vec<RecordBatch>,
@@ -68,7 +68,7 @@ impl SealInput {
         let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
         let reader = segment.file.reader()?.without_cache();
         let (ranges, buckets) = segment.live_rows(&reader);
-        // Batches stay apart: as one they would be there twice, and could outgrow the offsets of texts and lists.
+        // Batches are not joined: that would copy them, and could exceed the offsets of texts and lists.
         let mut rows: Rows = Vec::new();
         for batch in reader.read(&columns, schema, &ranges, MERGE_BATCH_ROWS)? {
             let batch = batch?;
@@ -95,7 +95,7 @@ impl SealInput {
         Ok(())
     }
 
-    /// Brings every bucket's rows into the order of time; rows of one instant stay in order of arrival.
+    /// Sorts every bucket's rows by time; rows of one instant stay in order of arrival.
     fn sort(&mut self) {
         let times = &self.times;
         let time = |at: &(u32, u32)| times[at.0 as usize][at.1 as usize];
@@ -137,7 +137,7 @@ pub(crate) fn flush(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<
 
 fn flush_collection(engine: &Engine, name: &str) -> Result<()> {
     let _span = tracing::debug_span!("seal", collection = name).entered();
-    // What is sealed must not be ahead of what the log keeps of other collections.
+    // What is sealed must not be newer than what the log keeps of other collections.
     engine.sync_log()?;
     let (chunks, seq, collection) = {
         let mut state = engine.state.write();
@@ -187,7 +187,7 @@ fn settle_types(engine: &Engine, id: u64) -> Result<()> {
     }
 }
 
-/// All that is left of some segments; an error comes with the place of the one that it is about.
+/// The live rows of some segments; an error comes with the index of the segment that it is about.
 pub(crate) fn seal_input(collection: &CollectionState, group: &[Arc<Segment>]) -> Result<SealInput, (usize, Error)> {
     let mut input = SealInput::default();
     for (at, segment) in group.iter().enumerate() {
@@ -224,7 +224,7 @@ fn merge_marked(engine: &Engine, collection: &CollectionState, group: &[Arc<Segm
     commit_segments(engine, collection, ops)
 }
 
-/// Commits edits that add segments; if they are refused (a full disk), takes back the files that nobody names.
+/// Commits edits that add segments; if the commit is refused, for example on a full disk, removes their files again.
 pub(crate) fn commit_segments(engine: &Engine, collection: &CollectionState, ops: Vec<Op>) -> Result<()> {
     let paths = added(collection, &ops);
     let outcome = engine.commit(ops);
@@ -251,7 +251,7 @@ fn segment_path(collection: &CollectionState, name: SegmentName) -> PathBuf {
 
 fn take_back(engine: &Engine, collection: &CollectionState, paths: &[PathBuf]) {
     if engine.poisoned().is_some() {
-        return; // Whether they are named is not known.
+        return; // The manifest may name them.
     }
     for path in paths {
         let taken_back = engine.fs.remove(path);
@@ -260,8 +260,8 @@ fn take_back(engine: &Engine, collection: &CollectionState, paths: &[PathBuf]) {
     engine.settle_folders(collection.id);
 }
 
-/// Writes segments and returns the edits that add them. They are durable, but nobody's until the edits are. If one cannot
-/// be written, the others are taken back: on a full disk every attempt would leave more behind.
+/// Writes segments and returns the edits that add them. The files are durable, but not part of the state until the edits are
+/// committed. If one cannot be written, the others are removed: on a full disk every attempt would leave more files.
 pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, input: SealInput) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     match write_groups(engine, collection, input, &mut ops) {
@@ -297,7 +297,7 @@ fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealIn
         .iter()
         .fold((0, 0), |(bytes, rows), piece| (bytes + ebbtide_buckets::batch_bytes(piece), rows + piece.num_rows()));
     let rows_max = engine.settings.segment_rows_max.min(SEGMENT_MEMORY_MAX / (bytes / rows.max(1) + 1)).max(1);
-    // Beside writers one core is enough, until somebody waits for this.
+    // In the background one core is enough, until a thread waits for this.
     let help = || engine.maintenance.may_use_all_cores() || engine.fills_faster_than_sealed();
     let known = collection.known_file_types()?;
     let sealer = Sealer::new(&collection.schema, &known, &std::mem::take(&mut input.pieces), &help)?;
@@ -355,7 +355,7 @@ fn announce_types(collection: &CollectionState, types: &FileTypes, ops: &mut Vec
 
 fn write_file(engine: &Engine, path: &Path, bytes: &[u8]) -> Result<()> {
     write_synced(engine.fs.as_ref(), path, bytes).map_err(|e| {
-        // Nothing names the file yet, so nothing is lost with it; what remains of it goes at the next open at the latest.
+        // Nothing names the file yet. What remains of it is removed by the next open at the latest.
         tracing::debug!(path = %path.display(), "took back a segment that could not be written");
         Error::io("write the segment", path, &e)
     })?;
@@ -363,16 +363,16 @@ fn write_file(engine: &Engine, path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The width of a partition of time in units, for a class's E. Data that never expires is partitioned too: a rule may come
-/// later, and then its files go as whole ones.
+/// The width of a partition of time in units, for a class's E. Data that never expires is partitioned too, so that whole files
+/// can be dropped if a rule is added later.
 pub(crate) fn partition_width(e: Option<i64>, options: &crate::options::CollectionOptions) -> i64 {
     let span = options.bucketing.span_seconds();
     let wanted = e.map_or(PARTITION_SECONDS_WITHOUT_RULE, |e| e / PARTITIONS_PER_LIFE);
     (wanted / span).max(1).saturating_mul(span).saturating_mul(options.precision.per_second())
 }
 
-/// Joins partitions of a class with the next ones until they have rows enough to be worth a file; `large` says whether the last
-/// of them may be worth one by itself.
+/// Joins partitions of a class with the following ones until they have enough rows for a file. `large` allows joining a
+/// partition that has enough rows by itself.
 pub(crate) fn merge_small<T>(
     groups: BTreeMap<Group, Vec<T>>,
     large: bool,
@@ -397,7 +397,7 @@ pub(crate) fn merge_small<T>(
     merged
 }
 
-/// Cuts what is too much for one file between buckets, in the order of metas.
+/// Splits the buckets of a file that would be too large, in the order of metas.
 fn split_large(buckets: Buckets, rows_max: usize) -> Vec<Buckets> {
     let mut parts: Vec<Buckets> = vec![Vec::new()];
     let (mut rows, mut metas) = (0, 0);

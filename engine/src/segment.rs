@@ -1,11 +1,11 @@
-//! A segment in a version: its immutable file, and what deletes and drops left of it.
+//! A segment in one version of the state: its immutable file, and what deletes and drops have left of it.
 
 pub(crate) mod bounds;
 pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod segment_cache;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::sync::Mutex;
 use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
@@ -16,14 +16,36 @@ use roaring::RoaringBitmap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The number of a bucket as bitmaps hold it.
+/// The number of a bucket in a bitmap.
 pub(crate) fn ordinal_number(ordinal: usize) -> u32 {
     u32::try_from(ordinal).expect("a segment has fewer than 2^32 buckets: its directory is refused otherwise")
 }
 
-/// The number of a row as bitmaps hold it.
+/// The number of a row in a bitmap.
 pub(crate) fn row_number(row: u64) -> u32 {
     u32::try_from(row).expect("a segment has fewer than 2^32 rows: its directory is refused otherwise")
+}
+
+/// The effective rule of the metas of a segment, taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// Not known without reading the segment's directory.
+    Unknown,
+    /// Metas have different rules.
+    Mixed,
+    /// No meta has a rule.
+    NoRule,
+    /// All metas have this rule, by its index in the rule set.
+    Rule(usize),
+}
+
+impl Class {
+    /// Whether segments of these classes may hold the same meta. A meta has one effective rule, so metas of different rules
+    /// are different.
+    pub(crate) fn may_share_metas(self, other: Class) -> bool {
+        let is_open = |class| matches!(class, Class::Unknown | Class::Mixed);
+        is_open(self) || is_open(other) || self == other
+    }
 }
 
 /// The effective rule of every meta of a segment.
@@ -36,6 +58,15 @@ pub(crate) enum Classes {
 }
 
 impl Classes {
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Classes::Uniform(None) => Class::NoRule,
+            Classes::Uniform(Some((rule, _))) => Class::Rule(*rule),
+            Classes::PerMeta(_) => Class::Mixed,
+        }
+    }
+
+    /// The rule of a meta (index in the rule set, E), by the meta's ordinal.
     pub(crate) fn of(&self, meta: usize) -> Option<(usize, i64)> {
         match self {
             Classes::Uniform(class) => *class,
@@ -92,7 +123,7 @@ impl Segment {
         &self.state.live
     }
 
-    /// Bytes on disk of what is still there, by its share of the rows.
+    /// Bytes on disk of the live rows, by their share of all rows.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.share(self.state.live.rows)
     }
@@ -101,37 +132,32 @@ impl Segment {
     pub(crate) fn share(&self, rows: u64) -> u64 {
         let all = u128::from(self.file.meta.rows.max(1));
         let bytes = u128::from(self.file.meta.bytes) * u128::from(rows) / all;
-        u64::try_from(bytes).unwrap_or(u64::MAX) // A damaged record may name more rows than the file has.
+        u64::try_from(bytes).unwrap_or(u64::MAX) // A forged directory may have more rows than the manifest says.
     }
 
-    /// The effective rule that all its metas have, as far as that is known without its directory.
-    pub(crate) fn known_class(&self, rules: &RuleSet, epoch: Option<u64>) -> Option<Option<usize>> {
+    /// The effective rule of its metas, as far as it is known without reading the directory.
+    pub(crate) fn known_class(&self, rules: &RuleSet, epoch: Option<u64>) -> Class {
+        self.known_classes(rules, epoch).map_or(Class::Unknown, |classes| classes.class())
+    }
+
+    fn known_classes(&self, rules: &RuleSet, epoch: Option<u64>) -> Option<Classes> {
         if let Some(class) = rules.effective_for_all() {
-            return Some(class.map(|c| c.0));
+            return Some(Classes::Uniform(class));
         }
         if let Some(stamp) = self.class.filter(|s| Some(s.rules_epoch) == epoch) {
-            return Some(stamp.rule.map(|rule| rule as usize));
+            let rule = stamp.rule.map(|rule| rule as usize);
+            let class = rule.and_then(|rule| Some((rule, rules.rule(rule)?.expire_after_seconds)));
+            return Some(Classes::Uniform(class));
         }
-        match self.classes.lock().as_ref() {
-            Some((known, Classes::Uniform(class))) if Some(*known) == epoch => Some(class.map(|c| c.0)),
-            _ => None,
-        }
+        let cached = self.classes.lock();
+        cached.as_ref().filter(|(known, _)| Some(*known) == epoch).map(|(_, classes)| classes.clone())
     }
 
-    /// The effective rules of its metas under `rules`; `epoch` is theirs if they are the collection's own. Reads the directory only if there are partial rules that its stamp predates.
+    /// The effective rules of its metas under `rules`; `epoch` is that of `rules` if they are the collection's own. Reads the
+    /// directory only if there are partial rules and its stamp is older than they are.
     pub(crate) fn classes(&self, rules: &RuleSet, epoch: Option<u64>) -> Result<Classes> {
-        if let Some(class) = rules.effective_for_all() {
-            return Ok(Classes::Uniform(class));
-        }
-        if let Some(stamp) = self.class.filter(|s| Some(s.rules_epoch) == epoch) {
-            return Ok(Classes::Uniform(
-                stamp.rule.and_then(|rule| Some((rule as usize, rules.rule(rule as usize)?.expire_after_seconds))),
-            ));
-        }
-        if let Some((known, classes)) = self.classes.lock().as_ref()
-            && Some(*known) == epoch
-        {
-            return Ok(classes.clone());
+        if let Some(known) = self.known_classes(rules, epoch) {
+            return Ok(known);
         }
         let reader = self.file.reader()?;
         let directory = reader.directory();
@@ -148,13 +174,13 @@ impl Segment {
         Ok(classes)
     }
 
-    /// The bucket `ordinal`, if it is still there.
+    /// The bounds of bucket `ordinal`, unless it was dropped.
     pub(crate) fn bounds(&self, reader: &SegmentReader, ordinal: usize) -> Option<BucketBounds> {
         let number = ordinal_number(ordinal);
         (!self.state.dropped.contains(number)).then(|| self.bounds_as_left(reader, number))
     }
 
-    /// The bucket `number`, which was not dropped.
+    /// The bounds of bucket `number`, which was not dropped.
     fn bounds_as_left(&self, reader: &SegmentReader, number: u32) -> BucketBounds {
         let (directory, ordinal) = (reader.directory(), number as usize);
         let window = directory.window(ordinal);
@@ -172,7 +198,7 @@ impl Segment {
         }
     }
 
-    /// Whether a bucket still has all the rows that it was written with.
+    /// Whether a bucket still has all its rows.
     pub(crate) fn is_unchanged(&self, ordinal: usize) -> bool {
         self.changed(ordinal_number(ordinal)).is_none()
     }
@@ -182,7 +208,7 @@ impl Segment {
         self.state.changed.get(at)
     }
 
-    /// Every bucket that is still there: ordinal, ordinal of its meta, and bounds.
+    /// Every live bucket: ordinal, ordinal of its meta, and bounds.
     pub(crate) fn live_buckets<'a>(
         &'a self,
         reader: &'a SegmentReader,
@@ -190,7 +216,7 @@ impl Segment {
         self.buckets_of_metas(reader, 0..reader.directory().meta_count())
     }
 
-    /// Every bucket of these metas (ordinals in the directory, ascending) that is still there.
+    /// Every live bucket of these metas, which are ascending ordinals in the directory.
     pub(crate) fn buckets_of_metas<'a>(
         &'a self,
         reader: &'a SegmentReader,
@@ -209,7 +235,7 @@ impl Segment {
         reader.directory().meta_of(ordinal)
     }
 
-    /// Ranges of rows that are still there, and the buckets that they belong to with their counts, in the order of rows.
+    /// Ranges of live rows, and their buckets with the numbers of live rows, in the order of rows.
     pub(crate) fn live_rows(&self, reader: &SegmentReader) -> (Vec<Range<u64>>, Vec<(BucketId, u64)>) {
         let mut ranges = Vec::new();
         let mut buckets = Vec::new();
@@ -221,7 +247,7 @@ impl Segment {
         (ranges, buckets)
     }
 
-    /// Appends the rows of bucket `ordinal` less the deleted ones, joining ranges that touch.
+    /// Appends the live rows of bucket `ordinal`, joining adjacent ranges.
     pub(crate) fn push_live(&self, ranges: &mut Vec<Range<u64>>, reader: &SegmentReader, ordinal: usize) {
         let mut push = |range: Range<u64>| match ranges.last_mut() {
             _ if range.is_empty() => {}
@@ -239,26 +265,36 @@ impl Segment {
         push(start..rows.end);
     }
 
-    /// The rows of bucket `ordinal` that are still there, as ranges in order.
+    /// The live rows of bucket `ordinal`, as ascending ranges.
     pub(crate) fn live_ranges(&self, reader: &SegmentReader, ordinal: usize) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         self.push_live(&mut ranges, reader, ordinal);
         ranges
     }
 
-    /// The state after further buckets are gone and further rows are deleted.
+    /// The state after further buckets are dropped and further rows are deleted. `changed` holds the new bounds of the buckets
+    /// that keep some of their rows.
     ///
-    /// `changed` gives the new bounds of the buckets that keep some rows.
+    /// # Errors
+    /// If the counts of the manifest and of the directory contradict each other.
     pub(crate) fn without(
         &self,
         dropped: &RoaringBitmap,
         deleted: &RoaringBitmap,
         changed: &[ChangedBucket],
     ) -> Result<SegmentState> {
+        let reader = self.file.reader()?;
         let mut state = self.state.clone();
         state.dropped |= dropped;
         state.deleted |= deleted;
         for change in changed {
+            let rows = reader.directory().rows(change.ordinal as usize);
+            let deleted = state.deleted.range_cardinality(row_number(rows.start)..row_number(rows.end));
+            if change.rows != rows.end - rows.start - deleted {
+                let what =
+                    format!("bucket {}: {} rows left, {deleted} deleted of {rows:?}", change.ordinal, change.rows);
+                return Err(Error::corrupt(&self.file.path, 0, what));
+            }
             match state.changed.binary_search_by_key(&change.ordinal, |c| c.ordinal) {
                 Ok(at) => state.changed[at] = *change,
                 Err(at) => state.changed.insert(at, *change),
@@ -266,7 +302,6 @@ impl Segment {
         }
         state.changed.retain(|c| !state.dropped.contains(c.ordinal));
         let next = Segment::new(self.file.clone(), self.class, state);
-        let reader = self.file.reader()?;
         let mut live = LiveSummary::EMPTY;
         let mut left = RoaringBitmap::new();
         left.insert_range(..ordinal_number(reader.directory().bucket_count()));
@@ -274,8 +309,11 @@ impl Segment {
         for number in &left {
             live.add(&next.bounds_as_left(&reader, number));
         }
-        let mut state = next.state;
-        state.live = live;
-        Ok(state)
+        let before = self.live();
+        if live.rows > before.rows || live.buckets > before.buckets || live.out_of_range > before.out_of_range {
+            let what = format!("directory and manifest disagree: {before:?} would become {live:?}");
+            return Err(Error::corrupt(&self.file.path, 0, what));
+        }
+        Ok(SegmentState { live, ..next.state })
     }
 }

@@ -19,13 +19,12 @@ pub const DEFAULT_CACHE_BYTES_MAX: usize = 256 << 20;
 /// When an insert is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Durability {
-    /// Once it is synced: it survives a crash and a power cut.
+    /// After it is synced: it survives a crash and a power cut.
     #[default]
     Sync,
-    /// Once it is written: it survives a crash of the process; a power cut may lose what was acknowledged within the
-    /// last interval, and always a tail of the inserts. The background task sees to that; without it the next insert
-    /// does when the interval is over, as do every flush and closing the database: then the last inserts before a pause wait
-    /// for whichever of these comes.
+    /// After it is written: it survives a crash of the process. A power cut may lose inserts of the last interval, always the
+    /// newest ones. The background task syncs the log at this interval. Without it the log is synced by the first insert
+    /// after the interval, by a flush, and on close, so the last inserts before a pause stay unsynced until one of these.
     Interval(Duration),
 }
 
@@ -38,12 +37,11 @@ pub struct Settings {
     pub memtable_bytes_max: usize,
     /// Age of open buckets at which the background task seals them. Default: [`DEFAULT_MEMTABLE_AGE_MAX`].
     pub memtable_age_max: Duration,
-    /// Size at which the log goes on in a new file. Default: [`DEFAULT_WAL_FILE_BYTES_MAX`].
+    /// Size in bytes at which the log continues in a new file. Default: [`DEFAULT_WAL_FILE_BYTES_MAX`].
     pub wal_file_bytes_max: u64,
-    /// Rows that one segment holds at most. Default: [`DEFAULT_SEGMENT_ROWS_MAX`].
+    /// Maximum number of rows in a segment. Default: [`DEFAULT_SEGMENT_ROWS_MAX`].
     pub segment_rows_max: usize,
-    /// Bytes that are kept in memory for the queries that come next: half of them for directories of segments, half for
-    /// decoded columns. Default: [`DEFAULT_CACHE_BYTES_MAX`].
+    /// Bytes of memory for caches: half for directories of segments, half for decoded columns. Default: [`DEFAULT_CACHE_BYTES_MAX`].
     pub cache_bytes_max: usize,
 }
 

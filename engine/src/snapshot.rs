@@ -1,11 +1,12 @@
-//! What a reader holds: one version of everything, and one reading of the clock.
+//! Snapshots: one version of the state, and one reading of the clock.
 //!
-//! Expiry is decided here for every read, whoever reads: a measurement at `t` is visible iff the cut-off of its meta's
+//! Expiry is decided here for every read: a measurement at `t` is visible if and only if the cut-off of its meta's
 //! effective rule does not hide `t`. Whether a sweep has run makes no difference in mode `exact`.
 
 mod aggregate;
 mod last;
 mod listing;
+mod meta_numbers;
 mod row_filter;
 mod scan;
 mod segment_files;
@@ -42,7 +43,7 @@ impl Snapshot {
         self.now
     }
 
-    /// The same data as it looks at another instant; what has been dropped is gone.
+    /// The same data with expiry decided at another instant. Measurements that were already dropped do not come back.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> Self {
         Snapshot { now, collections: self.collections.clone() }
@@ -65,6 +66,32 @@ impl Snapshot {
 }
 
 /// One collection in a [`Snapshot`].
+///
+/// ```
+/// use ebbtide::ttl::{Timestamp, Value};
+/// use ebbtide::{CollectionOptions, Database, ScanRequest};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let db = Database::open(folder.path().join("db"))?;
+/// let c = db.create_collection("c", CollectionOptions::new("t").expire_after_seconds(3600))?;
+/// let noon = Timestamp::parse("2024-06-01T12:00:00Z")?;
+/// c.insert_documents(&[Value::Object(vec![("t".into(), Value::Date(noon)), ("v".into(), Value::Int(7))])])?;
+///
+/// // At half past twelve the measurement is visible.
+/// let snapshot = db.snapshot_at(noon.plus_seconds(1800)).collection("c")?;
+/// let request = ScanRequest { projection: Some(vec!["v".to_owned()]), ..ScanRequest::default() };
+/// let mut rows = 0;
+/// for unit in snapshot.scan(&request)? {
+///     for batch in unit.read()? {
+///         rows += batch?.num_rows();
+///     }
+/// }
+/// assert_eq!(rows, 1);
+///
+/// // At one o'clock it has expired.
+/// assert_eq!(db.snapshot_at(noon.plus_seconds(3600)).collection("c")?.count()?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct CollectionSnapshot {
     pub(crate) now: Timestamp,
@@ -85,7 +112,7 @@ impl CollectionSnapshot {
         self.state.id
     }
 
-    /// The last insert that was given an id; `None` if none was. See [`crate::Collection::insert_with_id`].
+    /// The last insert with an id; `None` if there was none. See [`crate::Collection::insert_with_id`].
     #[must_use]
     pub fn last_batch(&self) -> Option<LastBatch> {
         self.state.memtable.last_batch(self.state.last_batch)
@@ -121,7 +148,7 @@ impl CollectionSnapshot {
         self.suspended
     }
 
-    /// What a reader must not see now of measurements under a rule of `e` seconds; of those without a rule it sees all.
+    /// The cut-off for measurements under a rule of `e` seconds; without a rule nothing is hidden.
     pub(crate) fn cutoff(&self, e: Option<i64>) -> Cutoff {
         match e {
             Some(e) if self.suspended.is_none() && self.state.options.expiry == ExpiryMode::Exact => {

@@ -1,4 +1,4 @@
-//! What exists at one moment, in memory: the effect of all manifest edits and of the inserts that are not sealed yet.
+//! Everything that exists at one moment: the effect of all manifest edits, and the inserts that are not sealed yet.
 
 use crate::batch_id::LastBatch;
 use crate::error::{Error, Result};
@@ -52,14 +52,14 @@ impl CollectionState {
         }
     }
 
-    /// The edits that say that the frozen open buckets are sealed: inserts up to `seq` are.
+    /// The edits that mark the frozen open buckets as sealed: those of inserts up to `seq`.
     pub(crate) fn sealed(&self, seq: u64) -> impl Iterator<Item = Op> {
         let last = self.memtable.last_frozen_batch(self.last_batch).filter(|last| Some(*last) != self.last_batch);
         let last = last.map(|last| Op::SetLastBatch { collection: self.id, last });
         last.into_iter().chain([Op::Sealed { collection: self.id, seq }])
     }
 
-    /// The rows of a log record as they are stored, and the schema with the fields that it brings.
+    /// The rows of a log record in their canonical form, and the schema extended by its fields.
     pub(crate) fn chunk_of(&self, batch: &RecordBatch) -> Result<(Schema, Chunk)> {
         let Schema { time, meta, .. } = self.schema.as_ref();
         let logged = schema_of_batch(batch, time, meta.as_deref(), self.options.precision)?;
@@ -68,7 +68,7 @@ impl CollectionState {
         Ok((schema, chunk))
     }
 
-    /// Measurements outside of 1970..2038 that are still there.
+    /// Stored measurements outside of 1970..2038.
     pub(crate) fn out_of_range(&self) -> u64 {
         let sealed: u64 = self.segments.values().map(|s| s.live().out_of_range).sum();
         let open: u64 = self.memtable.chunks().flat_map(|c| &c.buckets).map(|b| u64::from(b.out_of_range)).sum();
@@ -110,7 +110,7 @@ impl CollectionState {
         self.segments.values().any(|segment| segment.file.generation.is_none())
     }
 
-    /// How many live measurements outside of 1970..2038 suspend expiry, if any do.
+    /// How many stored measurements outside of 1970..2038 suspend expiry; `None` if expiry is not suspended.
     pub(crate) fn suspension(&self) -> Option<u64> {
         if self.options.out_of_range == OutOfRange::Expire {
             return None;
@@ -137,9 +137,9 @@ pub(crate) struct State {
     pub(crate) sweeps: VecDeque<SweepRecord>,
     /// The last insert that readers see.
     pub(crate) applied_seq: u64,
-    /// Whether a file that no longer is part of the state is unlinked: not while edits of the past are read.
+    /// Whether files are unlinked once they are no longer part of the state: not while old edits are read.
     pub(crate) unlinks: bool,
-    /// Segments that an edit took out. To let go of one can unlink its file: not under the lock of the state.
+    /// Segments that an edit removed. Dropping one may unlink its file, which must not happen under the lock of the state.
     retired: Retired,
 }
 
@@ -201,18 +201,18 @@ impl State {
         self.collections.values().any(|collection| collection.has_old_segments())
     }
 
-    /// Lets go of all open buckets.
+    /// Drops all open buckets.
     pub(crate) fn forget_open(&mut self) {
         self.collections.values_mut().for_each(|collection| Arc::make_mut(collection).memtable = Memtable::default());
     }
 
-    /// The first insert that only the log holds; every log record before it can go.
+    /// The first insert that is only in the log; every log record before it can be removed.
     pub(crate) fn first_needed_seq(&self) -> u64 {
         let oldest = self.collections.values().filter_map(|c| c.memtable.oldest_seq()).min();
         oldest.unwrap_or(self.applied_seq + 1)
     }
 
-    /// Whether a log record holds rows that no segment has.
+    /// Whether the rows of a log record are in no segment.
     pub(crate) fn is_unsealed(&self, seq: u64, collection: u64) -> bool {
         self.by_id(collection).is_some_and(|collection| seq > collection.sealed_seq)
     }
@@ -254,7 +254,7 @@ impl State {
                 only_takes_away(&old.file.meta, &old.state, &state).map_err(|what| format!("segment {id}: {what}"))
             }
             Op::RemoveSegment { collection, segment: id } => segment(collection, id).map(drop),
-            // Rows between would be in segments and replayed from the log too.
+            // Rows between the two numbers would be both in segments and replayed from the log.
             Op::Sealed { collection: id, seq } => {
                 fails(*seq < collection(id)?.sealed_seq, format!("collection {id} is sealed up to {seq} only"))
             }
@@ -267,7 +267,7 @@ impl State {
         edit.iter().try_for_each(|op| self.check(op)).map_err(refused)
     }
 
-    /// Takes one step of an edit that is durable.
+    /// Applies one operation of an edit that is durable.
     pub(crate) fn apply(&mut self, op: Op) -> Result<()> {
         self.check(&op).map_err(|what| Error::new(Code::DataCorruptionDetected, what))?;
         match op {
@@ -289,7 +289,7 @@ impl State {
                 }
             }
             Op::SetSchema { collection, schema } => {
-                // What is visible may be ahead of what was sealed.
+                // The visible schema may be newer than the sealed one.
                 let known = self.known(collection)?;
                 known.schema = Arc::new(known.schema.join(&schema)?);
             }
@@ -372,7 +372,7 @@ impl State {
             Some(known) => {
                 let span = record.options.bucketing.span_seconds();
                 if span != known.options.bucketing.span_seconds() {
-                    // What came after the open buckets were sealed gets the windows that replay would give it.
+                    // Rows that arrived after the open buckets were sealed get the windows that replay would assign.
                     known.memtable.rebuild(&known.schema, span)?;
                 }
                 known.options = Arc::new(record.options);
@@ -403,11 +403,11 @@ impl State {
         Ok(())
     }
 
-    /// The edits that make this state out of nothing, but for what only the log holds.
+    /// The edit that creates this state from nothing, without the rows that are only in the log.
     ///
-    /// The schema goes with it as it is in memory: it may be ahead of what is sealed, which replay makes up for anyway.
+    /// The schema is the one in memory. It may be newer than the sealed one, which does no harm: replay would extend it too.
     pub(crate) fn checkpoint(&self) -> Vec<Op> {
-        // Log records behind `applied_seq` may exist, so the next number is not put here above the first needed one.
+        // Log records after `applied_seq` may exist, so the next number is not set above the first needed one.
         let seq = self.collections.values().map(|c| c.sealed_seq).max().unwrap_or(0) + 1;
         let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
         for collection in self.collections.values() {

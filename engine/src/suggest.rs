@@ -1,9 +1,9 @@
-//! Near names: what was probably meant by a name that does not exist.
+//! Suggestions for misspelled names.
 
-/// Longer words are not compared: each comparison takes time by the product of both lengths.
+/// Longer words are not compared: the time of a comparison is proportional to the product of both lengths.
 const CHARS_MAX: usize = 64;
 
-/// The candidate nearest to `word` in either case, if it is near enough to be a typing error: one edit in words of up to
+/// The candidate nearest to `word` in either case, if it is near enough to be a misspelling: one edit in words of up to
 /// two letters, two in words of up to five, and a third of the letters and one in longer ones. An edit inserts, deletes
 /// or replaces a letter, or swaps two neighbours.
 #[must_use]

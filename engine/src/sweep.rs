@@ -1,8 +1,8 @@
-//! The sweeper: drops whole buckets once nothing in them can be seen any more.
+//! The sweeper: drops whole buckets once nothing in them is visible any more.
 //!
-//! A pass reads the clock once. What is due is found from the bounds of segments in memory; a segment that is due as a
-//! whole goes without a look at its directory, and what visits took of a rule goes with one edit.
-//! Files leave when the last snapshot that can see them is gone.
+//! A pass reads the clock once. The bounds of segments in memory tell what is due; a segment that is due as a whole is dropped
+//! without reading its directory, and one edit drops everything that visits counted for a rule. A file is unlinked when the
+//! last snapshot that can see it is dropped.
 
 mod open;
 mod plan;
@@ -19,11 +19,12 @@ use crate::segment::Segment;
 use crate::state::CollectionState;
 use crate::sync::Guard;
 use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass};
-use plan::{Item, OpenBuckets, Plan};
+use plan::{Item, OpenBuckets, Plan, first_of};
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use sweeper::AcceptedNow;
 
 /// What a pass did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -50,19 +51,15 @@ pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<Swee
     if !parameters.monitor_enabled {
         return Ok(SweepReport::default());
     }
-    let (now, started) = (engine.clock.now(), engine.clock.monotonic());
-    let tolerance = parameters.clock_jump_tolerance_secs;
-    let held = engine.sweeper.guard.lock().look(now, started, tolerance).err();
-    if let Some(held) = held
-        && !engine.sweeper.is_confirmed((engine.fs.as_ref(), &engine.dir), now, started, tolerance)
-    {
-        tracing::warn!(%held, "the sweep was held");
-        return Ok(SweepReport {
-            counts: TtlMetrics::default(),
-            held: Some(held.to_string()),
-            ..SweepReport::default()
-        });
-    }
+    let (wall, started) = (engine.clock.now(), engine.clock.monotonic());
+    let (place, tolerance) = ((engine.fs.as_ref(), engine.dir.as_path()), parameters.clock_jump_tolerance_secs);
+    let now = match engine.sweeper.accept(place, wall, started, tolerance) {
+        Ok(now) => now,
+        Err(held) => {
+            tracing::warn!(%held, "the sweep was held");
+            return Ok(SweepReport { held: Some(held.to_string()), ..SweepReport::default() });
+        }
+    };
     let mut pass = Pass {
         engine,
         now,
@@ -99,21 +96,20 @@ pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<Swee
 
 struct Pass<'a> {
     engine: &'a Engine,
-    now: Timestamp,
-    /// What is due and what visits took of it, by collection, found at most once per sub-pass unless something else changed the
-    /// segments.
+    now: AcceptedNow,
+    /// By collection what is due, and what visits counted of it. A plan is made at most once per sub-pass, unless something
+    /// else changes the segments.
     plans: BTreeMap<u64, Plan>,
-    /// Buckets that visits counted, and measurements.
+    /// Buckets and measurements that visits counted.
     counted: (u64, u64),
-    /// What was dropped.
     dropped: Visit,
-    /// Rules of which counted buckets could not be dropped.
+    /// How many times counted buckets could not be dropped.
     failed: u64,
-    /// Collections of which nothing that was counted could be dropped: they are not visited again in this pass.
+    /// Collections whose counted buckets could not be dropped: they are not visited again in this pass.
     broken: BTreeSet<u64>,
-    /// About segments that could not be read.
+    /// Errors about segments that could not be read.
     unread: BTreeSet<String>,
-    /// An error after which no rule can go on.
+    /// An error that ends the pass.
     fatal: Option<Error>,
 }
 
@@ -159,13 +155,12 @@ impl Pass<'_> {
         let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(visit) };
         let started = engine.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| engine.clock.monotonic().saturating_sub(started) >= max);
-        let taken = plan.take(view.index, limit.buckets, &out_of_time)?;
-        if !taken.stopped_at_limit {
-            self.drop_taken(&collection)?;
+        let counted = plan.count(view.index, limit.buckets, &out_of_time)?;
+        if !counted.stopped_at_limit {
+            self.drop_counted(&collection)?;
         }
-        visit.buckets += taken.buckets;
-        visit.measurements += taken.rows;
-        visit.stopped_at_limit = taken.stopped_at_limit;
+        add(&mut visit, &counted);
+        visit.stopped_at_limit = counted.stopped_at_limit;
         self.show_progress(&collection, view.label(), &visit);
         Ok(visit)
     }
@@ -176,8 +171,8 @@ impl Pass<'_> {
         present.ok_or_else(|| Error::internal("a collection was dropped beside the maintenance lock"))
     }
 
-    /// Sees to it that there is a plan for the present version of a collection. Returns what that took: on a full disk open
-    /// buckets are dropped that could not be sealed.
+    /// Makes a plan for the present version of a collection, unless there is one. Returns what was dropped meanwhile: open buckets
+    /// that could not be sealed on a full disk.
     fn refresh_plan(&mut self, collection: &CollectionState, maintenance: &Guard<'_, ()>) -> Result<Visit> {
         if self.plans.get(&collection.id).is_some_and(|plan| plan.is_of(collection)) {
             return Ok(Visit::default());
@@ -189,35 +184,35 @@ impl Pass<'_> {
         let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
         if plan.needs_flush {
             match crate::seal::flush(self.engine, maintenance, Some(&collection.name)) {
-                // What is sealed and due makes room: on a full disk above all it must go.
+                // Dropping what is sealed and due makes room, which a full disk needs most of all.
                 Err(error) if error.code() == Code::OutOfDiskSpace => {
                     tracing::warn!(%error, "open buckets are due and could not be sealed");
-                    unsealed = open::drop_all(self.engine, collection.id, self.now)?;
+                    unsealed = open::drop_all(self.engine, collection.id, self.now.instant())?;
                     add(&mut self.dropped, &unsealed);
                 }
                 flushed => flushed?,
             }
             collection = self.present(collection.id)?;
-            // Others may have come meanwhile: somebody who inserts what is expired already must not stop the sweep.
+            // Due buckets may have been inserted meanwhile: a writer of expired measurements must not stop the sweep.
             plan = Plan::make(&collection, self.now, OpenBuckets::Wait)?;
         }
         for error in &plan.unread {
             if self.unread.insert(error.to_string()) {
-                tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
+                tracing::error!(collection = %collection.name, %error, "what is due in an unreadable segment stays");
             }
         }
         self.plans.insert(collection.id, plan);
         Ok(unsealed)
     }
 
-    /// Drops what visits took to its end, while nobody else can change what was looked at.
-    fn drop_taken(&mut self, collection: &CollectionState) -> Result<()> {
+    /// Drops what visits counted to its end, while nothing else can change what was examined.
+    fn drop_counted(&mut self, collection: &CollectionState) -> Result<()> {
         let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(()) };
-        let items = plan.take_taken();
+        let items = plan.take_counted();
         self.drop_or_note(collection, &items.iter().map(|(rule, item)| (*rule, item)).collect::<Vec<_>>());
         let now = self.present(collection.id)?;
         if let Some(plan) = self.plans.get_mut(&collection.id) {
-            plan.follow(&now);
+            plan.rebase(&now);
         }
         Ok(())
     }
@@ -226,7 +221,7 @@ impl Pass<'_> {
         self.counted.0 += visit.buckets;
         self.counted.1 += visit.measurements;
         *self.engine.sweeper.running.lock() = Some(Operation {
-            started: self.now,
+            started: self.now.instant(),
             collection: collection.name.clone(),
             rule: label.to_owned(),
             buckets: self.counted.0,
@@ -234,10 +229,10 @@ impl Pass<'_> {
         });
     }
 
-    /// Drops what visits have counted. The plans end with it.
+    /// Drops what visits have counted, and discards the plans.
     fn settle_all(&mut self) {
         for (id, plan) in std::mem::take(&mut self.plans) {
-            if plan.counted().next().is_none() {
+            if plan.all_counted().next().is_none() {
                 continue;
             }
             let _maintenance = self.engine.maintenance.lock();
@@ -251,8 +246,8 @@ impl Pass<'_> {
     /// The same for one plan, in the present version of its collection, in one edit. The caller holds the maintenance lock.
     fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
         let suspended = collection.suspension().is_some();
-        let mut items: Vec<(usize, &Item)> = plan.counted().collect();
-        // Where somebody else changed the segment or the rules another visit finds what is still due.
+        let mut items: Vec<(usize, &Item)> = plan.all_counted().collect();
+        // Where the segment or the rules have changed since, another visit finds what is still due.
         items.retain(|(_, item)| !suspended && plan.still_holds(collection, item));
         self.drop_or_note(collection, &items);
     }
@@ -264,7 +259,7 @@ impl Pass<'_> {
         }
         let mut outcome = self.drop(collection, items);
         if outcome.as_ref().is_err_and(|error| error.code() == Code::OutOfDiskSpace) {
-            // Whole segments make room, and to say so takes little of it.
+            // Dropping whole segments makes room, and the edit for it takes little.
             let (whole, rest): (Vec<_>, Vec<_>) = items.iter().copied().partition(|(_, item)| item.is_whole());
             if !whole.is_empty() && !rest.is_empty() {
                 outcome = self.drop(collection, &whole).map(|first| {
@@ -289,28 +284,28 @@ impl Pass<'_> {
         }
     }
 
-    /// Drops items, each through its rule, in one edit, but for what cannot be read. Returns whether anything went.
+    /// Drops items, each by its rule, in one edit, except what cannot be read. Returns whether anything was dropped.
     fn drop(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) -> Result<bool> {
-        let mut gone = DropEdit::default();
+        let mut edit = DropEdit::default();
         let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
         for (rule, item) in items {
             let view = collection.rules.rule(*rule);
             let view = view.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?;
-            let cutoff = Cutoff::new(self.now, view.expire_after_seconds, collection.options.precision);
-            match gone.add(collection, item, cutoff) {
+            let cutoff = Cutoff::new(self.now.instant(), view.expire_after_seconds, collection.options.precision);
+            match edit.add(collection, item, cutoff) {
                 Err(error) if error.is_of_one_file() => {
-                    tracing::error!(collection = %collection.name, %error, "what is due in a segment stays");
+                    tracing::error!(collection = %collection.name, %error, "what is due in an unreadable segment stays");
                     self.unread.insert(error.to_string());
                 }
                 added => add(by_rule.entry(*rule).or_default(), &added?),
             }
         }
         let mut ops = Vec::new();
-        let mut sum = Visit { files: gone.edits(collection, &mut ops)?, ..Visit::default() };
+        let mut sum = Visit { files: edit.edits(collection, &mut ops)?, ..Visit::default() };
         for (rule, visit) in &by_rule {
             let Some(view) = collection.rules.rule(*rule) else { continue };
             add(&mut sum, visit);
-            ops.push(record_of(collection, self.now, (view.expire_after_seconds, view.label()), visit));
+            ops.push(record_of(collection, self.now.instant(), (view.expire_after_seconds, view.label()), visit));
         }
         if ops.is_empty() {
             return Ok(false);
@@ -348,7 +343,7 @@ impl Pass<'_> {
     }
 }
 
-/// Keeps inserts out until what is returned is dropped; `None` if one has come that suspends expiry.
+/// Keeps inserts out while the returned guard is held; `None` if an insert has suspended expiry.
 fn hold_unless_suspended(engine: &Engine, collection: u64) -> Option<Guard<'_, Log>> {
     let log = engine.log.lock();
     let suspended = engine.state.read().by_id(collection).is_none_or(|c| c.suspension().is_some());
@@ -362,7 +357,7 @@ fn add(sum: &mut Visit, more: &Visit) {
     sum.files += more.files;
 }
 
-/// The record of what was dropped through a rule of which the E and the label are given.
+/// The record of what was dropped by a rule, which is given by its E and its label.
 fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str), visit: &Visit) -> Op {
     Op::Swept(SweepRecord {
         at,
@@ -376,7 +371,7 @@ fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str
     })
 }
 
-/// What goes with one edit.
+/// What one edit drops.
 #[derive(Default)]
 struct DropEdit {
     whole: Vec<u64>,
@@ -384,13 +379,12 @@ struct DropEdit {
 }
 
 impl DropEdit {
-    /// Adds what was counted of an item, all of which `cutoff` hides; returns what that is.
+    /// Adds what was counted of an item, all of which `cutoff` hides; returns the totals.
     fn add(&mut self, collection: &CollectionState, item: &Item, cutoff: Cutoff) -> Result<Visit> {
         let segment = |id: &u64| {
             let segment = collection.segments.get(id);
-            segment.ok_or_else(|| Error::internal("a segment was looked for before"))
+            segment.ok_or_else(|| Error::internal("the plan's segment is in the collection"))
         };
-        // The readers also say what is left of the segments.
         let check = |id: &u64, ordinals: &RoaringBitmap| -> Result<()> {
             let (segment, reader) = (segment(id)?, segment(id)?.file.reader()?);
             for ordinal in ordinals {
@@ -401,9 +395,9 @@ impl DropEdit {
         };
         match item {
             Item::Segment { segment: id, buckets, counted, .. } if counted < buckets => {
-                match plan::first_of(segment(id)?, *counted) {
+                match first_of(segment(id)?, *counted) {
                     Ok(part) => return self.add(collection, &part, cutoff),
-                    // Which buckets are the first of it nobody can say, and all of it is due.
+                    // Its first buckets cannot be told without its directory, and all of it is due.
                     Err(error) if error.is_of_one_file() => self.drop_segment(segment(id)?, cutoff),
                     Err(error) => return Err(error),
                 }
@@ -430,7 +424,7 @@ impl DropEdit {
         self.whole.push(segment.file.id);
     }
 
-    /// The edits that drop all of it; returns how many files become unneeded by them.
+    /// Appends the operations of the edit; returns how many files it makes unneeded.
     fn edits(mut self, collection: &CollectionState, ops: &mut Vec<Op>) -> Result<u64> {
         for (id, ordinals) in self.partial {
             let Some(segment) = collection.segments.get(&id) else { continue };

@@ -1,8 +1,8 @@
-//! The only door to locks and atomics.
+//! All locks and atomics of the engine.
 //!
-//! The feature `shuttle` puts in their place those of the crate of that name, which hands the processor from thread to
-//! thread as a test says: `tests/models` runs the engine through thousands of orders that way, and repeats the ones that
-//! fail. A `OnceLock` needs no place here as long as nothing waits or reads the disk inside of its `get_or_init`.
+//! The feature `shuttle` replaces them by those of the crate of that name, which lets a test control the order in which
+//! threads run: `tests/models` runs the engine in thousands of orders, and can repeat those that fail. A `OnceLock` need not be
+//! replaced as long as its `get_or_init` neither waits nor reads the disk.
 
 pub(crate) mod order;
 

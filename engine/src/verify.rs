@@ -1,4 +1,4 @@
-//! Verification: every file read, every checksum and count compared.
+//! Verification: reads every file and compares every checksum and count.
 
 use crate::clean_shutdown::ShutdownMarker;
 use crate::engine::Engine;
@@ -24,7 +24,7 @@ pub struct VerifyReport {
     pub log_rows: u64,
     /// Bytes of the records in those files.
     pub log_bytes: u64,
-    /// What is wrong, a sentence each with path and offset; empty if all is well.
+    /// What is wrong: one sentence for each fault, with path and offset.
     pub faults: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
             }
         }
     }
-    // The manifest and the log were checked when the database was opened; they are read again as they are now.
+    // The manifest and the log were checked when the database was opened; now they are read again.
     let files = || {
         let files = verify_files(engine);
         if files.faults.is_empty() { Ok(files) } else { Err(files) }
@@ -55,7 +55,7 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
     Ok(VerifyReport { logs: files.logs, log_rows: files.rows, log_bytes: files.bytes, ..report })
 }
 
-/// What the manifest and the logs hold.
+/// The content of the manifest and the logs.
 #[derive(Default)]
 struct Files {
     logs: u64,
@@ -66,7 +66,7 @@ struct Files {
 
 /// Reads the manifest and the logs that it names.
 fn verify_files(engine: &Engine) -> Files {
-    // While nobody can append, an incomplete end is a fault; but another process may be writing beside a reader.
+    // While nothing can be appended, an incomplete end is a fault; but beside a reader, another process may be writing.
     let _appends = (engine.log.lock(), engine.manifest.lock());
     let mut files = Files::default();
     let (state, marker) = match verify_manifest(engine) {
@@ -86,7 +86,7 @@ fn verify_files(engine: &Engine) -> Files {
     files
 }
 
-/// The state that the newest manifest makes, and what the last clean shutdown left.
+/// The state that the newest manifest describes, and the marker of the last clean shutdown.
 fn verify_manifest(engine: &Engine) -> Result<(State, Option<ShutdownMarker>)> {
     let (fs, dir) = (engine.fs.as_ref(), engine.dir.as_path());
     let names = fs.list(dir).map_err(|e| Error::io("list", dir, &e))?;
@@ -99,7 +99,7 @@ fn verify_manifest(engine: &Engine) -> Result<(State, Option<ShutdownMarker>)> {
     Ok((state, marker))
 }
 
-/// Decodes all records, and gathers what is wrong.
+/// Decodes all records, and collects what is wrong.
 struct LogVerifier<'a> {
     state: &'a State,
     files: &'a mut Files,

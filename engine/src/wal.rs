@@ -1,4 +1,4 @@
-//! The log of inserts: what an acknowledgement rests on until the rows are sealed.
+//! The log of inserts, which keeps acknowledged rows until they are sealed.
 //!
 //! A log file is a header and frames. A frame is one record, which is one insert: all of it is replayed or nothing. Replay
 //! stops at the first torn frame of the newest file, and refuses damage anywhere else: skipping over it would leave a hole.
@@ -24,16 +24,16 @@ pub(crate) use log_set::{FaultKind, LogEnd, LogFault, LogSet, LogVisitor};
 const FORMAT: FrameFormat =
     FrameFormat { what: "log", magic: b"EBBWAL", version: 1, head_bytes: 36, head_crc_at: 4, payload_crc_at: 8 };
 
-/// One insert as it lies in the log.
+/// One insert as it is stored in the log.
 #[derive(Debug)]
 pub(crate) struct LogRecord {
     pub(crate) seq: u64,
     pub(crate) collection: u64,
-    /// `None` where the caller did not want it.
+    /// `None` if the caller does not need it.
     pub(crate) batch: Option<RecordBatch>,
-    /// The id that the insert was given, where its batch is wanted.
+    /// The id of the insert, if it has one and its batch is needed.
     pub(crate) batch_id: Option<BatchId>,
-    /// What it takes in the log.
+    /// Bytes in the log.
     pub(crate) bytes: u64,
 }
 
@@ -75,18 +75,18 @@ pub(crate) fn check_payload(payload: &[u8]) -> Result<()> {
     }
 }
 
-/// One record's head but for the length of its payload.
+/// The head of a record, without the length of its payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
     pub(crate) seq: u64,
     pub(crate) collection: u64,
-    /// The last record known to be durable when this one is written: a bad record up to there is damage, a later one may
-    /// be what a crash tore.
+    /// The last record that was durable when this one was written: a bad record up to it is damage, a later one may be
+    /// the result of a crash.
     pub(crate) synced_seq: u64,
 }
 
 impl Record {
-    /// Reads the head of a frame; `None` for a number that no record has: the one after it must be possible too.
+    /// Reads the head of a frame; `None` if the sequence number is out of range: the next number must be valid too.
     fn parse(head: &[u8]) -> Option<Record> {
         let at = |at| framed::long(head, at);
         let record = Record { seq: at(12), collection: at(20), synced_seq: at(28) };
@@ -102,9 +102,9 @@ impl Record {
     }
 }
 
-/// Appends a whole frame to `out`, which goes to `start`.
+/// Appends a complete frame to `out`, for the place `start`.
 pub(crate) fn put_frame(out: &mut Vec<u8>, start: Place, record: Record, payload: &[u8], crc: u32) {
-    assert!((1..NUMBER_END - 1).contains(&record.seq), "replay takes no other numbers: seq={}", record.seq);
+    assert!((1..NUMBER_END - 1).contains(&record.seq), "sequence number out of range: seq={}", record.seq);
     assert!(record.synced_seq < record.seq, "a record is synced after it is written: seq={}", record.seq);
     FORMAT.put(out, start, &record.fields(), payload, crc);
 }
@@ -119,8 +119,8 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates the file; when this returns, it and its name are durable. A file of that name is left over from an attempt
-    /// that failed: no manifest names it.
+    /// Creates the file; when this returns, it and its name are durable. A file of that name is left over from a
+    /// failed attempt: no manifest names it.
     pub(crate) fn create(fs: &dyn Fs, dir: &Path, identity: [u8; 16], first_seq: u64) -> Result<Self> {
         let path = FileName::Log(first_seq).path(dir);
         let header = FORMAT.header(FileHeader { identity, number: first_seq });
@@ -138,7 +138,7 @@ impl LogWriter {
         Ok(LogWriter { first_seq, path, file_crc: framed::file_crc(&header), file })
     }
 
-    /// Where the next frame goes.
+    /// The place of the next frame.
     pub(crate) fn place(&self) -> Place {
         Place { file: self.file_crc, offset: self.len() }
     }
@@ -160,7 +160,7 @@ impl LogWriter {
         FileEnd { number: self.first_seq, bytes: self.len() }
     }
 
-    /// Cuts what a failed append may have left, so that the log ends with a whole frame again.
+    /// Cuts off what a failed append may have left, so that the log ends with a complete frame again.
     pub(crate) fn cut_back(&mut self, len: u64) -> Result<()> {
         self.file
             .truncate(len)
@@ -169,8 +169,8 @@ impl LogWriter {
     }
 }
 
-/// Every record in `file` from `from` on whose checksums hold, at whatever offset it starts: what is left after damage. For
-/// reports, never for replay.
+/// Every record in `file` from offset `from` whose checksums match, wherever it starts: what is left after damage. For reports,
+/// never for replay.
 pub(crate) fn salvage(file: &[u8], from: usize) -> Vec<LogRecord> {
     let mut records = Vec::new();
     let mut at = from;
@@ -187,7 +187,7 @@ pub(crate) fn salvage(file: &[u8], from: usize) -> Vec<LogRecord> {
     records
 }
 
-/// The record at `at` in a log file, if all of it is there and its checksums hold.
+/// The record at `at` in a log file, if it is complete and its checksums match.
 fn record_at(file: &[u8], at: usize) -> Option<(Record, Frame<'_>)> {
     let frame = FORMAT.frame_at(file, at)?;
     Some((Record::parse(frame.head)?, frame))

@@ -14,7 +14,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use ebbtide::buckets::ReadAt;
 use ebbtide::fs::sim::{Fault, FaultKind, Repeat, SimFs, Variant};
-use ebbtide::fs::{FileLock, Fs, LockError, WriteFile};
+use ebbtide::fs::{FileLock, Fs, Layer, LockError, WriteFile};
 use ebbtide::{CollectionOptions, Database, Error, ScanRequest, Settings};
 use ebbtide_ttl::{Filter, Timestamp, Value, VirtualClock};
 
@@ -161,7 +161,11 @@ struct NoLock;
 
 impl FileLock for NoLock {}
 
-impl Fs for Liar {
+impl Layer for Liar {
+    fn below(&self) -> &dyn Fs {
+        &self.disk
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         if path.to_string_lossy().contains("/seg-") {
             match self.plant {
@@ -196,10 +200,6 @@ impl Fs for Liar {
         Ok(bytes)
     }
 
-    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
-        self.disk.publish(tmp, path)
-    }
-
     fn remove(&self, path: &Path) -> io::Result<()> {
         if self.plant == Plant::OlderManifest && path.to_string_lossy().contains("/MANIFEST-") {
             return Ok(());
@@ -210,14 +210,6 @@ impl Fs for Liar {
         }
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir(dir)
-    }
-
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(dir)?;
         let is_manifest = |name: &&String| name.starts_with("MANIFEST-") && !name.ends_with(".tmp");
@@ -226,18 +218,6 @@ impl Fs for Liar {
             names.retain(|name| Some(name) != newest.as_ref());
         }
         Ok(names)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.disk.exists(path)
-    }
-
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        self.disk.len(path)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.remove_dir(dir)
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {

@@ -3,9 +3,9 @@
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::error::ArrowError;
-use ebbtide::buckets::{ReadAt, value_at};
+use ebbtide::buckets::value_at;
 use ebbtide::fs::sim::{Fault, FaultKind, Repeat, SimFs, Variant};
-use ebbtide::fs::{FileLock, Fs, LockError, WriteFile};
+use ebbtide::fs::{Fs, Layer, WriteFile};
 use ebbtide::ttl::{Clock, Code, Filter, Timestamp, Value, VirtualClock};
 use ebbtide::{
     Collection, CollectionChange, CollectionOptions, Database, Durability, MetaFilter, ScanRequest, Settings,
@@ -61,7 +61,11 @@ impl Hooked {
     }
 }
 
-impl Fs for Hooked {
+impl Layer for Hooked {
+    fn below(&self) -> &dyn Fs {
+        &self.inner
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let hook = self.hook.lock().unwrap().take();
         if let Some(mut hook) = hook {
@@ -70,63 +74,10 @@ impl Fs for Hooked {
         }
         self.inner.create(path)
     }
-    fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
-        self.inner.open_append(path, len)
-    }
-    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-        self.inner.open_read(path)
-    }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.inner.read(path)
-    }
-    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
-        self.inner.publish(tmp, path)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir(dir)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        self.inner.len(path)
-    }
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.remove_dir(dir)
-    }
-    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
-        self.inner.lock(path, holder)
-    }
 }
 
-fn open(fs: &impl CloneFs, clock: &VirtualClock, settings: Settings) -> ebbtide::Result<Database> {
-    Database::builder(ROOT).fs(fs.shared()).clock(Arc::new(clock.clone())).settings(settings).open()
-}
-
-/// A disk that can be handed to a database.
-trait CloneFs {
-    fn shared(&self) -> Arc<dyn Fs>;
-}
-
-impl CloneFs for SimFs {
-    fn shared(&self) -> Arc<dyn Fs> {
-        Arc::new(self.clone())
-    }
-}
-
-impl CloneFs for Hooked {
-    fn shared(&self) -> Arc<dyn Fs> {
-        Arc::new(self.clone())
-    }
+fn open(fs: &(impl Fs + Clone + 'static), clock: &VirtualClock, settings: Settings) -> ebbtide::Result<Database> {
+    Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone())).settings(settings).open()
 }
 
 fn count(db: &Database) -> u64 {
@@ -215,7 +166,7 @@ fn on_a_full_disk_whole_segments_go_first_and_make_room_to_say_what_goes_of_othe
     db.flush().unwrap();
     assert_eq!(segments_on(&fs).len(), 2);
     clock.set(at(9 * 3600));
-    fs.shared().remove(&Path::new(ROOT).join("RESERVE")).unwrap();
+    fs.remove(&Path::new(ROOT).join("RESERVE")).unwrap();
     fs.set_capacity(Some(fs.used() + 400));
     // The room is there when the pass lets go of what it looked at.
     let swept = || {
@@ -488,6 +439,25 @@ fn sealed_logs_leave_a_full_disk_even_if_a_new_log_finds_no_room() {
     fs.set_capacity(Some(fs.used() + 20)); // Room for the edit, not for a new log.
     db.drop_collection("c").unwrap();
     assert!(logs() <= 2); // The one in use, and what is left of the attempt at a new one.
+}
+
+#[test]
+fn a_log_that_the_manifest_could_not_name_is_removed_again() {
+    let (fs, clock) = (SimFs::new("/data"), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() }).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    let is_log = |path: &PathBuf| path.to_string_lossy().contains("/wal-");
+    let logs = || fs.files().into_iter().filter(is_log).collect::<Vec<_>>();
+    while fs.len(logs().last().unwrap()).unwrap() < 1 << 10 {
+        c.insert_documents(&[row(0, 1)]).unwrap();
+    }
+    let before = logs();
+    fs.set_capacity(Some(fs.used() + 40)); // Room for the header of another log, but not for the edit that names it.
+    assert_eq!(c.insert_documents(&[row(0, 1)]).unwrap_err().code(), Code::OutOfDiskSpace);
+    assert_eq!(logs(), before);
+    fs.set_capacity(None);
+    c.insert_documents(&[row(0, 1)]).unwrap();
+    assert_eq!(logs().len(), before.len() + 1);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub struct RuleError {
 }
 
 impl RuleError {
-    /// Makes an error.
+    /// Creates an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         RuleError { code, message: message.into() }
     }

@@ -11,14 +11,14 @@ const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
 /// The wall clock moved ahead of the monotonic clock by more than is tolerated: nothing may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct ClockJump {
     /// How far ahead the wall clock is, in nanoseconds.
     pub ahead_nanos: i128,
     /// How much was tolerated, in seconds.
     pub tolerance_secs: i64,
 }
 
-impl Held {
+impl ClockJump {
     /// How far ahead the wall clock is, in whole seconds.
     #[must_use]
     pub fn ahead_secs(&self) -> i64 {
@@ -26,7 +26,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for ClockJump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -57,9 +57,9 @@ impl ClockGuard {
     /// Looks at the clocks before a sweep; `tolerance_secs` 0 switches the guard off.
     ///
     /// # Errors
-    /// [`Held`] if the wall clock is ahead by more than the tolerance. A held look is no look: the next one still
+    /// [`ClockJump`] if the wall clock is ahead by more than the tolerance. A held look is no look: the next one still
     /// compares with the last good one, so that jumps add up.
-    pub fn look(&mut self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Result<(), Held> {
+    pub fn look(&mut self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Result<(), ClockJump> {
         match self.peek(wall, monotonic, tolerance_secs) {
             Some(held) => Err(held),
             None => {
@@ -71,12 +71,12 @@ impl ClockGuard {
 
     /// What [`ClockGuard::look`] would say, without looking: for status displays.
     #[must_use]
-    pub fn peek(&self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Option<Held> {
+    pub fn peek(&self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Option<ClockJump> {
         let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
         let wall_moved = wall.nanos().saturating_sub(self.wall.nanos());
         let ahead_nanos = wall_moved.saturating_sub(nanos(monotonic.saturating_sub(self.monotonic)));
         let tolerated = i128::from(tolerance_secs) * NANOS_PER_SECOND;
-        (tolerance_secs > 0 && ahead_nanos > tolerated).then_some(Held { ahead_nanos, tolerance_secs })
+        (tolerance_secs > 0 && ahead_nanos > tolerated).then_some(ClockJump { ahead_nanos, tolerance_secs })
     }
 
     /// Takes the clocks as they are, because a person said that they are right.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct BlockCache {
     bytes_max: usize,
     segments: AtomicU64,
-    held: Mutex<Held>,
+    generations: Mutex<Generations>,
 }
 
 /// A block: the number of its segment in the cache, of its column in the file, and its own number in the column.
@@ -21,7 +21,7 @@ type Blocks = HashMap<Key, ArrayRef, ahash::RandomState>;
 
 /// Two generations: what is used in the older one moves to the recent one, which becomes the older one when it is full.
 #[derive(Debug, Default)]
-struct Held {
+struct Generations {
     recent: Blocks,
     recent_bytes: usize,
     older: Blocks,
@@ -31,7 +31,7 @@ impl BlockCache {
     /// A cache with a budget in bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        BlockCache { bytes_max, segments: AtomicU64::new(0), held: Mutex::default() }
+        BlockCache { bytes_max, segments: AtomicU64::new(0), generations: Mutex::default() }
     }
 
     /// The budget.
@@ -45,31 +45,31 @@ impl BlockCache {
         self.segments.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The blocks of some keys, where they are held.
+    /// The blocks of some keys, where they are cached.
     pub(super) fn get(&self, keys: impl Iterator<Item = Key>) -> Vec<Option<ArrayRef>> {
-        let mut held = self.lock();
-        keys.map(|key| held.get(key)).collect()
+        let mut generations = self.lock();
+        keys.map(|key| generations.get(key)).collect()
     }
 
     /// Keeps a block.
     pub(super) fn put(&self, key: Key, block: ArrayRef) {
         let gone = {
-            let mut held = self.lock();
-            held.keep(key, block);
-            match held.recent_bytes * 2 > self.bytes_max {
-                true => held.grow_old(),
+            let mut generations = self.lock();
+            generations.keep(key, block);
+            match generations.recent_bytes * 2 > self.bytes_max {
+                true => generations.grow_old(),
                 false => Blocks::default(),
             }
         };
         drop(gone); // Outside of the lock.
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl Generations {
     fn get(&mut self, key: Key) -> Option<ArrayRef> {
         if let Some(block) = self.recent.get(&key) {
             return Some(block.clone());

@@ -1,7 +1,7 @@
 //! Writing a segment: rows in order of meta and time, each column in the encoding that its values ask for.
 
+mod byte_aligned;
 mod choose;
-mod wide;
 
 use super::directory::{self, Entry};
 use super::file_types::{FileType, FileTypes};
@@ -139,7 +139,7 @@ fn write(
         groups: &groups,
         buckets: per_bucket.then_some(entries),
         properties: writer.properties().clone(),
-        wide_properties: choose::wide_properties(EnabledStatistics::Page),
+        byte_aligned_properties: choose::byte_aligned_properties(EnabledStatistics::Page),
         plan: &plan,
     };
     let encoded = parallel(rows, columns.stored.len(), help, |at| job.column(at))?;
@@ -158,7 +158,7 @@ fn write(
         for chunk in group {
             match chunk {
                 Chunk::Arrow(chunk) => chunk.append_to_row_group(&mut row_group),
-                Chunk::Wide(chunk) => row_group.append_column(&chunk.bytes, chunk.closed),
+                Chunk::ByteAligned(chunk) => row_group.append_column(&chunk.bytes, chunk.closed),
             }
             .map_err(failed)?;
         }
@@ -182,7 +182,7 @@ fn file_writer(
 /// A leaf of a row group, written.
 enum Chunk {
     Arrow(Box<ArrowColumnChunk>),
-    Wide(Box<wide::WideChunk>),
+    ByteAligned(Box<byte_aligned::ByteAlignedChunk>),
 }
 
 /// What the columns of a segment are encoded from, and how.
@@ -193,7 +193,7 @@ struct Job<'a> {
     /// The buckets that have statistics of their own, if they do.
     buckets: Option<&'a [Entry]>,
     properties: WriterPropertiesPtr,
-    wide_properties: WriterPropertiesPtr,
+    byte_aligned_properties: WriterPropertiesPtr,
     plan: &'a choose::Plan,
 }
 
@@ -207,16 +207,16 @@ impl Job<'_> {
         let alone = Arc::new(ArrowSchema::new(vec![field.clone()]));
         let file = file_writer(alone.clone(), self.properties.clone())?;
         let factory = ArrowRowGroupWriterFactory::new(&file, alone);
-        let is_wide = self.plan.choices[at].iter().any(|choice| choice.wide);
+        let byte_aligned = self.plan.choices[at].iter().any(|choice| choice.byte_aligned);
         let mut watch = Watch::new(field, self.buckets);
         let mut chunks = Vec::with_capacity(self.groups.len());
         for slices in self.groups {
             let mut slices = slices.iter().map(|slice| self.columns.gather_column(at, slice));
-            if is_wide {
+            if byte_aligned {
                 let (descriptor, compression) = (file.schema_descr().column(0), self.plan.compression);
                 let seen = |array: &ArrayRef| watch.see(array);
-                let chunk = wide::write(&descriptor, &self.wide_properties, compression, slices, seen)?;
-                chunks.push(vec![Chunk::Wide(Box::new(chunk))]);
+                let chunk = byte_aligned::write(&descriptor, &self.byte_aligned_properties, compression, slices, seen)?;
+                chunks.push(vec![Chunk::ByteAligned(Box::new(chunk))]);
                 continue;
             }
             let mut leaves = factory.create_column_writers(0).map_err(failed)?;

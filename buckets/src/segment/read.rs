@@ -1,20 +1,26 @@
 //! Reading a segment: footer and directory once, then exactly the rows asked for. No byte is used before its checksum.
 
-mod stretches;
+mod batches;
+mod cached;
+mod data;
+mod tail;
+
+pub use batches::{SegmentBatches, StoredBatches};
+pub(super) use tail::tail_checksum_at;
 
 use super::cache::BlockCache;
 use super::directory::{self, Directory};
 use super::footer_checks;
-use super::physical::{hinted, restore};
-use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError, TAIL_MARK};
-use crate::adapt::adapt_to;
+use super::physical::hinted;
+use super::{BLOCK_BYTES, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError};
 use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
-use bytes::{Buf, Bytes};
+use cached::CachedBatches;
+use data::Checked;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -25,16 +31,13 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
 };
-use parquet::file::reader::{ChunkReader, Length};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use stretches::Stretches;
+use tail::{Tail, directory_len, read_tail};
 
 /// Where the cache has the column of all metas, beside the columns of the file.
 const METAS: usize = usize::MAX;
-/// Bytes read from the end of a file at first: mostly directory and footer are in there.
-const TAIL_GUESS_BYTES: u64 = 64 << 10;
 
 /// Columns that are decoded at once, at most, where their rows make one batch: each holds a decompressor of some 40 KiB.
 const COLUMNS_AT_ONCE: usize = 256;
@@ -52,17 +55,6 @@ struct Inner {
     schema: Schema,
     data_end: u64,
     checksum: u32,
-}
-
-/// Where the eight hex digits of the tail's checksum stand in the last bytes of a file.
-pub(super) fn tail_checksum_at(bytes: &[u8]) -> Option<usize> {
-    let digits = TAIL_MARK.len() + 16 + b";crc=".len();
-    let at = bytes.windows(TAIL_MARK.len()).rposition(|window| window == TAIL_MARK)?;
-    (at + digits + 8 <= bytes.len()).then_some(at + digits)
-}
-
-fn hex<T>(bytes: &[u8], parse: fn(&str, u32) -> Result<T, std::num::ParseIntError>) -> Option<T> {
-    parse(std::str::from_utf8(bytes).ok()?, 16).ok()
 }
 
 impl SegmentReader {
@@ -298,7 +290,13 @@ impl SegmentReader {
         failed: &Arc<OnceLock<SegmentError>>,
     ) -> Result<Source, SegmentError> {
         if self.1.is_some() {
-            return Ok(Box::new(Stretches::new(self.clone(), present.to_vec(), ranges, batch_rows, failed.clone())));
+            return Ok(Box::new(CachedBatches::new(
+                self.clone(),
+                present.to_vec(),
+                ranges,
+                batch_rows,
+                failed.clone(),
+            )));
         }
         let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
         if present.len() > COLUMNS_AT_ONCE && rows <= batch_rows as u64 {
@@ -371,72 +369,6 @@ impl SegmentReader {
     }
 }
 
-fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), SegmentError> {
-    let len = file.len();
-    let bad = |offset: u64, message: &str| SegmentError::new(name, offset, message);
-    let read = |offset: u64, size: u64| {
-        let size = usize::try_from(size).map_err(|_| bad(offset, "too large for this machine"))?;
-        let bytes = file.read_at(offset, size).map_err(|e| SegmentError::unread(name, offset, &e))?;
-        if bytes.len() == size { Ok(bytes) } else { Err(bad(offset, "ends early")) }
-    };
-    if len < 16 {
-        return Err(bad(len, &format!("is {len} bytes long, which no segment is")));
-    }
-    let guess_at = len - TAIL_GUESS_BYTES.min(len);
-    let mut end = read(guess_at, len - guess_at)?;
-    let mut end_at = guess_at;
-    let trailer = &end[end.len() - 8..];
-    if &trailer[4..] != b"PAR1" {
-        return Err(bad(len - 4, "does not end in PAR1"));
-    }
-    let footer = u64::from(u32::from_le_bytes([trailer[0], trailer[1], trailer[2], trailer[3]])) + 8;
-    if footer > len {
-        return Err(bad(len - 8, "the footer is longer than the file"));
-    }
-    if footer > end.len() as u64 {
-        end_at = len - footer;
-        end = read(end_at, footer)?;
-    }
-    let digits = tail_checksum_at(&end).ok_or_else(|| bad(len - footer, "footer: no checksum of the tail"))?;
-    let start = hex(&end[digits - 21..digits - 5], u64::from_str_radix);
-    let crc = hex(&end[digits..digits + 8], u32::from_str_radix);
-    let (Some(start), Some(crc)) = (start.filter(|start| *start < len), crc) else {
-        return Err(bad(end_at + digits as u64, "footer: the checksum of the tail is no number"));
-    };
-    let tail = match start.checked_sub(end_at) {
-        Some(skip) => end.slice(usize::try_from(skip).unwrap_or(end.len()).min(end.len())..),
-        None => read(start, len - start)?,
-    };
-    // The digits stand for zeros in their own checksum.
-    let digits_at = to_usize(end_at + digits as u64 - start.min(end_at + digits as u64));
-    let Some((before, rest)) = tail.split_at_checked(digits_at).filter(|(_, rest)| rest.len() >= 8) else {
-        return Err(bad(end_at + digits as u64, "footer: the tail begins after its checksum"));
-    };
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(before);
-    hasher.update(b"00000000");
-    hasher.update(&rest[8..]);
-    let found = hasher.finalize();
-    if found != crc {
-        return Err(bad(start, &format!("directory and footer: checksum expected={crc:#010x} found={found:#010x}")));
-    }
-    Ok((start, tail, crc))
-}
-
-fn directory_len(place: &str, data_end: u64) -> Result<usize, String> {
-    let parts: Vec<&str> = place.split(',').collect();
-    let [offset, len, _crc, version] = parts.as_slice() else {
-        return Err(format!("footer: {KEY_DIRECTORY} is '{place}', expected offset,length,crc32,version"));
-    };
-    if *version != FORMAT_VERSION.to_string() {
-        return Err(format!("footer: format {version} is not known, only {FORMAT_VERSION}"));
-    }
-    match (offset.parse::<u64>(), len.parse::<usize>()) {
-        (Ok(offset), Ok(len)) if offset == data_end => Ok(len),
-        _ => Err(format!("footer: {KEY_DIRECTORY} is '{place}', the tail begins at {data_end}")),
-    }
-}
-
 fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, ParquetError> {
     let metadata = Arc::new(metadata);
     let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -492,88 +424,6 @@ fn missing(name: &str, rows: u64) -> SegmentError {
     SegmentError::new(name, 0, format!("{rows} rows are missing at the end"))
 }
 
-/// The batches of [`SegmentReader::read`].
-pub struct SegmentBatches {
-    name: String,
-    source: Option<Source>,
-    failed: Arc<OnceLock<SegmentError>>,
-    present: Vec<(String, FieldType)>,
-    target: SchemaRef,
-    rows_left: u64,
-    batch_rows: usize,
-}
-
-impl SegmentBatches {
-    /// The schema of the batches.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        self.target.clone()
-    }
-
-    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let mut fields = Vec::with_capacity(self.present.len());
-        let mut columns = Vec::with_capacity(self.present.len());
-        for (name, ty) in &self.present {
-            let column = batch
-                .column_by_name(name)
-                .ok_or_else(|| ArrowError::SchemaError(format!("column '{name}' was not read")))?;
-            let column = restore(column, ty)?;
-            fields.push(Field::new(name, column.data_type().clone(), self.target.field_with_name(name)?.is_nullable()));
-            columns.push(column);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::new(ArrowSchema::new(fields)), columns, &options)?;
-        adapt_to(&batch, self.target.clone())
-    }
-}
-
-impl Iterator for SegmentBatches {
-    type Item = Result<RecordBatch, SegmentError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rows_left == 0 {
-            return None;
-        }
-        let batch = match &mut self.source {
-            Some(source) => source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left))),
-            None => {
-                let rows = to_usize(self.rows_left).min(self.batch_rows);
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options)
-                    .map_err(|error| failure(&self.failed, &self.name, &error))
-            }
-        };
-        let batch = batch.and_then(|batch| {
-            self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
-            self.convert(&batch).map_err(|error| failure(&self.failed, &self.name, &error))
-        });
-        if batch.is_err() {
-            self.rows_left = 0;
-        }
-        Some(batch)
-    }
-}
-
-/// The batches of [`SegmentReader::read_stored`].
-pub struct StoredBatches {
-    name: String,
-    source: Source,
-    rows_left: u64,
-}
-
-impl Iterator for StoredBatches {
-    type Item = Result<RecordBatch, SegmentError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rows_left == 0 {
-            return None;
-        }
-        let batch = self.source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left)));
-        self.rows_left = batch.as_ref().map_or(0, |batch| self.rows_left.saturating_sub(batch.num_rows() as u64));
-        Some(batch)
-    }
-}
-
 /// The next batch. The Parquet reader asserts what it finds in its pages; checksums vouch for these, and where somebody forged
 /// them, that is damage and no reason for the process to fall.
 fn read_next(source: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch, ArrowError>> {
@@ -586,109 +436,4 @@ fn read_next(source: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch
 fn asserted<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     let forged = |_| Err(ParquetError::General("its numbers contradict each other".to_owned()));
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(forged)
-}
-
-/// The end of a file, already checked, under the offsets that it has in the file.
-struct Tail {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl Length for Tail {
-    fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-impl Tail {
-    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let skip = start.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
-        skip.filter(|skip| *skip <= self.bytes.len())
-            .map(|skip| self.bytes.slice(skip..))
-            .ok_or_else(|| ParquetError::EOF(format!("offset {start} is not in the tail of the file")))
-    }
-}
-
-impl ChunkReader for Tail {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(self.from(start)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let bytes = self.from(start)?;
-        if length > bytes.len() {
-            return Err(ParquetError::EOF(format!("{length} bytes from {start} on are not in the file")));
-        }
-        Ok(bytes.slice(..length))
-    }
-}
-
-impl Inner {
-    /// Data bytes; every block that is read is compared with its checksum.
-    fn read(&self, start: u64, length: usize) -> Result<Bytes, SegmentError> {
-        const BLOCK: u64 = BLOCK_BYTES as u64;
-        let end = start.checked_add(length as u64).filter(|end| *end <= self.data_end);
-        let end =
-            end.ok_or_else(|| SegmentError::new(&self.name, start, format!("{length} bytes reach beyond the data")))?;
-        if length == 0 {
-            return Ok(Bytes::new());
-        }
-        let first = start / BLOCK;
-        let blocks_end = end.div_ceil(BLOCK).saturating_mul(BLOCK).min(self.data_end);
-        let size = to_usize(blocks_end - first * BLOCK);
-        let bytes =
-            self.file.read_at(first * BLOCK, size).map_err(|e| SegmentError::unread(&self.name, first * BLOCK, &e))?;
-        if bytes.len() != size {
-            return Err(SegmentError::new(
-                &self.name,
-                first * BLOCK,
-                format!("{size} bytes expected, {} read", bytes.len()),
-            ));
-        }
-        for (block, chunk) in (first..).zip(bytes.chunks(BLOCK_BYTES)) {
-            let expected = usize::try_from(block).ok().and_then(|b| self.directory.checksums.get(b)).copied();
-            let found = crc32fast::hash(chunk);
-            if expected != Some(found) {
-                let expected = expected.unwrap_or(0);
-                let message = format!("data: checksum expected={expected:#010x} found={found:#010x}");
-                return Err(SegmentError::new(&self.name, block * BLOCK, message));
-            }
-        }
-        let skip = to_usize(start - first * BLOCK);
-        Ok(bytes.slice(skip..skip + length))
-    }
-}
-
-/// The data of a file for the Parquet reader.
-struct Checked {
-    inner: Arc<Inner>,
-    /// The first error, kept because the Parquet reader turns it into a text without an offset.
-    failed: Arc<OnceLock<SegmentError>>,
-}
-
-impl Length for Checked {
-    fn len(&self) -> u64 {
-        self.inner.data_end
-    }
-}
-
-impl ChunkReader for Checked {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        // Pages are found through the offset index, and read by get_bytes. Should the reader ever want a stream, it gets
-        // the rest of the data.
-        let length = to_usize(self.inner.data_end.saturating_sub(start));
-        Ok(self.get_bytes(start, length)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.inner.read(start, length).map_err(|e| {
-            let error = ParquetError::General(e.to_string());
-            self.failed.get_or_init(|| e);
-            error
-        })
-    }
 }

@@ -1,7 +1,7 @@
 //! Statistics of numeric fields per bucket, which answer some queries without reading the field.
 
+use super::accumulator::{Accumulator, DoubleAccumulator, IntAccumulator};
 use super::physical::valid_runs;
-use super::tally::{DoubleTally, IntTally, Tally};
 use super::varint::{self, Cursor};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
@@ -254,17 +254,17 @@ impl StatsBuilder {
 impl FieldStats {
     /// The aggregate of an entry's values, if the field holds integers.
     #[must_use]
-    pub fn ints(&self, entry: usize) -> Option<IntTally> {
+    pub fn ints(&self, entry: usize) -> Option<IntAccumulator> {
         let (Numbers::Int(min), Numbers::Int(max)) = (&self.min, &self.max) else { return None };
         let sum = *self.int_sums.get(entry)?;
-        Some(Tally { count: *self.counts.get(entry)?, min: *min.get(entry)?, max: *max.get(entry)?, sum })
+        Some(Accumulator { count: *self.counts.get(entry)?, min: *min.get(entry)?, max: *max.get(entry)?, sum })
     }
 
     /// The aggregate of an entry's values as doubles.
     #[must_use]
-    pub fn doubles(&self, entry: usize) -> Option<DoubleTally> {
+    pub fn doubles(&self, entry: usize) -> Option<DoubleAccumulator> {
         let (count, sum) = (*self.counts.get(entry)?, *self.sums.get(entry)?);
-        Some(Tally { count, min: self.min.double(entry)?, max: self.max.double(entry)?, sum })
+        Some(Accumulator { count, min: self.min.double(entry)?, max: self.max.double(entry)?, sum })
     }
 
     #[expect(clippy::cast_possible_wrap, reason = "undoes the wrapping differences of the writer")]

@@ -239,7 +239,7 @@ fn rows_are_taken_exactly_across_row_groups_and_pages() {
         let got: Vec<i64> = batches.flat_map(|batch| crate::ints_at(batch.unwrap().column(0), "i")).collect();
         assert_eq!(got, expected);
     }
-    // More blocks than one stretch has, in batches that do not end where blocks do.
+    // More blocks than one portion has, in batches that do not end where blocks do.
     let thirds: Vec<_> = (0..100_000_u64).map(|i| i * 3..i * 3 + 2).collect();
     for reader in three_ways(&reader) {
         let batches = reader.read(&["i".to_owned(), "r".to_owned()], &schema, &thirds, 1_000).unwrap();

@@ -19,8 +19,8 @@ fn what_a_sweep_leaves_of_a_segment_is_written_anew_when_most_is_gone_though_not
         segments.iter().map(|s| (s.rows, s.rows_written)).collect::<Vec<_>>()
     };
     assert_eq!(rows(), [(4, 4)]);
-    let mut due = Due { last_sweep: clock.monotonic(), last_seal: clock.monotonic(), settles_types: true };
+    let mut schedule = Schedule { last_sweep: clock.monotonic(), last_seal: clock.monotonic(), settles_types: true };
     clock.set(Timestamp::parse("2024-01-01T04:00:00Z").unwrap());
-    due.tick(&db.engine);
+    schedule.tick(&db.engine);
     assert_eq!(rows(), [(1, 1)]);
 }

@@ -51,7 +51,7 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
 ];
 const MODIFY_TAKES: usize = 3;
 
-/// Options of the `timeseries` object of `create`; all others stand beside it.
+/// Options of the `timeseries` object of `create`; all others are options of `create` itself.
 pub const TIMESERIES_OPTIONS: &[&str] = &[
     "timeField",
     "metaField",
@@ -77,7 +77,7 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     let name = args.collection()?;
     check_refused(args, &CREATE_OPTIONS[CREATE_TAKES..])?;
     let Some(timeseries) = args.get("timeseries") else {
-        let what = "only time-series collections can be created so far: give timeseries: {timeField: ...}";
+        let what = "only time-series collections can be created: add timeseries: {timeField: ...}";
         return Err(Error::new(Code::InvalidOptions, what));
     };
     let timeseries = Args::nested("timeseries".to_owned(), timeseries, TIMESERIES_OPTIONS)?;
@@ -101,9 +101,9 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     Ok(done())
 }
 
-type Given = Option<ebbtide_ttl::Value>;
+type OptionValue = Option<ebbtide_ttl::Value>;
 
-fn bucketing(timeseries: &Args<'_>) -> Result<(Given, Given, Given)> {
+fn bucketing(timeseries: &Args<'_>) -> Result<(OptionValue, OptionValue, OptionValue)> {
     let value = |option| timeseries.value(option);
     Ok((value("granularity")?, value("bucketMaxSpanSeconds")?, value("bucketRoundingSeconds")?))
 }
@@ -154,7 +154,7 @@ pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     Ok(answer)
 }
 
-/// What `timeseries` of a collMod asks for. Options that can never change may be repeated as they are.
+/// The changes in `timeseries` of a collMod. Options that can never change may be repeated with their present values.
 fn change_timeseries(change: &mut CollectionChange, now: &CollectionOptions, timeseries: &Json) -> Result<()> {
     let timeseries = Args::nested("timeseries".to_owned(), timeseries, TIMESERIES_OPTIONS)?;
     let fixed = |option: &str, same: bool| match same {

@@ -70,7 +70,7 @@ struct Query {
 }
 
 /// A document that matches, with what it is sorted by.
-struct Found {
+struct Candidate {
     keys: Vec<Value>,
     document: Value,
 }
@@ -94,7 +94,7 @@ impl Query {
             self.sort.iter().cloned().chain(implied).collect()
         };
         let wanted = self.limit.and_then(|limit| usize::try_from(self.skip.saturating_add(limit)).ok());
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<Candidate> = Vec::new();
         for unit in collection.scan(&self.request(collection, &sort))? {
             for batch in unit.read()? {
                 self.collect(&batch?, &sort, &mut found);
@@ -132,7 +132,7 @@ impl Query {
         }
     }
 
-    fn collect(&self, batch: &RecordBatch, sort: &[SortKey], found: &mut Vec<Found>) {
+    fn collect(&self, batch: &RecordBatch, sort: &[SortKey], found: &mut Vec<Candidate>) {
         let schema = batch.schema();
         let matches_all = self.filter.is_everything();
         for row in 0..batch.num_rows() {
@@ -148,7 +148,7 @@ impl Query {
             let document = Value::Object(members.filter(|(_, value)| !value.is_null()).collect());
             let keys = sort.iter().map(|(path, _)| at_path(&document, path).cloned().unwrap_or_default()).collect();
             let Value::Object(members) = document else { continue };
-            found.push(Found { keys, document: Value::Object(self.projection.apply(members)) });
+            found.push(Candidate { keys, document: Value::Object(self.projection.apply(members)) });
         }
     }
 }
@@ -157,7 +157,7 @@ fn at_path<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(document, |value, name| value.get(name))
 }
 
-fn order(found: &mut [Found], sort: &[SortKey]) {
+fn order(found: &mut [Candidate], sort: &[SortKey]) {
     found.sort_by(|a, b| {
         let pairs = a.keys.iter().zip(&b.keys).zip(sort);
         pairs

@@ -27,52 +27,52 @@ impl Builder {
         Builder { path, fs, clock, settings: Settings::default(), read_only: false }
     }
 
-    /// Uses another disk than the operating system's.
+    /// Sets the disk. Default: the operating system's.
     #[must_use]
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
         self.fs = fs;
         self
     }
 
-    /// Uses another clock than the machine's.
+    /// Sets the clock. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Uses other settings than the defaults.
+    /// Sets the settings. Default: [`Settings::default`].
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Opens for reading only: beside a writer, as of this moment. Nothing is swept, nothing is written.
+    /// Opens the database for reading only, as it is at that moment; another process may be writing. Nothing is written or swept.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// Opens the database; for writing it is made if there is none.
+    /// Opens the database; creates it if it does not exist and is opened for writing.
     ///
     /// # Errors
     /// [`Code::LockBusy`] naming the holder if another process writes to it, [`Code::DataCorruptionDetected`] with path
     /// and offset if it is damaged, [`Code::IncompatibleFormat`] if another version made it,
-    /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and what the file system says.
+    /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and errors of the file system.
     pub fn open(self) -> Result<Database> {
         let engine = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
         Ok(Database { engine: Arc::new(engine) })
     }
 
-    /// Looks through the database for damage, and with [`RepairMode::Apply`] sets aside what is damaged, so that the
+    /// Examines the database for damage, and with [`RepairMode::Apply`] sets aside what is damaged, so that the
     /// database opens again without it. Nothing is deleted; the report says what is lost.
     ///
     /// # Errors
-    /// [`Code::LockBusy`] if it is open for writing; [`Code::DataCorruptionDetected`] if no manifest can be read: then
-    /// there is nothing to go by, and nothing was done; [`Code::IncompatibleFormat`] if another version made it;
-    /// [`Code::NamespaceNotFound`] if it does not exist, and what the file system says.
+    /// [`Code::LockBusy`] if it is open for writing; [`Code::DataCorruptionDetected`] if no manifest can be read, and
+    /// then nothing was done; [`Code::IncompatibleFormat`] if another version made it;
+    /// [`Code::NamespaceNotFound`] if it does not exist, and errors of the file system.
     pub fn repair(self, mode: RepairMode) -> Result<RepairReport> {
         crate::repair::repair(&self.fs, self.clock.as_ref(), &self.path, mode)
     }

@@ -1,4 +1,4 @@
-//! A collection: inserts, deletes, and views of it.
+//! A collection: inserts, deletes and snapshots.
 
 use crate::batch_id::BatchId;
 use crate::delete::{FilterPredicate, RowPredicate};
@@ -15,13 +15,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A collection of an open database.
+///
+/// ```
+/// use ebbtide::ttl::{Filter, Timestamp, Value};
+/// use ebbtide::{CollectionOptions, Database};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let db = Database::open(folder.path().join("db"))?;
+/// let weather = db.create_collection("weather", CollectionOptions::new("t").meta_field("station"))?;
+/// let reading = |minute: i64, station: &str, temp: f64| {
+///     let t = Timestamp::from_millis(1_700_000_000_000).plus_seconds(60 * minute);
+///     Value::Object(vec![
+///         ("t".into(), Value::Date(t)),
+///         ("station".into(), Value::from(station)),
+///         ("temp".into(), Value::Double(temp)),
+///     ])
+/// };
+/// weather.insert_documents(&[reading(0, "roof", 21.5), reading(1, "roof", 21.7), reading(0, "cellar", 12.0)])?;
+/// assert_eq!(weather.delete(&Filter::is_in("station", vec![Value::from("cellar")]))?, 1);
+/// assert_eq!(weather.snapshot()?.count()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Collection {
     engine: Arc<Engine>,
     name: Arc<str>,
 }
 
-/// Documents that cannot be stored behind those before them, found in one go.
+/// The documents that cannot be stored after the valid ones before them, with the reasons.
 fn bad_documents(documents: &[Value], schema: &Schema) -> Result<Vec<(usize, Error)>> {
     let mut schema = schema.clone();
     let mut bad = Vec::new();
@@ -35,7 +56,7 @@ fn bad_documents(documents: &[Value], schema: &Schema) -> Result<Vec<(usize, Err
     Ok(bad)
 }
 
-/// Documents whose time `outOfRange: reject` refuses.
+/// Documents that `outOfRange: reject` refuses.
 fn out_of_range_documents(documents: &[Value], schema: &Schema) -> BTreeMap<usize, Error> {
     let precision = schema.precision;
     let refused = |(index, document): (usize, &Value)| match document.get(&schema.time) {
@@ -47,12 +68,12 @@ fn out_of_range_documents(documents: &[Value], schema: &Schema) -> BTreeMap<usiz
     documents.iter().enumerate().filter_map(refused).collect()
 }
 
-/// What a lenient insert did.
+/// The result of a lenient insert.
 #[derive(Debug, Clone, Default)]
 pub struct LenientReply {
-    /// Measurements stored.
+    /// Number of measurements stored.
     pub stored: u64,
-    /// Those that were not, by index, with the reason.
+    /// Measurements that were not stored, by index, with the reason.
     pub errors: Vec<(usize, Error)>,
 }
 
@@ -75,22 +96,23 @@ impl Collection {
         self.engine.snapshot().collection(&self.name)
     }
 
-    /// Stores a batch of measurements, all or none. This is the fast door: columns stay columns.
+    /// Stores a batch of measurements, all or none, and returns their number. This is the fastest way to insert, since columns
+    /// stay columns.
     ///
     /// # Durability
     /// When this returns, the batch survives a power cut (with [`crate::Durability::Sync`]).
     /// # Errors
     /// [`Code::BadValue`] for a measurement without a time, [`Code::TypeMismatch`] for a field of another type, both
-    /// with [`Error::index`]; [`Code::OutOfDiskSpace`]: nothing was stored; [`Code::NotWritable`]: writing has stopped,
-    /// and whether the batch is stored shows when the database is opened again.
+    /// with [`Error::index`]; [`Code::OutOfDiskSpace`] if nothing was stored for lack of space; [`Code::NotWritable`] if
+    /// writes are disabled: whether the batch was stored is known when the database is opened again.
     pub fn insert(&self, batch: &RecordBatch) -> Result<u64> {
         self.insert_batch(batch, None)
     }
 
     /// Like [`Collection::insert`], for a program that has to know after a crash whether this batch was stored:
-    /// [`CollectionSnapshot::last_batch`] then tells. The id is as durable as the rows, and outlives them: it stays when
-    /// they are deleted or swept. Only the last id of a collection is kept, so one program at a time gives them. A batch
-    /// without rows stores nothing, its id neither.
+    /// [`CollectionSnapshot::last_batch`] returns the last id. The id is as durable as the rows, and is kept when they are
+    /// deleted or swept. A collection keeps only its last id, so only one program at a time should use ids. A batch without
+    /// rows stores nothing, and no id.
     ///
     /// # Errors
     /// As for [`Collection::insert`].
@@ -111,7 +133,7 @@ impl Collection {
         self.insert_rows(documents.len(), None, &build)
     }
 
-    /// Stores the first `rows` measurements that `build` makes a batch of.
+    /// Stores the first `rows` measurements, which `build` converts to a batch.
     fn insert_rows(
         &self,
         rows: usize,
@@ -122,8 +144,8 @@ impl Collection {
         stored.map_err(|error| self.first_fault(error, build))
     }
 
-    /// The error about the first bad measurement. Checks follow each other, each over all measurements, so one before the
-    /// one that failed may fail a later check.
+    /// The error about the first bad measurement. Each check examines all measurements before the next check begins, so a
+    /// measurement before the reported one may fail a later check.
     fn first_fault(&self, mut error: Error, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Error {
         while let Some(before) = error.index().filter(|index| *index > 0) {
             match self.engine.check(&self.name, &|schema| build(schema, before)) {
@@ -134,15 +156,15 @@ impl Collection {
         error
     }
 
-    /// The first of `documents` that [`Collection::insert_documents`] would refuse, with the reason; else `error`, which is
-    /// about one behind them.
+    /// The error about the first of `documents` that [`Collection::insert_documents`] would refuse; otherwise `error`, which is
+    /// about a document after them.
     pub(crate) fn fault_before(&self, documents: &[Value], error: Error) -> Error {
         self.first_fault(error.with_index(documents.len()), &|schema, rows| {
             Ok(batch_from_documents(&documents[..rows], schema)?)
         })
     }
 
-    /// Stores anything that serialises to documents, all or none. Times are written with [`crate::json::date`].
+    /// Stores values that serialize to documents, all or none. Annotate times with [`crate::json::date`].
     ///
     /// # Errors
     /// As for [`Collection::insert`].
@@ -154,15 +176,15 @@ impl Collection {
     /// Stores the documents that can be stored, in one atomic batch, and says why the others cannot.
     ///
     /// # Errors
-    /// Only what concerns the insert as a whole, as for [`Collection::insert`]; nothing is stored then.
+    /// Only errors that concern the insert as a whole, as for [`Collection::insert`]; nothing is stored then.
     pub fn insert_documents_lenient(&self, documents: &[Value]) -> Result<LenientReply> {
         let collection = self.snapshot()?;
         let mut refused: BTreeMap<usize, Error> = match collection.options().out_of_range {
             OutOfRange::Reject => out_of_range_documents(documents, collection.schema()),
             _ => BTreeMap::new(),
         };
-        // Seldom more than once: what only all documents together show, or what is stored. A refused document gives no
-        // field its type, so each round judges the others anew.
+        // Rarely runs more than once: for errors that depend on all documents together, or on what is stored. A refused
+        // document does not determine the type of a field, so each round checks the others again.
         loop {
             let mut errors = refused.clone();
             let left: Vec<usize> = (0..documents.len()).filter(|index| !refused.contains_key(index)).collect();
@@ -187,7 +209,7 @@ impl Collection {
     /// Deletes every stored measurement that matches, hidden ones too; returns how many of them were visible.
     ///
     /// # Durability
-    /// When this returns, they do not come back.
+    /// When this returns, the delete survives a power cut.
     /// # Errors
     /// [`Code::NamespaceNotFound`]; damage in a segment: nothing was deleted.
     pub fn delete(&self, filter: &Filter) -> Result<u64> {
@@ -198,7 +220,7 @@ impl Collection {
     /// Like [`Collection::delete`], with any predicate over rows.
     ///
     /// # Errors
-    /// As for [`Collection::delete`], and what the predicate says.
+    /// As for [`Collection::delete`], and errors of the predicate.
     pub fn delete_where(&self, predicate: &dyn RowPredicate) -> Result<u64> {
         crate::delete::delete(&self.engine, &self.name, predicate)
     }

@@ -7,7 +7,7 @@ use ebbtide_buckets::{Chunk, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An insert that waits for its turn in the log.
+/// A queued insert.
 pub(crate) struct Pending {
     pub(crate) ticket: u64,
     pub(crate) collection: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Pending {
     pub(crate) crc: u32,
     pub(crate) chunk: Chunk,
     pub(crate) schema: Arc<Schema>,
-    /// The width of its windows.
+    /// The width of its windows in seconds.
     pub(crate) span: i64,
 }
 
@@ -25,19 +25,19 @@ pub(crate) struct Pending {
 pub(crate) struct Queue {
     pub(crate) pending: Vec<Pending>,
     pub(crate) next_ticket: u64,
-    /// Every ticket up to this one is decided; those that failed are in `failed`.
+    /// Every ticket up to this one is decided; `failed` holds those that failed.
     pub(crate) done: u64,
     pub(crate) failed: HashMap<u64, Error>,
-    /// Whether some thread is writing what was queued.
+    /// Whether a thread is writing what was queued.
     pub(crate) leader: bool,
-    /// Whether some insert waits until nothing is queued: nothing more may be, or it would wait for ever.
+    /// Whether an insert waits until nothing is queued. Nothing more may be queued meanwhile, or it would wait forever.
     pub(crate) widening: bool,
-    /// Schemas with the effect of queued inserts, where it differs from what is visible.
+    /// Schemas that include queued inserts, where they differ from the visible ones.
     pub(crate) schemas: HashMap<u64, Arc<Schema>>,
 }
 
 impl Queue {
-    /// Refuses a group and what was validated on top of it: the schemas of the group may never have come to be.
+    /// Fails a group, and everything that was validated under its schemas, which never became visible.
     pub(crate) fn fail(&mut self, mut tickets: Vec<u64>, error: &Error) {
         let queued = std::mem::take(&mut self.pending);
         tickets.extend(queued.iter().map(|p| p.ticket));
@@ -53,7 +53,7 @@ impl Queue {
     }
 }
 
-/// The queue and the signal that something in it was decided.
+/// The queue, and the signal that an insert was decided.
 pub(crate) struct InsertQueue {
     queue: Ordered<Mutex<Queue>>,
     decided: Condvar,
@@ -68,7 +68,7 @@ impl InsertQueue {
         self.queue.lock()
     }
 
-    /// Waits until some insert is decided, or the queue is free for others.
+    /// Waits until an insert is decided, or the queue is open for others again.
     pub(crate) fn wait(&self, queue: &mut Guard<'_, Queue>) {
         self.decided.wait(queue.inner());
     }
@@ -77,7 +77,7 @@ impl InsertQueue {
         self.decided.notify_all();
     }
 
-    /// Waits until every insert that is queued now is decided; others may come, and are not waited for.
+    /// Waits until every insert that is queued now is decided. Inserts that are queued later are not waited for.
     pub(crate) fn drain(&self) {
         let mut queue = self.lock();
         let last = queue.next_ticket;

@@ -1,4 +1,4 @@
-//! Whether whole-number fields may become floating point: no stored number may lose precision by it.
+//! Checks whether whole-number fields may become floating point: no stored number may lose precision.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -9,8 +9,8 @@ use ebbtide_ttl::{Code, Value, exact_int, int_fits_double};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Refuses to widen fields of which some stored whole number would lose precision as floating point. `incoming` is what
-/// brings the floating-point numbers. Segments in `looked` are taken for read; those that were read are added.
+/// Refuses to widen fields that hold a whole number which would lose precision as floating point. `incoming` is the batch that
+/// contains the floating-point numbers. Segments in `looked` are skipped; those that are read are added to it.
 pub(crate) fn check_widening(
     engine: &Engine,
     name: &str,
@@ -23,7 +23,7 @@ pub(crate) fn check_widening(
     Arc::make_mut(&mut state.segments).retain(|id, _| !looked.contains(id));
     for field in fields {
         let top = field.split(PATH_SEPARATOR).next().unwrap_or(field).to_owned();
-        // Who brings the field's first whole numbers may still be on the way: then nothing that is stored has it.
+        // The insert that introduces the field may still be queued: then nothing stored has it.
         if snapshot.schema().arrow().index_of(&top).is_err() {
             continue;
         }

@@ -1,8 +1,8 @@
-//! What must be true of every edit.
+//! Invariants of every edit.
 //!
-//! An edit is checked before it is written: a wrong one that is durable is a damaged database, and nobody would know until
-//! the next open. It is checked again when it is read: an edit that was forged, or written by a program gone wrong, is
-//! damage whatever its checksum says. What an edit must be beside the state that it changes, `State::check` says.
+//! An edit is checked before it is written: a durable wrong edit is a damaged database, which would not be noticed until the
+//! next open. It is checked again when it is read: an edit that was forged, or written by a faulty program, is damage whatever
+//! its checksum says. `State::check` compares an edit with the state that it changes.
 
 use super::{CollectionRecord, Op};
 use crate::files::NUMBER_END;
@@ -67,7 +67,7 @@ fn of_segment(segment: &SegmentRecord, what: &str) -> String {
     format!("segment {}: {what}", segment.id)
 }
 
-/// The names of files and the heads of records hold no higher ones.
+/// Names of files and heads of records cannot hold higher numbers.
 fn numbers_are_possible(numbers: &[u64]) -> Check {
     match numbers.iter().find(|number| **number >= NUMBER_END) {
         Some(number) => Err(format!("number {number} is out of range")),
@@ -75,12 +75,13 @@ fn numbers_are_possible(numbers: &[u64]) -> Check {
     }
 }
 
-/// The next collection, segment or record takes the number after the highest one, and that has to be possible too.
+/// The next collection, segment or record takes the number after the highest one, so that number must be possible too.
 fn numbers_have_successors(numbers: &[u64]) -> Check {
     numbers.iter().try_for_each(|number| numbers_are_possible(&[number.saturating_add(1)]))
 }
 
-/// Options and rules from a manifest go into arithmetic unchecked, and the schema's time field is looked up by its name.
+/// Options and rules from a manifest are used in arithmetic without further checks, and the schema's time field is looked up by
+/// its name.
 fn collection_fits_together(record: &CollectionRecord) -> Check {
     check_collection_name(&record.name).and_then(|()| record.options.validate()).map_err(|e| e.to_string())?;
     let (schema, options) = (&record.schema, &record.options);
@@ -119,8 +120,8 @@ fn changes_each_segment_once(edit: &[Op]) -> Check {
     Ok(())
 }
 
-/// A checkpoint is applied to nothing: collections come before their segments, and the next numbers are beyond all that it
-/// names, since a number that is given twice is a file that is written twice.
+/// A checkpoint is applied to an empty state: collections come before their segments, and the next numbers are beyond all that
+/// it names, since a number that is used twice is a file that is overwritten.
 fn builds_a_state(checkpoint: &[Op]) -> Check {
     let Some(Op::NextIds { collection: next_collection, segment: next_segment, .. }) = checkpoint.first() else {
         return Err("a checkpoint begins with the next numbers".to_owned());
@@ -145,13 +146,13 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             }
             Op::AddLog { .. } => has_log = true,
             Op::Swept(_) => {}
-            _ => return Err("a checkpoint only adds".to_owned()),
+            _ => return Err("a checkpoint contains other operations than additions".to_owned()),
         }
     }
     if has_log { Ok(()) } else { Err("a checkpoint names no log".to_owned()) }
 }
 
-/// What is left of a segment is part of what was written. Sweeps trust these counts and bounds without reading the file.
+/// What is left of a segment is a part of what was written. Sweeps rely on these counts and bounds without reading the file.
 pub(crate) fn segment_fits_together(meta: &SegmentMeta, state: &SegmentState) -> Check {
     let live = &state.live;
     live_is_possible(live)?;
@@ -182,14 +183,14 @@ pub(crate) fn segment_fits_together(meta: &SegmentMeta, state: &SegmentState) ->
     if within { Ok(()) } else { Err("live bounds exceed the bounds it was written with".to_owned()) }
 }
 
-/// Changes of a segment only take away. A bucket that came back would be one that was deleted or had expired.
+/// Changes of a segment only remove rows. A bucket that came back would have been deleted or expired.
 pub(crate) fn only_takes_away(meta: &SegmentMeta, before: &SegmentState, after: &SegmentState) -> Check {
     segment_fits_together(meta, after)?;
     let takes = before.dropped.is_subset(&after.dropped)
         && before.deleted.is_subset(&after.deleted)
         && after.live.rows <= before.live.rows
         && after.live.out_of_range <= before.live.out_of_range;
-    if takes { Ok(()) } else { Err("an edit brings back what was gone".to_owned()) }
+    if takes { Ok(()) } else { Err("an edit restores removed rows".to_owned()) }
 }
 
 /// A segment without live rows is removed instead, every bucket has a row, and bounds have an order.

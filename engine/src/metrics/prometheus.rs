@@ -79,7 +79,7 @@ impl MetricsSnapshot {
     }
 }
 
-/// What is stored, and what goes next, as one snapshot shows it.
+/// What is stored, and what expires next, in one snapshot.
 pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     let mut page = Page::default();
     let mut all: Vec<Sizes> = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     Ok(page.text)
 }
 
-/// What is told of one collection.
+/// The figures of one collection.
 struct Sizes {
     info: CollectionInfo,
     rules: Vec<RuleInfo>,

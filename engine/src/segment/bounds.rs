@@ -1,10 +1,10 @@
-//! What is known of segments and buckets without reading them: bounds, counts, and what deletes and drops left.
+//! What is known about segments and buckets without reading them: bounds, counts, and what deletes and drops have left.
 
 use ebbtide_buckets::{ChunkBucket, SegmentMeta, Window};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 
-/// What there is to know of one bucket (or of the part of one that lies in a segment).
+/// Bounds and counts of a bucket, or of the part of it in one segment or chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BucketBounds {
     pub(crate) window: Window,
@@ -26,7 +26,7 @@ impl From<&ChunkBucket> for BucketBounds {
     }
 }
 
-/// Which rule all metas of a segment have, if they share one.
+/// The rule that all metas of a segment shared when it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClassStamp {
     pub(crate) rules_epoch: u64,
@@ -34,7 +34,7 @@ pub(crate) struct ClassStamp {
     pub(crate) rule: Option<u32>,
 }
 
-/// A segment and what is still there of it.
+/// A segment, and what is left of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SegmentRecord {
     pub(crate) id: u64,
@@ -43,20 +43,20 @@ pub(crate) struct SegmentRecord {
     pub(crate) state: SegmentState,
 }
 
-/// What deletes and drops left of a segment.
+/// What deletes and drops have left of a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SegmentState {
-    /// Ordinals of buckets that are gone as a whole.
+    /// Ordinals of dropped buckets.
     pub(crate) dropped: RoaringBitmap,
     /// Rows that were deleted one by one.
     pub(crate) deleted: RoaringBitmap,
-    /// Buckets that lost rows: their true bounds now.
+    /// Buckets that lost some of their rows, with their present bounds.
     pub(crate) changed: Vec<ChangedBucket>,
     pub(crate) live: LiveSummary,
 }
 
 impl SegmentState {
-    /// What further drops leave of it.
+    /// The state after further drops.
     pub(crate) fn without_buckets(&self, dropped: &RoaringBitmap, live: LiveSummary) -> SegmentState {
         let dropped = &self.dropped | dropped;
         let changed = self.changed.iter().filter(|c| !dropped.contains(c.ordinal)).copied().collect();
@@ -74,7 +74,7 @@ pub(crate) struct ChangedBucket {
     pub(crate) out_of_range: u64,
 }
 
-/// Sums and bounds over the buckets of a segment that are still there: enough to know what is due without its directory.
+/// Sums and bounds over the live buckets of a segment: enough to tell what is due without its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LiveSummary {
     pub(crate) rows: u64,
@@ -89,7 +89,7 @@ pub(crate) struct LiveSummary {
 }
 
 impl LiveSummary {
-    /// Nothing yet: the neutral element of [`LiveSummary::add`].
+    /// The summary of no buckets.
     pub(crate) const EMPTY: LiveSummary = LiveSummary {
         rows: 0,
         buckets: 0,

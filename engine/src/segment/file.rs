@@ -1,4 +1,4 @@
-//! A segment's file: opened at its first use, unlinked when nobody can see it any more.
+//! A segment's file: opened on first use, unlinked when no snapshot can see it any more.
 
 use super::folder::SegmentFolder;
 use super::segment_cache::{OpenFile, SegmentCache};
@@ -10,7 +10,7 @@ use ebbtide_buckets::{ReadAt, SegmentMeta, SegmentReader};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is gone.
+/// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is dropped.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub(crate) id: u64,
@@ -22,7 +22,7 @@ pub(crate) struct SegmentFile {
     fs: Arc<dyn Fs>,
     cache: Arc<SegmentCache>,
     reader: Mutex<Option<SegmentReader>>,
-    /// Keeps the content where another process may unlink the file.
+    /// Keeps the content readable if another process unlinks the file.
     held: OnceLock<Arc<dyn ReadAt>>,
     obsolete: AtomicBool,
 }
@@ -55,7 +55,7 @@ impl SegmentFile {
         self.folder.name().map_or_else(PathBuf::new, PathBuf::from).join(name.to_string())
     }
 
-    /// The open file with its directory, read at its first use and kept under the budget of [`SegmentCache`].
+    /// The open file with its directory, read on first use and kept within the budget of [`SegmentCache`].
     pub(crate) fn reader(self: &Arc<Self>) -> Result<SegmentReader> {
         let mut reader = self.reader.lock();
         if let Some(reader) = reader.as_ref() {
@@ -69,18 +69,18 @@ impl SegmentFile {
         Ok(opened)
     }
 
-    /// Whether the cache of columns has room for so many rows of so many columns. Reading more than that through it would
-    /// only drive out what other queries need.
+    /// Whether the cache of columns has room for this number of rows and columns. Reading more through the cache would only
+    /// evict what other queries need.
     pub(crate) fn cache_holds(&self, rows: u64, columns: usize) -> bool {
         rows.saturating_mul(columns as u64).saturating_mul(8) <= self.cache.columns().bytes_max() as u64
     }
 
-    /// The budget for directories, of which a walk through all segments leaves most to others.
+    /// The budget for directories, in bytes.
     pub(crate) fn directory_bytes_max(&self) -> usize {
         self.cache.directory_bytes_max()
     }
 
-    /// The file as it is on the disk now, nothing of it from memory.
+    /// The file as it is on disk now, bypassing all caches.
     pub(crate) fn open_anew(&self) -> Result<SegmentReader> {
         let file = match self.held.get() {
             Some(held) => held.clone(),
@@ -92,7 +92,7 @@ impl SegmentFile {
         }
         let opened = SegmentReader::open(file, &self.path.display().to_string())?;
         if opened.checksum() != self.meta.checksum {
-            let what = "the file is a segment, but not the one that the manifest names: it was put in its place";
+            let what = "the file is a segment, but not the one that the manifest names";
             return Err(Error::corrupt(&self.path, 0, what));
         }
         Ok(opened)
@@ -105,7 +105,7 @@ impl SegmentFile {
         })
     }
 
-    /// Opens the file now and keeps it, so that it can be read when a writer beside has unlinked it.
+    /// Opens the file now and keeps it open, so that it can still be read after a writer in another process unlinks it.
     pub(crate) fn hold(&self) -> Result<()> {
         if self.held.get().is_none() {
             let file = self.open_file()?;
@@ -114,7 +114,7 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Says that no version names this file any more.
+    /// Marks the file as obsolete: the state no longer names it.
     pub(crate) fn retire(&self) {
         self.folder.will_leave();
         self.obsolete.store(true, Ordering::Release);

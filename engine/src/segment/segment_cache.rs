@@ -1,5 +1,5 @@
-//! Open segments, under one budget: file handles and directories of those that were opened last are kept, and the columns
-//! that queries decoded of them.
+//! The cache of open segments, within one budget: file handles and directories of the most recently opened ones, and columns
+//! that queries have decoded.
 
 use crate::sync::Mutex;
 use ebbtide_buckets::BlockCache;
@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
-/// Segments that are kept open: far below the 1024 file handles that a process has by default.
+/// Maximum number of open segments: far below the 1024 file handles that a process has by default.
 const OPEN_SEGMENTS_MAX: usize = 512;
 
-/// What the cache closes when its budget is spent.
+/// What the cache closes when its budget is exceeded.
 pub(crate) trait OpenFile: Debug + Send + Sync {
-    /// Forgets the open file; it is opened again at its next use.
+    /// Closes the file; it is opened again on its next use.
     fn close(&self);
 }
 
@@ -47,12 +47,12 @@ impl SegmentCache {
         self.directory_bytes_max
     }
 
-    /// Where what queries decode is kept.
+    /// The cache of decoded columns.
     pub(crate) fn columns(&self) -> &Arc<BlockCache> {
         &self.columns
     }
 
-    /// Notes that `file` was opened, and closes the oldest ones beyond the budget. Who reads from one goes on reading.
+    /// Notes that `file` was opened, and closes the oldest files beyond the budget. Reads that are in progress continue.
     pub(crate) fn opened(&self, file: Weak<dyn OpenFile>, bytes: usize) {
         let mut closing = Vec::new();
         {
@@ -68,7 +68,7 @@ impl SegmentCache {
                 }
             }
         }
-        // Outside of the lock: the last owner of a segment that was dropped meanwhile unlinks its file here.
+        // Outside of the lock, since dropping the last owner of an obsolete segment unlinks its file.
         closing.iter().for_each(|file| file.close());
     }
 }

@@ -1,9 +1,8 @@
-//! Aggregates of numeric fields: from the bucket directory where whole buckets fall into one group, from the rows where
-//! they do not.
+//! Aggregates of numeric fields: from the bucket directory where whole buckets are in one group, otherwise from the rows.
 //!
-//! What comes out is what a scan of the visible rows gives. Minimum and maximum of doubles are in total order (NaN above
-//! infinity, -0.0 below 0.0). Sums of whole numbers are exact. Sums of doubles are those of some order of additions, which
-//! may differ from one call to the next; values that a segment stores as decimals are summed exactly before rounding.
+//! The results equal those of a scan of the visible rows. Minimum and maximum of doubles are in total order (NaN above
+//! infinity, -0.0 below 0.0). Sums of whole numbers are exact. Doubles are added in an order that
+//! may differ between calls; values that a segment stores as decimals are summed exactly before rounding.
 
 mod fold;
 mod groups;
@@ -12,39 +11,41 @@ mod guard;
 pub use guard::AggregateGuard;
 
 use super::CollectionSnapshot;
-use super::scan::{MetaFilter, Scan, ScanReport, ScanRequest, SelectedBucket};
+use super::meta_numbers::MetaNumbers;
+use super::scan::{BucketSelector, MetaFilter, ScanReport, ScanRequest, SelectedBucket};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, FieldStats, FieldType, MetaKey, SegmentReader, column_of_keys, to_number};
+use ebbtide_buckets::{Chunk, FieldStats, FieldType, SegmentReader, column_of_keys};
 use ebbtide_ttl::Code;
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
 use groups::{FieldShape, Shape, Table};
 use std::borrow::Cow;
-use std::collections::{HashMap, btree_map};
+use std::collections::btree_map;
 use std::fmt;
 use std::sync::Arc;
 
-/// Rows of a piece of work that a thread takes.
+/// Rows of a unit of work of one thread.
 const UNIT_ROWS: u64 = 1 << 16;
 
-/// What to compute of a numeric field that the collection has at the top level.
+/// An aggregate of the measurements, or of a numeric top-level field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Aggregate {
-    /// Measurements, an int64.
+    /// The number of measurements, an int64.
     Rows,
-    /// Values that are not null, an int64.
+    /// The number of values that are not null, an int64.
     Count(String),
-    /// The sum in the field's type; null of nothing.
+    /// The sum, in the field's type; null without values.
     Sum(String),
-    /// The mean, a double; null of nothing.
+    /// The mean, a double; null without values.
     Avg(String),
     /// The least value.
     Min(String),
     /// The greatest value.
     Max(String),
-    /// The value of the measurement with the least time, null if it has none. Of several at that time it is one.
+    /// The value of the measurement with the least time; null if it has none. If several share that time, which one is used is
+    /// unspecified.
     First(String),
     /// The value of the measurement with the greatest time, likewise.
     Last(String),
@@ -76,48 +77,50 @@ impl Aggregate {
     }
 }
 
-/// What to aggregate, over which measurements, in which groups.
+/// What to aggregate, over which measurements, and in which groups.
 #[derive(Debug, Clone, Default)]
 pub struct AggregateRequest {
-    /// The columns of the answer, behind those of the group.
+    /// The aggregates, in the order of their columns, which follow those of the group.
     pub aggregates: Vec<Aggregate>,
-    /// First and last instant that are wanted, both inclusive, in units of the collection's precision.
+    /// The first and the last instant of the measurements, both inclusive, in units of the collection's precision; unbounded
+    /// if `None`.
     pub time: (Option<i64>, Option<i64>),
-    /// Metas that are wanted.
+    /// Selects metas; all if `None`.
     pub meta: Option<Arc<dyn MetaFilter>>,
-    /// Whether each meta is a group of its own.
+    /// Whether each meta forms a group of its own.
     pub by_meta: bool,
-    /// With `by_meta`: which metas are one group. The answer names one meta of each group.
+    /// With `by_meta`: which metas form one group. The result names one meta of each group.
     pub meta_groups: Option<Arc<dyn MetaGroups>>,
-    /// Width of the groups in time, in units, aligned to the epoch; more than 0. All times are one group if `None`.
+    /// The width of groups in time, in units of the collection's precision, at least 1. Groups are aligned to the epoch. `None`
+    /// puts all times into one group.
     pub width: Option<i64>,
 }
 
-/// Puts metas into groups: by a member of the meta, or by anything else that is computed of it.
+/// Puts metas into groups: by a member of the meta, or by anything else computed from it.
 pub trait MetaGroups: fmt::Debug + Send + Sync {
     /// The number of each meta's group. `metas` is a column of the meta field without repetitions; groups are numbered
     /// from 0 in the order in which they appear.
     ///
     /// # Errors
-    /// Whatever goes wrong; the aggregation fails with it.
+    /// Any error; the aggregation fails with it.
     fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError>;
 }
 
-/// What [`CollectionSnapshot::aggregate_guarded`] gives.
+/// The result of [`CollectionSnapshot::aggregate_guarded`].
 #[derive(Debug, Clone)]
 pub struct Aggregated {
     /// The columns of [`CollectionSnapshot::aggregate`].
     pub groups: RecordBatch,
     /// Buckets that were answered by their directory.
     pub known: u64,
-    /// What was read beside them, and all that was left out.
+    /// What was read in addition, and what was skipped.
     pub report: ScanReport,
 }
 
 impl CollectionSnapshot {
-    /// Aggregates the measurements that are visible at [`CollectionSnapshot::now`]: one row a group, sorted by meta and
-    /// time, with the meta (if they are told apart), the start of the group in time (if there is a width), and the
-    /// aggregates in the order in which they were asked for. Without groups there is one row, also of nothing.
+    /// Aggregates the measurements that are visible at [`CollectionSnapshot::now`]. The result has one row for each group, sorted
+    /// by meta and time: the meta (with `by_meta`), the start of the group in time (with a width), and the aggregates in the
+    /// requested order. Without groups there is exactly one row, even if there are no measurements.
     ///
     /// # Errors
     /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, or a sum of whole numbers
@@ -126,13 +129,13 @@ impl CollectionSnapshot {
         Ok(self.aggregate_guarded(request, &())?.groups)
     }
 
-    /// [`CollectionSnapshot::aggregate`] for as long as a guard lets it.
+    /// [`CollectionSnapshot::aggregate`] under a guard that can cancel it.
     ///
     /// # Errors
-    /// As for [`CollectionSnapshot::aggregate`]; [`Code::Interrupted`] where the guard said no.
+    /// As for [`CollectionSnapshot::aggregate`]; [`Code::Interrupted`] if the guard cancelled it.
     pub fn aggregate_guarded(&self, request: &AggregateRequest, guard: &dyn AggregateGuard) -> Result<Aggregated> {
         let (mut left, mut segments) = (0, 0);
-        let all = Gathered::in_rounds(self, request, guard, |shape, metas, round| {
+        let all = AggregateResult::in_rounds(self, request, guard, |shape, metas, round| {
             left += round.rest.iter().map(|rest| rest.found.len()).sum::<usize>();
             left += round.open.iter().map(|(_, found)| found.len()).sum::<usize>();
             segments += round.rest.len() as u64;
@@ -151,7 +154,8 @@ impl CollectionSnapshot {
         Ok(Aggregated { groups, known, report })
     }
 
-    /// First and last time of what is stored, whether it is visible or not. What was deleted may count.
+    /// The first and the last stored time, visible or not, in units of the collection's precision; `None` if nothing is
+    /// stored. Deletes may leave the bounds wider than what is stored.
     #[must_use]
     pub fn stored_times(&self) -> Option<(i64, i64)> {
         let sealed = self.state.segments.values().map(|segment| segment.live());
@@ -163,7 +167,7 @@ impl CollectionSnapshot {
     fn shape(&self, request: &AggregateRequest) -> Result<Shape> {
         let bad = |what: String| Err(Error::new(Code::BadValue, what));
         if request.width.is_some_and(|width| width < 1) {
-            return bad(format!("the width of groups is {}, it must be at least 1", request.width.unwrap_or(0)));
+            return bad(format!("the width of groups is {}; it must be at least 1", request.width.unwrap_or(0)));
         }
         let mut fields: Vec<FieldShape> = Vec::new();
         for name in request.aggregates.iter().filter_map(Aggregate::field) {
@@ -186,88 +190,63 @@ impl CollectionSnapshot {
     }
 }
 
-/// Wanted buckets of a segment.
-struct Rest<'a> {
+/// Selected buckets of a segment that are not answered yet.
+struct PendingSegment<'a> {
     segment: &'a Arc<Segment>,
     reader: SegmentReader,
     found: Vec<SelectedBucket>,
-    /// For each of them the number of its meta among those of the answer.
+    /// For each of them the number of its meta in the result.
     metas: Vec<u32>,
 }
 
-/// The wanted buckets of a chunk, each with its rows.
-type OpenRest<'a> = (&'a Arc<Chunk>, Vec<(usize, Cow<'a, [u32]>)>);
+/// The selected buckets of a chunk, each with its rows.
+type PendingChunk<'a> = (&'a Arc<Chunk>, Vec<(usize, Cow<'a, [u32]>)>);
 
-/// What came of all rounds.
-struct Gathered {
+/// The result of all rounds.
+struct AggregateResult {
     shape: Shape,
     table: Table,
-    metas: Metas,
-    /// Of all that is wanted.
+    metas: MetaNumbers,
+    /// What was selected and what was skipped.
     report: ScanReport,
 }
 
-/// The way through the segments.
-struct Walk<'a, 's> {
+/// The segments that are still to be examined, and what they are examined for.
+struct DirectoryWalk<'a, 's> {
     snapshot: &'a CollectionSnapshot,
     segments: btree_map::Values<'a, u64, Arc<Segment>>,
-    scan: Scan<'s>,
+    scan: BucketSelector<'s>,
     shape: Shape,
     by_meta: bool,
-    metas: Metas,
+    metas: MetaNumbers,
 }
 
-/// Some of the segments, so that not all of their directories are in memory at a time: what these answer, and what is
-/// left to read of them.
+/// Some of the segments: what their directories answer, and what is left to read. Segments are examined in rounds so that
+/// not all directories are in memory at a time.
 struct Round<'a> {
     table: Table,
-    rest: Vec<Rest<'a>>,
-    open: Vec<OpenRest<'a>>,
-    /// Whether nothing comes behind it.
+    rest: Vec<PendingSegment<'a>>,
+    open: Vec<PendingChunk<'a>>,
+    /// Whether it is the last round.
     last: bool,
 }
 
-/// The metas of the answer in order of appearance.
-#[derive(Default)]
-struct Metas {
-    keys: Vec<MetaKey>,
-    numbers: HashMap<MetaKey, u32, ahash::RandomState>,
-}
-
-impl Metas {
-    /// The number of a meta; 0 if metas are not told apart.
-    fn of(&self, key: &MetaKey) -> u32 {
-        self.numbers.get(key).copied().unwrap_or(0)
-    }
-
-    fn number(&mut self, key: MetaKey) -> u32 {
-        let next = to_number(self.keys.len());
-        match self.numbers.entry(key) {
-            std::collections::hash_map::Entry::Occupied(known) => *known.get(),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                self.keys.push(new.key().clone());
-                *new.insert(next)
-            }
-        }
-    }
-}
-
-impl Gathered {
-    /// Walks through all there is; `each` makes use of what a round leaves to read, and may add to its table.
+impl AggregateResult {
+    /// Examines everything in rounds; `each` processes what a round leaves to read, and may add to its table.
     fn in_rounds<'a>(
         snapshot: &'a CollectionSnapshot,
         request: &AggregateRequest,
         guard: &dyn AggregateGuard,
-        mut each: impl FnMut(&Shape, &Metas, &mut Round<'a>) -> Result<()>,
+        mut each: impl FnMut(&Shape, &MetaNumbers, &mut Round<'a>) -> Result<()>,
     ) -> Result<Self> {
         let scan_request = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
-        let mut walk = Walk {
+        let mut walk = DirectoryWalk {
             snapshot,
             segments: snapshot.state.segments.values(),
-            scan: Scan::new(snapshot, &scan_request),
+            scan: BucketSelector::new(snapshot, &scan_request),
             shape: snapshot.shape(request)?,
             by_meta: request.by_meta,
-            metas: Metas::default(),
+            metas: MetaNumbers::default(),
         };
         let mut before: Option<Table> = None;
         loop {
@@ -284,20 +263,20 @@ impl Gathered {
             };
             if round.last {
                 let report = walk.scan.report();
-                return Ok(Gathered { shape: walk.shape, table, metas: walk.metas, report });
+                return Ok(AggregateResult { shape: walk.shape, table, metas: walk.metas, report });
             }
             before = Some(table);
         }
     }
 }
 
-impl Gathered {
-    /// The same with the metas of each group taken together.
+impl AggregateResult {
+    /// The same result with the metas of each group combined.
     fn by_groups_of_metas(self, snapshot: &CollectionSnapshot, groups: &dyn MetaGroups) -> Result<Self> {
         let schema = snapshot.schema();
         let Some(ty) = &schema.meta_type else { return Ok(self) };
         let numbers = groups.group(&column_of_keys(&self.metas.keys, ty, schema.precision))?;
-        let mut metas = Metas::default();
+        let mut metas = MetaNumbers::default();
         for (key, number) in self.metas.keys.into_iter().zip(&numbers) {
             if metas.keys.len() == *number as usize {
                 metas.keys.push(key);
@@ -308,18 +287,18 @@ impl Gathered {
         }
         let mut table = Table::sparse(&self.shape);
         table.merge(&self.table, Some(&numbers));
-        Ok(Gathered { metas, table, ..self })
+        Ok(AggregateResult { metas, table, ..self })
     }
 }
 
-impl<'a> Walk<'a, '_> {
+impl<'a> DirectoryWalk<'a, '_> {
     fn round(&mut self, held: usize, guard: &dyn AggregateGuard) -> Result<Round<'a>> {
-        let mut sealed: Vec<Rest<'a>> = Vec::new();
+        let mut sealed: Vec<PendingSegment<'a>> = Vec::new();
         let mut open = Vec::new();
         let mut bytes = 0;
         let mut last = true;
         for segment in self.segments.by_ref() {
-            let Some((reader, found)) = self.scan.found(segment)?.filter(|(_, found)| !found.is_empty()) else {
+            let Some((reader, found)) = self.scan.select(segment)?.filter(|(_, found)| !found.is_empty()) else {
                 continue;
             };
             let numbers = match self.by_meta {
@@ -327,7 +306,7 @@ impl<'a> Walk<'a, '_> {
                 false => vec![0; found.len()],
             };
             bytes += reader.directory().memory_bytes() + found.len() * size_of::<SelectedBucket>();
-            sealed.push(Rest { segment, reader, found, metas: numbers });
+            sealed.push(PendingSegment { segment, reader, found, metas: numbers });
             if bytes > segment.file.directory_bytes_max() / 4 {
                 last = false;
                 break;
@@ -337,15 +316,15 @@ impl<'a> Walk<'a, '_> {
             open = self.open()?;
         }
         let times = sealed.iter().flat_map(|rest| rest.found.iter().map(times_of));
-        let open_times = open.iter().flat_map(|(chunk, found): &OpenRest<'_>| {
+        let open_times = open.iter().flat_map(|(chunk, found): &PendingChunk<'_>| {
             found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
         });
         let span = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (metas, times) = (self.metas.keys.len().max(1), span.unwrap_or((0, 0)));
         let sealed_rows = sealed.iter().flat_map(|rest| &rest.found).map(|found| found.bounds.rows).sum::<u64>();
-        let open_rows = open.iter().flat_map(|(_, found): &OpenRest<'_>| found).map(|(_, rows)| rows.len() as u64);
+        let open_rows = open.iter().flat_map(|(_, found): &PendingChunk<'_>| found).map(|(_, rows)| rows.len() as u64);
         let whole = groups::states_bytes(&self.shape, metas, times, sealed_rows + open_rows.sum::<u64>());
-        // Each thread has a table of its own, and the answer is made of the states.
+        // Each thread has a table of its own, and the result is made from the states.
         if !guard.may_take(whole.saturating_mul(2 + fold::cores()).saturating_add(held)) {
             return Err(guard::refused());
         }
@@ -357,10 +336,10 @@ impl<'a> Walk<'a, '_> {
         Ok(Round { table, rest: sealed, open, last })
     }
 
-    fn open(&mut self) -> Result<Vec<OpenRest<'a>>> {
+    fn open(&mut self) -> Result<Vec<PendingChunk<'a>>> {
         let mut open = Vec::new();
         for chunk in self.snapshot.state.memtable.chunks() {
-            let found = self.scan.found_open(chunk)?;
+            let found = self.scan.select_open(chunk)?;
             if self.by_meta {
                 for (bucket, _) in &found {
                     self.metas.number(chunk.buckets[*bucket].id.meta.clone());
@@ -375,8 +354,8 @@ impl<'a> Walk<'a, '_> {
 }
 
 impl Round<'_> {
-    /// The work that it leaves.
-    fn units(&self, shape: &Shape, metas: &Metas) -> Result<Vec<Unit>> {
+    /// The units of work for what is left to read.
+    fn units(&self, shape: &Shape, metas: &MetaNumbers) -> Result<Vec<Unit>> {
         let mut units = Vec::new();
         let rows: u64 = self.rest.iter().flat_map(|rest| &rest.found).map(|found| found.bounds.rows).sum();
         for rest in &self.rest {
@@ -393,7 +372,7 @@ impl Round<'_> {
                 };
                 let piece = Piece { meta: *meta, filter: found.filter, group, times: times_of(found) };
                 for range in rows {
-                    // A long bucket is cut too, so that threads share it.
+                    // A long bucket is split too, so that several threads can share it.
                     let mut start = range.start;
                     while start < range.end {
                         let end = range.end.min(start + UNIT_ROWS);
@@ -432,12 +411,12 @@ fn times_of(found: &SelectedBucket) -> (i64, i64) {
     }
 }
 
-/// The numbers of the metas of buckets. Segments of the same metas are frequent: then they need not be looked up.
+/// The numbers of the metas of buckets. Consecutive segments often have the same metas, which need no lookup then.
 fn numbers_of(
     reader: &SegmentReader,
     found: &[SelectedBucket],
-    before: Option<&Rest<'_>>,
-    metas: &mut Metas,
+    before: Option<&PendingSegment<'_>>,
+    metas: &mut MetaNumbers,
 ) -> Vec<u32> {
     let before = before.filter(|before| {
         before.found.len() == found.len()
@@ -460,15 +439,15 @@ fn numbers_of(
     numbers
 }
 
-/// Where a field's part of an answer comes from.
+/// The source of a field's part of an answer.
 enum Source<'a> {
     /// The segment has no such field: nulls.
     Absent,
     Stats(&'a FieldStats),
 }
 
-/// Takes the buckets whose statistics answer for them out of `rest` and into `table`.
-fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) {
+/// Moves the buckets that statistics can answer from `rest` into `table`.
+fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, table: &mut Table) {
     let directory = rest.reader.directory();
     let schema = rest.reader.schema();
     let group = |bucket: &SelectedBucket| match bucket.filter {
@@ -499,7 +478,7 @@ fn answer(shape: &Shape, rest: &mut Rest<'_>, by_meta: bool, table: &mut Table) 
         }
         return;
     }
-    // One entry for all of the segment.
+    // The statistics have one entry for the whole segment.
     let state = &rest.segment.state;
     let untouched = state.dropped.is_empty() && state.changed.is_empty() && state.deleted.is_empty();
     let all = rest.found.len() == directory.bucket_count() && rest.found.iter().all(|bucket| bucket.filter.is_none());

@@ -1,7 +1,8 @@
-//! The last measurement of every series: found in the bucket directories, and where statistics hold its values, not read.
+//! The last measurement of every series: found through the bucket directories, and read only where statistics lack its values.
 
 use super::CollectionSnapshot;
-use super::scan::{Scan, ScanRequest, SelectedBucket};
+use super::meta_numbers::MetaNumbers;
+use super::scan::{BucketSelector, ScanRequest, SelectedBucket};
 use crate::error::{Error, Result};
 use crate::segment::{Segment, ordinal_number, row_number};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -11,48 +12,41 @@ use ebbtide_buckets::{
     Chunk, FieldType, MetaKey, Numbers, Schema, SegmentReader, adapt, column_of_keys, time_values, times, to_number,
     to_usize,
 };
-use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rows of a batch that is read.
+/// Rows read at a time.
 const BATCH_ROWS: usize = 8192;
 
-/// Where the newest row so far of a meta is.
+/// The place of the newest row of a meta so far.
 #[derive(Clone, Copy)]
 struct Best {
     time: i64,
-    /// A segment's place in the list of those that are looked at, or behind them a chunk's.
+    /// The index of its segment among the examined ones; chunks follow after the segments.
     source: u32,
     /// A bucket's ordinal in the segment, or a row of the chunk.
     at: u32,
     /// A row of the segment, or of the chunk.
     row: u32,
-    /// Whether it is the last row of a bucket that has lost none: then statistics have its values.
+    /// Whether it is the last row of a bucket without deleted rows: then statistics have its values.
     whole: bool,
 }
 
 /// The newest rows by number of the meta.
 #[derive(Default)]
 struct Newest {
-    keys: Vec<MetaKey>,
-    numbers: HashMap<MetaKey, u32, ahash::RandomState>,
+    metas: MetaNumbers,
     best: Vec<Option<Best>>,
 }
 
 impl Newest {
     fn number(&mut self, key: MetaKey) -> u32 {
-        let next = to_number(self.keys.len());
-        match self.numbers.entry(key) {
-            std::collections::hash_map::Entry::Occupied(known) => *known.get(),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                self.keys.push(new.key().clone());
-                self.best.push(None);
-                *new.insert(next)
-            }
-        }
+        let number = self.metas.number(key);
+        self.best.resize(self.metas.keys.len(), None);
+        number
     }
 
-    /// Of rows at one time the one that came in later counts, as far as that is known: sources come from old to new.
+    /// Offers a row. Of several rows at one time the one inserted later is kept, as far as that is known: sources are visited
+    /// from old to new.
     fn offer(&mut self, number: u32, candidate: Best) {
         let best = &mut self.best[number as usize];
         if best.is_none_or(|known| candidate.time >= known.time) {
@@ -67,20 +61,21 @@ struct Sealed<'a> {
 }
 
 impl CollectionSnapshot {
-    /// The newest visible measurement of every meta among those that `request` wants, sorted by meta: its columns as
-    /// [`ScanRequest::projection`] says. Of several at one time it is one. Bounds of fields choose nothing here.
+    /// The newest visible measurement of every meta that `request` selects, sorted by meta, with the columns of
+    /// [`ScanRequest::projection`]. If several share the newest time, which one is returned is unspecified. Bounds of fields
+    /// are ignored.
     ///
     /// # Errors
     /// [`ebbtide_ttl::Code::BadValue`] for a column that does not exist; damage in a segment.
     pub fn last_points(&self, request: &ScanRequest) -> Result<RecordBatch> {
         let columns = self.columns(request)?;
         let request = ScanRequest { bounds: Vec::new(), ..request.clone() };
-        let mut scan = Scan::new(self, &request);
+        let mut scan = BucketSelector::new(self, &request);
         let mut newest = Newest::default();
         let mut sealed: Vec<Sealed<'_>> = Vec::new();
         let mut numbers: Vec<u32> = Vec::new();
         for segment in self.state.segments.values() {
-            let Some((reader, found)) = scan.found(segment)?.filter(|(_, found)| !found.is_empty()) else { continue };
+            let Some((reader, found)) = scan.select(segment)?.filter(|(_, found)| !found.is_empty()) else { continue };
             let same = sealed.last().is_some_and(|s| s.reader.directory().same_metas(reader.directory()));
             if !same {
                 numbers = vec![u32::MAX; reader.directory().meta_count()];
@@ -93,7 +88,7 @@ impl CollectionSnapshot {
         for chunk in self.state.memtable.chunks() {
             let values = times(&chunk.batch)?;
             let source = to_number(sealed.len() + chunks.len());
-            for (bucket, rows) in scan.found_open(chunk)? {
+            for (bucket, rows) in scan.select_open(chunk)? {
                 let Some(row) = rows.last().copied() else { continue };
                 let number = newest.number(chunk.buckets[bucket].id.meta.clone());
                 newest.offer(number, Best { time: values[row as usize], source, at: row, row, whole: false });
@@ -127,7 +122,7 @@ impl CollectionSnapshot {
             picks.sort_unstable_by_key(|(best, _)| best.row);
             numbers.extend(picks.iter().map(|(_, number)| *number));
             let batch = match sealed.get(source) {
-                Some(sealed) => rows_of(sealed, &target, schema, &picks, &newest.keys)?,
+                Some(sealed) => rows_of(sealed, &target, schema, &picks, &newest.metas.keys)?,
                 None => {
                     let rows: UInt32Array = picks.iter().map(|(best, _)| Some(best.row)).collect();
                     let batch = adapt(&chunks[source - sealed.len()].batch, schema)?.project(&indices)?;
@@ -144,15 +139,15 @@ impl CollectionSnapshot {
         }
         let all = concat_batches(&target, &batches)?;
         let mut order: Vec<u32> = (0..).take(numbers.len()).collect();
-        if !numbers.is_sorted_by_key(|number| &newest.keys[*number as usize]) {
-            order.sort_unstable_by_key(|place| &newest.keys[numbers[*place as usize] as usize]);
+        if !numbers.is_sorted_by_key(|number| &newest.metas.keys[*number as usize]) {
+            order.sort_unstable_by_key(|place| &newest.metas.keys[numbers[*place as usize] as usize]);
             return Ok(take_record_batch(&all, &UInt32Array::from(order))?);
         }
         Ok(all)
     }
 }
 
-/// Offers the newest wanted row of each meta of a segment.
+/// Offers the newest selected row of each meta of a segment.
 fn offer_sealed(
     sealed: &Sealed<'_>,
     source: u32,
@@ -162,7 +157,7 @@ fn offer_sealed(
 ) -> Result<()> {
     let directory = sealed.reader.directory();
     let deleted = &sealed.segment.state.deleted;
-    // Buckets of which the last row is too new: only their times say which one is wanted.
+    // The last row of these buckets is not selected: the times have to be read to find the newest one that is.
     let mut cut: Vec<&SelectedBucket> = Vec::new();
     let offer = |meta: usize, best: Best, numbers: &mut [u32], newest: &mut Newest| {
         if numbers[meta] == u32::MAX {
@@ -229,7 +224,7 @@ fn of_columns(target: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result
     Ok(RecordBatch::try_new_with_options(target.clone(), columns, &options)?)
 }
 
-/// Rows of one segment, ascending. What the directory knows of them is not read.
+/// Rows of one segment, in ascending order. Columns that the directory can answer are not read.
 fn rows_of(
     sealed: &Sealed<'_>,
     target: &SchemaRef,
@@ -265,7 +260,7 @@ fn rows_of(
     of_columns(target, columns, picks.len())
 }
 
-/// A column of rows that the directory knows: the times, the metas, and numbers of whose buckets there are statistics.
+/// A column that the directory can answer: the times, the metas, and numeric fields whose buckets have statistics.
 fn known_column(
     reader: &SegmentReader,
     schema: &Schema,

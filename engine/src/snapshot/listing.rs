@@ -1,6 +1,6 @@
-//! Listings: what is stored, under which rule, and when it goes. Section 9 of the contract names their columns.
+//! Listings: what is stored, under which rule, and when it expires.
 //!
-//! Counts of measurements are of visible ones; those of buckets and bytes of what is stored.
+//! Counts of measurements are those of visible ones; counts of buckets and bytes are those of what is stored.
 
 use super::{CollectionSnapshot, ScanRequest};
 use crate::error::Result;
@@ -72,15 +72,15 @@ pub struct RuleInfo {
     pub bytes: u64,
     /// Buckets that a sweep now would drop.
     pub due_buckets: u64,
-    /// Measurements that would go with them.
+    /// Measurements in those buckets.
     pub due_measurements: u64,
-    /// When the first of its buckets goes.
+    /// The instant from which a sweep drops the first of its buckets.
     pub next_expiry: Option<Timestamp>,
     /// `active`, or why nothing expires.
     pub state: String,
 }
 
-/// What goes through one rule on one day's data, as `EXPLAIN EXPIRY` lists it.
+/// What a sweep would drop by one rule of one day's data, as `EXPLAIN EXPIRY` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiryRow {
     /// Midnight, UTC, of the day on which the buckets' windows begin.
@@ -100,22 +100,22 @@ pub struct ExpiryRow {
 pub struct SegmentInfo {
     /// The file, by its path in the database's folder.
     pub file: String,
-    /// Rows that are still there, visible or not.
+    /// Live rows, visible or not.
     pub rows: u64,
     /// Rows in the file.
     pub rows_written: u64,
-    /// Buckets, or parts of one, that are still there.
+    /// Live buckets, or parts of buckets.
     pub buckets: u64,
     /// The file's size in bytes.
     pub bytes: u64,
-    /// The first time that is still there.
+    /// The first time of its live rows.
     pub first_time: Option<Timestamp>,
-    /// The last time that is still there.
+    /// The last time of its live rows.
     pub last_time: Option<Timestamp>,
 }
 
 /// A bucket with all its pieces.
-struct Whole {
+struct BucketSummary {
     bounds: BucketBounds,
     visible: u64,
     bytes: u64,
@@ -148,7 +148,7 @@ impl CollectionSnapshot {
     /// # Errors
     /// Damage in a bucket directory.
     pub fn bucket_count(&self) -> Result<u64> {
-        Ok(self.wholes(|_, _, _, _| Ok(0))?.len() as u64)
+        Ok(self.bucket_summaries(|_, _, _, _| Ok(0))?.len() as u64)
     }
 
     /// `active`, or `suspended: N measurements out of range`.
@@ -160,7 +160,7 @@ impl CollectionSnapshot {
         }
     }
 
-    /// Sums over the collection.
+    /// A summary of the collection.
     ///
     /// # Errors
     /// Damage in a segment.
@@ -181,10 +181,7 @@ impl CollectionSnapshot {
     /// The first and the last stored time, visible or not; `None` if nothing is stored.
     #[must_use]
     pub fn time_range(&self) -> Option<(Timestamp, Timestamp)> {
-        let segments = self.state.segments.values().map(|s| s.live()).filter(|live| live.buckets > 0);
-        let open = || self.state.memtable.chunks().flat_map(|c| &c.buckets);
-        let first = segments.clone().map(|live| live.first_min).chain(open().map(|b| b.first)).min()?;
-        let last = segments.map(|live| live.last_max).chain(open().map(|b| b.last)).max()?;
+        let (first, last) = self.stored_times()?;
         Some((self.instant(first), self.instant(last)))
     }
 
@@ -213,7 +210,7 @@ impl CollectionSnapshot {
     /// # Errors
     /// Damage in a segment.
     pub fn buckets(&self) -> Result<Vec<BucketInfo>> {
-        let info = |(id, whole): (BucketId, Whole)| {
+        let info = |(id, whole): (BucketId, BucketSummary)| {
             let bound = bound_of(self.options().expiry, &whole.bounds);
             BucketInfo {
                 meta: id.meta.value(),
@@ -228,7 +225,7 @@ impl CollectionSnapshot {
                 expires_at: whole.class.map(|(_, e)| expires_at(bound, e, &self.state)),
             }
         };
-        Ok(self.wholes(Self::visible)?.into_iter().map(info).collect())
+        Ok(self.bucket_summaries(Self::visible)?.into_iter().map(info).collect())
     }
 
     /// Every rule with what it covers.
@@ -253,7 +250,7 @@ impl CollectionSnapshot {
             };
             infos.insert(view.index, info);
         }
-        for whole in self.wholes(Self::visible)?.into_values() {
+        for whole in self.bucket_summaries(Self::visible)?.into_values() {
             let Some((rule, e)) = whole.class else { continue };
             let Some(info) = infos.get_mut(&rule) else { continue };
             info.buckets += 1;
@@ -271,7 +268,7 @@ impl CollectionSnapshot {
         Ok(infos.into_values().collect())
     }
 
-    /// What a sweep at `at` would drop, under the present rules or proposed ones; nothing is changed.
+    /// What a sweep at `at` would drop, under the present rules or proposed ones. Nothing is changed.
     ///
     /// # Errors
     /// Damage in a bucket directory.
@@ -298,13 +295,13 @@ impl CollectionSnapshot {
     }
 
     /// Buckets with all their pieces; `visible` counts the visible rows of a sealed piece.
-    fn wholes(
+    fn bucket_summaries(
         &self,
         visible: impl Fn(&Self, &Segment, (&SegmentReader, usize), (&BucketBounds, Cutoff)) -> Result<u64>,
-    ) -> Result<BTreeMap<BucketId, Whole>> {
-        let mut wholes: BTreeMap<BucketId, Whole> = BTreeMap::new();
-        let mut add = |id: BucketId, piece: Whole| {
-            wholes
+    ) -> Result<BTreeMap<BucketId, BucketSummary>> {
+        let mut bucket_summaries: BTreeMap<BucketId, BucketSummary> = BTreeMap::new();
+        let mut add = |id: BucketId, piece: BucketSummary| {
+            bucket_summaries
                 .entry(id)
                 .and_modify(|whole| {
                     whole.bounds.first = whole.bounds.first.min(piece.bounds.first);
@@ -325,7 +322,7 @@ impl CollectionSnapshot {
                 let visible = visible(self, segment, (&reader, ordinal), (&bounds, cutoff))?;
                 let id = BucketId { meta: segment.meta(&reader, ordinal), window: bounds.window };
                 let bytes = segment.share(bounds.rows);
-                add(id, Whole { bounds, visible, bytes, sealed: true, class });
+                add(id, BucketSummary { bounds, visible, bytes, sealed: true, class });
             }
         }
         for chunk in self.state.memtable.chunks() {
@@ -338,10 +335,10 @@ impl CollectionSnapshot {
                 let bounds = BucketBounds::from(bucket);
                 let visible = bucket.rows.iter().filter(is_visible).count() as u64;
                 let bytes = row_bytes * bucket.rows.len() as u64;
-                add(bucket.id.clone(), Whole { bounds, visible, bytes, sealed: false, class });
+                add(bucket.id.clone(), BucketSummary { bounds, visible, bytes, sealed: false, class });
             }
         }
-        Ok(wholes)
+        Ok(bucket_summaries)
     }
 
     /// Visible rows of a sealed piece of a bucket: its times are read only if the cut-off lies inside it.

@@ -1,4 +1,4 @@
-//! Which rows of a bucket a reader gets: those within the wanted times that have not expired.
+//! Which rows of a bucket a reader gets: those within the requested times that have not expired.
 
 use crate::segment::bounds::BucketBounds;
 use ebbtide_ttl::Cutoff;
@@ -15,26 +15,26 @@ impl TimeRange {
         self.first <= t && t <= self.last
     }
 
-    /// Whether some instant from `first` to `last` may be in it.
+    /// Whether the range overlaps `first` to `last`.
     pub(crate) fn overlaps(self, first: i64, last: i64) -> bool {
         self.first <= last && first <= self.last
     }
 }
 
-/// What a row has to pass.
+/// The condition on a row: within the requested times, and not expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RowFilter {
     pub(crate) time: TimeRange,
     pub(crate) cutoff: Cutoff,
 }
 
-/// What a filter lets through of one bucket.
+/// Which rows of a bucket a filter selects.
 pub(super) enum Selection {
     All,
     Some,
-    /// Nothing: all of it is expired.
+    /// None: all of them are expired.
     Hidden,
-    /// Nothing: no row lies within the times.
+    /// None: no row is within the times.
     Pruned,
 }
 
@@ -55,13 +55,13 @@ impl RowFilter {
         }
     }
 
-    /// Bounds of the times that it lets through of a bucket, of which it lets some through.
+    /// Bounds of the times of the selected rows of a bucket, of which some are selected.
     pub(super) fn bounds(self, bucket: &BucketBounds) -> (i64, i64) {
         let visible = self.cutoff.first_visible().unwrap_or(i64::MAX);
         (bucket.first.max(self.time.first).max(visible), bucket.last.min(self.time.last))
     }
 
-    /// The part of ascending times that it lets through, and how many of them are hidden because they are expired.
+    /// The part of ascending times that is selected, and how many of them are expired.
     pub(super) fn cut(self, ascending: &[i64]) -> (std::ops::Range<usize>, usize) {
         let hidden = self.cutoff.split(ascending);
         let start = ascending.partition_point(|t| *t < self.time.first).max(hidden);

@@ -1,72 +1,74 @@
-//! Scans: from a request to units of work that give batches of visible rows.
+//! Scans: from a request to units of work that return batches of visible rows.
+
+mod selection;
+
+pub(super) use selection::{BucketSelector, SelectedBucket};
 
 use super::CollectionSnapshot;
-use super::row_filter::{RowFilter, Selection, TimeRange};
+use super::row_filter::RowFilter;
 use crate::error::{Error, Result};
 use crate::segment::Segment;
-use crate::segment::bounds::BucketBounds;
 use crate::sync::{AtomicU64, Ordering};
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, FieldType, MetaKey, Schema, SegmentReader, adapt, column_of_keys, time_values, times};
-use ebbtide_ttl::{Cutoff, Value};
-use roaring::RoaringBitmap;
-use std::borrow::Cow;
+use ebbtide_buckets::{Chunk, Schema, SegmentReader, adapt, time_values};
+use ebbtide_ttl::Value;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of a batch that a scan gives.
+/// Rows of a batch of a scan.
 const BATCH_ROWS: usize = 8192;
-/// A segment is cut into units of about this many rows, so that several threads share it.
+/// A segment is split into units of about this many rows, so that several threads can share it.
 const UNIT_ROWS: u64 = 1 << 17;
 
-/// Chooses metas. It is asked once per segment with the distinct metas in it, not once per row.
+/// Selects metas. It is called once per segment with the distinct metas in it, not once per row.
 pub trait MetaFilter: Debug + Send + Sync {
-    /// For each meta, given as a column of the meta field's type (all null, as long as no measurement has had one), whether its
-    /// measurements are wanted.
+    /// For each meta in a column of the meta field's type (all null if no measurement has had a meta), whether its measurements
+    /// are selected; null is no.
     ///
     /// # Errors
-    /// Whatever the evaluation meets. It is asked again about the metas that have something to be seen; the scan fails with an
-    /// error that it meets then.
+    /// Any error of the evaluation. The filter is then called again with only those metas that have visible measurements; the
+    /// scan fails if that call fails too.
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError>;
 
-    /// Values that every wanted meta has, each at a path of member names (empty for the meta itself). With them metas are
-    /// looked up in the postings of a segment, and [`MetaFilter::select`] is asked about those that are found only.
+    /// Values that every selected meta has, each at a path of member names (empty for the meta itself). Metas are looked up by
+    /// them in the postings of a segment, and [`MetaFilter::select`] is called only with those that are found.
     fn equalities(&self) -> &[(Vec<String>, Value)] {
         &[]
     }
 }
 
-/// Bounds that a numeric field of a wanted row must meet. Used to skip whole buckets only: rows are not filtered by it.
+/// Bounds of a numeric field, both inclusive. Buckets without a value within them are skipped; rows are not filtered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldBound {
     /// The field's name.
     pub field: String,
-    /// The least value that is wanted.
+    /// The lower bound.
     pub min: Option<f64>,
-    /// The greatest value that is wanted.
+    /// The upper bound.
     pub max: Option<f64>,
 }
 
 /// What to read.
 #[derive(Debug, Clone, Default)]
 pub struct ScanRequest {
-    /// Columns, in the order in which they are wanted; all of the schema's if `None`.
+    /// The columns, in order; all columns of the schema if `None`.
     pub projection: Option<Vec<String>>,
-    /// First and last instant that are wanted, both inclusive, in units of the collection's precision. Exact.
+    /// The first and the last instant of the measurements, both inclusive, in units of the collection's precision; unbounded
+    /// if `None`. Exact.
     pub time: (Option<i64>, Option<i64>),
-    /// Metas that are wanted. Exact.
+    /// Selects metas; all if `None`. Exact.
     pub meta: Option<Arc<dyn MetaFilter>>,
-    /// Bounds of numeric fields; used to skip buckets only.
+    /// Bounds of numeric fields, used only to skip buckets.
     pub bounds: Vec<FieldBound>,
-    /// Whether expired measurements are wanted too, as long as they are stored.
+    /// Whether expired measurements that are still stored are included.
     pub include_hidden: bool,
 }
 
-/// What a scan left out, for `EXPLAIN ANALYZE`.
+/// What a scan reads and what it skips, for `EXPLAIN ANALYZE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScanReport {
     /// Segments that are read.
@@ -77,11 +79,12 @@ pub struct ScanReport {
     pub buckets_pruned: u64,
     /// Buckets hidden as a whole because they are expired.
     pub buckets_hidden: u64,
-    /// Rows of those, and expired rows of open buckets that hold others; [`ScanUnit::rows_hidden`] has those of sealed ones.
+    /// Rows of those buckets, and expired rows of open buckets with visible ones. [`ScanUnit::rows_hidden`] counts those of
+    /// sealed buckets.
     pub rows_hidden: u64,
 }
 
-/// A piece of a scan that is read on its own.
+/// A part of a scan that can be read independently.
 #[derive(Debug, Clone)]
 pub struct ScanUnit {
     source: Source,
@@ -89,7 +92,7 @@ pub struct ScanUnit {
     schema: Arc<Schema>,
     rows: u64,
     exact: bool,
-    /// Whether what is decoded is kept for other queries.
+    /// Whether decoded columns are kept in the cache for other queries.
     cached: bool,
     hidden: Arc<AtomicU64>,
 }
@@ -100,29 +103,29 @@ enum Source {
     Open { chunk: Arc<Chunk>, rows: Option<UInt32Array> },
 }
 
-/// Batches of a unit.
+/// The batches of a unit.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl ScanUnit {
-    /// Rows that the unit gives at most.
+    /// The maximum number of rows of the unit.
     #[must_use]
     pub fn rows_estimate(&self) -> u64 {
         self.rows
     }
 
-    /// Whether [`ScanUnit::rows_estimate`] is the very number.
+    /// Whether [`ScanUnit::rows_estimate`] is exact.
     #[must_use]
     pub fn rows_exact(&self) -> bool {
         self.exact
     }
 
-    /// Expired rows that were left out so far of buckets that hold others: complete once the unit has been read.
+    /// Expired rows of partly visible buckets that were skipped so far; complete once the unit has been read.
     #[must_use]
     pub fn rows_hidden(&self) -> u64 {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// Reads it.
+    /// Reads the unit.
     ///
     /// # Errors
     /// [`ebbtide_ttl::Code::DataCorruptionDetected`] if the segment is damaged or missing.
@@ -195,18 +198,8 @@ fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
     Ok(arrow::compute::take_record_batch(batch, rows)?)
 }
 
-/// A bucket of a segment of which rows are wanted.
-pub(super) struct SelectedBucket {
-    pub(super) ordinal: usize,
-    /// Ordinal of its meta.
-    pub(super) meta: usize,
-    pub(super) bounds: BucketBounds,
-    /// What its rows have to pass, if not all of them are wanted.
-    pub(super) filter: Option<RowFilter>,
-}
-
 impl CollectionSnapshot {
-    /// Units of work that together give the wanted rows that are visible at [`CollectionSnapshot::now`].
+    /// Units of work that together return the requested rows that are visible at [`CollectionSnapshot::now`].
     ///
     /// # Errors
     /// [`ebbtide_ttl::Code::BadValue`] for a column that does not exist; damage in a bucket directory.
@@ -214,38 +207,37 @@ impl CollectionSnapshot {
         self.scan_reported(request).map(|(units, _)| units)
     }
 
-    /// Like [`CollectionSnapshot::scan`], with what was left out.
+    /// Like [`CollectionSnapshot::scan`], with a report of what is read and what is skipped.
     ///
     /// # Errors
     /// As for [`CollectionSnapshot::scan`].
     pub fn scan_reported(&self, request: &ScanRequest) -> Result<(Vec<ScanUnit>, ScanReport)> {
-        let columns = self.columns(request)?;
-        let mut scan = Scan::new(self, request);
-        scan.columns = Arc::new(columns);
+        let (columns, schema) = (Arc::new(self.columns(request)?), &self.state.schema);
+        let mut selector = BucketSelector::new(self, request);
+        let mut units = Vec::new();
         for segment in self.state.segments.values() {
-            scan.segment(segment)?;
+            if let Some((reader, selected)) = selector.select(segment)? {
+                units.extend(units_of(segment, &reader, &selected, &columns, schema));
+            }
         }
         for chunk in self.state.memtable.chunks() {
-            scan.chunk(chunk)?;
+            let selected = selector.select_open(chunk)?;
+            let rows: Vec<u32> = selected.iter().flat_map(|(_, of_bucket)| of_bucket.iter().copied()).collect();
+            if !rows.is_empty() {
+                units.push(open_unit(chunk, rows, &columns, schema));
+            }
         }
-        past_cache_if_too_many(&mut scan.units);
-        Ok((scan.units, scan.report))
+        past_cache_if_too_many(&mut units);
+        Ok((units, selector.report()))
     }
-}
 
-impl CollectionSnapshot {
-    /// The columns that a request wants.
+    /// The columns that a request asks for.
     pub(super) fn columns(&self, request: &ScanRequest) -> Result<Vec<String>> {
-        let all = || self.state.schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-        let columns: Vec<String> = request.projection.clone().unwrap_or_else(all);
-        self.check_columns(&columns)?;
-        Ok(columns)
-    }
-
-    fn check_columns(&self, columns: &[String]) -> Result<()> {
         let schema = self.state.schema.arrow();
+        let all = || schema.fields().iter().map(|f| f.name().clone()).collect();
+        let columns: Vec<String> = request.projection.clone().unwrap_or_else(all);
         match columns.iter().find(|c| schema.index_of(c).is_err()) {
-            None => Ok(()),
+            None => Ok(columns),
             Some(unknown) => {
                 let what = format!("collection '{}' has no column '{unknown}'", self.name());
                 Err(Error::new(ebbtide_ttl::Code::BadValue, what))
@@ -254,228 +246,7 @@ impl CollectionSnapshot {
     }
 }
 
-/// A walk through what there is, to what a request wants of it.
-pub(super) struct Scan<'a> {
-    snapshot: &'a CollectionSnapshot,
-    request: &'a ScanRequest,
-    time: TimeRange,
-    columns: Arc<Vec<String>>,
-    units: Vec<ScanUnit>,
-    report: ScanReport,
-}
-
-impl<'a> Scan<'a> {
-    pub(super) fn new(snapshot: &'a CollectionSnapshot, request: &'a ScanRequest) -> Self {
-        Scan {
-            snapshot,
-            request,
-            time: TimeRange { first: request.time.0.unwrap_or(i64::MIN), last: request.time.1.unwrap_or(i64::MAX) },
-            columns: Arc::default(),
-            units: Vec::new(),
-            report: ScanReport::default(),
-        }
-    }
-
-    pub(super) fn report(&self) -> ScanReport {
-        self.report
-    }
-
-    fn filter(&self, e: Option<i64>) -> RowFilter {
-        let cutoff = if self.request.include_hidden { Cutoff::NONE } else { self.snapshot.cutoff(e) };
-        RowFilter { time: self.time, cutoff }
-    }
-
-    /// The buckets of a segment of which rows are wanted, in order; `None` if it need not be opened to know that there are
-    /// none.
-    pub(super) fn found(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Vec<SelectedBucket>)>> {
-        let live = segment.live();
-        if live.buckets == 0 || !self.time.overlaps(live.first_min, live.last_max) {
-            self.report.buckets_pruned += u64::from(live.buckets);
-            return Ok(None);
-        }
-        let state = &self.snapshot.state;
-        let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
-        // A segment that is expired as a whole is skipped without its directory.
-        if let (_, Some(longest)) = classes.range()
-            && self.filter(Some(longest)).cutoff.hides(live.last_max)
-        {
-            self.report.buckets_hidden += u64::from(live.buckets);
-            self.report.rows_hidden += live.rows;
-            return Ok(None);
-        }
-        let reader = segment.file.reader()?;
-        // A filter may fail on metas of which nothing is visible: then it is asked about the others alone.
-        let asked = self.wanted_metas(&reader);
-        let failed = asked.is_err();
-        let metas = asked.unwrap_or_else(|_| (0..reader.directory().meta_count()).collect());
-        let field_bounds = ebbtide_buckets::BoundsCheck::new(
-            reader.directory(),
-            self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max)),
-        );
-        let mut found = Vec::new();
-        let mut seen = 0;
-        for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas) {
-            seen += 1;
-            if !field_bounds.may_match(ordinal) {
-                self.report.buckets_pruned += 1;
-                continue;
-            }
-            let filter = self.filter(classes.of(meta).map(|c| c.1));
-            let filter = match filter.select(&bounds) {
-                Selection::All => None,
-                Selection::Some => Some(filter),
-                Selection::Pruned => {
-                    self.report.buckets_pruned += 1;
-                    continue;
-                }
-                Selection::Hidden => {
-                    self.report.buckets_hidden += 1;
-                    self.report.rows_hidden += bounds.rows;
-                    continue;
-                }
-            };
-            found.push(SelectedBucket { ordinal, meta, bounds, filter });
-        }
-        if failed {
-            let mut metas: Vec<usize> = found.iter().map(|f| f.meta).collect();
-            metas.dedup();
-            let keys: Vec<MetaKey> = metas.iter().map(|meta| reader.directory().meta(*meta)).collect();
-            if let Some(selected) = self.metas(&keys)? {
-                seen -= found.len() as u64;
-                found.retain(|f| metas.binary_search(&f.meta).is_ok_and(|at| selected.value(at)));
-                seen += found.len() as u64;
-            }
-        }
-        self.report.buckets_pruned += u64::from(live.buckets).saturating_sub(seen);
-        self.report.buckets += found.len() as u64;
-        self.report.segments += u64::from(!found.is_empty());
-        Ok(Some((reader, found)))
-    }
-
-    fn segment(&mut self, segment: &Arc<Segment>) -> Result<()> {
-        if let Some((reader, found)) = self.found(segment)? {
-            self.units.extend(units_of(segment, &reader, found.iter(), &self.columns, &self.snapshot.state.schema));
-        }
-        Ok(())
-    }
-
-    /// Ordinals of the metas of a segment that are wanted.
-    fn wanted_metas(&self, reader: &SegmentReader) -> Result<Vec<usize>> {
-        let directory = reader.directory();
-        let all = 0..directory.meta_count();
-        let Some(filter) = &self.request.meta else { return Ok(all.collect()) };
-        let mut found: Option<RoaringBitmap> = None;
-        for (path, value) in filter.equalities() {
-            let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            let having = match path.is_empty() {
-                true => {
-                    let meta = directory.find_meta(&MetaKey::of(value));
-                    Some(meta.and_then(|m| u32::try_from(m).ok()).into_iter().collect::<RoaringBitmap>())
-                }
-                false => directory.posting(&path, value),
-            };
-            found = match (found, having) {
-                (Some(found), Some(having)) => Some(found & having),
-                (found, having) => found.or(having),
-            };
-        }
-        let (candidates, selected): (Vec<usize>, _) = match found {
-            Some(found) => {
-                let keys: Vec<MetaKey> = found.iter().map(|meta| directory.meta(meta as usize)).collect();
-                (found.iter().map(|meta| meta as usize).collect(), self.metas(&keys)?)
-            }
-            None => {
-                let keys = || all.clone().map(|meta| directory.meta(meta)).collect::<Vec<_>>();
-                let metas = || reader.metas(&self.snapshot.state.schema).unwrap_or_else(|| self.column(&keys()));
-                (all.clone().collect(), self.select(metas)?)
-            }
-        };
-        let Some(selected) = selected else { return Ok(candidates) };
-        Ok(candidates.into_iter().zip(selected.values()).filter(|(_, wanted)| *wanted).map(|(meta, _)| meta).collect())
-    }
-
-    /// Which of the metas are wanted; `None` if all are.
-    fn metas(&self, metas: &[MetaKey]) -> Result<Option<BooleanArray>> {
-        self.select(|| self.column(metas))
-    }
-
-    /// Metas as a column, of nulls as long as no measurement has had one.
-    fn column(&self, metas: &[MetaKey]) -> ArrayRef {
-        let schema = &self.snapshot.state.schema;
-        column_of_keys(metas, schema.meta_type.as_ref().unwrap_or(&FieldType::Unknown), schema.precision)
-    }
-
-    /// Which of a column of metas are wanted; `None` if all are.
-    fn select(&self, metas: impl FnOnce() -> ArrayRef) -> Result<Option<BooleanArray>> {
-        let (Some(filter), Some(_)) = (&self.request.meta, &self.snapshot.state.schema.meta) else { return Ok(None) };
-        let column = metas();
-        let selected = filter.select(&column)?;
-        let wanted = (0..column.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
-        Ok(Some(wanted))
-    }
-
-    /// The wanted buckets of a chunk by number, each with its wanted rows in order of time.
-    pub(super) fn found_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
-        let state = &self.snapshot.state;
-        let metas: Vec<MetaKey> = chunk.buckets.iter().map(|b| b.id.meta.clone()).collect();
-        let asked = self.metas(&metas);
-        let failed = asked.is_err(); // As in a segment.
-        let selected = asked.unwrap_or_default();
-        let values = times(&chunk.batch)?;
-        let mut found = Vec::new();
-        for (number, bucket) in chunk.buckets.iter().enumerate() {
-            if selected.as_ref().is_some_and(|s| !s.value(number)) {
-                self.report.buckets_pruned += 1;
-                continue;
-            }
-            let class = state.rules.effective_for_all();
-            let e = class.unwrap_or_else(|| state.rules.effective(&bucket.id.meta.value())).map(|c| c.1);
-            let bounds = BucketBounds::from(bucket);
-            let filter = self.filter(e);
-            match filter.select(&bounds) {
-                Selection::All => found.push((number, Cow::Borrowed(bucket.rows.as_slice()))),
-                Selection::Some => {
-                    let keeps = |row: &&u32| filter.keeps(values[**row as usize]);
-                    found.push((number, bucket.rows.iter().filter(keeps).copied().collect()));
-                    let expired = |row: &&u32| filter.cutoff.hides(values[**row as usize]);
-                    self.report.rows_hidden += bucket.rows.iter().filter(expired).count() as u64;
-                }
-                Selection::Pruned => {
-                    self.report.buckets_pruned += 1;
-                    continue;
-                }
-                Selection::Hidden => {
-                    self.report.buckets_hidden += 1;
-                    self.report.rows_hidden += bounds.rows;
-                    continue;
-                }
-            }
-            self.report.buckets += 1;
-        }
-        if failed {
-            let keys: Vec<MetaKey> = found.iter().map(|(number, _)| metas[*number].clone()).collect();
-            if let Some(selected) = self.metas(&keys)? {
-                let before = found.len() as u64;
-                let mut wanted = selected.values().iter();
-                found.retain(|_| wanted.next().unwrap_or(false));
-                self.report.buckets -= before - found.len() as u64;
-                self.report.buckets_pruned += before - found.len() as u64;
-            }
-        }
-        Ok(found)
-    }
-
-    fn chunk(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
-        let mut rows: Vec<u32> = Vec::new();
-        self.found_open(chunk)?.iter().for_each(|(_, of_bucket)| rows.extend(of_bucket.iter()));
-        if !rows.is_empty() {
-            self.units.push(open_unit(chunk, rows, &self.columns, &self.snapshot.state.schema));
-        }
-        Ok(())
-    }
-}
-
-/// The unit that gives these rows of a chunk.
+/// The unit for these rows of a chunk.
 fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, columns: &Arc<Vec<String>>, schema: &Arc<Schema>) -> ScanUnit {
     let count = rows.len() as u64;
     rows.sort_unstable(); // In the order of arrival.
@@ -491,17 +262,17 @@ fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, columns: &Arc<Vec<String>>,
     }
 }
 
-/// The units that give the wanted rows of buckets of a segment.
-fn units_of<'f>(
+/// The units for the selected rows of a segment.
+fn units_of(
     segment: &Arc<Segment>,
     reader: &SegmentReader,
-    found: impl Iterator<Item = &'f SelectedBucket>,
+    selected: &[SelectedBucket],
     columns: &Arc<Vec<String>>,
     schema: &Arc<Schema>,
 ) -> Vec<ScanUnit> {
-    // Rows that have to pass the same filter are read together: seldom more filters than rules.
+    // Rows with the same filter are read together; there are rarely more filters than rules.
     let mut parts: HashMap<Option<RowFilter>, Vec<Range<u64>>> = HashMap::new();
-    for bucket in found {
+    for bucket in selected {
         let ranges = parts.entry(bucket.filter).or_default();
         segment.push_live(ranges, reader, bucket.ordinal);
     }
@@ -524,7 +295,7 @@ fn units_of<'f>(
     units
 }
 
-/// Has units read past the cache of columns if it cannot hold all that they read.
+/// Makes units bypass the cache of columns if it cannot hold everything that they read.
 fn past_cache_if_too_many(units: &mut [ScanUnit]) {
     let rows = units.iter().map(|unit| unit.rows).sum();
     for unit in units {
@@ -534,7 +305,7 @@ fn past_cache_if_too_many(units: &mut [ScanUnit]) {
     }
 }
 
-/// Cuts ranges into lists of about [`UNIT_ROWS`] rows.
+/// Splits ranges into lists of about [`UNIT_ROWS`] rows.
 fn cut(ranges: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
     let mut lists = Vec::new();
     let mut list = Vec::new();

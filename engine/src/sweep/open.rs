@@ -1,6 +1,6 @@
-//! Open buckets on a full disk: what is due needs no segment only to be dropped from it.
+//! Open buckets on a full disk: those that are due are dropped without being sealed first.
 
-use super::plan::{Item, due_buckets};
+use super::plan::due_buckets;
 use super::{DropEdit, hold_unless_suspended, record_of};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -9,9 +9,9 @@ use ebbtide_buckets::BucketId;
 use ebbtide_ttl::{Cutoff, Timestamp, Visit};
 use std::collections::{BTreeMap, HashSet};
 
-/// Drops all open buckets of a collection with what is sealed of them, if all of them are due: one edit says that they are
-/// sealed, and adds no segment. A live one among them has to be sealed before the log can go, and then the others wait for
-/// room with it. The caller holds the maintenance lock.
+/// Drops all open buckets of a collection, and their sealed pieces, if all of them are due: one edit marks them as sealed
+/// without adding a segment. If one is live, it has to be sealed before the log can be removed, and all of them wait for room.
+/// The caller holds the maintenance lock.
 pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit> {
     let (seq, collection) = {
         let mut state = engine.state.write();
@@ -20,11 +20,11 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
         collection.memtable.freeze();
         (seq, collection.clone())
     };
-    // What is sealed must not be ahead of what the log keeps of other collections.
+    // What is sealed must not be newer than what the log keeps of other collections.
     engine.sync_log()?;
     let open: HashSet<&BucketId> = collection.memtable.chunks().flat_map(|c| &c.buckets).map(|b| &b.id).collect();
     let due = match due_buckets(&collection, &collection.rules, Some(collection.rules_epoch), now) {
-        Err(error) if error.is_of_one_file() => return Ok(Visit::default()), // The plan names it, and goes on around it.
+        Err(error) if error.is_of_one_file() => return Ok(Visit::default()), // The plan reports it, and continues without it.
         due => due?,
     };
     let due: Vec<_> = due.into_iter().filter(|(id, _)| open.contains(id)).map(|(_, bucket)| bucket).collect();
@@ -33,7 +33,7 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
     }
     let mut visit = Visit::default();
     let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
-    let mut gone = DropEdit::default();
+    let mut edit = DropEdit::default();
     for bucket in due {
         for counts in [&mut visit, by_rule.entry(bucket.rule).or_default()] {
             counts.buckets += 1;
@@ -43,12 +43,11 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
         let rule = collection.rules.rule(bucket.rule);
         let rule = rule.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?;
         let cutoff = Cutoff::new(now, rule.expire_after_seconds, collection.options.precision);
-        let item = Item::Bucket { pieces: bucket.pieces, rows: bucket.rows, bytes: bucket.bytes };
-        gone.add(&collection, &item, cutoff)?;
+        edit.add(&collection, &bucket.into(), cutoff)?;
     }
-    // The types of the fields stay, although only the log knew them.
+    // The schema keeps the types of fields that only the log knew.
     let mut ops = vec![Op::SetSchema { collection: id, schema: (*collection.schema).clone() }];
-    visit.files = gone.edits(&collection, &mut ops)?;
+    visit.files = edit.edits(&collection, &mut ops)?;
     ops.extend(collection.sealed(seq));
     for (rule, counts) in by_rule {
         if let Some(rule) = collection.rules.rule(rule) {

@@ -2,7 +2,7 @@
 
 use crate::fs::Fs;
 use crate::sync::{Mutex, Ordered, Rank};
-use ebbtide_ttl::{ClockGuard, Held, Parameters, Timestamp};
+use ebbtide_ttl::{ClockGuard, ClockJump, Parameters, Timestamp};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,16 +12,27 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// The clock reading of the pass.
+    /// The instant at which the pass decides what has expired.
     pub started: Timestamp,
-    /// The collection that is visited.
+    /// The collection being swept.
     pub collection: String,
-    /// The rule that is visited.
+    /// The rule being applied: `collection`, or an index's name.
     pub rule: String,
-    /// Buckets found due and counted so far in this pass. They go when a rule comes to an end of them, at the latest with the sub-pass.
+    /// Buckets found due and counted so far in this pass. They are dropped when the rule has no more due buckets, at the latest
+    /// at the end of the sub-pass.
     pub buckets: u64,
     /// Measurements in them.
     pub measurements: u64,
+}
+
+/// The instant of a pass: one reading of the clock, which the clock guard accepted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AcceptedNow(Timestamp);
+
+impl AcceptedNow {
+    pub(super) fn instant(self) -> Timestamp {
+        self.0
+    }
 }
 
 /// The sweeper's own state: one per open database.
@@ -55,23 +66,31 @@ impl Sweeper {
         self.guard.lock().confirm(wall, monotonic);
     }
 
-    /// Whether a person left word that the time is right.
-    pub(super) fn is_confirmed(
+    /// Accepts a reading of the clocks for a pass, if the clock guard does or an operator has confirmed the time.
+    ///
+    /// # Errors
+    /// Why the pass is held.
+    pub(super) fn accept(
         &self,
         (fs, dir): (&dyn Fs, &Path),
         wall: Timestamp,
         monotonic: Duration,
         tolerance_secs: i64,
-    ) -> bool {
-        let confirmed = crate::clock_confirmation::take(fs, dir, wall, tolerance_secs);
-        if confirmed {
-            self.confirm(wall, monotonic);
+    ) -> Result<AcceptedNow, ClockJump> {
+        let mut guard = self.guard.lock();
+        if let Err(held) = guard.look(wall, monotonic, tolerance_secs) {
+            if !crate::clock_confirmation::take(fs, dir, wall, tolerance_secs) {
+                return Err(held);
+            }
+            guard.confirm(wall, monotonic);
         }
-        confirmed
+        let held = guard.peek(wall, monotonic, tolerance_secs);
+        assert!(held.is_none(), "the clock guard accepts the instant of a pass: {held:?}");
+        Ok(AcceptedNow(wall))
     }
 
     /// Why a pass would be held now, if it would.
-    pub(crate) fn held(&self, wall: Timestamp, monotonic: Duration) -> Option<Held> {
+    pub(crate) fn held(&self, wall: Timestamp, monotonic: Duration) -> Option<ClockJump> {
         let tolerance = self.parameters.lock().clock_jump_tolerance_secs;
         self.guard.lock().peek(wall, monotonic, tolerance)
     }

@@ -1,11 +1,10 @@
-//! Locks that know their place in the order. A debug build fails where a thread takes one out of order, although no other
-//! thread stands in its way then.
+//! Locks with a rank. A debug build panics if a thread takes one out of order, even if no other thread competes for it.
 
 use super::{Mutex, MutexGuard, RwLock};
 use std::ops::{Deref, DerefMut};
 
-/// The order in which locks are taken: while one is held, only later ones may be. Every lock that is not listed here is a leaf:
-/// none is taken while it is held.
+/// The order in which locks are taken: while one is held, only later ones may be taken. Every lock that is not listed is a leaf:
+/// no other lock is taken while it is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     /// `Sweeper::pass`: sweeps run one after the other.
@@ -18,7 +17,7 @@ pub(crate) enum Rank {
     Log,
     /// `Engine::manifest`.
     Manifest,
-    /// `Engine::state`: for the moment of copying a few pointers, never across I/O.
+    /// `Engine::state`: held only to copy a few pointers, never across I/O.
     State,
 }
 
@@ -29,14 +28,14 @@ pub(crate) struct Ordered<L> {
     lock: L,
 }
 
-/// What holds an [`Ordered`] lock.
+/// The guard of an [`Ordered`] lock.
 #[derive(Debug)]
 pub(crate) struct OrderedGuard<G> {
     guard: G,
     _place: held::Place,
 }
 
-/// What holds an ordered mutex.
+/// The guard of an ordered mutex.
 pub(crate) type Guard<'a, T> = OrderedGuard<MutexGuard<'a, T>>;
 
 impl<T> Ordered<Mutex<T>> {

@@ -1,5 +1,5 @@
-//! All log files of a database, read in order. Open, repair and verify walk them with the same checks; what they do about
-//! a record or a fault is their own.
+//! All log files of a database, read in order. Open, repair and verify read them with the same checks; each decides what to do
+//! about a record or a fault.
 
 use super::{FORMAT, HEADER_BYTES, LogRecord, Record, decode_payload, record_at};
 use crate::clean_shutdown::ShutdownMarker;
@@ -53,7 +53,7 @@ pub(crate) enum FaultKind {
     Missing,
     /// The file is damaged, or does not end where it did.
     Damaged,
-    /// A record is of a collection that the manifest never created: the manifest has lost its end.
+    /// A record belongs to a collection that the manifest never created: the manifest has lost its end.
     UnknownCollection,
 }
 
@@ -65,7 +65,7 @@ pub(crate) trait LogVisitor {
     /// Takes the next record. After a fault there may be more of them.
     fn record(&mut self, first_seq: u64, record: LogRecord) -> Result<()>;
 
-    /// Takes a fault. Of each file the first one is told, and the first record of an unknown collection.
+    /// Takes a fault. The first fault of each file is reported, and the first record of an unknown collection.
     fn fault(&mut self, fault: LogFault<'_>) -> Result<()>;
 }
 
@@ -73,7 +73,7 @@ impl LogSet<'_> {
     /// Reads all files, one at a time in memory, and returns where the newest one ends.
     ///
     /// # Errors
-    /// What the visitor returns, what the file system says, and [`Code::IncompatibleFormat`]; faults go to the visitor.
+    /// Errors of the visitor and of the file system, and [`Code::IncompatibleFormat`]. Faults are passed to the visitor.
     pub(crate) fn walk(&self, visitor: &mut dyn LogVisitor) -> Result<Option<LogEnd>> {
         let newest = self.first_seqs.last().copied();
         let (mut following, mut newest_end) = (None, None);
@@ -146,7 +146,7 @@ impl LogSet<'_> {
                 };
             if collection >= self.next_collection && !told {
                 told = true;
-                let what = format!("log record {seq} is of a collection that the manifest never created");
+                let what = format!("log record {seq} belongs to a collection that the manifest never created");
                 let error = Error::corrupt(path, at as u64, what);
                 visitor.fault(LogFault { kind: FaultKind::UnknownCollection, error, first_seq, unread: None })?;
             }
@@ -155,7 +155,7 @@ impl LogSet<'_> {
             at = frame.end();
             seq += 1;
         }
-        // Not the first one alone: what was written in one go with the bad record was not synced before it.
+        // All later records count, since those written together with the bad one were not synced before it.
         let mut heads = (at + 1..file.len()).filter_map(|at| Record::parse(FORMAT.head_at(file, at)?));
         let damage = heads.find(|head| head.synced_seq >= seq).map(|later| {
             let what =

@@ -2,7 +2,7 @@
 
 use ebbtide::buckets::ReadAt;
 use ebbtide::fs::sim::SimFs;
-use ebbtide::fs::{FileLock, Fs, LockError, WriteFile};
+use ebbtide::fs::{Fs, Layer};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -25,13 +25,9 @@ impl Watched {
     }
 }
 
-impl Fs for Watched {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.inner.create(path)
-    }
-
-    fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
-        self.inner.open_append(path, len)
+impl Layer for Watched {
+    fn below(&self) -> &dyn Fs {
+        &self.inner
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
@@ -42,41 +38,5 @@ impl Fs for Watched {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.opened.lock().unwrap().push(path.to_owned());
         self.inner.read(path)
-    }
-
-    fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
-        self.inner.publish(tmp, path)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir(dir)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        self.inner.len(path)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.remove_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
-        self.inner.lock(path, holder)
     }
 }

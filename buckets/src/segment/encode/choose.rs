@@ -1,6 +1,6 @@
 //! Which encoding a column gets: a sample is written both ways, and the smaller one wins.
 
-use super::{Columns, failed, parallel, wide};
+use super::{Columns, byte_aligned, failed, parallel};
 use crate::schema::{FieldType, Schema};
 use crate::segment::SegmentError;
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -25,7 +25,7 @@ pub(super) struct Choice {
     path: ColumnPath,
     encoding: Option<Encoding>,
     /// Whether its differences are packed in whole bytes.
-    pub(super) wide: bool,
+    pub(super) byte_aligned: bool,
 }
 
 /// Rows of less are not compressed: the file takes a block of the disk anyway, and each column would set up a compressor,
@@ -71,8 +71,8 @@ pub(super) fn properties(schema: &Schema, plan: &Plan) -> WriterProperties {
     plan.choices.iter().flatten().fold(builder, with_choice).build()
 }
 
-/// The properties under which [`wide`] gets its pages.
-pub(super) fn wide_properties(statistics: EnabledStatistics) -> WriterPropertiesPtr {
+/// The properties under which [`byte_aligned`] gets its pages.
+pub(super) fn byte_aligned_properties(statistics: EnabledStatistics) -> WriterPropertiesPtr {
     let builder = base(Compression::UNCOMPRESSED).set_dictionary_enabled(false);
     Arc::new(builder.set_encoding(Encoding::PLAIN).set_statistics_enabled(statistics).build())
 }
@@ -106,7 +106,7 @@ fn leaves(column: &RecordBatch) -> Result<SchemaDescriptor, SegmentError> {
 
 fn times_apart(column: &RecordBatch) -> Result<Vec<Choice>, SegmentError> {
     let encoding = Some(Encoding::DELTA_BINARY_PACKED);
-    let choice = |leaf: &ColumnDescPtr| Choice { path: leaf.path().clone(), encoding, wide: false };
+    let choice = |leaf: &ColumnDescPtr| Choice { path: leaf.path().clone(), encoding, byte_aligned: false };
     Ok(leaves(column)?.columns().iter().map(choice).collect())
 }
 
@@ -121,7 +121,7 @@ fn of_column(column: &RecordBatch, compression: Compression, scale: f64) -> Resu
             Type::DOUBLE => Some(Encoding::PLAIN),
             _ => None,
         },
-        wide: false,
+        byte_aligned: false,
     };
     let mut choices: Vec<Choice> = leaves.columns().iter().map(choice).collect();
     if choices.iter().all(|choice| choice.encoding.is_none()) {
@@ -139,23 +139,27 @@ fn of_column(column: &RecordBatch, compression: Compression, scale: f64) -> Resu
         let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
         let with_dictionary = data * scale + dictionary * scale.powf(growth);
         let (plain, _) = sizes(&without, at);
-        let wide = wide_size(column.column(0), &leaves.column(at), compression)?;
-        choice.wide = wide.is_some_and(|wide| wide < plain && wide * scale <= with_dictionary);
-        choice.encoding = choice.encoding.filter(|_| plain * scale <= with_dictionary || choice.wide);
+        let size = byte_aligned_size(column.column(0), &leaves.column(at), compression)?;
+        choice.byte_aligned = size.is_some_and(|size| size < plain && size * scale <= with_dictionary);
+        choice.encoding = choice.encoding.filter(|_| plain * scale <= with_dictionary || choice.byte_aligned);
     }
     Ok(choices)
 }
 
 /// Bytes of a leaf with its differences in whole bytes, if it can be written so. Whole bytes are for the compressor's sake.
 #[expect(clippy::cast_precision_loss, reason = "estimates")]
-fn wide_size(column: &ArrayRef, leaf: &ColumnDescPtr, compression: Compression) -> Result<Option<f64>, SegmentError> {
+fn byte_aligned_size(
+    column: &ArrayRef,
+    leaf: &ColumnDescPtr,
+    compression: Compression,
+) -> Result<Option<f64>, SegmentError> {
     let nested = leaf.path().parts().len() > 1;
-    if nested || compression == Compression::UNCOMPRESSED || !wide::can_write(column.data_type()) {
+    if nested || compression == Compression::UNCOMPRESSED || !byte_aligned::can_write(column.data_type()) {
         return Ok(None);
     }
-    let properties = wide_properties(EnabledStatistics::None);
+    let properties = byte_aligned_properties(EnabledStatistics::None);
     let slice = std::iter::once(Ok(column.clone()));
-    let chunk = wide::write(leaf, &properties, compression, slice, |_| {})?;
+    let chunk = byte_aligned::write(leaf, &properties, compression, slice, |_| {})?;
     Ok(Some(chunk.bytes.len() as f64))
 }
 

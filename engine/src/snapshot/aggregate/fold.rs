@@ -1,4 +1,4 @@
-//! Reading what the directory does not answer: columns as they are stored, straight into the states of groups.
+//! Reads what the directory does not answer: columns in their stored form, folded directly into the states of groups.
 
 use super::groups::{Shape, State, Table};
 use super::guard::{AggregateGuard, refused};
@@ -9,27 +9,27 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{
-    Chunk, Run, SegmentReader, double_at, tally_doubles, tally_ints, time_values, to_number, to_usize,
+    Chunk, Run, SegmentReader, accumulate_doubles, accumulate_ints, double_at, time_values, to_number, to_usize,
 };
 use ebbtide_ttl::Code;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Rows of a batch that is read.
+/// Rows read at a time.
 const BATCH_ROWS: usize = 8192;
-/// Fewer rows are read by the caller's thread alone: starting others takes as long as the work.
+/// Fewer rows are read by the caller's thread alone, since starting others takes as long as the work.
 const PARALLEL_ROWS_MIN: u64 = 1 << 15;
 
-/// What rows of one bucket have in common.
+/// The properties that the rows of one bucket share.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     /// Number of the meta in the answer.
     pub(super) meta: u32,
-    /// What its rows have to pass, if not all of them are wanted.
+    /// The filter of its rows; `None` if all of them are selected.
     pub(super) filter: Option<RowFilter>,
-    /// The group that all of them are in.
+    /// The group of all of them, if they are in one.
     pub(super) group: Option<i64>,
-    /// Bounds of the times of the wanted rows.
+    /// Bounds of the times of the selected rows.
     pub(super) times: (i64, i64),
 }
 
@@ -46,7 +46,7 @@ impl SealedUnit {
         SealedUnit { reader, pieces: Vec::new(), ranges: Vec::new(), rows: 0 }
     }
 
-    /// Appends rows, which come in order.
+    /// Appends rows, in ascending order.
     pub(super) fn push(&mut self, piece: Piece, rows: Range<u64>) {
         let count = rows.end - rows.start;
         self.rows += count;
@@ -131,7 +131,7 @@ pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table, guard: 
     })
 }
 
-/// Threads that an aggregate may use. To ask for it takes longer than many a query: files of the system are read for it.
+/// Threads that an aggregate may use. Cached, since finding out reads system files, which takes longer than many queries.
 pub(super) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -165,7 +165,7 @@ struct Folding<'a> {
     table: Table,
     /// Pieces with their rows, in the order in which the rows come.
     pieces: Vec<(Piece, u64)>,
-    /// The piece that the next row is of, and how many of its rows have come.
+    /// The piece of the next row, and how many of the piece's rows were folded.
     at: usize,
     used: u64,
     runs: Vec<Run>,
@@ -208,14 +208,14 @@ impl Folding<'_> {
         self.batch(Some(time_values(&times)?), &of_fields, unit.rows.len())
     }
 
-    /// Takes further rows of the unit; a field that its source lacks has no column.
+    /// Folds further rows of the unit; a field that its source lacks has no column.
     fn batch(&mut self, times: Option<&[i64]>, of_fields: &[Option<ArrayRef>], rows: usize) -> Result<()> {
         let mut runs = std::mem::take(&mut self.runs);
         runs.clear();
         let mut start = 0;
         while start < rows {
             let Some((piece, count)) = self.pieces.get(self.at).copied() else {
-                return Err(Error::internal("more rows were read than were asked for"));
+                return Err(Error::internal("more rows were read than requested"));
             };
             let take = to_usize(count - self.used).min(rows - start);
             self.used += take as u64;
@@ -231,8 +231,8 @@ impl Folding<'_> {
         for (state, column) in self.table.states.iter_mut().zip(of_fields) {
             let Some(column) = column else { continue };
             match state {
-                State::Int(states) => tally_ints(column, &runs, states),
-                State::Double(states) => tally_doubles(column, &runs, states),
+                State::Int(states) => accumulate_ints(column, &runs, states),
+                State::Double(states) => accumulate_doubles(column, &runs, states),
             }
         }
         if let Some(times) = times.filter(|_| self.shape.edges) {
@@ -295,7 +295,7 @@ impl Folding<'_> {
     }
 }
 
-/// The first row from `start` on with a time after `last`, or the end. It is mostly near.
+/// The first row from `start` on with a time after `last`, or the end. The search assumes that it is near.
 fn first_after(times: &[i64], start: usize, last: i64) -> usize {
     let mut step = 1;
     let mut low = start;

@@ -1,18 +1,18 @@
-//! Groups and what has come together in them.
+//! Groups and their states.
 
-use super::{Aggregate, AggregateRequest, Metas, Source};
+use super::{Aggregate, AggregateRequest, MetaNumbers, Source};
 use crate::error::{Error, Result};
 use crate::segment::bounds::BucketBounds;
 use crate::snapshot::CollectionSnapshot;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
-use ebbtide_buckets::{DoubleTally, FieldType, IntTally, Numbers, column_of_keys, to_number, to_usize};
+use ebbtide_buckets::{DoubleAccumulator, FieldType, IntAccumulator, Numbers, column_of_keys, to_number, to_usize};
 use ebbtide_ttl::Code;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Up to so many states there is one for every meta and every group in time; beyond, for those that occur only.
+/// Up to this number of states, every meta and every group in time has one; above it, only those that occur.
 const DENSE_STATES_MAX: usize = 1 << 22;
 
 /// A field that is aggregated.
@@ -22,11 +22,11 @@ pub(super) struct FieldShape {
     pub(super) int: bool,
 }
 
-/// What is aggregated, and in which groups of time.
+/// What is aggregated, and in which groups in time.
 pub(super) struct Shape {
     pub(super) fields: Vec<FieldShape>,
     pub(super) width: Option<i64>,
-    /// Whether first or last values are wanted.
+    /// Whether first or last values are requested.
     pub(super) edges: bool,
 }
 
@@ -43,10 +43,10 @@ impl Shape {
     }
 }
 
-/// The states of one field, one a group.
+/// The states of one field, one for each group.
 pub(super) enum State {
-    Int(Vec<IntTally>),
-    Double(Vec<DoubleTally>),
+    Int(Vec<IntAccumulator>),
+    Double(Vec<DoubleAccumulator>),
 }
 
 /// A time and the bits of the value that a row has there.
@@ -81,14 +81,14 @@ pub(super) struct Table {
     slots: Slots,
     pub(super) rows: Vec<u64>,
     pub(super) states: Vec<State>,
-    /// By field; empty unless they are wanted.
+    /// By field; empty unless they are requested.
     pub(super) edges: Vec<Vec<FirstLast>>,
     wants_edges: bool,
-    /// Rows that were met and left out because they are expired.
+    /// Rows that were skipped because they are expired.
     pub(super) hidden: u64,
 }
 
-/// The most memory that the states of so many groups take, about.
+/// An upper estimate of the memory for the states of these groups, in bytes.
 pub(super) fn states_bytes(shape: &Shape, metas: usize, times: (i64, i64), rows: u64) -> usize {
     let (base, end) = (shape.group(times.0), shape.group(times.1));
     let span = usize::try_from(end.saturating_sub(base)).unwrap_or(usize::MAX).saturating_add(1);
@@ -100,20 +100,19 @@ pub(super) fn states_bytes(shape: &Shape, metas: usize, times: (i64, i64), rows:
     }
 }
 
-/// What a group takes where only those that occur have a state: its key is there twice, and what grows holds room for as
-/// many again.
+/// Bytes of a group in a sparse table: its key is stored twice, and growing collections hold room for as many again.
 fn sparse_bytes(shape: &Shape) -> usize {
     2 * (group_bytes(shape) + 2 * size_of::<((u32, i64), u32)>())
 }
 
 fn group_bytes(shape: &Shape) -> usize {
     let edges = if shape.edges { size_of::<FirstLast>() } else { 0 };
-    let state = size_of::<DoubleTally>().max(size_of::<IntTally>());
+    let state = size_of::<DoubleAccumulator>().max(size_of::<IntAccumulator>());
     size_of::<u64>() + shape.fields.len() * (state + edges)
 }
 
 impl Table {
-    /// For so many metas and for times from the first to the second.
+    /// A table for this number of metas and for times in this range, both ends included.
     pub(super) fn new(shape: &Shape, metas: usize, times: (i64, i64)) -> Self {
         let (base, end) = (shape.group(times.0), shape.group(times.1));
         let span = usize::try_from(end.saturating_sub(base)).unwrap_or(usize::MAX).saturating_add(1);
@@ -124,15 +123,15 @@ impl Table {
         }
     }
 
-    /// For any metas and times.
+    /// A table for any metas and times.
     pub(super) fn sparse(shape: &Shape) -> Self {
         Self::with(shape, Slots::Sparse { numbers: HashMap::default(), keys: Vec::new() }, 0)
     }
 
     fn with(shape: &Shape, slots: Slots, count: usize) -> Self {
         let state = |field: &FieldShape| match field.int {
-            true => State::Int(vec![IntTally::default(); count]),
-            false => State::Double(vec![DoubleTally::default(); count]),
+            true => State::Int(vec![IntAccumulator::default(); count]),
+            false => State::Double(vec![DoubleAccumulator::default(); count]),
         };
         Table {
             slots,
@@ -148,12 +147,12 @@ impl Table {
         }
     }
 
-    /// The place of a group.
+    /// The slot of a group.
     pub(super) fn slot(&mut self, meta: u32, group: i64) -> u32 {
         match &mut self.slots {
             Slots::Dense { base, span } => {
                 let at = group.checked_sub(*base).and_then(|at| usize::try_from(at).ok()).filter(|at| at < span);
-                let at = at.expect("a dense table has a place for every group between its bounds");
+                let at = at.expect("a dense table has a slot for every group between its bounds");
                 to_number(meta as usize * *span + at)
             }
             Slots::Sparse { numbers, keys } => {
@@ -164,8 +163,8 @@ impl Table {
                     self.rows.push(0);
                     for state in &mut self.states {
                         match state {
-                            State::Int(states) => states.push(IntTally::default()),
-                            State::Double(states) => states.push(DoubleTally::default()),
+                            State::Int(states) => states.push(IntAccumulator::default()),
+                            State::Double(states) => states.push(DoubleAccumulator::default()),
                         }
                     }
                     if self.wants_edges {
@@ -177,7 +176,7 @@ impl Table {
         }
     }
 
-    /// The numbers of the meta and of the group in time of a place.
+    /// The numbers of the meta and of the group in time of a slot.
     fn key(&self, slot: usize) -> (u32, i64) {
         match &self.slots {
             Slots::Dense { base, span } => (to_number(slot / span), *base + i64::from(to_number(slot % span))),
@@ -220,12 +219,12 @@ impl Table {
         }
     }
 
-    /// The memory that its states take, about.
+    /// An estimate of the memory of its states, in bytes.
     pub(super) fn bytes(&self, shape: &Shape) -> usize {
         self.rows.len() * sparse_bytes(shape)
     }
 
-    /// Adds the groups of a part, whose metas may have other numbers: by theirs, the numbers here.
+    /// Adds the groups of another table. `numbers` maps its numbers of metas to those of this table; `None` if they are equal.
     pub(super) fn merge(&mut self, part: &Table, metas: Option<&[u32]>) {
         self.hidden += part.hidden;
         for from in (0..part.rows.len()).filter(|slot| part.rows[*slot] > 0) {
@@ -254,10 +253,10 @@ impl Table {
         snapshot: &CollectionSnapshot,
         request: &AggregateRequest,
         shape: &Shape,
-        metas: &Metas,
+        metas: &MetaNumbers,
     ) -> Result<RecordBatch> {
         if !request.by_meta && shape.width.is_none() {
-            self.slot(0, 0); // One row, also of nothing.
+            self.slot(0, 0); // One row even if nothing was aggregated.
         }
         let mut order: Vec<u32> = (0..metas.keys.len()).filter_map(|meta| u32::try_from(meta).ok()).collect();
         order.sort_unstable_by(|a, b| metas.keys[*a as usize].cmp(&metas.keys[*b as usize]));
@@ -309,7 +308,7 @@ impl Table {
             return Ok(Arc::new(slots().map(|slot| Some(self.rows[slot] as i64)).collect::<Int64Array>()));
         };
         let at = shape.fields.iter().position(|f| f.name == name);
-        let at = at.ok_or_else(|| Error::internal("an aggregate of a field that was not gathered"))?;
+        let at = at.ok_or_else(|| Error::internal("an aggregate of a field that was not read"))?;
         if let Aggregate::First(_) | Aggregate::Last(_) = aggregate {
             let bits = slots().map(|slot| {
                 let edge = self.edges[at][slot];
@@ -322,7 +321,7 @@ impl Table {
         }
         Ok(match &self.states[at] {
             State::Int(states) => {
-                let some = |of: fn(&IntTally) -> i64| -> ArrayRef {
+                let some = |of: fn(&IntAccumulator) -> i64| -> ArrayRef {
                     let value = |slot: usize| Some(&states[slot]).filter(|t| t.count > 0).map(of);
                     Arc::new(slots().map(value).collect::<Int64Array>())
                 };
@@ -330,10 +329,10 @@ impl Table {
                     Aggregate::Min(_) => some(|t| t.min),
                     Aggregate::Max(_) => some(|t| t.max),
                     Aggregate::Sum(_) => {
-                        let too_large = |t: &IntTally| i64::try_from(t.sum).is_err();
+                        let too_large = |t: &IntAccumulator| i64::try_from(t.sum).is_err();
                         if slots().any(|slot| states[slot].count > 0 && too_large(&states[slot])) {
                             let what = format!(
-                                "the sum of field '{name}' does not fit into 64 bits: ask for its average, or for smaller groups"
+                                "the sum of field '{name}' does not fit into 64 bits: request its average, or smaller groups"
                             );
                             return Err(Error::new(Code::BadValue, what));
                         }
@@ -350,7 +349,7 @@ impl Table {
                 }
             }
             State::Double(states) => {
-                let some = |of: fn(&DoubleTally) -> f64| -> ArrayRef {
+                let some = |of: fn(&DoubleAccumulator) -> f64| -> ArrayRef {
                     let value = |slot: usize| Some(&states[slot]).filter(|t| t.count > 0).map(of);
                     Arc::new(slots().map(value).collect::<Float64Array>())
                 };
@@ -368,7 +367,7 @@ impl Table {
 
 /// A column with the metas of groups, which come in runs of one meta.
 fn meta_column(
-    metas: &Metas,
+    metas: &MetaNumbers,
     of_groups: &[usize],
     ty: &FieldType,
     precision: ebbtide_ttl::Precision,

@@ -1,4 +1,4 @@
-//! Rows of an open segment through the cache of decoded columns, a stretch of some blocks at a time.
+//! Rows of an open segment through the cache of decoded columns, a portion of some blocks at a time.
 
 use super::{ArrowError, COLUMNS_AT_ONCE, SegmentReader, failure, read_next};
 use crate::counts::to_usize;
@@ -15,29 +15,29 @@ use std::sync::{Arc, OnceLock};
 
 /// Rows of a block: those of a page, the least that can be decoded.
 const BLOCK_ROWS: u64 = 8192;
-/// Blocks of a stretch, at most: what is held of each column at a time.
-const STRETCH_BLOCKS: u64 = 16;
+/// Blocks of a portion, at most: what is held of each column at a time.
+const PORTION_BLOCKS: u64 = 16;
 /// With fewer rows than these for each of their metas, the column of metas is read instead of made from the directory.
 const ROWS_A_META_MIN: u64 = 16;
 
 type Columns = Vec<(String, FieldType)>;
 
 /// Batches of the wanted rows, in order, with columns as they are stored (metas in their canonical form).
-pub(super) struct Stretches {
+pub(super) struct CachedBatches {
     reader: SegmentReader,
     present: Columns,
     ranges: VecDeque<Range<u64>>,
     batch_rows: usize,
     failed: Arc<OnceLock<SegmentError>>,
-    current: Option<Stretch>,
+    current: Option<Portion>,
 }
 
 /// Some of the rows, with all that is needed of their columns.
-struct Stretch {
-    /// Rows that are left, each piece by its block among those of the stretch and its place there.
+struct Portion {
+    /// Rows that are left, each piece by its block among those of the portion and its place there.
     pieces: VecDeque<(usize, Range<usize>)>,
-    /// Rows that were given.
-    given: usize,
+    /// Rows that were returned.
+    returned: usize,
     columns: Vec<Source>,
     paged: Option<ParquetRecordBatchReader>,
 }
@@ -51,7 +51,7 @@ enum Source {
     Pages,
 }
 
-impl Stretches {
+impl CachedBatches {
     pub(super) fn new(
         reader: SegmentReader,
         present: Columns,
@@ -60,23 +60,23 @@ impl Stretches {
         failed: Arc<OnceLock<SegmentError>>,
     ) -> Self {
         let ranges = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
-        Stretches { reader, present, ranges, batch_rows: batch_rows.max(1), failed, current: None }
+        CachedBatches { reader, present, ranges, batch_rows: batch_rows.max(1), failed, current: None }
     }
 
-    /// Takes the ranges of the next stretch off.
+    /// Takes the ranges of the next portion off.
     fn next_ranges(&mut self) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
         let (mut blocks, mut next_block) = (0, 0);
         while let Some(range) = self.ranges.front_mut() {
             next_block = next_block.max(range.start / BLOCK_ROWS);
-            let end = range.end.min((next_block + STRETCH_BLOCKS - blocks) * BLOCK_ROWS);
+            let end = range.end.min((next_block + PORTION_BLOCKS - blocks) * BLOCK_ROWS);
             if end <= range.start {
                 break;
             }
             taken.push(range.start..end);
-            let behind = end.div_ceil(BLOCK_ROWS);
-            blocks += behind - next_block;
-            next_block = behind;
+            let end_block = end.div_ceil(BLOCK_ROWS);
+            blocks += end_block - next_block;
+            next_block = end_block;
             range.start = end;
             if range.start == range.end {
                 self.ranges.pop_front();
@@ -85,7 +85,7 @@ impl Stretches {
         taken
     }
 
-    fn next_stretch(&mut self) -> Result<Stretch, SegmentError> {
+    fn next_portion(&mut self) -> Result<Portion, SegmentError> {
         let ranges = self.next_ranges();
         let (blocks, pieces) = cut(&ranges);
         let metas = self.metas(&ranges);
@@ -106,7 +106,7 @@ impl Stretches {
             true => None,
             false => Some(self.reader.reader(&paged, &ranges, self.batch_rows, &self.failed)?),
         };
-        Ok(Stretch { pieces, given: 0, columns, paged })
+        Ok(Portion { pieces, returned: 0, columns, paged })
     }
 
     fn is_meta(&self, name: &str) -> bool {
@@ -192,22 +192,22 @@ impl Stretches {
     }
 
     fn batch(&mut self) -> Result<RecordBatch, SegmentError> {
-        let mut stretch = match self.current.take() {
-            Some(stretch) => stretch,
-            None => self.next_stretch()?,
+        let mut portion = match self.current.take() {
+            Some(portion) => portion,
+            None => self.next_portion()?,
         };
-        let pieces = stretch.next_pieces(self.batch_rows);
+        let pieces = portion.next_pieces(self.batch_rows);
         let rows: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
-        let paged = match &mut stretch.paged {
+        let paged = match &mut portion.paged {
             Some(pages) => Some(self.next_of(pages, rows as u64)?),
             None => None,
         };
         let mut fields = Vec::with_capacity(self.present.len());
         let mut columns = Vec::with_capacity(self.present.len());
-        for ((name, _), source) in self.present.iter().zip(&stretch.columns) {
+        for ((name, _), source) in self.present.iter().zip(&portion.columns) {
             let column = match (source, &paged) {
                 (Source::Blocks(blocks), _) => join(blocks, &pieces),
-                (Source::Metas(keys, of_rows), _) => take(keys, &of_rows.slice(stretch.given, rows), None),
+                (Source::Metas(keys, of_rows), _) => take(keys, &of_rows.slice(portion.returned, rows), None),
                 (Source::Pages, Some(batch)) => named(batch, name),
                 (Source::Pages, None) => Err(ArrowError::SchemaError(format!("column '{name}' was not read"))),
             };
@@ -215,15 +215,15 @@ impl Stretches {
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
         }
-        stretch.given += rows;
-        self.current = Some(stretch).filter(|stretch| !stretch.pieces.is_empty());
+        portion.returned += rows;
+        self.current = Some(portion).filter(|portion| !portion.pieces.is_empty());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::new(ArrowSchema::new(fields));
         RecordBatch::try_new_with_options(schema, columns, &options).map_err(|e| self.failure(&e))
     }
 }
 
-impl Iterator for Stretches {
+impl Iterator for CachedBatches {
     type Item = Result<RecordBatch, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -238,7 +238,7 @@ impl Iterator for Stretches {
     }
 }
 
-impl Stretch {
+impl Portion {
     /// Takes so many rows off.
     fn next_pieces(&mut self, mut rows: usize) -> Vec<(usize, Range<usize>)> {
         let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! The same calls for async code: they run on tokio's threads for work that blocks, and are awaited.
+//! Async versions of calls that block: they run on tokio's blocking threads.
 
 use crate::db::{Collection, Database};
 use crate::error::{Error, Result};
@@ -25,10 +25,9 @@ fn runtime() -> Result<tokio::runtime::Handle> {
 }
 
 impl Database {
-    /// Runs any calls on the database where they may block, and awaits what they give: for every call that has no async
-    /// form of its own.
+    /// Runs blocking calls on the database and returns their result: for every call without an async version.
     ///
-    /// Once awaited, the work runs to its end, even if the future is dropped.
+    /// Once polled, the work runs to its end, even if the future is dropped.
     ///
     /// # Errors
     /// Those of `work`; [`Code::IllegalOperation`] outside of a tokio runtime, [`Code::Interrupted`] if the runtime was shut
@@ -45,8 +44,9 @@ impl Database {
 impl Collection {
     /// Like [`Collection::insert`], awaited: the batch is durable when this is ready.
     ///
-    /// Safe to cancel: if the future is dropped before it was polled, nothing is stored; later the insert goes on and stores
-    /// all of the batch, or none if it fails.
+    /// # Cancellation
+    /// If the future is dropped before it is polled, nothing is stored. Later the insert continues, and stores all of the batch
+    /// or, if it fails, none of it.
     ///
     /// # Errors
     /// As for [`Collection::insert`] and [`Database::offload`].
@@ -69,7 +69,7 @@ impl Collection {
 }
 
 impl CollectionSnapshot {
-    /// Like [`CollectionSnapshot::scan`], read on one of tokio's threads for such, two batches ahead of the reader.
+    /// Like [`CollectionSnapshot::scan`], read on one of tokio's blocking threads, up to two batches ahead of the caller.
     ///
     /// # Errors
     /// As for [`CollectionSnapshot::scan`], through the stream; [`Code::IllegalOperation`] outside of a tokio runtime.
@@ -80,7 +80,7 @@ impl CollectionSnapshot {
             let read = || -> Result<()> {
                 for unit in snapshot.scan(&request)? {
                     for batch in unit.read()? {
-                        // The reader wants no more.
+                        // The stream was dropped.
                         if sender.blocking_send(Ok(Some(batch?))).is_err() {
                             return Ok(());
                         }
@@ -89,7 +89,7 @@ impl CollectionSnapshot {
                 Ok(())
             };
             let end = read().map(|()| None);
-            // A reader that has gone misses nothing.
+            // Fails only if the stream was dropped.
             let _ = sender.blocking_send(end);
         });
         Ok(ScanStream { batches, ended: false })
@@ -99,7 +99,7 @@ impl CollectionSnapshot {
 /// The rows of a scan, batch by batch. Dropping it ends the scan.
 #[derive(Debug)]
 pub struct ScanStream {
-    /// Batches, and `None` behind the last: a scan that breaks off is no scan that ends.
+    /// Batches, and `None` after the last one, so that an interrupted scan can be told from a complete one.
     batches: mpsc::Receiver<Result<Option<RecordBatch>>>,
     ended: bool,
 }
@@ -114,7 +114,7 @@ impl ScanStream {
         if self.ended {
             return Ok(None);
         }
-        let broken_off = || Err(Error::new(Code::Interrupted, "the scan has not come to its end: read again"));
+        let broken_off = || Err(Error::new(Code::Interrupted, "the scan was interrupted before its end: read again"));
         let next = self.batches.recv().await.unwrap_or_else(broken_off);
         self.ended = !matches!(next, Ok(Some(_)));
         next

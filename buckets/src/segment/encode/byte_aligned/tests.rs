@@ -11,7 +11,7 @@ fn back(column: &ArrayRef, slice_rows: usize) -> ArrayRef {
     let writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(WriterProperties::default())).unwrap();
     let (mut file, _) = writer.into_serialized_writer().unwrap();
     let descriptor = file.schema_descr().column(0);
-    let properties = crate::segment::encode::choose::wide_properties(EnabledStatistics::Page);
+    let properties = crate::segment::encode::choose::byte_aligned_properties(EnabledStatistics::Page);
     let compression = Compression::ZSTD(Default::default());
     let starts = (0..column.len()).step_by(slice_rows);
     let slices = starts.map(|from| Ok(column.slice(from, slice_rows.min(column.len() - from))));

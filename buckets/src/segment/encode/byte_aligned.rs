@@ -36,7 +36,7 @@ pub(super) fn can_write(ty: &DataType) -> bool {
 }
 
 /// A column chunk ready to be appended to a row group.
-pub(super) struct WideChunk {
+pub(super) struct ByteAlignedChunk {
     pub(super) bytes: Bytes,
     pub(super) closed: ColumnCloseResult,
 }
@@ -49,7 +49,7 @@ pub(super) fn write(
     compression: Compression,
     slices: impl Iterator<Item = Result<ArrayRef, SegmentError>>,
     mut seen: impl FnMut(&ArrayRef),
-) -> Result<WideChunk, SegmentError> {
+) -> Result<ByteAlignedChunk, SegmentError> {
     let file = Arc::new(Mutex::new(Vec::new()));
     let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?;
     ZSTD_PARAMETERS.iter().try_for_each(|p| compressor.set_parameter(*p)).map_err(failed)?;
@@ -74,7 +74,7 @@ pub(super) fn write(
         .build()
         .map_err(failed)?;
     let bytes = std::mem::take(&mut *file.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(WideChunk { bytes: bytes.into(), closed })
+    Ok(ByteAlignedChunk { bytes: bytes.into(), closed })
 }
 
 fn append(writer: &mut ColumnWriter<'_>, slice: &ArrayRef, nullable: bool) -> Result<(), SegmentError> {

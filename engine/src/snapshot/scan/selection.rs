@@ -1,0 +1,218 @@
+//! Which buckets of segments and of memory a request selects.
+
+use super::{ScanReport, ScanRequest};
+use crate::error::Result;
+use crate::segment::Segment;
+use crate::segment::bounds::BucketBounds;
+use crate::snapshot::CollectionSnapshot;
+use crate::snapshot::row_filter::{RowFilter, Selection, TimeRange};
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use ebbtide_buckets::{BoundsCheck, Chunk, FieldType, MetaKey, SegmentReader, column_of_keys, times};
+use ebbtide_ttl::Cutoff;
+use roaring::RoaringBitmap;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A bucket of a segment with rows that are selected.
+pub(in crate::snapshot) struct SelectedBucket {
+    pub(in crate::snapshot) ordinal: usize,
+    /// Ordinal of its meta.
+    pub(in crate::snapshot) meta: usize,
+    pub(in crate::snapshot) bounds: BucketBounds,
+    /// What its rows have to pass, if not all of them are selected.
+    pub(in crate::snapshot) filter: Option<RowFilter>,
+}
+
+/// Selects the buckets that a request asks for, and reports what it leaves out.
+pub(in crate::snapshot) struct BucketSelector<'a> {
+    snapshot: &'a CollectionSnapshot,
+    request: &'a ScanRequest,
+    time: TimeRange,
+    report: ScanReport,
+}
+
+impl<'a> BucketSelector<'a> {
+    pub(in crate::snapshot) fn new(snapshot: &'a CollectionSnapshot, request: &'a ScanRequest) -> Self {
+        let time = TimeRange { first: request.time.0.unwrap_or(i64::MIN), last: request.time.1.unwrap_or(i64::MAX) };
+        BucketSelector { snapshot, request, time, report: ScanReport::default() }
+    }
+
+    pub(in crate::snapshot) fn report(&self) -> ScanReport {
+        self.report
+    }
+
+    fn filter(&self, e: Option<i64>) -> RowFilter {
+        let cutoff = if self.request.include_hidden { Cutoff::NONE } else { self.snapshot.cutoff(e) };
+        RowFilter { time: self.time, cutoff }
+    }
+
+    /// Whether a filter selects rows of a bucket; if so, the filter unless it selects all of them.
+    fn admit(&mut self, filter: RowFilter, bounds: &BucketBounds) -> Option<Option<RowFilter>> {
+        match filter.select(bounds) {
+            Selection::All => Some(None),
+            Selection::Some => Some(Some(filter)),
+            Selection::Pruned => {
+                self.report.buckets_pruned += 1;
+                None
+            }
+            Selection::Hidden => {
+                self.report.buckets_hidden += 1;
+                self.report.rows_hidden += bounds.rows;
+                None
+            }
+        }
+    }
+
+    /// The selected buckets of a segment, in order; `None` if it is known without opening the segment that there are none.
+    pub(in crate::snapshot) fn select(
+        &mut self,
+        segment: &Arc<Segment>,
+    ) -> Result<Option<(SegmentReader, Vec<SelectedBucket>)>> {
+        let live = segment.live();
+        if live.buckets == 0 || !self.time.overlaps(live.first_min, live.last_max) {
+            self.report.buckets_pruned += u64::from(live.buckets);
+            return Ok(None);
+        }
+        let state = &self.snapshot.state;
+        let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
+        // A segment that is expired as a whole is skipped without its directory.
+        if let (_, Some(longest)) = classes.range()
+            && self.filter(Some(longest)).cutoff.hides(live.last_max)
+        {
+            self.report.buckets_hidden += u64::from(live.buckets);
+            self.report.rows_hidden += live.rows;
+            return Ok(None);
+        }
+        let reader = segment.file.reader()?;
+        // A filter may fail on metas without a visible measurement: then it is asked again about the others.
+        let metas = self.wanted_metas(&reader);
+        let failed = metas.is_err();
+        let metas = metas.unwrap_or_else(|_| (0..reader.directory().meta_count()).collect());
+        let bounds = self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max));
+        let field_bounds = BoundsCheck::new(reader.directory(), bounds);
+        let mut selected = Vec::new();
+        let mut examined = 0;
+        for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas) {
+            examined += 1;
+            if !field_bounds.may_match(ordinal) {
+                self.report.buckets_pruned += 1;
+            } else if let Some(filter) = self.admit(self.filter(classes.of(meta).map(|c| c.1)), &bounds) {
+                selected.push(SelectedBucket { ordinal, meta, bounds, filter });
+            }
+        }
+        if failed {
+            let mut metas: Vec<usize> = selected.iter().map(|bucket| bucket.meta).collect();
+            metas.dedup();
+            let keys: Vec<MetaKey> = metas.iter().map(|meta| reader.directory().meta(*meta)).collect();
+            if let Some(wanted) = self.metas(&keys)? {
+                let before = selected.len();
+                selected.retain(|bucket| metas.binary_search(&bucket.meta).is_ok_and(|at| wanted.value(at)));
+                examined -= (before - selected.len()) as u64;
+            }
+        }
+        self.report.buckets_pruned += u64::from(live.buckets).saturating_sub(examined);
+        self.report.buckets += selected.len() as u64;
+        self.report.segments += u64::from(!selected.is_empty());
+        Ok(Some((reader, selected)))
+    }
+
+    /// Ordinals of the selected metas of a segment.
+    fn wanted_metas(&self, reader: &SegmentReader) -> Result<Vec<usize>> {
+        let directory = reader.directory();
+        let all = 0..directory.meta_count();
+        let Some(filter) = &self.request.meta else { return Ok(all.collect()) };
+        let mut found: Option<RoaringBitmap> = None;
+        for (path, value) in filter.equalities() {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let having = match path.is_empty() {
+                true => {
+                    let meta = directory.find_meta(&MetaKey::of(value));
+                    Some(meta.and_then(|m| u32::try_from(m).ok()).into_iter().collect::<RoaringBitmap>())
+                }
+                false => directory.posting(&path, value),
+            };
+            found = match (found, having) {
+                (Some(found), Some(having)) => Some(found & having),
+                (found, having) => found.or(having),
+            };
+        }
+        let (candidates, selected): (Vec<usize>, _) = match found {
+            Some(found) => {
+                let keys: Vec<MetaKey> = found.iter().map(|meta| directory.meta(meta as usize)).collect();
+                (found.iter().map(|meta| meta as usize).collect(), self.metas(&keys)?)
+            }
+            None => {
+                let keys = || all.clone().map(|meta| directory.meta(meta)).collect::<Vec<_>>();
+                let metas = || reader.metas(&self.snapshot.state.schema).unwrap_or_else(|| self.column(&keys()));
+                (all.clone().collect(), self.select_metas(metas)?)
+            }
+        };
+        let Some(selected) = selected else { return Ok(candidates) };
+        Ok(candidates.into_iter().zip(selected.values()).filter(|(_, wanted)| *wanted).map(|(meta, _)| meta).collect())
+    }
+
+    /// Which of the metas are selected; `None` if all are.
+    fn metas(&self, metas: &[MetaKey]) -> Result<Option<BooleanArray>> {
+        self.select_metas(|| self.column(metas))
+    }
+
+    /// Metas as a column; all null if no measurement has had a meta.
+    fn column(&self, metas: &[MetaKey]) -> ArrayRef {
+        let schema = &self.snapshot.state.schema;
+        column_of_keys(metas, schema.meta_type.as_ref().unwrap_or(&FieldType::Unknown), schema.precision)
+    }
+
+    /// Which metas of a column are selected; `None` if all are.
+    fn select_metas(&self, metas: impl FnOnce() -> ArrayRef) -> Result<Option<BooleanArray>> {
+        let (Some(filter), Some(_)) = (&self.request.meta, &self.snapshot.state.schema.meta) else { return Ok(None) };
+        let column = metas();
+        let selected = filter.select(&column)?;
+        let wanted = (0..column.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
+        Ok(Some(wanted))
+    }
+
+    /// The selected buckets of a chunk by number, each with its selected rows in order of time.
+    pub(in crate::snapshot) fn select_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
+        let state = &self.snapshot.state;
+        let metas: Vec<MetaKey> = chunk.buckets.iter().map(|b| b.id.meta.clone()).collect();
+        let wanted = self.metas(&metas);
+        let failed = wanted.is_err(); // As in a segment.
+        let wanted = wanted.unwrap_or_default();
+        let class_of_all = state.rules.effective_for_all();
+        let values = times(&chunk.batch)?;
+        let mut selected = Vec::new();
+        for (number, bucket) in chunk.buckets.iter().enumerate() {
+            if wanted.as_ref().is_some_and(|wanted| !wanted.value(number)) {
+                self.report.buckets_pruned += 1;
+                continue;
+            }
+            let class = class_of_all.unwrap_or_else(|| state.rules.effective(&bucket.id.meta.value()));
+            let Some(filter) = self.admit(self.filter(class.map(|c| c.1)), &BucketBounds::from(bucket)) else {
+                continue;
+            };
+            selected.push((
+                number,
+                match filter {
+                    None => Cow::Borrowed(bucket.rows.as_slice()),
+                    Some(filter) => {
+                        let expired = |row: &&u32| filter.cutoff.hides(values[**row as usize]);
+                        self.report.rows_hidden += bucket.rows.iter().filter(expired).count() as u64;
+                        let keeps = |row: &&u32| filter.keeps(values[**row as usize]);
+                        bucket.rows.iter().filter(keeps).copied().collect()
+                    }
+                },
+            ));
+        }
+        if failed {
+            let keys: Vec<MetaKey> = selected.iter().map(|(number, _)| metas[*number].clone()).collect();
+            if let Some(wanted) = self.metas(&keys)? {
+                let before = selected.len();
+                let mut wanted = wanted.values().iter();
+                selected.retain(|_| wanted.next().unwrap_or(false));
+                self.report.buckets_pruned += (before - selected.len()) as u64;
+            }
+        }
+        self.report.buckets += selected.len() as u64;
+        Ok(selected)
+    }
+}
