@@ -55,7 +55,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Runs `ebbtide import`.
 pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
@@ -88,7 +88,20 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         sources.push(source);
     }
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
-    let shared = Shared { cli, bad: &bad, clock: &SystemClock::new(), read: &read };
+    let stores = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stores);
+    runtime.spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            let what = match flag.load(Ordering::Relaxed) {
+                true => "what is stored stays, and the same command with --resume continues",
+                false => "nothing was stored",
+            };
+            eprintln!("interrupted: {what}");
+            // As safe as a kill: what is stored is durable.
+            std::process::exit(130);
+        }
+    });
+    let shared = Shared { cli, bad: &bad, clock: &SystemClock::new(), read: &read, stores: &stores };
     let outcome = match &args.collection {
         Some(name) => {
             let import = Import { shared: &shared, given: args, sniffed: None, collection: name, measurement: None };
@@ -106,6 +119,8 @@ struct Shared<'a> {
     bad: &'a RefCell<BadLines>,
     clock: &'a dyn Clock,
     read: &'a Arc<AtomicU64>,
+    /// Whether rows are being stored.
+    stores: &'a AtomicBool,
 }
 
 /// Line protocol without a collection: each measurement goes to the collection of its name.
@@ -284,6 +299,7 @@ impl Import<'_> {
     ) -> Result<Stored, Failure> {
         let name = self.collection;
         let database = Database::open(&self.shared.cli.db)?;
+        self.shared.stores.store(true, Ordering::Relaxed);
         let created = plan.job.schema.is_none();
         if created {
             plan.job.create(&database, &plan.settled.layout, checked.step)?;

@@ -347,6 +347,34 @@ fn a_killed_import_goes_on_without_a_row_twice_or_left_out() {
     assert!(again.stderr.contains("nothing is left to do"), "{}", again.stderr);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_import_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut file = String::from("time,v\n");
+    for i in 0..12_000 {
+        file.push_str(&format!("2024-01-01T{:02}:{:02}:{:02}Z,{i}\n", i / 3600, i / 60 % 60, i % 60));
+    }
+    write(path, "a.csv", &file);
+    let mut running = command();
+    running.current_dir(path).args(["import", "a.csv", "-c", "c", "--batch-rows", "200"]);
+    let mut child = running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while state(path).is_none_or(|stored| stored < 1000) {
+        assert!(child.try_wait().unwrap().is_none(), "it must not be through yet");
+        std::thread::yield_now();
+    }
+    let signal = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(signal.success());
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(told.contains("the same command with --resume continues"), "{told}");
+    let end = import(path, &["a.csv", "--batch-rows", "200", "--resume"]);
+    assert_eq!(end.code, 0, "{}", end.stderr);
+    assert_eq!(rows(path, "SELECT count(*) AS n, sum(v) AS v FROM c"), "n,v\n12000,71994000\n");
+}
+
 #[test]
 fn what_an_export_wrote_comes_back_as_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
