@@ -1,7 +1,7 @@
 //! `ebbtide import`: measurements from files that other programs wrote.
 //!
-//! Nothing is stored before every file has been read to its end once and found good: a mistake in the last line leaves
-//! the database as it was. What cannot be read twice, standard input, is stored as it comes (`stream.rs`).
+//! Nothing is stored before every file has been read to its end once and found valid: an error in the last line leaves
+//! the database unchanged. Standard input, which cannot be read twice, is stored as it arrives (`stream.rs`).
 
 mod bad;
 mod blanks;
@@ -46,7 +46,7 @@ use names::Pattern;
 use plan::Plan;
 use report::Bar;
 pub(crate) use resume::unfinished;
-use resume::{Left, Progress, State};
+use resume::{EarlierImport, Progress, State};
 use rows::Rows;
 use sniff::Sniffer;
 use source::Source;
@@ -75,7 +75,7 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     let (mut sources, mut spools) = (Vec::new(), Vec::new());
     for path in &mut paths {
         let given = path.clone();
-        // What is no file, such as a pipe, can be read only once.
+        // Anything that is not a regular file, such as a pipe, can be read only once.
         if let Some(spool) = files::spool(path)? {
             *path = spool.path().to_owned();
             spools.push(spool);
@@ -93,15 +93,15 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     runtime.spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             let what = match flag.load(Ordering::Relaxed) {
-                true => "what is stored stays, and the same command with --resume continues",
+                true => "stored measurements are kept; the same command with --resume continues",
                 false => "nothing was stored",
             };
             eprintln!("interrupted: {what}");
-            // As safe as a kill: what is stored is durable.
+            // As safe as a kill: everything stored is durable.
             std::process::exit(130);
         }
     });
-    let shared = Shared { cli, bad: &bad, clock: &SystemClock::new(), read: &read, stores: &stores };
+    let shared = ImportContext { cli, bad: &bad, clock: &SystemClock::new(), read: &read, stores: &stores };
     let outcome = match &args.collection {
         Some(name) => {
             let import = Import { shared: &shared, given: args, sniffed: None, collection: name, measurement: None };
@@ -113,8 +113,8 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     outcome.and(told)
 }
 
-/// What all collections of an import share.
-struct Shared<'a> {
+/// What all collections of an import have in common.
+struct ImportContext<'a> {
     cli: &'a Cli,
     bad: &'a RefCell<BadLines>,
     clock: &'a dyn Clock,
@@ -124,7 +124,7 @@ struct Shared<'a> {
 }
 
 /// Line protocol without a collection: each measurement goes to the collection of its name.
-fn by_measurement(shared: &Shared<'_>, args: &ImportArgs, mut sources: Vec<Source>) -> Result<(), Failure> {
+fn by_measurement(shared: &ImportContext<'_>, args: &ImportArgs, mut sources: Vec<Source>) -> Result<(), Failure> {
     if sources.iter().any(|s| s.format != InputFormat::Influx) {
         return Err(Failure::usage("name the collection with --collection NAME"));
     }
@@ -143,24 +143,24 @@ fn by_measurement(shared: &Shared<'_>, args: &ImportArgs, mut sources: Vec<Sourc
             Import { shared, given: args, sniffed: Some(&sniffed), collection: name, measurement: Some(at == 0) };
         done.extend(import.run(sources.clone())?);
     }
-    // Only now: if the import breaks off between two collections, the first must not be imported again.
+    // Only now: if the import stops between two collections, the first one must not be imported again.
     done.iter_mut().try_for_each(Progress::finish)
 }
 
 /// An import of files into one collection.
 struct Import<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a ImportContext<'a>,
     /// The user's options.
     given: &'a ImportArgs,
-    /// What the files showed beside them, if they were looked at before.
+    /// The options with what the files showed, if they were examined before.
     sniffed: Option<&'a ImportArgs>,
     collection: &'a str,
-    /// Given if only the measurement of the collection's name is wanted; tells whether it is the first one.
+    /// `Some` if only the measurement with the collection's name is imported; says whether it is the first one.
     measurement: Option<bool>,
 }
 
 impl Import<'_> {
-    /// Checks the files and stores their rows. Returns the progress that is still to be marked as finished.
+    /// Checks the files and stores their rows. Returns the progress, which still has to be marked as finished.
     fn run(&self, mut sources: Vec<Source>) -> Result<Option<Progress>, Failure> {
         let (cli, bad) = (self.shared.cli, self.shared.bad);
         let started = self.shared.clock.monotonic();
@@ -208,7 +208,7 @@ impl Import<'_> {
         report::left_out(job.empty.get());
         report::decided(&job);
         if let Some(count) = stored.suspended {
-            eprintln!("note: {count} measurements lie outside of 1970 to 2038: nothing in the collection expires");
+            eprintln!("note: {count} measurements are outside 1970 to 2038: nothing in the collection expires");
         }
         if count > 0 && stored.visible == 0 {
             let (all, name) = (human::grouped(count), self.collection);
@@ -219,7 +219,7 @@ impl Import<'_> {
         Ok(Some(progress))
     }
 
-    /// The user's options, and what the files show beside them.
+    /// The user's options, completed by what the files show.
     fn options(&self, sources: &mut [Source], schema: Option<&Schema>) -> Result<ImportArgs, Failure> {
         if let Some(sniffed) = self.sniffed {
             return Ok(sniffed.clone());
@@ -243,30 +243,30 @@ impl Import<'_> {
         Ok(Rc::new(job))
     }
 
-    /// What is left to import, after what an earlier import stored.
+    /// What is left to import after an earlier import.
     fn left(&self, progress: &Progress, existing: Option<&CollectionSnapshot>) -> Result<Rest, Failure> {
         let (args, name) = (self.given, self.collection);
         let left = match existing {
             Some(existing) if !args.from_start && !args.dry_run => progress.left(existing)?,
-            _ => Left::Nothing,
+            _ => EarlierImport::None,
         };
         match left {
-            Left::Part(left) if !args.resume => Err(Failure::new(format!(
+            EarlierImport::Interrupted(left) if !args.resume => Err(Failure::new(format!(
                 "an import into {name} was interrupted after {} of its measurements: continue it with --resume, or \
                  import from the first row again with --from-start",
                 left.stored
             ))),
-            Left::Part(left) => Ok(Rest::After(left)),
-            Left::Everything(stored) if args.resume => {
+            EarlierImport::Interrupted(left) => Ok(Rest::After(left)),
+            EarlierImport::Finished(stored) if args.resume => {
                 let stored = human::grouped(stored);
                 eprintln!("{name}: all {stored} measurements of these files are imported: nothing is left to do");
                 Ok(Rest::Nothing)
             }
-            Left::Everything(_) => {
+            EarlierImport::Finished(_) => {
                 eprintln!("note: these files were imported into {name} before; their measurements are added again");
                 Ok(Rest::All)
             }
-            Left::Nothing => {
+            EarlierImport::None => {
                 if args.resume && existing.is_some() {
                     eprintln!("{name}: no import was interrupted; this one begins with the first row");
                 }
@@ -277,7 +277,7 @@ impl Import<'_> {
 
     fn open_bad_lines(&self, left: Option<&State>, sources: &[Source]) -> Result<Begin, Failure> {
         let begin = match left {
-            // Lines of other measurements may be behind those of this one.
+            // Lines of other measurements may follow those of this one.
             Some(left) if self.measurement.is_none() => Begin::After(left.bad.clone()),
             None if !self.given.resume => Begin::New,
             _ => Begin::Append,
@@ -288,15 +288,15 @@ impl Import<'_> {
         Ok(begin)
     }
 
-    /// Stores the rows; what a new collection held of an import that failed goes with it.
+    /// Stores the rows. If the import fails, a new collection is dropped with everything in it.
     fn store(
         &self,
         plan: &Plan<'_>,
-        checked: &plan::Checked,
+        checked: &plan::CheckResult,
         left: Option<State>,
         progress: &mut Progress,
         bar: &Bar<'_>,
-    ) -> Result<Stored, Failure> {
+    ) -> Result<ImportOutcome, Failure> {
         let name = self.collection;
         let database = Database::open(&self.shared.cli.db)?;
         self.shared.stores.store(true, Ordering::Relaxed);
@@ -329,16 +329,16 @@ impl Import<'_> {
         database.flush()?;
         progress.complete()?;
         let snapshot = target.snapshot()?;
-        let stored = Stored { suspended: snapshot.suspended(), visible: snapshot.count()? };
+        let stored = ImportOutcome { suspended: snapshot.suspended(), visible: snapshot.count()? };
         drop((snapshot, target));
         database.close()?;
         Ok(stored)
     }
 }
 
-/// What a collection holds after an import.
-struct Stored {
-    /// Measurements that keep it from expiring.
+/// The state of a collection after an import.
+struct ImportOutcome {
+    /// Number of measurements that suspend its expiry.
     suspended: Option<u64>,
     visible: u64,
 }
@@ -350,7 +350,7 @@ enum Rest {
     After(Box<State>),
 }
 
-/// The options that decide what rows become, as a text.
+/// The options that affect the imported rows, as text.
 fn fixed_options(args: &ImportArgs) -> String {
     let options = ImportArgs {
         files: Vec::new(),
@@ -364,7 +364,7 @@ fn fixed_options(args: &ImportArgs) -> String {
     format!("{options:?}")
 }
 
-/// Whether options are given that only a new collection takes.
+/// Whether options are given that only apply to a new collection.
 fn is_for_new(args: &ImportArgs) -> bool {
     args.granularity.is_some() || args.expire_after.is_some() || args.precision.is_some()
 }
@@ -385,7 +385,7 @@ fn existing(cli: &Cli, name: &str) -> Result<Option<CollectionSnapshot>, Failure
     Ok(database.snapshot().collection(name).ok())
 }
 
-/// Stores every row, noting before each batch what is done.
+/// Stores every row, and records the progress before each batch.
 fn store(collection: &Collection, plan: &Plan<'_>, progress: &mut Progress, bar: &Bar<'_>) -> Result<(), Failure> {
     let schema = collection.snapshot()?.schema().as_ref().clone();
     let start = (progress.state.file, progress.state.rows);
@@ -393,7 +393,7 @@ fn store(collection: &Collection, plan: &Plan<'_>, progress: &mut Progress, bar:
     let bad = plan.job.bad;
     plan.rows(&schema, start, &mut |file, mut rows| {
         let end = rows.end;
-        // What is set aside is durable before the rows beside it are.
+        // Lines set aside are durable before the rows around them are stored.
         let count = plan.job.insert(collection, &mut rows, &mut |rows| {
             let mark = bad.borrow_mut().mark()?;
             progress.begin(file, end, rows.batch.num_rows() as u64, mark).map(Some)

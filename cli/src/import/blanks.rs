@@ -1,33 +1,33 @@
-//! Text whose columns are separated by runs of blanks and tabs, with one blank for each run.
+//! Text with columns separated by runs of blanks and tabs: replaces each run by one blank.
 
 use std::io::{self, Read};
 
-/// Where the reader is in a line.
+/// The position of the reader in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Behind the line's beginning and perhaps blanks.
+    /// At the beginning of a line, possibly after blanks.
     Begin,
     Cell,
     /// In a cell that began with a quote.
     Quoted,
-    /// Behind a cell and at least one blank.
+    /// After a cell and at least one blank.
     Run,
 }
 
-/// Makes a run of blanks one blank, and drops those at the beginning and the end of a line.
-pub(super) struct Squeezed<R> {
+/// Replaces runs of blanks by one blank, and removes those at the beginning and the end of a line.
+pub(super) struct BlankSqueezer<R> {
     inner: R,
     at: At,
-    /// A byte for which there was no room.
+    /// A byte that did not fit into the buffer.
     held: Option<u8>,
 }
 
-impl<R: Read> Squeezed<R> {
+impl<R: Read> BlankSqueezer<R> {
     pub(super) fn new(inner: R) -> Self {
-        Squeezed { inner, at: At::Begin, held: None }
+        BlankSqueezer { inner, at: At::Begin, held: None }
     }
 
-    /// What one byte becomes: nothing, itself, or itself behind the blank of the run that it ends.
+    /// Whether a blank and whether the byte itself are written for a byte.
     fn step(&mut self, byte: u8) -> (bool, bool) {
         let before = self.at;
         let is_blank = matches!(byte, b' ' | b'\t');
@@ -45,7 +45,7 @@ impl<R: Read> Squeezed<R> {
     }
 }
 
-impl<R: Read> Read for Squeezed<R> {
+impl<R: Read> Read for BlankSqueezer<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -54,7 +54,7 @@ impl<R: Read> Read for Squeezed<R> {
             buffer[0] = byte;
             return Ok(1);
         }
-        // A byte may come with the blank of the run before it.
+        // A byte may be preceded by the blank of the run before it.
         let mut raw = vec![0; (buffer.len() / 2).max(1)];
         loop {
             let count = self.inner.read(&mut raw)?;
@@ -89,7 +89,7 @@ mod tests {
     fn runs_of_blanks_become_one_each() {
         let text = "  year \t mon  temp  \r\n2024  1   -0.5\n\n \"a  b\"  2\n";
         let mut read = String::new();
-        Squeezed::new(text.as_bytes()).read_to_string(&mut read).unwrap();
+        BlankSqueezer::new(text.as_bytes()).read_to_string(&mut read).unwrap();
         assert_eq!(read, "year mon temp\r\n2024 1 -0.5\n\n\"a  b\" 2\n");
     }
 }

@@ -1,16 +1,16 @@
-//! What the cells of a text file mean: numbers in the notation of the file, and what stands for a missing value.
+//! Interprets the cells of a text file: numbers in the notation of the file, and markers of missing values.
 
 use super::times::TimeReader;
 use std::borrow::Cow;
 
-/// How the cells of a text file are to be understood.
+/// How to interpret the cells of a text file.
 #[derive(Debug, Clone)]
 pub(super) struct Cells {
     pub(super) nulls: Nulls,
     pub(super) decimal_comma: bool,
-    /// What stands between the thousands of numbers.
+    /// The separator of thousands.
     pub(super) thousands: Option<u8>,
-    /// Columns in which leading zeros mean nothing.
+    /// Columns in which leading zeros are ignored.
     pub(super) numbers: Vec<String>,
     /// Reads the times of measurements.
     pub(super) times: TimeReader,
@@ -18,7 +18,7 @@ pub(super) struct Cells {
     pub(super) general: TimeReader,
 }
 
-/// What means that a value is missing.
+/// The markers of missing values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Nulls {
     texts: Vec<Vec<u8>>,
@@ -50,8 +50,8 @@ impl Nulls {
 }
 
 impl Cells {
-    /// A number as it would be written with a decimal point and without separators of thousands; `None` if it is none in
-    /// the notation of the file.
+    /// A number written with a decimal point and without separators of thousands; `None` if it is not a number in the
+    /// notation of the file.
     pub(super) fn plain<'c>(&self, cell: &'c [u8]) -> Option<Cow<'c, [u8]>> {
         if !self.decimal_comma && self.thousands.is_none() {
             return Some(Cow::Borrowed(cell));
@@ -71,7 +71,7 @@ impl Cells {
             plain.push(b'.');
             plain.extend_from_slice(digits);
         }
-        // A mark that stands for nothing here.
+        // A mark that has no meaning here.
         let other = if self.decimal_comma { b'.' } else { b',' };
         (!whole.iter().any(|b| *b == other && self.thousands != Some(other))).then_some(Cow::Owned(plain))
     }
@@ -81,7 +81,7 @@ impl Cells {
         self.nulls.has(cell) || (self.decimal_comma && self.plain(cell).is_some_and(|number| self.nulls.has(&number)))
     }
 
-    /// A whole number.
+    /// An integer.
     pub(super) fn int(&self, cell: &[u8]) -> Option<i64> {
         int(&self.plain(cell)?)
     }
@@ -92,7 +92,7 @@ impl Cells {
     }
 }
 
-/// A whole number; with leading zeros it is a code, such as a station's.
+/// An integer; with leading zeros it is a code, such as a station's.
 pub(super) fn int(cell: &[u8]) -> Option<i64> {
     let digits = match cell {
         [b'-' | b'+', rest @ ..] => rest,
@@ -112,7 +112,7 @@ pub(super) fn double(cell: &[u8]) -> Option<f64> {
     match unsigned.first()? {
         b'0'..=b'9' | b'.' if !code => {
             let number: f64 = std::str::from_utf8(cell).ok()?.parse().ok()?;
-            // 1e400 is no infinity that somebody measured.
+            // 1e400 is not a measured infinity.
             number.is_finite().then_some(number)
         }
         _ if unsigned.eq_ignore_ascii_case(b"nan") => Some(f64::NAN),
@@ -123,7 +123,7 @@ pub(super) fn double(cell: &[u8]) -> Option<f64> {
     }
 }
 
-/// A number without its leading zeros; `None` if it has none, or is no number.
+/// A number without its leading zeros; `None` if it has none or is not a number.
 pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
     let (sign, digits) = match cell {
         [b'-', rest @ ..] => (&b"-"[..], rest),
@@ -134,13 +134,13 @@ pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let zeros = digits.iter().take_while(|b| **b == b'0').count();
-    // A zero stays before the point, or where there is nothing else.
+    // One zero is kept before the decimal point, or if there is no other digit.
     let from = if digits.get(zeros).is_some_and(u8::is_ascii_digit) { zeros } else { zeros - 1 };
     let number = [sign, &digits[from..]].concat();
     double(&number).map(|_| number)
 }
 
-/// Whether a cell is made of digits, points and commas as numbers are, or is too large for a double.
+/// Whether a cell consists of digits, points and commas like a number, or is too large for a double.
 pub(super) fn looks_like_number(cell: &[u8]) -> bool {
     let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
     let starts = matches!(unsigned, [b'0'..=b'9', ..] | [b'.' | b',', b'0'..=b'9', ..]);
@@ -149,9 +149,9 @@ pub(super) fn looks_like_number(cell: &[u8]) -> bool {
     starts && ((groups && unsigned.contains(&b',')) || is_large())
 }
 
-/// Whether a cell is a whole number that a double would round.
+/// Whether a cell is an integer that a double would round.
 pub(super) fn is_rounded(cell: &[u8]) -> bool {
-    // Every number of fewer digits is below 2^53.
+    // Every number with fewer digits is below 2^53.
     const DIGITS_MIN: usize = 16;
     let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
     if digits.len() < DIGITS_MIN || !digits.iter().all(u8::is_ascii_digit) {
@@ -160,7 +160,7 @@ pub(super) fn is_rounded(cell: &[u8]) -> bool {
     double(digits).is_some_and(|d| format!("{d:.0}").as_bytes() != digits)
 }
 
-/// true or false.
+/// A boolean.
 pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
     if cell.eq_ignore_ascii_case(b"true") {
         Some(true)

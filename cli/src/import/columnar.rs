@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
-/// The columns of a file, its rows if it says them, and its batches.
+/// The columns of a file, its number of rows if the file states it, and its batches.
 fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, Batches), Failure> {
     let file = files::open(&source.path)?;
     let (form, opened) = match source.format {
@@ -38,7 +38,8 @@ fn open(source: &Source, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, B
     opened.map_err(|e| Failure::new(format!("{} is not {form} file that can be read: {e}", source.name)))
 }
 
-/// Opens a Parquet file: its columns, its rows if it says them, and its batches, each to be read by [`guarded`].
+/// Opens a Parquet file: its columns, its number of rows if the file states it, and its batches, each to be read with
+/// [`guarded`].
 pub(crate) fn open_parquet(mut file: File, batch_rows: usize) -> Result<(SchemaRef, Option<u64>, Batches), String> {
     footer::check(&mut file).map_err(|e| e.to_string())??;
     let (reader, rows) = guarded(|| parquet(file, batch_rows))?.map_err(|e| e.to_string())?;
@@ -71,7 +72,7 @@ fn parquet(file: File, batch_rows: usize) -> Result<(ParquetRecordBatchReader, O
     Ok((builder.with_batch_size(batch_rows).build()?, rows))
 }
 
-/// The columns with texts and bytes as views: many rows then share a value that the file holds once.
+/// The columns with texts and bytes as views, so that many rows can share a value that the file stores once.
 fn with_views(schema: &SchemaRef) -> Option<SchemaRef> {
     let view = |ty: &DataType| match ty {
         DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
@@ -90,11 +91,11 @@ fn with_views(schema: &SchemaRef) -> Option<SchemaRef> {
     (fields != *schema.fields()).then(|| Arc::new(ArrowSchema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
-/// How many rows of a file are read at once: lists may be long, and a file says how many values it has.
+/// Number of rows of a file to read at once: lists may be long, and a file states its number of values.
 fn rows_at_once(metadata: &ParquetMetaData) -> usize {
     let of = |group: &RowGroupMetaData| {
         let values: i64 = group.columns().iter().map(|c| c.num_values().saturating_sub(group.num_rows()).max(0)).sum();
-        // Beside its value each has two levels.
+        // Besides its value, each has two levels.
         let bytes =
             usize::try_from(values).unwrap_or(usize::MAX).saturating_mul(size_of::<i64>() + 2 * size_of::<i16>());
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
@@ -103,7 +104,7 @@ fn rows_at_once(metadata: &ParquetMetaData) -> usize {
     metadata.row_groups().iter().map(of).min().unwrap_or(usize::MAX).max(1)
 }
 
-/// The names of a file's columns, as the user wants them.
+/// The names of a file's columns after renaming.
 pub(super) fn names(source: &Source, job: &Job<'_>) -> Result<Vec<String>, Failure> {
     let (schema, ..) = open(source, 1)?;
     let names = schema.fields().iter().map(|f| f.name().clone()).collect();
@@ -147,7 +148,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// A batch as the collection gets it, without the rows whose time cannot be read, and the numbers of its rows.
+/// A batch in the collection's form, without rows whose time cannot be read, and the numbers of its rows.
 fn take(
     source: &Source,
     job: &Job<'_>,

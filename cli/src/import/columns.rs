@@ -1,19 +1,20 @@
-//! The columns of a text file: their names, and which cells of a line each is made of.
+//! The columns of a text file: their names, and the cells of a line that each consists of.
 
 use super::Failure;
 use super::layout::Shape;
 use super::text::Record;
 use ebbtide_buckets::FIELDS_MAX;
 
-/// More columns than a collection has fields are taken for a mistake: some may be metas, parts of the time or left out.
+/// A line with more columns is probably a mistake: twice as many as a collection can have fields, since some may be
+/// metas, parts of the time or skipped.
 const COLUMNS_MAX: usize = 2 * FIELDS_MAX;
 
-/// Where the values of a column come from.
+/// The source of a column's values.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
     /// These cells of each line, joined by a blank.
     Cells(Vec<usize>),
-    /// The same value in all lines.
+    /// The same value in every line.
     Value(Vec<u8>),
 }
 
@@ -28,17 +29,17 @@ pub(super) struct Column {
 #[derive(Debug, Clone)]
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
-    /// Cells that every record must have.
+    /// Number of cells that every record must have.
     width: usize,
-    /// Which column holds the time, as far as names tell.
+    /// The column with the time, if the names tell.
     pub(super) time: Option<usize>,
-    /// Cells that have no name in the header, and nothing in them.
+    /// Cells without a name in the header, which must be empty.
     nameless: Vec<usize>,
     header_line: u64,
 }
 
 impl Columns {
-    /// From the first record of a file, which is data if there is no header, and the columns of one value that the user
+    /// From the first record of a file, which is data if there is no header, and the constant columns that the user
     /// adds.
     pub(super) fn new(
         first: &Record<'_>,
@@ -70,7 +71,7 @@ impl Columns {
         for (name, value) in constants {
             if columns.iter().any(|c| c.name == *name) {
                 return Err(here(&format!(
-                    "the file has a column '{name}' of its own: leave it out with --without {name}, or add another name"
+                    "the file already has a column '{name}': leave it out with --without {name}, or add another name"
                 )));
             }
             columns.push(Column { name: name.clone(), origin: Origin::Value(value.clone().into_bytes()) });
@@ -98,13 +99,13 @@ impl Columns {
         Ok(Columns { columns, width: first.cells, time, nameless, header_line: first.line })
     }
 
-    /// Why a record has not the right number of cells.
+    /// Why a record has the wrong number of cells; `None` if the number is right.
     pub(super) fn misfit(&self, record: &Record<'_>) -> Option<String> {
         if record.cells == self.width {
             return None;
         }
         let hint = match (0..record.cells).any(|at| record.cell(at).contains(&0)) {
-            true => "it holds NUL bytes: the file is damaged, or was not written to its end",
+            true => "it contains NUL bytes: the file is damaged, or was not written to its end",
             false => "fix the line (an open quote?) or check --delimiter",
         };
         Some(format!("the line has {} columns, the header {}; {hint}", record.cells, self.width))
@@ -135,7 +136,7 @@ impl Columns {
     }
 }
 
-/// The names that a first record gives the columns.
+/// The names of the columns, from the first record.
 fn names(first: &Record<'_>, shape: &Shape, here: &dyn Fn(&str) -> Failure) -> Result<Vec<String>, Failure> {
     if !shape.columns.is_empty() {
         if shape.columns.len() != first.cells {
@@ -150,7 +151,7 @@ fn names(first: &Record<'_>, shape: &Shape, here: &dyn Fn(&str) -> Failure) -> R
     let name = |i: usize| {
         let name = std::str::from_utf8(first.cell(i))
             .map_err(|_| here("the header is not UTF-8 text: is it a CSV file? --encoding latin-1 reads older ones"))?;
-        // A header in a comment.
+        // The header may be in a comment.
         let mark = if i == 0 { ['\u{feff}', '#'].as_slice() } else { &[] };
         Ok(name.trim_start_matches(mark).trim().to_owned())
     };
@@ -158,7 +159,7 @@ fn names(first: &Record<'_>, shape: &Shape, here: &dyn Fn(&str) -> Failure) -> R
 }
 
 impl Origin {
-    /// The value in a record.
+    /// The column's value in a record.
     pub(super) fn cell<'a>(&'a self, record: &Record<'a>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         let parts = match self {
             Origin::Value(value) => return value,

@@ -1,4 +1,4 @@
-//! An import as the command that says all of its options.
+//! The command line of an import with all its options.
 
 use crate::Failure;
 use crate::args::{Cli, ImportArgs};
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The command that imports with these options, ready to be copied into a shell.
+/// The command that imports with these options, in a form that can be copied into a shell.
 pub(super) fn line(cli: &Cli, args: &ImportArgs) -> String {
     let mut line = Line("ebbtide import".to_owned());
     for file in &args.files {
@@ -54,12 +54,12 @@ pub(super) fn line(cli: &Cli, args: &ImportArgs) -> String {
     line.0
 }
 
-/// What is not certain, with the commands that decide it: what each means, and its options.
+/// An error about something ambiguous, with the commands that decide it: the meaning and the options of each.
 pub(super) fn question(cli: &Cli, what: &str, answers: &[(&str, ImportArgs)]) -> Failure {
     let mut text = what.to_owned();
     for (meaning, args) in answers {
         let colon = if meaning.is_empty() { "" } else { ":" };
-        // Writing to a String does not fail.
+        // Writing to a string cannot fail.
         let _ =
             write!(text, "\n  {meaning}{colon}{}{}", if meaning.is_empty() { "" } else { "\n    " }, line(cli, args));
     }
@@ -69,7 +69,7 @@ pub(super) fn question(cli: &Cli, what: &str, answers: &[(&str, ImportArgs)]) ->
 struct Line(String);
 
 impl Line {
-    /// Adds a word, in quotes where a shell would read it otherwise.
+    /// Adds a word, quoted if a shell requires it.
     fn word(&mut self, word: &str) {
         let is_plain = |c: char| c.is_alphanumeric() || "_./:,=+%@-".contains(c);
         let text = match !word.is_empty() && word.chars().all(is_plain) {

@@ -1,9 +1,9 @@
-//! Rows of cells: what each column holds, and batches of them.
+//! Rows of cells: the types of their columns, and batches of them.
 
 use super::cells::{self, Cells};
 use super::columns::{Column, Columns, Origin};
-use super::decoder::{Decoder, Input, Learnt, Settled};
-use super::infer::{Kind, Seen};
+use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
+use super::infer::{ColumnStats, Kind};
 use super::text::Record;
 use super::{Failure, Rows};
 use crate::batching::INSERT_BYTES;
@@ -47,8 +47,7 @@ impl Cell {
         }
     }
 
-    /// Takes a cell, or says why it does not fit.
-    /// `time` is what it names in a column of times.
+    /// Adds a cell; an error says why it does not fit.
     fn push(
         &mut self,
         cell: &[u8],
@@ -95,13 +94,13 @@ enum Role {
     Field,
 }
 
-/// A column that is imported. Columns without a single value have no type and are left out.
-struct Wanted {
+/// A column to import. Columns without any value have no type and are skipped.
+struct ImportedColumn {
     name: String,
     origin: Origin,
     role: Role,
     cells: Cell,
-    /// Whether leading zeros mean nothing.
+    /// Whether leading zeros are ignored.
     number: bool,
 }
 
@@ -111,17 +110,17 @@ pub(super) struct Table<'a> {
     columns: Option<Columns>,
     /// The last of the lines below the header that are no rows.
     head_end: u64,
-    /// The places of the columns among all that were seen.
+    /// The indices of the columns among all columns of the file.
     places: Vec<usize>,
-    settled: Option<Rc<Settled>>,
-    wanted: Vec<Wanted>,
+    settled: Option<Rc<RowSpec>>,
+    wanted: Vec<ImportedColumn>,
     lines: Vec<u64>,
-    /// Whether each row that was begun is to be kept.
+    /// Whether to keep each row that was started.
     keep: Vec<bool>,
-    /// What the next batch takes, about.
+    /// Approximate bytes of the next batch.
     bytes: usize,
     scratch: Vec<u8>,
-    /// Names the series of a row.
+    /// The key of a row's series.
     key: Vec<u8>,
 }
 
@@ -146,7 +145,7 @@ impl<'a> Table<'a> {
         self.input.job.bad.borrow_mut().row(&self.input.name, record.line, reason, &record.text())
     }
 
-    /// The columns that become something, once the file's columns are known and what they hold.
+    /// Determines the columns to import, once the file's columns and their types are known.
     fn want(&mut self) {
         let (Some(columns), Some(settled)) = (&self.columns, &self.settled) else { return };
         let wanted = |Column { name, origin }: &Column| {
@@ -159,12 +158,12 @@ impl<'a> Table<'a> {
                 Role::Field
             };
             let number = self.input.job.args.number.contains(name);
-            Some(Wanted { name: name.clone(), origin: origin.clone(), role, cells: Cell::new(kind), number })
+            Some(ImportedColumn { name: name.clone(), origin: origin.clone(), role, cells: Cell::new(kind), number })
         };
         self.wanted = columns.columns.iter().filter_map(wanted).collect();
     }
 
-    /// Writes the key of a row's series, where times depend on the rows before.
+    /// Writes the key of a row's series if times depend on earlier rows.
     fn note_series(&mut self, record: &Record<'_>) {
         self.key.clear();
         for column in self.wanted.iter().filter(|c| c.role == Role::Meta) {
@@ -173,7 +172,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Reads a time that the rows before it may decide; of a column beside the time of the measurements if it has a name.
+    /// Reads a time, which may depend on earlier rows; with `other`, the time of another column than that of the
+    /// measurements.
     fn read_time(&self, cell: &[u8], other: Option<&str>) -> Result<Timestamp, String> {
         let cells = &self.input.job.cells;
         let reader = if other.is_none() { &cells.times } else { &cells.general };
@@ -184,7 +184,7 @@ impl<'a> Table<'a> {
         reader.read_in(cell, self.input.job.folds.borrow_mut().series(&key))
     }
 
-    /// Adds the cells of a row; says why it cannot be imported, or how many fields have a value.
+    /// Adds the cells of a row and returns the number of fields with a value; an error says why it cannot be imported.
     fn push(&mut self, record: &Record<'_>) -> Result<usize, String> {
         if self.input.job.cells.times.decides() {
             self.note_series(record);
@@ -237,12 +237,12 @@ impl Decoder for Table<'_> {
         Ok(!has_header)
     }
 
-    fn learn(&mut self, row: &Record<'_>, learnt: &mut Learnt) -> Result<ControlFlow<()>, Failure> {
+    fn learn(&mut self, row: &Record<'_>, learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure> {
         let Some(columns) = &self.columns else { return Ok(ControlFlow::Continue(())) };
         if learnt.seen.is_empty() || self.places.is_empty() {
             let place = |column: &Column| {
                 learnt.seen.iter().position(|c| c.name == column.name).unwrap_or_else(|| {
-                    learnt.seen.push(Seen::new(&column.name));
+                    learnt.seen.push(ColumnStats::new(&column.name));
                     learnt.seen.len() - 1
                 })
             };
@@ -267,14 +267,14 @@ impl Decoder for Table<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn begin(&mut self, settled: &Rc<Settled>) {
+    fn begin(&mut self, settled: &Rc<RowSpec>) {
         self.settled = Some(Rc::clone(settled));
         self.want();
     }
 
     fn pass_over(&mut self, row: &Record<'_>) {
         if self.input.job.cells.times.decides() && self.columns.as_ref().is_some_and(|c| c.misfit(row).is_none()) {
-            // What becomes of it was decided before.
+            // Whether it is imported was decided before.
             let _ = self.push(row);
             for column in &mut self.wanted {
                 column.cells.finish(Precision::Ms);

@@ -1,10 +1,10 @@
-//! How the records of text inputs become rows. A file drives its decoder twice, to learn what the columns hold and then for
-//! the rows; a pipe does both with each block.
+//! Turns records of text inputs into rows. A file uses its decoder twice, first to learn the types of its columns and
+//! then to make rows; a pipe does both with each block.
 
 use super::Failure;
 use super::csv_file::Table;
 use super::documents::Documents;
-use super::infer::{Kind, Seen, finer};
+use super::infer::{ColumnStats, Kind, finer};
 use super::job::Job;
 use super::layout::Layout;
 use super::rows::Rows;
@@ -16,28 +16,28 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// What is known of the columns before rows are made.
+/// What is known about the columns before rows are made.
 #[derive(Debug, Default)]
-pub(super) struct Learnt {
-    pub(super) seen: Vec<Seen>,
-    /// The names of columns of which nothing else is known.
+pub(super) struct LearnedColumns {
+    pub(super) seen: Vec<ColumnStats>,
+    /// The names of columns about which nothing else is known.
     pub(super) names: Vec<String>,
     pub(super) rows: u64,
 }
 
-/// What rows are to become.
+/// The form that rows are converted to.
 #[derive(Debug, Clone)]
-pub(super) struct Settled {
+pub(super) struct RowSpec {
     pub(super) layout: Layout,
     /// The types of the columns of CSV files.
     pub(super) kinds: Vec<(String, Kind)>,
-    /// The schema that documents are read with; it grows with them.
+    /// The schema for reading documents, which they extend.
     pub(super) schema: RefCell<Schema>,
 }
 
-impl Settled {
-    /// Decides it from what was learnt. `schema` is the collection's, if it exists.
-    pub(super) fn new(job: &Job<'_>, schema: Option<&Schema>, learnt: &Learnt) -> Result<Self, Failure> {
+impl RowSpec {
+    /// Determines it from what was learnt. `schema` is the collection's, if it exists.
+    pub(super) fn new(job: &Job<'_>, schema: Option<&Schema>, learnt: &LearnedColumns) -> Result<Self, Failure> {
         let mut names = learnt.names.clone();
         names.extend(learnt.seen.iter().map(|s| s.name.clone()));
         let mut layout = match job.influx {
@@ -45,45 +45,50 @@ impl Settled {
             false => Layout::new(job, schema, &names, &learnt.seen)?,
         };
         if schema.is_none() && job.args.precision.is_none() {
-            layout.precision = learnt.seen.iter().map(Seen::finest).fold(layout.precision, finer);
+            layout.precision = learnt.seen.iter().map(ColumnStats::finest).fold(layout.precision, finer);
         }
-        Settled::of(job, schema, layout, &learnt.seen)
+        RowSpec::of(job, schema, layout, &learnt.seen)
     }
 
-    /// For a layout that is known.
-    pub(super) fn of(job: &Job<'_>, schema: Option<&Schema>, layout: Layout, seen: &[Seen]) -> Result<Self, Failure> {
+    /// For a known layout.
+    pub(super) fn of(
+        job: &Job<'_>,
+        schema: Option<&Schema>,
+        layout: Layout,
+        seen: &[ColumnStats],
+    ) -> Result<Self, Failure> {
         let kinds = job.kinds(schema, &layout, seen)?;
         let fresh = || Schema::new(layout.time_field.clone(), layout.meta_field.clone(), layout.precision);
         let schema = RefCell::new(schema.cloned().unwrap_or_else(fresh));
-        Ok(Settled { layout, kinds, schema })
+        Ok(RowSpec { layout, kinds, schema })
     }
 }
 
-/// Makes rows of records.
+/// Turns records into rows.
 pub(super) trait Decoder {
     /// Whether a record is a row; the first ones may be a header.
     fn is_row(&mut self, record: &Record<'_>) -> Result<bool, Failure>;
 
-    /// Looks at what a row holds; breaks when it knows enough.
-    fn learn(&mut self, row: &Record<'_>, learnt: &mut Learnt) -> Result<ControlFlow<()>, Failure>;
+    /// Examines the values of a row; breaks when it knows enough.
+    fn learn(&mut self, row: &Record<'_>, learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure>;
 
-    /// Rows are to become this from now on.
-    fn begin(&mut self, settled: &Rc<Settled>);
+    /// Sets the form of the rows that follow.
+    fn begin(&mut self, settled: &Rc<RowSpec>);
 
-    /// Goes over a row that is not wanted.
+    /// Skips a row.
     fn pass_over(&mut self, row: &Record<'_>);
 
-    /// Adds a row to the next batch; a bad one goes where bad lines go.
+    /// Adds a row to the next batch, or sets a bad one aside.
     fn add(&mut self, row: &Record<'_>) -> Result<(), Failure>;
 
-    /// Whether one insert should hold no more.
+    /// Whether the batch is full.
     fn is_full(&self) -> bool;
 
-    /// The batch of what was added, if anything was. `end` is how many rows of the input there are up to its end.
+    /// The batch of the added rows; `None` if there are none. `end` is the number of rows of the input up to its end.
     fn finish(&mut self, end: u64) -> Result<Option<Rows>, Failure>;
 }
 
-/// The decoder of a text format. `name` is that of the input, `constants` are columns with one value in all rows.
+/// The decoder for a text format. `name` is the input's name, `constants` are columns with one value in all rows.
 pub(super) fn decoder<'a>(
     format: InputFormat,
     name: &str,
@@ -97,18 +102,18 @@ pub(super) fn decoder<'a>(
     }
 }
 
-/// What is decoded, and what for.
+/// The input of a decoder, and its job.
 pub(super) struct Input<'a> {
     pub(super) name: Rc<str>,
     pub(super) constants: Vec<(String, String)>,
     pub(super) job: Rc<Job<'a>>,
 }
 
-/// Learns what the columns of a file hold.
+/// Learns the types of a file's columns.
 pub(super) fn learn(
     source: &Source,
     job: &Rc<Job<'_>>,
-    learnt: &mut Learnt,
+    learnt: &mut LearnedColumns,
     tick: &dyn Fn(u64),
 ) -> Result<(), Failure> {
     let mut decoder = decoder(source.format, &source.name, &source.constants, job);
@@ -128,15 +133,15 @@ pub(super) fn learn(
         (true, Some(skip)) => {
             Err(Failure::new(format!("--skip {skip} leaves nothing of {}: the file has fewer lines", source.name)))
         }
-        (true, None) => Err(Failure::new(format!("{} holds no lines", source.name))),
+        (true, None) => Err(Failure::new(format!("{} contains no lines", source.name))),
     }
 }
 
-/// Gives the rows of a file in batches, from one on.
+/// Passes on the rows of a file in batches, starting with a given row.
 pub(super) fn read(
     source: &Source,
     job: &Rc<Job<'_>>,
-    settled: &Rc<Settled>,
+    settled: &Rc<RowSpec>,
     from: u64,
     give: &mut dyn FnMut(Rows) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {

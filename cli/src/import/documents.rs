@@ -1,6 +1,6 @@
-//! Lines that are documents: NDJSON and line protocol.
+//! Lines with documents: NDJSON and line protocol.
 
-use super::decoder::{Decoder, Input, Learnt, Settled};
+use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
 use super::infer::{finer, finest};
 use super::layout::Layout;
 use super::line_protocol::{self, Point};
@@ -17,17 +17,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Makes batches of documents.
+/// Turns documents into batches.
 pub(super) struct Documents<'a> {
     input: Input<'a>,
     format: InputFormat,
-    settled: Option<Rc<Settled>>,
+    settled: Option<Rc<RowSpec>>,
     documents: Vec<Value>,
     lines: Vec<u64>,
-    /// The lines' text, for the file of bad lines.
+    /// The text of the lines, for the file of bad lines.
     texts: Vec<String>,
     bytes: usize,
-    /// Hashes of the paths of all fields: a batch has a column for each, however few rows have a value in it.
+    /// Hashes of the paths of all fields: a batch has a column for each of them, however few rows have a value.
     paths: HashSet<u64>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Documents<'a> {
         self.input.job.bad.borrow_mut().row(&self.input.name, line, reason, text)
     }
 
-    /// Reads a line; `None` if it is of another collection.
+    /// Reads a line; `None` if it belongs to another collection.
     fn read(&self, line: &[u8]) -> Result<Option<TimedDocument>, String> {
         let (job, constants) = (&self.input.job, &self.input.constants);
         let Some(settled) = &self.settled else { return members_of(line).map(|_| None) };
@@ -59,13 +59,13 @@ impl<'a> Documents<'a> {
         match line_protocol::parse(line) {
             Ok(Some(point)) if job.measurement.as_ref().is_some_and(|m| *m != point.measurement) => Ok(None),
             Ok(Some(point)) => of_point(point, job, &settled.layout, constants).map(Some),
-            // A line that is of no measurement is told by one of those that look at it.
+            // A malformed line, which belongs to no measurement, is reported by only one of the jobs that read it.
             Err(reason) if job.tells_misformed.get() => Err(reason),
             _ => Ok(None),
         }
     }
 
-    /// Whether a document has nothing but its time and meta.
+    /// Whether a document has only its time and meta.
     fn is_empty(&self, document: &Value) -> bool {
         let (Value::Object(members), Some(settled)) = (document, &self.settled) else { return false };
         let layout = &settled.layout;
@@ -80,8 +80,8 @@ impl Decoder for Documents<'_> {
         Ok(true)
     }
 
-    /// Learns the names of the first document; what fields hold, each document says itself.
-    fn learn(&mut self, row: &Record<'_>, learnt: &mut Learnt) -> Result<ControlFlow<()>, Failure> {
+    /// Learns the names of the first document; the types are in each document.
+    fn learn(&mut self, row: &Record<'_>, learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure> {
         if self.format == InputFormat::Influx {
             return Ok(ControlFlow::Break(()));
         }
@@ -91,19 +91,19 @@ impl Decoder for Documents<'_> {
                 learnt.names.extend(self.input.constants.iter().map(|(name, _)| name.clone()));
                 Ok(ControlFlow::Break(()))
             }
-            // Set aside when rows are made.
+            // It is set aside when rows are made.
             Err(_) if self.input.job.bad.borrow().lenient() => Ok(ControlFlow::Continue(())),
             Err(reason) => Err(Failure::new(format!("{}:{}: {reason}", self.input.name, row.line))),
         }
     }
 
-    fn begin(&mut self, settled: &Rc<Settled>) {
+    fn begin(&mut self, settled: &Rc<RowSpec>) {
         self.settled = Some(Rc::clone(settled));
     }
 
     fn pass_over(&mut self, row: &Record<'_>) {
         if self.input.job.cells.times.decides() {
-            // What becomes of it was decided before.
+            // Whether it is imported was decided before.
             let _ = self.read(row.cell(0));
         }
     }
@@ -135,7 +135,7 @@ impl Decoder for Documents<'_> {
         rows >= self.input.job.batch_rows || self.bytes >= INSERT_BYTES || cells >= INSERT_BYTES / size_of::<i64>()
     }
 
-    /// Documents that do not fit the schema go where bad lines go; it grows with the others.
+    /// Documents that do not fit the schema are set aside; the others extend it.
     fn finish(&mut self, end: u64) -> Result<Option<Rows>, Failure> {
         let Some(settled) = self.settled.clone() else { return Ok(None) };
         let mut schema = settled.schema.borrow_mut();
@@ -179,18 +179,19 @@ fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {
 
 type TimedDocument = (Option<Timestamp>, Value);
 
-/// Reads a line. One with more values than a measurement may have would take many times its length in memory.
+/// Reads a line. A line with more values than a measurement may have is refused, since it would take many times its
+/// length in memory.
 fn members_of(line: &[u8]) -> Result<Vec<(Name, Value)>, String> {
     if line.len() > DOCUMENT_BYTES_MAX / size_of::<i64>() && marks_in(line) > DOCUMENT_BYTES_MAX / size_of::<i64>() {
         return Err(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"));
     }
     match ebbtide::json::from_slice(line).map_err(|e| e.to_string())? {
         Value::Object(members) => Ok(members),
-        _ => Err("a JSON object is expected on each line".to_owned()),
+        _ => Err("expected a JSON object on each line".to_owned()),
     }
 }
 
-/// Commas and opening brackets outside of texts: no fewer than there are values, but for one.
+/// Number of commas and opening brackets outside texts: at least the number of values minus one.
 fn marks_in(json: &[u8]) -> usize {
     let mut count = 0;
     let mut bytes = json.iter();
@@ -212,11 +213,11 @@ fn marks_in(json: &[u8]) -> usize {
     count
 }
 
-/// The members of a document that became its parts.
+/// Members of a document that are parts of its time or meta.
 #[derive(Default)]
 struct Members {
     time: Value,
-    /// Parts of the time by their place.
+    /// Parts of the time, by position.
     parts: Vec<(usize, String)>,
     meta: Vec<(Name, Value)>,
     others: Vec<(Name, Value)>,
@@ -229,7 +230,7 @@ impl Members {
             match value {
                 Value::String(text) => self.parts.push((at, text)),
                 Value::Int(number) => self.parts.push((at, number.to_string())),
-                _ => return Err(format!("field '{name}' is a part of the time and no text")),
+                _ => return Err(format!("field '{name}' is a part of the time and must be text")),
             }
         } else if name == layout.time_column {
             self.time = value;
@@ -241,7 +242,7 @@ impl Members {
         Ok(())
     }
 
-    /// The time as the document has it.
+    /// The document's time.
     fn time(&mut self, job: &Job<'_>) -> Value {
         if let Some(at) = &job.shape.at {
             return Value::String(at.clone());
@@ -255,7 +256,7 @@ impl Members {
     }
 }
 
-/// A value with null where a marker stands for a missing one.
+/// A value with markers of missing values replaced by null.
 fn unmarked(value: Value, job: &Job<'_>) -> Value {
     match value {
         Value::String(text) if !text.is_empty() && job.cells.nulls.has(text.as_bytes()) => Value::Null,
@@ -276,7 +277,7 @@ fn of_json(
     for (name, value) in members_of(line)? {
         let name = Name::from(job.shape.rename(&name));
         if constants.iter().any(|(n, _)| *n == name) {
-            return Err(format!("the document has a field '{name}' of its own"));
+            return Err(format!("the document already has a field '{name}'"));
         }
         if !job.shape.without.iter().any(|n| *n == name) {
             found.add(name, unmarked(value, job), job, layout)?;
@@ -364,7 +365,7 @@ fn of_point(
     Ok((Some(time), Value::Object(object)))
 }
 
-/// The names of the fields of a document, as the user wants them.
+/// The names of a document's fields after renaming.
 fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
     let members = members_of(record.cell(0))?;
     let mut names: Vec<String> = members.into_iter().map(|(name, _)| job.shape.rename(&name).to_owned()).collect();
@@ -374,11 +375,11 @@ fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The measurements that a file of line protocol has points of, in order of appearance.
+/// The names of the measurements in a file of line protocol, in order of appearance.
 pub(super) fn measurements(source: &Source, job: &Job<'_>, all: &mut Vec<String>) -> Result<(), Failure> {
     text::blocks(source, &job.split(source), &mut |block| {
         for record in block.records() {
-            // Bad lines are told when the points are read.
+            // Bad lines are reported when the points are read.
             if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
                 && !all.contains(&point.measurement)
             {

@@ -1,9 +1,9 @@
-//! Encodings of text files: which one a file has, and its text in UTF-8.
+//! Detects the encoding of text files and converts them to UTF-8.
 
 use crate::args::Encoding;
 use std::io::{self, Read};
 
-/// The characters of the bytes 0x80 to 0x9f in Windows-1252; five have none and stay what they are in ISO 8859-1.
+/// The characters of the bytes 0x80 to 0x9f in Windows-1252; five are undefined and stay as in ISO 8859-1.
 const WINDOWS_1252: [char; 32] = [
     '\u{20ac}', '\u{81}', '\u{201a}', '\u{192}', '\u{201e}', '\u{2026}', '\u{2020}', '\u{2021}', '\u{2c6}', '\u{2030}',
     '\u{160}', '\u{2039}', '\u{152}', '\u{8d}', '\u{17d}', '\u{8f}', '\u{90}', '\u{2018}', '\u{2019}', '\u{201c}',
@@ -11,8 +11,8 @@ const WINDOWS_1252: [char; 32] = [
     '\u{17e}', '\u{178}',
 ];
 
-/// The encoding that the beginning of a file shows: `None` if it is ASCII so far. Bytes that are no UTF-8 are taken for
-/// ISO 8859-1, unless there are some that have no character there: then nothing is certain.
+/// The encoding of the beginning of a file. Bytes that are not UTF-8 are read as ISO 8859-1, unless some of them have
+/// no character there: then the encoding is ambiguous.
 pub(super) fn detect(sample: &[u8]) -> Detected {
     match sample {
         [0xff, 0xfe, ..] => return Detected::As(Encoding::Utf16),
@@ -28,7 +28,7 @@ pub(super) fn detect(sample: &[u8]) -> Detected {
     }
     match std::str::from_utf8(sample) {
         Ok(text) if text.is_ascii() => Detected::Ascii,
-        // The sample may end within a character.
+        // The sample may end inside a character.
         Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => Detected::As(Encoding::Utf8),
         Ok(_) => Detected::As(Encoding::Utf8),
         Err(_) if sample.iter().any(|b| (0x80..0xa0).contains(b)) => Detected::Unknown,
@@ -36,13 +36,13 @@ pub(super) fn detect(sample: &[u8]) -> Detected {
     }
 }
 
-/// What the beginning of a file shows of its encoding.
+/// What the beginning of a file shows about its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detected {
     /// Any encoding gives the same text.
     Ascii,
     As(Encoding),
-    /// No UTF-8, and more than one other is possible.
+    /// Not UTF-8, and more than one other encoding is possible.
     Unknown,
 }
 
@@ -50,24 +50,26 @@ fn zeros(bytes: &[u8], from: usize) -> usize {
     bytes.iter().skip(from).step_by(2).filter(|b| **b == 0).count()
 }
 
-/// Text in UTF-8.
+/// Converts text to UTF-8.
 pub(super) fn transcode(input: Box<dyn Read + Send>, encoding: Encoding) -> Box<dyn Read + Send> {
     match encoding {
         Encoding::Utf8 => input,
-        other => Box::new(Transcoded { inner: input, encoding: other, raw: Vec::new(), held: Vec::new(), at: 0 }),
+        other => {
+            Box::new(TranscodingReader { inner: input, encoding: other, raw: Vec::new(), held: Vec::new(), at: 0 })
+        }
     }
 }
 
-struct Transcoded<R> {
+struct TranscodingReader<R> {
     inner: R,
     encoding: Encoding,
-    /// Bytes that are no whole character yet.
+    /// Bytes of an incomplete character.
     raw: Vec<u8>,
     held: Vec<u8>,
     at: usize,
 }
 
-impl<R: Read> Read for Transcoded<R> {
+impl<R: Read> Read for TranscodingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.at == self.held.len() {
             let mut raw = [0; 1 << 14];
@@ -90,7 +92,7 @@ impl<R: Read> Read for Transcoded<R> {
     }
 }
 
-/// Adds the text of some bytes; gives how many of them were used.
+/// Adds the text of some bytes, and returns how many of them were used.
 fn decode(bytes: &[u8], encoding: &mut Encoding, is_end: bool, text: &mut String) -> usize {
     match encoding {
         Encoding::Utf8 | Encoding::Latin1 => text.extend(bytes.iter().map(|b| char::from(*b))),

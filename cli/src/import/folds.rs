@@ -1,34 +1,35 @@
-//! Local times that the clocks showed twice or skipped: which instants the rows of a series are, and how many were
-//! decided.
+//! Local times that occur twice or are skipped when clocks change: decides which instants the rows of a series are, and
+//! counts the decisions.
 
 use crate::args::Dst;
 use ebbtide_ttl::Timestamp;
 use std::collections::HashMap;
 
-/// How many local times were decided.
+/// Numbers of local times that were decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) earlier: u64,
     pub(super) later: u64,
-    /// Of those that are earlier, how many came only once, so that the order of the rows does not tell.
+    /// How many of the earlier ones occur only once, so that the order of the rows does not decide.
     pub(super) once: u64,
     pub(super) skipped: u64,
 }
 
-/// What is known of a series when its next time is read.
+/// What is known about a series when its next time is read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Series {
     last: Option<Timestamp>,
-    /// Whether the newest rows come first.
+    /// Whether times decrease.
     falling: bool,
-    /// Times of the present hour that comes twice, read in the order of the rows, as its first and as its second pass.
+    /// Numbers of times in the current repeated hour that were read, by the order of the rows, as its first and as its
+    /// second pass.
     first: u64,
     second: u64,
     pub(super) counts: Counts,
 }
 
 impl Series {
-    /// A time that is one instant.
+    /// A time with a single instant.
     pub(super) fn certain(&mut self, time: Timestamp) {
         self.close();
         if let Some(last) = self.last.filter(|last| *last != time) {
@@ -37,7 +38,7 @@ impl Series {
         self.last = Some(time);
     }
 
-    /// A local time that is one of two instants.
+    /// A local time with two possible instants.
     pub(super) fn decide(&mut self, earlier: Timestamp, later: Timestamp, dst: Dst) -> Timestamp {
         let is_earlier = match dst {
             Dst::Later => false,
@@ -59,7 +60,7 @@ impl Series {
         time
     }
 
-    /// The hour that comes twice is over.
+    /// Ends the repeated hour.
     fn close(&mut self) {
         if self.second == 0 {
             self.counts.once += self.first;
@@ -76,12 +77,12 @@ pub(super) struct Folds {
 }
 
 impl Folds {
-    /// The series of a key, which is empty if nothing depends on the order of its rows.
+    /// The series with this key; the key is empty if nothing depends on the order of rows.
     pub(super) fn series(&mut self, key: &[u8]) -> &mut Series {
         self.series.entry(key.to_vec()).or_default()
     }
 
-    /// Another file begins: the order of its rows is its own.
+    /// Starts another file, which has its own order of rows.
     pub(super) fn next_file(&mut self) {
         for (_, mut series) in self.series.drain() {
             series.close();
@@ -93,12 +94,12 @@ impl Folds {
         }
     }
 
-    /// The files are read from their beginning.
+    /// Starts reading the files again.
     pub(super) fn restart(&mut self) {
         *self = Folds::default();
     }
 
-    /// What was decided.
+    /// The decisions so far.
     pub(super) fn counts(&mut self) -> Counts {
         self.next_file();
         self.counts

@@ -1,4 +1,4 @@
-//! What the columns of a text file hold, decided over the whole of it.
+//! Infers the types of the columns of a text file from all of its values.
 
 use super::cells::{Cells, boolean, is_rounded, looks_like_number, unpadded};
 use super::plain_time::has_signed_year;
@@ -7,7 +7,7 @@ use ebbtide_buckets::FieldType;
 use ebbtide_ttl::{Precision, Timestamp};
 use std::collections::HashSet;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,
@@ -17,17 +17,17 @@ pub(super) enum Kind {
     Text,
 }
 
-/// A cell that does not fit, and where it stands.
+/// A cell that does not fit, and its position.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Place {
     pub(super) file: String,
     pub(super) line: u64,
     pub(super) value: String,
-    /// Why it is no time.
+    /// Why it is not a time.
     reason: String,
 }
 
-/// What is not certain about a column, and the option that most likely decides it.
+/// An ambiguity of a column, and the option that most likely resolves it.
 #[derive(Debug)]
 pub(super) struct Doubt {
     text: String,
@@ -35,7 +35,7 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// All doubts in one message, and the options that decide them.
+    /// All ambiguities in one message, with the options that resolve them.
     pub(super) fn failure(doubts: &[Doubt]) -> Failure {
         const SHOWN_MAX: usize = 10;
         let mut lines: Vec<String> = doubts.iter().take(SHOWN_MAX).map(|d| d.text.clone()).collect();
@@ -52,9 +52,9 @@ impl Doubt {
     }
 }
 
-/// What was seen in a column.
+/// Statistics of a column's values.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct ColumnStats {
     pub(super) name: String,
     values: u64,
     bools: u64,
@@ -63,12 +63,12 @@ pub(super) struct Seen {
     times: u64,
     no_number: Option<Place>,
     no_time: Option<Place>,
-    /// A whole number that a double would round.
+    /// An integer that a double would round.
     no_double: Option<Place>,
-    /// Numbers with leading zeros, which may be codes.
+    /// Number of values with leading zeros, which may be codes.
     padded: u64,
     first_padded: Option<Place>,
-    /// What looks like a number in another notation.
+    /// Number of values that look like numbers in another notation.
     foreign: u64,
     first_foreign: Option<Place>,
     /// A value with a NUL byte in it.
@@ -77,12 +77,12 @@ pub(super) struct Seen {
     finest: Precision,
 }
 
-/// From so many values of text alone on, a column is text whatever comes.
+/// After this many values that are only text, a column is text whatever follows.
 const SURE_AFTER: u64 = 10_000;
 
-impl Seen {
+impl ColumnStats {
     pub(super) fn new(name: &str) -> Self {
-        Seen { name: name.to_owned(), ..Seen::default() }
+        ColumnStats { name: name.to_owned(), ..ColumnStats::default() }
     }
 
     pub(super) fn look(&mut self, cell: &[u8], cells: &Cells, is_time: bool, file: &str, line: u64) {
@@ -146,7 +146,7 @@ impl Seen {
         self.bools += u64::from(boolean(cell).is_some());
     }
 
-    /// Values that are not missing.
+    /// Number of values that are not missing.
     pub(super) fn values(&self) -> u64 {
         self.values
     }
@@ -161,8 +161,8 @@ impl Seen {
         self.values > 0 && self.times == self.values
     }
 
-    /// The column's type; what it must be if the collection knows the field. With `lenient` values that do not fit are
-    /// bad lines, and no error here.
+    /// The column's type; that of the field if the collection has it. With `lenient`, values that do not fit are bad
+    /// lines and not errors here.
     pub(super) fn kind(&self, known: Option<&FieldType>, text: bool, lenient: bool) -> Result<Option<Kind>, Doubt> {
         if let Some(place) = self.damaged.as_ref().filter(|_| !lenient) {
             return Err(self.nul(place));
@@ -233,14 +233,14 @@ impl Seen {
         }
     }
 
-    /// The time column: every measurement has a time.
+    /// The type of the time column: every measurement must have a time.
     pub(super) fn time_kind(&self, lenient: bool) -> Result<Kind, Failure> {
         if let Some(place) = self.damaged.as_ref().filter(|_| !lenient) {
             return Err(Doubt::failure(&[self.nul(place)]));
         }
         match &self.no_time {
             Some(place) if !lenient => Err(Failure::new(format!(
-                "{}:{}: column '{}' holds the time, but '{}' is none: {}",
+                "{}:{}: column '{}' contains the time, but '{}' is not a time: {}",
                 place.file, place.line, self.name, place.value, place.reason
             ))),
             _ => Ok(Kind::Time),
@@ -251,7 +251,7 @@ impl Seen {
         let (name, place) = (&self.name, self.first_padded.clone().unwrap_or_default());
         let option = format!("--number {}", word(name));
         let text = format!(
-            "{}:{}: column '{name}' holds numbers, and '{}' with leading zeros; to read it as a number, say {option}; to \
+            "{}:{}: column '{name}' contains numbers, and '{}' with leading zeros; to read it as a number, say {option}; to \
              import the column as text, say --text {}",
             place.file,
             place.line,
@@ -276,7 +276,7 @@ impl Seen {
         let ways = notation(&place.value);
         let way: String = ways.iter().map(|(when, option)| format!("if {when}, say {option}; ")).collect();
         let text = format!(
-            "{}:{}: column '{name}' holds numbers, but '{}' is none that can be read; {way}if it marks a missing value, \
+            "{}:{}: column '{name}' contains numbers, but '{}' is not a readable number; {way}if it marks a missing value, \
              say {null}; to import the column as text, say --text {}; to set such lines aside, say --bad-lines FILE",
             place.file,
             place.line,
@@ -291,7 +291,7 @@ impl Seen {
         Doubt { text, option }
     }
 
-    /// What a column of text may have been meant to be, and the option that says so.
+    /// What a text column may have been meant to be, and the option for it.
     pub(super) fn doubt(&self) -> Option<String> {
         let name = &self.name;
         if self.values > 0 && self.padded == self.values {
@@ -306,7 +306,7 @@ impl Seen {
         };
         let other = other.as_ref().filter(|_| count < self.values)?;
         Some(format!(
-            "{name} is text: {count} of {} values are {what}, '{}' in line {} is none; --null '{}' if it marks a missing value",
+            "{name} is text: {count} of {} values are {what}, '{}' in line {} is not; --null '{}' if it marks a missing value",
             self.values, other.value, other.line, other.value
         ))
     }
@@ -314,7 +314,7 @@ impl Seen {
     fn misfit(&self, place: &Place, what: &str) -> Doubt {
         let null = format!("--null {}", quoted(&place.value));
         let text = format!(
-            "{}:{}: column '{}' holds {what}, but '{}' is none; if it marks a missing value, add {null}; to import the \
+            "{}:{}: column '{}' contains {what}, but '{}' is not one; if it marks a missing value, add {null}; to import the \
              column as text, add --text {}; to set such lines aside, add --bad-lines FILE",
             place.file,
             place.line,
@@ -326,7 +326,7 @@ impl Seen {
     }
 }
 
-/// The options that may read a number in another notation, each with when it does.
+/// The options that may read a number in another notation, with the case in which each applies.
 fn notation(value: &str) -> &'static [(&'static str, &'static str)] {
     const COMMAS: (&str, &str) = ("the comma separates thousands", "--thousands ,");
     const BOTH: (&str, &str) = ("the point separates thousands", "--thousands . --decimal-comma");
@@ -343,12 +343,12 @@ fn notation(value: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// A word for a shell, in quotes where it needs them.
+/// A word for a shell, quoted if necessary.
 fn word(text: &str) -> String {
     if text.chars().all(|c| c.is_alphanumeric() || c == '_') { text.to_owned() } else { quoted(text) }
 }
 
-/// A word in quotes for a shell.
+/// A word quoted for a shell.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\\''"))
 }
@@ -369,7 +369,7 @@ pub(super) fn finer(a: Precision, b: Precision) -> Precision {
     if a.nanos() < b.nanos() { a } else { b }
 }
 
-/// Whether it is worth while to read a cell as a time: the year comes first.
+/// Whether a cell may be a time: the year comes first.
 fn looks_like_time(cell: &[u8]) -> bool {
     let year = cell.len() >= 10 && cell[..4].iter().all(u8::is_ascii_digit);
     (year && (matches!(cell[4], b'-' | b'/') || cell[8] == b'T')) || has_signed_year(cell)

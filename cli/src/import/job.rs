@@ -1,9 +1,9 @@
-//! What is to be done with some files for one collection: how their text is read, and where the rows go.
+//! An import of files into one collection: how their text is read, and where the rows go.
 
 use super::bad::BadLines;
 use super::cells::{self, Cells, Nulls};
 use super::folds::Folds;
-use super::infer::{Doubt, Kind, Seen};
+use super::infer::{ColumnStats, Doubt, Kind};
 use super::layout::{Layout, Shape};
 use super::names::{Constant, Pattern};
 use super::source::Source;
@@ -17,10 +17,10 @@ use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// What is wrong with one row and not with the import.
+/// Errors of a single row, which do not end the import.
 const SET_ASIDE: [Code; 3] = [Code::BadValue, Code::TypeMismatch, Code::BSONObjectTooLarge];
 
-/// What is to be done with some files for one collection.
+/// An import of files into one collection.
 pub(super) struct Job<'a> {
     pub(super) args: &'a ImportArgs,
     pub(super) collection: String,
@@ -28,23 +28,23 @@ pub(super) struct Job<'a> {
     pub(super) schema: Option<Arc<Schema>>,
     pub(super) shape: Shape,
     pub(super) cells: Cells,
-    /// The one measurement of line protocol that is wanted; all are, with their name in the meta, if `None`.
+    /// The measurement of line protocol to import; with `None`, all are imported with their name in the meta.
     pub(super) measurement: Option<String>,
-    /// Whether lines of which no measurement can be told are told by this job.
+    /// Whether this job reports malformed lines, which belong to no measurement.
     pub(super) tells_misformed: Cell<bool>,
     /// Whether the input is line protocol.
     pub(super) influx: bool,
-    /// Columns that are taken from the names of files.
+    /// Columns whose values are taken from the names of files.
     pub(super) names: Vec<String>,
     pub(super) batch_rows: usize,
     pub(super) bad: &'a RefCell<BadLines>,
-    /// Rows without a value that were left out.
+    /// Number of rows that were skipped because they have no values.
     pub(super) empty: Cell<u64>,
-    /// The unit that holds every time that was seen, as far as the format tells only row by row.
+    /// The unit that holds every time so far, if the format only shows it row by row.
     pub(super) finest: Cell<Precision>,
-    /// The time of points that name none, if they get one.
+    /// The time for points without one, if they get one.
     pub(super) now: Cell<Option<Timestamp>>,
-    /// Local times that the clocks showed twice or skipped.
+    /// Local times that occur twice or are skipped when clocks change.
     pub(super) folds: RefCell<Folds>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The value of a column that the user adds. What a file's name gives is text.
+    /// The value of a column that the user adds. Values from file names are text.
     pub(super) fn constant(&self, name: &str, text: &str) -> Constant {
         let is_text = self.names.iter().chain(&self.args.text).any(|n| n == name);
         match (cells::int(text.as_bytes()), cells::double(text.as_bytes())) {
@@ -99,7 +99,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// How the text of a file is split.
+    /// How to split the text of a file.
     pub(super) fn split(&self, source: &Source) -> Split {
         let tabs = source.name.to_lowercase().contains(".tsv");
         self.split_of(source.format, if tabs { b'\t' } else { b',' })
@@ -116,7 +116,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// A new collection, as the user and the data want it.
+    /// Creates the collection according to the options and the data.
     pub(super) fn create(&self, database: &Database, layout: &Layout, step: Option<step::Step>) -> Result<(), Failure> {
         let mut series = serde_json::Map::new();
         series.insert("timeField".to_owned(), layout.time_field.clone().into());
@@ -146,8 +146,8 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Stores rows; those that cannot be stored go where bad lines go. Gives how many were stored.
-    /// `name` is asked before each attempt for the id to store what is left of them under.
+    /// Stores rows and returns how many were stored; rows that cannot be stored are set aside. `name` returns the id
+    /// for each attempt to store the remaining rows.
     pub(super) fn insert(
         &self,
         collection: &Collection,
@@ -179,7 +179,7 @@ impl<'a> Job<'a> {
         &self,
         schema: Option<&Schema>,
         layout: &Layout,
-        seen: &[Seen],
+        seen: &[ColumnStats],
     ) -> Result<Vec<(String, Kind)>, Failure> {
         let known_meta = |name: &str| -> Option<FieldType> {
             let ty = schema?.meta_type.as_ref()?;

@@ -1,7 +1,7 @@
-//! Which columns of the input become which fields of the collection.
+//! Maps columns of the input to fields of the collection.
 
 use super::cells::Nulls;
-use super::infer::Seen;
+use super::infer::ColumnStats;
 use super::job::Job;
 use crate::Failure;
 use crate::args::ImportArgs;
@@ -13,10 +13,10 @@ use ebbtide_ttl::Precision;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Names that a time column is known by.
+/// Usual names of a time column.
 const TIME_NAMES: [&str; 8] = ["time", "timestamp", "ts", "datetime", "date_time", "date", "t", "valid_time"];
 
-/// What the user says about columns.
+/// The user's options about columns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
     pub(super) time: Vec<String>,
@@ -43,12 +43,12 @@ impl Shape {
         }
     }
 
-    /// Whether the first record names the columns.
+    /// Whether the first record is a header.
     pub(super) fn has_header(&self) -> bool {
         !self.no_header
     }
 
-    /// The name of the field that a joined time gets.
+    /// The name of the field for a time in several columns.
     pub(super) fn time_field(&self) -> String {
         self.known_time.clone().unwrap_or_else(|| "time".to_owned())
     }
@@ -58,7 +58,7 @@ impl Shape {
         self.rename.iter().find(|(old, _)| old == name).map_or(name, |(_, new)| new)
     }
 
-    /// The new names of all columns; one that is to be renamed or left out must be there.
+    /// The new names of all columns; an error if a column to be renamed or skipped does not exist.
     pub(super) fn renamed(&self, names: Vec<String>, file: &str) -> Result<Vec<String>, Failure> {
         let absent = |name: &str, option: &str, names: &[String]| {
             let hint = ebbtide_query::suggest::hint(name, names.iter().map(String::as_str));
@@ -74,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// The column that holds the time, as far as the user, the collection or its name says it.
+    /// The column with the time, according to the options, the collection or its name.
     pub(super) fn time_by_name(&self, names: &[String]) -> Option<String> {
         if self.at.is_some() {
             return Some(self.time_field());
@@ -91,7 +91,7 @@ impl Shape {
         TIME_NAMES.iter().find_map(|t| names.iter().find(|n| n.eq_ignore_ascii_case(t))).cloned()
     }
 
-    /// A column that is not there.
+    /// The error for a column that does not exist.
     pub(super) fn unknown(&self, what: &str, name: &str, names: &[String]) -> Failure {
         let hint = ebbtide_query::suggest::hint(name, names.iter().map(String::as_str));
         let all: BTreeSet<&str> = names.iter().map(String::as_str).collect();
@@ -100,7 +100,7 @@ impl Shape {
     }
 }
 
-/// Which columns become which fields.
+/// The mapping of columns to fields.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) time_column: String,
@@ -111,12 +111,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Decides it for columns of these names.
+    /// The mapping for columns with these names.
     pub(super) fn new(
         job: &Job<'_>,
         schema: Option<&Schema>,
         names: &[String],
-        seen: &[Seen],
+        seen: &[ColumnStats],
     ) -> Result<Layout, Failure> {
         let (args, shape, collection) = (job.args, &job.shape, &job.collection);
         let mut wanted = args.meta.clone();
@@ -196,7 +196,7 @@ impl Layout {
         })
     }
 
-    /// Gives the columns of a batch their place: the time, the meta, the other fields.
+    /// Orders the columns of a batch: the time, the meta, the other fields.
     pub(super) fn arrange(&self, batch: &RecordBatch, file: &str) -> Result<RecordBatch, Failure> {
         let missing = |name: &str| {
             let schema = batch.schema();
@@ -211,7 +211,7 @@ impl Layout {
             for name in &self.meta_columns {
                 match batch.column_by_name(name) {
                     Some(column) => parts.push((name, Arc::clone(column))),
-                    // A column without a single value was left out.
+                    // A column without any value was skipped.
                     None if self.meta_columns.len() > 1 => {}
                     None => return Err(missing(name)),
                 }
@@ -238,8 +238,8 @@ impl Layout {
             .map_err(ebbtide_query::QueryError::from)?)
     }
 
-    /// What the user's words do to a batch of another program: new names, columns left out, markers made null, and
-    /// times that are text or numbers read.
+    /// Applies the options to a batch of another program: renames and skips columns, replaces markers by null, and
+    /// reads times that are text or numbers.
     pub(super) fn adapt(
         &self,
         batch: &RecordBatch,
@@ -255,10 +255,7 @@ impl Layout {
                 continue;
             }
             if constants.iter().any(|(n, _)| n == name) {
-                return Err((
-                    0,
-                    format!("the file has a column '{name}' of its own; leave it out with --without {name}"),
-                ));
+                return Err((0, format!("the file already has a column '{name}'; leave it out with --without {name}")));
             }
             let mut column = Arc::clone(column);
             if !nulls.is_empty() {
@@ -279,7 +276,7 @@ impl Layout {
         RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(|e| (0, e.to_string()))
     }
 
-    /// Names the series of a row.
+    /// The key of a row's series.
     fn series_key(&self, batch: &RecordBatch, shape: &Shape, row: usize) -> String {
         let columns = batch.schema_ref().fields().iter().zip(batch.columns());
         let metas = columns.filter(|(field, _)| self.meta_columns.iter().any(|m| m == shape.rename(field.name())));
@@ -288,12 +285,12 @@ impl Layout {
     }
 }
 
-fn guess_time(names: &[String], seen: &[Seen]) -> Result<String, Failure> {
-    let times: Vec<&Seen> = seen.iter().filter(|s| s.is_time()).collect();
+fn guess_time(names: &[String], seen: &[ColumnStats]) -> Result<String, Failure> {
+    let times: Vec<&ColumnStats> = seen.iter().filter(|s| s.is_time()).collect();
     match times.as_slice() {
         [one] => Ok(one.name.clone()),
         [] if !seen.is_empty() => Err(Failure::new(format!(
-            "no column holds times (columns: {}); for a table without times, such as a list of stations, give all rows one \
+            "no column contains times (columns: {}); for a table without times, such as a list of stations, give all rows one \
              time with --at 1970-01-01; a column with times of another form is named with --time",
             names.join(", ")
         ))),
@@ -304,7 +301,7 @@ fn guess_time(names: &[String], seen: &[Seen]) -> Result<String, Failure> {
     }
 }
 
-/// A column with null where a marker stands for a missing value.
+/// Replaces markers of missing values by null.
 fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::error::ArrowError> {
     let marked: BooleanArray = match column.data_type() {
         ty if ty.is_numeric() => {
@@ -320,7 +317,7 @@ fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::
     nullif(column.as_ref(), &marked)
 }
 
-/// Times that a file holds as text, or as numbers that `--time-format` says the unit of.
+/// Reads times that a file stores as text, or as numbers in the unit of `--time-format`.
 fn instants(column: &ArrayRef, job: &Job<'_>, key: &dyn Fn(usize) -> String) -> Result<ArrayRef, (usize, String)> {
     let times = &job.cells.times;
     let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -340,7 +337,7 @@ fn instants(column: &ArrayRef, job: &Job<'_>, key: &dyn Fn(usize) -> String) -> 
             }
         });
     }
-    // The finest unit that holds them all: nanoseconds end in 1677 and 2262.
+    // The finest unit that holds all times: nanoseconds only reach from 1677 to 2262.
     for precision in [Precision::Ns, Precision::Us, Precision::Ms] {
         let units: Option<Vec<Option<i64>>> = read
             .iter()

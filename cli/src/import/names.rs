@@ -1,4 +1,4 @@
-//! Columns that the user adds: with one value in all rows, or taken from the names of files.
+//! Columns that the user adds: with a constant value, or with values from the names of files.
 
 use crate::Failure;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
@@ -15,7 +15,7 @@ pub(super) enum Constant {
 }
 
 impl Constant {
-    /// The same value in so many rows.
+    /// The value in a number of rows.
     pub(super) fn column(&self, rows: usize) -> ArrayRef {
         match self {
             Constant::Int(number) => Arc::new(Int64Array::from_value(*number, rows)),
@@ -69,7 +69,7 @@ impl Pattern {
                 '{' => {
                     let (name, after) = rest[1..].split_once('}').ok_or_else(|| fail("a brace is not closed"))?;
                     if name.is_empty() || pieces.contains(&Piece::Capture(name.to_owned())) {
-                        return Err(fail("each pair of braces holds a name of its own"));
+                        return Err(fail("each pair of braces needs a different name"));
                     }
                     pieces.push(Piece::Capture(name.to_owned()));
                     rest = after;
@@ -95,7 +95,7 @@ impl Pattern {
         })
     }
 
-    /// What stands for the names in the name of a file.
+    /// The values of the names in a file's name.
     ///
     /// # Errors
     /// A name that does not match.
@@ -111,7 +111,7 @@ impl Pattern {
     }
 }
 
-/// Whether pieces match a text; names take as little as they can, at least one character, and no `/`.
+/// Whether pieces match a text. A name matches as few characters as possible, at least one, and no `/`.
 fn matches(pieces: &[Piece], text: &str, found: &mut Vec<(String, String)>) -> bool {
     let Some((first, rest)) = pieces.split_first() else { return text.is_empty() };
     match first {
@@ -129,7 +129,7 @@ fn matches(pieces: &[Piece], text: &str, found: &mut Vec<(String, String)>) -> b
     }
 }
 
-/// Where the characters of a text begin, and its end.
+/// The positions of the characters of a text, and its end.
 fn ends(text: &str) -> impl Iterator<Item = usize> {
     text.char_indices().map(|(at, _)| at).chain(std::iter::once(text.len()))
 }

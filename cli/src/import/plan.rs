@@ -1,7 +1,7 @@
-//! The first reading of the files: everything that is known before the first row is stored.
+//! The first pass over the files, which collects everything that is known before the first row is stored.
 
-use super::decoder::{self, Learnt, Settled};
-use super::infer::{self, Seen};
+use super::decoder::{self, LearnedColumns, RowSpec};
+use super::infer::{self, ColumnStats};
 use super::report::Bar;
 use super::source::Source;
 use super::{Failure, Job, Rows, columnar, step};
@@ -11,24 +11,24 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Rows that are looked at to learn the step of the data; of each file its share, if there are several.
+/// Number of rows examined to determine the step of the data, shared among several files.
 const SAMPLE_ROWS: usize = 200_000;
-/// Rows that are looked at of each file, however many there are.
+/// Minimum number of rows examined per file.
 const SAMPLE_ROWS_MIN: usize = 5_000;
 
-/// Takes rows of the file of this number, and says whether more of it are wanted.
+/// Receives rows of the file with this number, and returns whether to continue with it.
 pub(super) type Take<'a> = dyn FnMut(usize, Rows) -> Result<ControlFlow<()>, Failure> + 'a;
 
 /// Everything that is known before the first row is stored.
 pub(super) struct Plan<'a> {
     pub(super) job: Rc<Job<'a>>,
     pub(super) sources: Vec<Source>,
-    pub(super) seen: Vec<Seen>,
-    pub(super) settled: Rc<Settled>,
+    pub(super) seen: Vec<ColumnStats>,
+    pub(super) settled: Rc<RowSpec>,
 }
 
 impl Plan<'_> {
-    /// Gives the rows of all files from one on, the first of them from one of its rows on.
+    /// Passes on the rows of all files, starting with a given file and row.
     pub(super) fn rows(&self, schema: &Schema, (file, from): (usize, u64), give: &mut Take<'_>) -> Result<(), Failure> {
         self.job.folds.borrow_mut().restart();
         *self.settled.schema.borrow_mut() = schema.clone();
@@ -49,24 +49,25 @@ impl Plan<'_> {
     }
 }
 
-pub(super) struct Checked {
+pub(super) struct CheckResult {
     pub(super) rows: u64,
     pub(super) step: Option<step::Step>,
-    /// A series that has several values at most of its times; empty if there is only one series.
+    /// A series with several values at most of its times; empty if there is only one series.
     pub(super) crowded: Option<String>,
     pub(super) schema: Schema,
-    /// Values by field, without those of lines that are set aside, if all rows were made.
+    /// Number of values by field, without those of bad lines, if all rows were made.
     pub(super) values: Option<HashMap<String, u64>>,
 }
 
-/// Reads everything once: what the columns hold, whether each measurement has a time and types agree.
+/// Reads everything once, to determine the types of columns and to check that each measurement has a time and that
+/// types agree.
 pub(super) fn check<'a>(
     job: &Rc<Job<'a>>,
     sources: Vec<Source>,
     bar: &Bar<'_>,
-) -> Result<(Plan<'a>, Checked), Failure> {
+) -> Result<(Plan<'a>, CheckResult), Failure> {
     let known = job.schema.as_deref();
-    let mut learnt = Learnt::default();
+    let mut learnt = LearnedColumns::default();
     for source in &sources {
         if source.is_text() {
             decoder::learn(source, job, &mut learnt, &|rows| bar.tick(rows))?;
@@ -77,10 +78,10 @@ pub(super) fn check<'a>(
         }
     }
     if learnt.rows == 0 && sources.iter().all(|s| s.format == InputFormat::Csv) {
-        return Err(Failure::new("there are no measurements: the files hold a header only"));
+        return Err(Failure::new("there are no measurements: the files contain only a header"));
     }
-    let settled = Settled::new(job, known, &learnt)?;
-    let Learnt { seen, rows, .. } = learnt;
+    let settled = RowSpec::new(job, known, &learnt)?;
+    let LearnedColumns { seen, rows, .. } = learnt;
     let mut plan = Plan { job: Rc::clone(job), sources, seen, settled: Rc::new(settled) };
     let whole = !plan.only_csv() || job.bad.borrow().lenient() || job.args.skip_empty || job.args.dry_run;
     let layout = &plan.settled.layout;
@@ -89,7 +90,7 @@ pub(super) fn check<'a>(
     let mut trial = Trial {
         schema: plan.settled.schema.borrow().clone(),
         sample: share,
-        // What CSV holds is known already: a sample tells the step.
+        // The contents of CSV files are already known: a sample is enough for the step.
         stops: !whole && time_is_full,
         meter: step::Meter::default(),
         values: HashMap::new(),
@@ -99,7 +100,7 @@ pub(super) fn check<'a>(
     let before = trial.schema.clone();
     plan.rows(&before, (0, 0), &mut |file, rows| trial.take(&plan, file, rows, bar))?;
     if known.is_none() && job.args.precision.is_none() {
-        // What only the values tell.
+        // Settings that depend on the values.
         let layout = &mut Rc::make_mut(&mut plan.settled).layout;
         layout.precision = infer::finer(layout.precision, job.finest.get());
     }
@@ -108,21 +109,21 @@ pub(super) fn check<'a>(
         return Err(Failure::new("there are no measurements in the files"));
     }
     let (crowded, step) = (trial.meter.crowded(), trial.meter.step());
-    Ok((plan, Checked { rows, step, crowded, schema: trial.schema, values: whole.then_some(trial.values) }))
+    Ok((plan, CheckResult { rows, step, crowded, schema: trial.schema, values: whole.then_some(trial.values) }))
 }
 
-/// Rows that are made to see whether they can be stored.
+/// Converts rows to check whether they can be stored.
 struct Trial {
-    /// It grows with what is found.
+    /// The schema, extended by what is found.
     schema: Schema,
-    /// Rows of each file that the meter looks at.
+    /// Number of rows of each file that the meter examines.
     sample: usize,
     /// Whether a sample is enough.
     stops: bool,
     meter: step::Meter,
     values: HashMap<String, u64>,
     rows: u64,
-    /// The present file, and how many of its rows came so far.
+    /// The current file, and the number of its rows so far.
     file: (usize, usize),
 }
 

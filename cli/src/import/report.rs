@@ -1,9 +1,9 @@
-//! What an import tells: how far it is, what it understood, and what it did.
+//! Messages of an import: its progress, how it interpreted the input, and the result.
 
 use super::command;
-use super::infer::{Kind, Seen};
+use super::infer::{ColumnStats, Kind};
 use super::job::Job;
-use super::plan::Checked;
+use super::plan::CheckResult;
 use super::plan::Plan;
 use super::source::Source;
 use crate::args::{Cli, ImportArgs};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Columns that are listed one by one.
+/// Maximum number of columns that are listed.
 const COLUMNS_MAX: usize = 60;
 
-/// A bar on a terminal; nothing when messages are not read by a person.
+/// A progress bar; hidden unless messages go to a terminal.
 pub(super) struct Bar<'a> {
     bar: ProgressBar,
     read: Arc<AtomicU64>,
@@ -44,7 +44,7 @@ impl<'a> Bar<'a> {
         Bar { bar, read: Arc::clone(read), clock, began, what: Cell::new("") }
     }
 
-    /// Begins to read the files from their beginning.
+    /// Starts a pass over the files.
     pub(super) fn phase(&self, what: &'static str) {
         self.read.store(0, Ordering::Relaxed);
         self.bar.reset();
@@ -53,7 +53,7 @@ impl<'a> Bar<'a> {
         self.tick(0);
     }
 
-    /// Shows how far it is.
+    /// Updates the progress.
     pub(super) fn tick(&self, rows: u64) {
         if self.bar.is_hidden() {
             return;
@@ -63,7 +63,7 @@ impl<'a> Bar<'a> {
         self.bar.set_position(self.read.load(Ordering::Relaxed).min(self.bar.length().unwrap_or(0)));
     }
 
-    /// Takes the bar away, so that messages can be written.
+    /// Hides the bar, so that messages can be printed.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -74,7 +74,7 @@ fn rate(rows: u64, took: Duration) -> f64 {
     rows as f64 / took.as_secs_f64().max(1e-3)
 }
 
-/// Tells which options the files showed to be needed, as the command that says them all.
+/// Prints the detected options, as the full command.
 pub(super) fn options(cli: &Cli, given: &ImportArgs, found: &ImportArgs) {
     let line = command::line(cli, found);
     if line != command::line(cli, given) {
@@ -82,8 +82,8 @@ pub(super) fn options(cli: &Cli, given: &ImportArgs, found: &ImportArgs) {
     }
 }
 
-/// Tells which column became what.
-pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
+/// Prints the types of the columns.
+pub(super) fn columns(plan: &Plan<'_>, checked: &CheckResult) {
     let schema = &checked.schema;
     let layout = &plan.settled.layout;
     let role = match (&layout.meta_field, layout.meta_columns.as_slice()) {
@@ -117,7 +117,7 @@ pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
     for (name, _) in
         plan.settled.kinds.iter().filter(|(name, kind)| *kind == Kind::Text && !plan.job.args.text.contains(name))
     {
-        if let Some(doubt) = plan.seen.iter().find(|s| s.name == *name).and_then(Seen::doubt) {
+        if let Some(doubt) = plan.seen.iter().find(|s| s.name == *name).and_then(ColumnStats::doubt) {
             eprintln!("note: {doubt}");
         }
     }
@@ -141,15 +141,15 @@ pub(super) fn columns(plan: &Plan<'_>, checked: &Checked) {
     }
 }
 
-/// Tells what was stored.
+/// Prints how much was stored.
 pub(super) fn imported(collection: &str, rows: u64, took: Duration) {
     let (seconds, rate) = (took.as_secs_f64(), rate(rows, took));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
     let (rows, rate) = (grouped(rows), grouped(rate as u64));
-    eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate} a second)");
+    eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate} per second)");
 }
 
-/// Tells how local times were decided that the clocks showed twice or skipped.
+/// Prints how ambiguous and skipped local times were decided.
 pub(super) fn decided(job: &Job<'_>) {
     let counts = job.folds.borrow_mut().counts();
     let parts = [
@@ -170,7 +170,7 @@ pub(super) fn decided(job: &Job<'_>) {
     }
 }
 
-/// Tells how many rows held nothing.
+/// Prints the number of rows without values.
 pub(super) fn left_out(rows: u64) {
     if rows > 0 {
         eprintln!("{} rows without a value were skipped", grouped(rows));

@@ -78,13 +78,13 @@ impl State {
 }
 
 /// What an earlier import into a collection left.
-pub(super) enum Left {
+pub(super) enum EarlierImport {
     /// Nothing that matters now.
-    Nothing,
+    None,
     /// All of these files, with these options.
-    Everything(u64),
+    Finished(u64),
     /// An import that was interrupted.
-    Part(Box<State>),
+    Interrupted(Box<State>),
 }
 
 /// Stores the state of an import.
@@ -118,23 +118,23 @@ impl Progress {
     }
 
     /// What an earlier import into the collection left.
-    pub(super) fn left(&self, collection: &CollectionSnapshot) -> Result<Left, Failure> {
+    pub(super) fn left(&self, collection: &CollectionSnapshot) -> Result<EarlierImport, Failure> {
         if !self.fs.exists(&self.path).map_err(|e| self.failure("read", &e))? {
-            return Ok(Left::Nothing);
+            return Ok(EarlierImport::None);
         }
         let bytes = self.fs.read(&self.path).map_err(|e| self.failure("read", &e))?;
         let mut state: State = serde_json::from_slice(&bytes).map_err(|e| {
             Failure::new(format!("{} cannot be read: {e}; --from-start imports without it", self.path.display()))
         })?;
         if state.id != collection.id() {
-            return Ok(Left::Nothing);
+            return Ok(EarlierImport::None);
         }
         if state.finished {
             let same = state.is_of(&self.state);
-            return Ok(if same { Left::Everything(state.stored) } else { Left::Nothing });
+            return Ok(if same { EarlierImport::Finished(state.stored) } else { EarlierImport::None });
         }
         state.settle(collection);
-        Ok(Left::Part(Box::new(state)))
+        Ok(EarlierImport::Interrupted(Box::new(state)))
     }
 
     /// Continues an interrupted import.

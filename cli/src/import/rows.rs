@@ -1,4 +1,4 @@
-//! A batch of rows that knows where each comes from.
+//! A batch of rows with the position of each in its input.
 
 use super::Failure;
 use super::bad::BadLines;
@@ -7,7 +7,7 @@ use arrow::compute::take_record_batch;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A batch of rows and where they come from.
+/// A batch of rows and their positions in the input.
 pub(super) struct Rows {
     pub(super) batch: RecordBatch,
     pub(super) source: Rc<str>,
@@ -18,12 +18,12 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// What an error about one row says, without the row's index in its batch.
+    /// The message of an error about one row, without the row's index in its batch.
     pub(super) fn reason(index: usize, message: &str) -> &str {
         message.strip_prefix(&format!("index {index}: ")).unwrap_or(message)
     }
 
-    /// Takes a row out that cannot be stored: it goes where bad lines go.
+    /// Removes a row that cannot be stored and sets it aside.
     pub(super) fn set_aside(&mut self, index: usize, message: &str, bad: &RefCell<BadLines>) -> Result<(), Failure> {
         let row = self.batch.slice(index.min(self.batch.num_rows().saturating_sub(1)), 1);
         let text = ebbtide_query::output::json_rows(&row)?.pop().map(|r| serde_json::Value::Object(r).to_string());

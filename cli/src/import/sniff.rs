@@ -1,8 +1,8 @@
-//! What the beginning of a text shows of how it is written: encoding, delimiter, lines before the header, lines of units,
-//! a missing header, decimal commas, and how times are written.
+//! Detects the form of a text from its beginning: encoding, delimiter, lines before the header, lines of units, a
+//! missing header, decimal commas, and the form of times.
 //!
-//! What is found becomes options, as if the user had given them, and is printed as the command that gives them all. What
-//! is not certain is asked.
+//! The result becomes options, as if the user had given them, and is printed as the full command. Anything ambiguous is
+//! an error that asks the user to choose.
 
 mod table;
 mod times;
@@ -13,8 +13,8 @@ use super::layout::Shape;
 use super::source::{Sample, Source};
 use crate::Failure;
 use crate::args::{Cli, Encoding, ImportArgs, InputFormat};
-use table::{Found, Header, Kind, Row, Table};
-use times::{Way, Written};
+use table::{Header, Kind, Row, Table, TableSearch};
+use times::{TimeForm, Way};
 
 /// A delimiter that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ enum Delimiter {
     Other(u8),
 }
 
-/// What one text shows; `None` where it shows nothing.
+/// The findings for one text; `None` where it shows nothing.
 #[derive(Debug, Default)]
-struct Sniffed {
+struct Findings {
     encoding: Option<Encoding>,
     delimiter: Option<Delimiter>,
     skip: Option<u64>,
@@ -34,12 +34,12 @@ struct Sniffed {
     no_header: Option<bool>,
     decimal_comma: Option<bool>,
     time: Option<Vec<String>>,
-    /// The ways in which the times may be written; none if no pattern is needed.
+    /// The possible forms of the times; empty if no pattern is needed.
     ways: Vec<Way>,
     unit: Option<&'static str>,
 }
 
-/// Looks at texts for the options that the user has not given.
+/// Examines texts for the options that the user has not given.
 pub(super) struct Sniffer<'a> {
     pub(super) cli: &'a Cli,
     pub(super) args: &'a ImportArgs,
@@ -47,12 +47,12 @@ pub(super) struct Sniffer<'a> {
 }
 
 impl Sniffer<'_> {
-    /// The user's options and those that the files show, which also learn their encoding.
+    /// The user's options, completed by those that the files show. Also sets the files' encoding.
     ///
     /// # Errors
-    /// What is not certain, with the commands that decide it; files that are not alike.
+    /// What is ambiguous, with the commands that decide it; files that differ in form.
     pub(super) fn options(&self, sources: &mut [Source]) -> Result<ImportArgs, Failure> {
-        let mut all = Sniffed::default();
+        let mut all = Findings::default();
         let mut first: Option<String> = None;
         for source in sources.iter_mut().filter(|s| s.is_text()) {
             let sample = source.sample(self.args.encoding, first.is_none())?;
@@ -65,7 +65,7 @@ impl Sniffer<'_> {
         self.with(all)
     }
 
-    /// The user's options and those that the beginning of a pipe shows.
+    /// The user's options, completed by those that the beginning of a pipe shows.
     ///
     /// # Errors
     /// What is not certain, with the commands that decide it.
@@ -73,8 +73,8 @@ impl Sniffer<'_> {
         self.with(self.look(sample, is_table.then_some(b','))?)
     }
 
-    /// The user's options with what was found beside them.
-    fn with(&self, found: Sniffed) -> Result<ImportArgs, Failure> {
+    /// The user's options, completed by the findings.
+    fn with(&self, found: Findings) -> Result<ImportArgs, Failure> {
         let mut args = self.args.clone();
         args.encoding = args.encoding.or(found.encoding.filter(|e| *e != Encoding::Utf8));
         if let Some(Delimiter::Other(other)) = found.delimiter {
@@ -102,7 +102,7 @@ impl Sniffer<'_> {
     }
 
     /// `usual` is the delimiter that a table of this name has if nothing else is said.
-    fn look(&self, sample: &Sample, usual: Option<u8>) -> Result<Sniffed, Failure> {
+    fn look(&self, sample: &Sample, usual: Option<u8>) -> Result<Findings, Failure> {
         let encoding = match sample.encoding {
             Detected::Ascii => None,
             Detected::As(encoding) => Some(encoding),
@@ -113,25 +113,25 @@ impl Sniffer<'_> {
                 return Err(command::question(self.cli, &what, &[windows, ("else", with(Encoding::Latin1))]));
             }
         };
-        let mut found = Sniffed { encoding, ..Sniffed::default() };
+        let mut found = Findings { encoding, ..Findings::default() };
         if let Some(usual) = usual {
             self.look_at_table(sample, usual, &mut found)?;
         }
         Ok(found)
     }
 
-    fn look_at_table(&self, sample: &Sample, usual: u8, found: &mut Sniffed) -> Result<(), Failure> {
+    fn look_at_table(&self, sample: &Sample, usual: u8, found: &mut Findings) -> Result<(), Failure> {
         let mut text = sample.text.as_str();
         if !sample.is_whole {
-            // The last line may have been cut.
+            // The last line may be incomplete.
             text = text.rfind(table::line_end(text)).map_or(text, |end| &text[..=end]);
         }
         let skip = usize::try_from(self.args.skip.unwrap_or(0)).unwrap_or(usize::MAX);
         let lines = table::lines(text, skip, self.args.comment);
         let mut table = match Table::find(&lines, self.args.delimiter) {
-            Found::Nothing => return Ok(()),
-            Found::One(table) => table,
-            Found::Several(delimiters) => {
+            TableSearch::Nothing => return Ok(()),
+            TableSearch::One(table) => table,
+            TableSearch::Several(delimiters) => {
                 let what = format!("{} can be split in more than one way: say --delimiter", sample.name);
                 let with = |d: &u8| ("", ImportArgs { delimiter: Some(*d), ..self.args.clone() });
                 let answers: Vec<_> = delimiters.iter().map(with).collect();
@@ -162,7 +162,7 @@ impl Sniffer<'_> {
         Ok(())
     }
 
-    /// Where the header is, as the user says or the text shows.
+    /// The position of the header, from the options or the text.
     fn header(&self, sample: &Sample, table: &Table<'_>, first: &str) -> Result<Header, Failure> {
         let line = table.rows.first().map_or(0, |r| r.line);
         let with = |change: &dyn Fn(&mut ImportArgs)| {
@@ -204,7 +204,7 @@ impl Sniffer<'_> {
         })
     }
 
-    /// The names of the columns, as the import will have them.
+    /// The names of the columns in the import.
     fn names(&self, header: Option<Vec<&str>>, width: usize, file: &str) -> Result<Vec<String>, Failure> {
         let names = match header {
             _ if self.args.columns.len() == width => self.args.columns.clone(),
@@ -214,7 +214,7 @@ impl Sniffer<'_> {
         self.shape.renamed(names, file)
     }
 
-    /// Whether numbers have a decimal comma, where some show it and none shows a decimal point.
+    /// Whether numbers have a decimal comma: some show it, and none shows a decimal point.
     fn decimal_comma(&self, table: &Table<'_>) -> Option<bool> {
         let numbers = |row: &Row<'_>| -> Vec<String> {
             let numeric = row.cells.iter().zip(&table.kinds).filter(|(_, kind)| **kind == Kind::Number);
@@ -237,8 +237,8 @@ impl Sniffer<'_> {
         (commas > 0 && points == 0).then_some(true)
     }
 
-    /// Which columns hold the time, and how it is written.
-    fn times(&self, columns: &Columns<'_>, found: &mut Sniffed) {
+    /// Finds the columns with the time, and the form of the times.
+    fn times(&self, columns: &Columns<'_>, found: &mut Findings) {
         if self.args.at.is_some() || !self.args.time_format.is_empty() {
             return;
         }
@@ -258,9 +258,9 @@ impl Sniffer<'_> {
             found.ways = vec![way];
         } else {
             match times::written(values()) {
-                Written::Plainly => {}
-                Written::As(ways) => found.ways = ways,
-                Written::Unknown => match times::unix_unit(values()).filter(|_| time.len() == 1) {
+                TimeForm::Plainly => {}
+                TimeForm::As(ways) => found.ways = ways,
+                TimeForm::Unknown => match times::unix_unit(values()).filter(|_| time.len() == 1) {
                     Some(unit) => found.unit = Some(unit),
                     None => return,
                 },
@@ -295,7 +295,7 @@ impl<'t> Columns<'t> {
         self.table.rows.iter().filter(is_full).map(joined).collect()
     }
 
-    /// The columns that hold the time, where only one choice is possible. `named` is the one whose name tells it.
+    /// The columns with the time, if only one choice is possible. `named` is the one with a usual name.
     fn time(&self, named: Option<&str>, usable: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         let places = || (0..self.names.len()).filter(|at| usable(&self.names[*at]));
         let all = |at: usize, is: &dyn Fn(&str) -> bool| {
@@ -307,7 +307,7 @@ impl<'t> Columns<'t> {
             places().filter(|at| times::is_clock_name(&self.names[*at]) && all(*at, &times::is_clock)).collect();
         let whole: Vec<usize> = places()
             .filter(|at| !clocks.contains(at) && self.table.kinds[*at] != Kind::Text)
-            .filter(|at| !matches!(times::written(self.cells(*at).take(100)), Written::Unknown))
+            .filter(|at| !matches!(times::written(self.cells(*at).take(100)), TimeForm::Unknown))
             .collect();
         let named_at = named.and_then(|name| self.names.iter().position(|n| n == name));
         let names = |places: &[usize]| places.iter().map(|at| self.names[*at].clone()).collect::<Vec<_>>();
@@ -332,7 +332,7 @@ impl<'t> Columns<'t> {
         }
     }
 
-    /// The columns of a time in parts: year, month, day, hour and so on, as far as they are there.
+    /// The columns of a time in parts: year, month, day, hour and so on, as far as they exist.
     fn parts(&self, usable: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         let column_of = |wanted: &[&str]| {
             let mut found = (0..self.names.len())
@@ -355,12 +355,12 @@ impl<'t> Columns<'t> {
         Some(parts.into_iter().map(|at| self.names[at].clone()).collect())
     }
 
-    /// The pattern of a column that is one part of a time.
+    /// The pattern of a column with one part of a time.
     fn part(&self, at: usize) -> Option<&'static str> {
         times::part(&self.names[at], self.cells(at).next()?)
     }
 
-    /// The way of columns that are all parts of a time.
+    /// The form of columns that are all parts of a time.
     fn way_of_parts(&self, places: &[usize]) -> Option<Way> {
         let parts: Option<Vec<&str>> = places.iter().map(|at| self.part(*at)).collect();
         Some(Way::of_parts(&parts?.join(" ")))
@@ -393,9 +393,9 @@ impl Pair<'_> {
     }
 }
 
-impl Sniffed {
-    /// Adds what another file shows.
-    fn merge(&mut self, one: Sniffed, files: &Pair<'_>) -> Result<(), Failure> {
+impl Findings {
+    /// Merges the findings for another file.
+    fn merge(&mut self, one: Findings, files: &Pair<'_>) -> Result<(), Failure> {
         files.merge("encodings", &mut self.encoding, one.encoding)?;
         files.merge("delimiters", &mut self.delimiter, one.delimiter)?;
         files.merge("numbers of lines before the header", &mut self.skip, one.skip)?;

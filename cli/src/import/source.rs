@@ -1,4 +1,4 @@
-//! Input files: what they are, how they are packed, and how far they have been read.
+//! Input files: their format, compression, and how far they have been read.
 
 use super::encoding::{self, Detected};
 use crate::args::{Encoding, InputFormat};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the bytes of a file are packed.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     None,
@@ -25,19 +25,19 @@ pub(super) struct Source {
     pub(super) bytes: u64,
     packing: Packing,
     pub(super) encoding: Encoding,
-    /// Columns that have one value in all of its rows.
+    /// Columns with one value in all rows of the file.
     pub(super) constants: Vec<(String, String)>,
     /// Bytes of all files read so far, for the progress bar.
     pub(super) read: Arc<AtomicU64>,
 }
 
-/// Counts what goes through.
-struct Counted<R> {
+/// Counts the bytes read.
+struct CountingReader<R> {
     inner: R,
     read: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);
@@ -61,7 +61,7 @@ fn unpack(packed: impl Read + Send + 'static, packing: Packing) -> io::Result<Bo
     })
 }
 
-/// Bytes of a text that are looked at to learn how it is written.
+/// Number of bytes of a text examined to detect its form.
 const SAMPLE_BYTES: usize = 1 << 20;
 
 /// The beginning of a text.
@@ -79,25 +79,25 @@ impl Sample {
         let encoding = given.map_or_else(|| encoding::detect(bytes), Detected::As);
         let known = match encoding {
             Detected::As(known) => known,
-            // Delimiters and digits are the same in all that are possible.
+            // Delimiters and digits are the same in all possible encodings.
             Detected::Ascii | Detected::Unknown => Encoding::Latin1,
         };
         let mut decoded = Vec::new();
-        // What is in memory can be read.
+        // Reading from memory cannot fail.
         let _ = encoding::transcode(Box::new(io::Cursor::new(bytes.to_vec())), known).read_to_end(&mut decoded);
         let text = String::from_utf8_lossy(&decoded).trim_start_matches('\u{feff}').to_owned();
         Sample { name: name.to_owned(), text, is_whole, encoding }
     }
 }
 
-/// Text from standard input, unpacked: its form as far as its first byte tells, its beginning, and all of it.
-pub(super) struct Piped {
+/// Decompressed text from standard input: its format if the first byte shows it, its beginning, and all of it.
+pub(super) struct PipedText {
     pub(super) format: Option<InputFormat>,
     pub(super) sample: Sample,
     pub(super) bytes: Box<dyn Read + Send>,
 }
 
-impl Piped {
+impl PipedText {
     pub(super) fn open(name: &str, encoding: Option<Encoding>) -> io::Result<Self> {
         let mut input = io::BufReader::with_capacity(1 << 16, io::stdin());
         let packing = packing_of(input.fill_buf()?);
@@ -105,11 +105,11 @@ impl Piped {
         let first = bytes.fill_buf()?;
         let format = (first.first() == Some(&b'{')).then_some(InputFormat::Ndjson);
         let sample = Sample::new(name, first, false, encoding);
-        Ok(Piped { format, sample, bytes: Box::new(bytes) })
+        Ok(PipedText { format, sample, bytes: Box::new(bytes) })
     }
 }
 
-/// The form that a file's name says, its packing's ending taken off.
+/// The format that a file's name shows, ignoring the suffix of a compression.
 pub(super) fn format_of_name(name: &str) -> Option<InputFormat> {
     let lower = name.to_lowercase();
     let stem = [".gz", ".zst", ".zstd"].iter().find_map(|e| lower.strip_suffix(e)).unwrap_or(&lower);
@@ -124,7 +124,7 @@ pub(super) fn format_of_name(name: &str) -> Option<InputFormat> {
 }
 
 impl Source {
-    /// Finds out what a file is, by the name that the user gave it and its first bytes.
+    /// Detects the format of a file from its name and its first bytes.
     pub(super) fn find(
         path: &Path,
         given: &Path,
@@ -162,7 +162,7 @@ impl Source {
         }
         if magic.starts_with(b"PK\x03\x04") || magic.starts_with(b"BZh") || magic.starts_with(b"\xfd7zXZ") {
             return Err(Failure::new(format!(
-                "{name} is packed in a form that is not read: unpack it, or pack it with gzip or zstd"
+                "{name} is compressed in a format that is not supported: decompress it, or use gzip or zstd"
             )));
         }
         let by_magic = if magic.starts_with(b"PAR1") {
@@ -201,17 +201,17 @@ impl Source {
 
     fn unpacked(&self) -> Result<Box<dyn Read + Send>, Failure> {
         let file = io::BufReader::with_capacity(1 << 16, files::open(&self.path)?);
-        let counted = Counted { inner: file, read: Arc::clone(&self.read) };
+        let counted = CountingReader { inner: file, read: Arc::clone(&self.read) };
         unpack(counted, self.packing).map_err(|e| self.unreadable(&e))
     }
 
-    /// The file's text, unpacked, in UTF-8.
+    /// The file's text, decompressed, in UTF-8.
     pub(super) fn open(&self) -> Result<Box<dyn Read + Send>, Failure> {
         Ok(encoding::transcode(self.unpacked()?, self.encoding))
     }
 
-    /// The beginning of the file's text, in an encoding that the user names or the text shows.
-    /// Of files beside the first one less is looked at.
+    /// The beginning of the file's text, in the encoding that the user names or the text shows. Less is read of files
+    /// other than the first.
     pub(super) fn sample(&self, encoding: Option<Encoding>, is_first: bool) -> Result<Sample, Failure> {
         let most = if is_first { SAMPLE_BYTES } else { SAMPLE_BYTES / 8 };
         let mut bytes = Vec::new();
@@ -224,7 +224,7 @@ impl Source {
         !matches!(self.format, InputFormat::Parquet | InputFormat::Arrow)
     }
 
-    /// The delimiter that a file of this name has, if nothing else is said.
+    /// The default delimiter for a file with this name.
     pub(super) fn usual_delimiter(&self) -> u8 {
         if self.name.to_lowercase().contains(".tsv") { b'\t' } else { b',' }
     }
@@ -242,7 +242,7 @@ impl Source {
         }
     }
 
-    /// What went wrong while the file was read.
+    /// The error for a failed read of the file.
     pub(super) fn unreadable(&self, error: &io::Error) -> Failure {
         let hint = match self.packing {
             Packing::None => "",
@@ -252,7 +252,7 @@ impl Source {
     }
 }
 
-/// Whether a file is a workbook: of Excel, old or new, or of another office program.
+/// Whether a file is a workbook of Excel or another office program.
 fn is_workbook(magic: &[u8], name: &str) -> bool {
     let ending = name.rsplit('.').next().unwrap_or_default();
     let holds = |text: &[u8]| magic.windows(text.len()).any(|w| w == text);
@@ -261,7 +261,7 @@ fn is_workbook(magic: &[u8], name: &str) -> bool {
     zipped || magic.starts_with(b"\xd0\xcf\x11\xe0")
 }
 
-/// The files that the user means: patterns that the shell left as they are become the files that match them.
+/// The files to import: patterns that the shell did not expand are replaced by the files that match.
 pub(super) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for path in given {
@@ -270,7 +270,7 @@ pub(super) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             all.push(path.clone());
             continue;
         }
-        let found = glob::glob(&text).map_err(|e| Failure::usage(format!("{text} is no pattern: {e}")))?;
+        let found = glob::glob(&text).map_err(|e| Failure::usage(format!("{text} is not a valid pattern: {e}")))?;
         let before = all.len();
         for entry in found {
             all.push(entry.map_err(|e| Failure::new(format!("cannot read {}: {}", e.path().display(), e.error())))?);

@@ -1,10 +1,10 @@
-//! The usual time between two measurements of a series, which decides how wide buckets should be.
+//! Determines the usual time between two measurements of a series, from which the width of buckets is chosen.
 
 use arrow::array::{Array, RecordBatch};
 use std::collections::HashMap;
 use std::fmt;
 
-/// Gathers the steps of series.
+/// Collects the steps of series.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     series: HashMap<String, Series>,
@@ -44,7 +44,7 @@ impl Meter {
         }
     }
 
-    /// A series that has several values at most of its instants: several stations in one, perhaps.
+    /// A series with several values at most of its instants: possibly several stations in one.
     pub(super) fn crowded(&self) -> Option<String> {
         let is_crowded = |series: &Series| {
             let several = series.instants.values().filter(|several| **several).count();
@@ -65,7 +65,7 @@ impl Meter {
 }
 
 impl Step {
-    /// The word for buckets that fit it.
+    /// The granularity that fits the step.
     pub(super) fn granularity(self) -> &'static str {
         const SECOND: i128 = 1_000_000_000;
         match self.nanos {

@@ -1,14 +1,14 @@
-//! Measurements from standard input, stored as they come: `tail -f readings.csv | ebbtide import - --collection c`.
+//! Measurements from standard input, stored as they arrive: `tail -f readings.csv | ebbtide import - --collection c`.
 //!
-//! A thread reads and splits; here rows gather until there are enough of them or the first has waited long enough, and
-//! are stored in one atomic insert. What columns hold is learnt from what has come so far.
+//! One thread reads and splits; this one collects rows until there are enough of them or the first has waited long
+//! enough, and stores them in one atomic insert. Types of columns are inferred from what has arrived so far.
 
 use super::bad::{BadLines, Begin};
-use super::decoder::{Decoder, Learnt, Settled, decoder};
+use super::decoder::{Decoder, LearnedColumns, RowSpec, decoder};
 use super::infer::finer;
 use super::layout::{Layout, Shape};
 use super::sniff::Sniffer;
-use super::source::Piped;
+use super::source::PipedText;
 use super::text::{self, Block};
 use super::{Job, encoding, for_new, is_for_new, line_protocol, report, step};
 use crate::Failure;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// How often it is looked whether the user has had enough.
+/// Interval between checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NAME: &str = "-";
 
 type Message = Result<Block, Failure>;
 
-/// Where the rows of one collection go.
+/// The destination of the rows of one collection.
 struct Target<'a> {
     job: Rc<Job<'a>>,
     decoder: Box<dyn Decoder + 'a>,
@@ -39,7 +39,7 @@ struct Target<'a> {
     stored: u64,
 }
 
-/// What the targets share.
+/// What the targets have in common.
 struct Pipe<'a> {
     database: &'a Database,
     args: &'a ImportArgs,
@@ -64,7 +64,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     let clock = SystemClock::new();
     let started = clock.monotonic();
     let database = Database::open(&cli.db)?;
-    let piped = Piped::open(NAME, given.encoding).map_err(|e| unreadable(&e))?;
+    let piped = PipedText::open(NAME, given.encoding).map_err(|e| unreadable(&e))?;
     let format = given.format.or(piped.format).unwrap_or(InputFormat::Csv);
     let schema = given.collection.as_ref().and_then(|name| schema(&database, name));
     let sniffer = Sniffer { cli, args: given, shape: &Shape::new(given, schema.as_deref()) };
@@ -118,9 +118,9 @@ fn schema(database: &Database, name: &str) -> Option<Arc<Schema>> {
     database.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()))
 }
 
-/// Starts to read standard input.
+/// Starts reading standard input.
 fn reader(
-    piped: Piped,
+    piped: PipedText,
     args: &ImportArgs,
     format: InputFormat,
     runtime: &tokio::runtime::Runtime,
@@ -133,14 +133,14 @@ fn reader(
         let input = encoding::transcode(piped.bytes, encoding);
         let read = text::split(NAME, input, &how, true, &mut |block| sender.send(Ok(block)).is_ok(), &unreadable);
         if let Err(failure) = read {
-            // Nobody listens any more if this fails.
+            // If this fails, the receiver has stopped.
             let _ = sender.send(Err(failure));
         }
     });
     Ok(receiver)
 }
 
-/// Gathers rows and gives them on, until the input ends or the user has had enough.
+/// Collects rows and stores them, until the input ends or the user presses Ctrl-C.
 fn follow(
     args: &ImportArgs,
     receiver: &Receiver<Message>,
@@ -182,7 +182,7 @@ fn follow(
     }
 }
 
-/// Adds the collections of measurements that are new.
+/// Adds targets for new measurements.
 fn add_targets<'a>(pipe: &Pipe<'a>, block: &Block, targets: &mut Vec<Target<'a>>) -> Result<(), Failure> {
     for record in block.records() {
         if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
@@ -199,7 +199,7 @@ impl<'a> Target<'a> {
         Target::of(pipe, name, None)
     }
 
-    /// For all rows, or those of one measurement.
+    /// A target for all rows, or for those of one measurement.
     fn of(pipe: &Pipe<'a>, name: &str, measurement: Option<String>) -> Result<Self, Failure> {
         let schema = schema(pipe.database, name);
         if schema.is_some() && is_for_new(pipe.args) {
@@ -224,7 +224,7 @@ impl<'a> Target<'a> {
         if rows.is_empty() {
             return Ok(());
         }
-        let mut learnt = Learnt::default();
+        let mut learnt = LearnedColumns::default();
         for row in &rows {
             if self.decoder.learn(row, &mut learnt)?.is_break() {
                 break;
@@ -236,10 +236,10 @@ impl<'a> Target<'a> {
         };
         let is_known = learnt.rows > 0 || !learnt.names.is_empty() || self.job.influx;
         let settled = match (&self.place, is_known) {
-            (Some((_, layout)), _) => Settled::of(&self.job, schema.as_deref(), layout.clone(), &learnt.seen)?,
-            (None, true) => Settled::new(&self.job, schema.as_deref(), &learnt)?,
+            (Some((_, layout)), _) => RowSpec::of(&self.job, schema.as_deref(), layout.clone(), &learnt.seen)?,
+            (None, true) => RowSpec::new(&self.job, schema.as_deref(), &learnt)?,
             (None, false) => {
-                // Bad lines tell nothing yet of what the columns hold.
+                // Bad lines say nothing about the types of the columns.
                 return rows.iter().try_for_each(|row| self.decoder.add(row));
             }
         };

@@ -1,7 +1,7 @@
 //! Splits text into records: the cells of a CSV line, or a whole line. One thread decompresses and splits while another
 //! one processes what was split before.
 
-use super::blanks::Squeezed;
+use super::blanks::BlankSqueezer;
 use super::source::Source;
 use crate::Failure;
 use std::cell::RefCell;
@@ -226,7 +226,7 @@ pub(super) fn split(
     };
     let pending = Rc::new(RefCell::new(pending));
     let input: Box<dyn Read> = match how {
-        Split::Csv { delimiter: b' ', .. } => Box::new(Squeezed::new(input)),
+        Split::Csv { delimiter: b' ', .. } => Box::new(BlankSqueezer::new(input)),
         _ => input,
     };
     let limited = LimitedReader { inner: input, pending: Rc::clone(&pending) };

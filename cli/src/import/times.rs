@@ -1,4 +1,4 @@
-//! How the times of an input are written, and which instants they are.
+//! Reads the times of an input as instants.
 
 use super::folds::Series;
 use super::plain_time::{plain_time, time};
@@ -11,7 +11,7 @@ use chrono::{
 use chrono_tz::Tz;
 use ebbtide_ttl::{Precision, Timestamp};
 
-/// Ways in which a time without a pattern may be written, beside ISO 8601: the year first, so that nothing is guessed.
+/// Forms of times that need no pattern besides ISO 8601: the year comes first, so that nothing is guessed.
 const LOCAL_FORMS: [&str; 10] = [
     "%Y-%m-%dT%H:%M:%S%.f",
     "%Y-%m-%d %H:%M:%S%.f",
@@ -35,7 +35,7 @@ pub(super) struct TimeReader {
 
 #[derive(Debug, Clone)]
 enum Form {
-    /// A number of units of so many nanoseconds since 1970.
+    /// A number of units since 1970, with the nanoseconds per unit.
     Unix(i128),
     Pattern(Vec<Item<'static>>),
 }
@@ -47,7 +47,7 @@ enum Zone {
     Named(Tz),
 }
 
-/// What a text says before the zone is known.
+/// The content of a text before the zone is applied.
 enum Read {
     Instant(Timestamp),
     Local(NaiveDateTime),
@@ -62,7 +62,7 @@ impl TimeReader {
         Ok(TimeReader { forms, zone: zone.map_or(Ok(Zone::Utc), zone_of)?, dst })
     }
 
-    /// Reads times of one pattern, local ones as UTC; `None` if it is no pattern.
+    /// Reads times with one pattern, local ones as UTC; `None` if it is not a pattern.
     pub(super) fn one(pattern: &str) -> Option<Self> {
         TimeReader::new(&[pattern.to_owned()], None, Dst::Refuse, None).ok()
     }
@@ -72,12 +72,12 @@ impl TimeReader {
         TimeReader { forms: Vec::new(), zone: Zone::Utc, dst: Dst::Refuse }
     }
 
-    /// The same zone without patterns: for columns that hold times beside the one of the measurements.
+    /// The same zone without patterns, for columns of times other than that of the measurements.
     pub(super) fn general(&self) -> Self {
         TimeReader { forms: Vec::new(), ..self.clone() }
     }
 
-    /// Whether local times that are no single instant are decided by the row's series.
+    /// Whether ambiguous local times are decided by the row's series.
     pub(super) fn decides(&self) -> bool {
         self.dst != Dst::Refuse
     }
@@ -87,7 +87,7 @@ impl TimeReader {
         self.forms.is_empty()
     }
 
-    /// The instant that a cell names.
+    /// The instant of a cell.
     ///
     /// # Errors
     /// Says why it names none.
@@ -95,7 +95,7 @@ impl TimeReader {
         self.read_in(cell, &mut Series::default())
     }
 
-    /// The instant that a cell of a series names; where it may be one of two, the series decides as `--dst` says.
+    /// The instant of a cell of a series. If it may be one of two, the series decides according to `--dst`.
     ///
     /// # Errors
     /// Says why it names none.
@@ -118,10 +118,10 @@ impl TimeReader {
         match self.parse(text).or_else(|| end_of_day(text, &|text| self.parse(text))) {
             Some(Read::Instant(time)) => Ok(time),
             Some(Read::Local(local)) => self.instant(local, series),
-            None if self.forms.is_empty() => {
-                Err(format!("'{text}' is no time such as 2024-01-31T12:00:00Z; --time-format says how it is written"))
-            }
-            None => Err(format!("'{text}' is not written as --time-format says")),
+            None if self.forms.is_empty() => Err(format!(
+                "'{text}' is not a time such as 2024-01-31T12:00:00Z; describe its format with --time-format"
+            )),
+            None => Err(format!("'{text}' does not match --time-format")),
         }
     }
 
@@ -151,7 +151,7 @@ impl TimeReader {
             (LocalResult::Ambiguous(earlier, later), dst) => Ok(series.decide(utc(earlier), utc(later), dst)),
             (LocalResult::None, Dst::Refuse) => Err(format!("the clocks of {zone} skipped {local}{hint}")),
             (LocalResult::None, dst) => {
-                // The offset behind the gap gives the earlier instant, the one before it the later.
+                // The offset after the gap gives the earlier instant, the one before it the later.
                 let sign = if dst == Dst::Earlier { 1 } else { -1 };
                 let offset = [3, 25].iter().find_map(|hours| {
                     let beside = local.checked_add_signed(TimeDelta::hours(sign * hours))?;
@@ -165,9 +165,9 @@ impl TimeReader {
     }
 }
 
-/// Reads a time at 24 o'clock, the end of a day, of which `read` knows only 23 o'clock.
+/// Reads a time at 24:00, the end of a day; `read` only accepts hours up to 23.
 fn end_of_day(text: &str, read: &dyn Fn(&str) -> Option<Read>) -> Option<Read> {
-    // From the right: a year, or a day of the month, may be 24 too.
+    // From the right: a year or a day of the month may be 24 too.
     text.rmatch_indices("24").find_map(|(at, _)| {
         let hour = TimeDelta::hours(1);
         let before = format!("{}23{}", &text[..at], &text[at + 2..]);
@@ -176,7 +176,7 @@ fn end_of_day(text: &str, read: &dyn Fn(&str) -> Option<Read>) -> Option<Read> {
         match read(&before)? {
             Read::Local(local) if is_hour(&local) => local.checked_add_signed(hour).map(Read::Local),
             Read::Instant(time) => {
-                // An offset hides the hour; with 22 o'clock it must be one less, and the minutes are those of the text.
+                // An offset hides the hour; with 22:00 it must be one less, and the minutes are those of the text.
                 let earlier = format!("{}22{}", &text[..at], &text[at + 2..]);
                 let Some(Read::Instant(other)) = read(&earlier) else { return None };
                 let is_midnight =
@@ -207,7 +207,7 @@ fn form(text: &str) -> Result<Form, Failure> {
             let items: Vec<Item<'static>> = StrftimeItems::new(pattern).map(Item::to_owned).collect();
             if items.iter().any(|i| matches!(i, Item::Error)) || !pattern.contains('%') {
                 return Err(Failure::usage(format!(
-                    "--time-format '{pattern}' is no pattern: write it with %Y %m %d %H %M %S, or say s, ms, us or ns"
+                    "--time-format '{pattern}' is not a pattern: write it with %Y %m %d %H %M %S, or use s, ms, us or ns"
                 )));
             }
             Form::Pattern(items)
@@ -227,7 +227,7 @@ fn zone_of(text: &str) -> Result<Zone, Failure> {
     }
     let names: Vec<&str> = chrono_tz::TZ_VARIANTS.iter().map(|z| z.name()).collect();
     let hint = ebbtide_query::suggest::hint(text, names.iter().copied());
-    Err(Failure::usage(format!("--time-zone: '{text}' is no zone such as Europe/Dublin or +01:00{hint}")))
+    Err(Failure::usage(format!("--time-zone: '{text}' is not a time zone such as Europe/Dublin or +01:00{hint}")))
 }
 
 impl Form {
@@ -256,7 +256,7 @@ impl Form {
     }
 }
 
-/// The first day of a month or a year that is all that was read of a date.
+/// The first day of a month or year, if no more of the date was read.
 fn first_day(mut parsed: Parsed) -> Option<NaiveDate> {
     if parsed.day().is_some() || parsed.ordinal().is_some() {
         return None;
@@ -268,7 +268,7 @@ fn first_day(mut parsed: Parsed) -> Option<NaiveDate> {
     parsed.to_naive_date().ok()
 }
 
-/// A number of units since 1970, exactly, with a fraction if there is one.
+/// A number of units since 1970, exactly, including a fraction.
 fn unix(text: &str, nanos: i128) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -288,7 +288,7 @@ fn unix(text: &str, nanos: i128) -> Option<i128> {
     Some(if negative { -total } else { total })
 }
 
-/// ISO 8601 and what is near it, the year first.
+/// ISO 8601 and similar forms with the year first.
 fn general(text: &str) -> Option<Read> {
     // A year of two digits may as well be a day.
     let digits = text.trim_start_matches(['+', '-']).bytes().take_while(u8::is_ascii_digit).count();
@@ -311,7 +311,7 @@ fn general(text: &str) -> Option<Read> {
                 .find_map(|f| NaiveDate::parse_from_str(text, f).ok().map(|d| d.and_time(NaiveTime::MIN)))
         })
         .or_else(|| {
-            // A date and an hour, from two columns.
+            // A date and an hour from two columns.
             let (date, hour) = text.split_once(' ').filter(|(_, hour)| (1..=2).contains(&hour.len()))?;
             NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?.and_hms_opt(hour.parse().ok()?, 0, 0)
         })?;
@@ -391,13 +391,14 @@ mod tests {
     fn what_is_no_time_is_named() {
         assert!(read(&[], None, "31/01/2024").contains("--time-format"));
         assert!(
-            read(&[], None, "01/02/24").contains("no time") && read(&[], None, "24-01-31 07:00").contains("no time")
+            read(&[], None, "01/02/24").contains("not a time")
+                && read(&[], None, "24-01-31 07:00").contains("not a time")
         );
         assert!(
-            read(&[], None, "2024-02-30 24:00").contains("no time")
-                && read(&[], None, "2024-02-24 24:30").contains("no time")
+            read(&[], None, "2024-02-30 24:00").contains("not a time")
+                && read(&[], None, "2024-02-24 24:30").contains("not a time")
         );
-        assert!(read(&[], None, "2024-02-24T24:30:00Z").contains("no time"));
+        assert!(read(&[], None, "2024-02-24T24:30:00Z").contains("not a time"));
         assert!(read(&["ms"], None, "soon").contains("'soon'"));
         assert!(TimeReader::new(&["nonsense".to_owned()], None, Dst::Refuse, None).is_err());
         let error = TimeReader::new(&[], Some("Europe/Dublim"), Dst::Refuse, None).unwrap_err();

@@ -134,14 +134,14 @@ fn wrong_input_is_named_with_its_place_and_leaves_nothing() {
     write(folder.path(), "mixed.ndjson", "{\"time\":\"2024-01-01\",\"v\":1}\n{\"time\":\"2024-01-01\",\"v\":\"x\"}\n");
     let cases = [
         ("broken.csv", "broken.csv:3: the line has 2 columns"),
-        ("notime.csv", "no column holds times"),
-        ("wrong.csv", "wrong.csv:70002: column 'v' holds numbers, but 'oops' is none"),
+        ("notime.csv", "no column contains times"),
+        ("wrong.csv", "wrong.csv:70002: column 'v' contains numbers, but 'oops' is not"),
         ("empty.csv", "empty.csv is empty"),
         ("header.csv", "no measurements"),
         ("fake.csv.gz", "not what its name says"),
         ("fake.parquet", "not what its name says"),
         ("missing.csv", "missing.csv:3: "),
-        ("badtime.csv", "badtime.csv:3: column 'time' holds the time, but 'yesterday' is none"),
+        ("badtime.csv", "badtime.csv:3: column 'time' contains the time, but 'yesterday' is not a time"),
         ("mixed.ndjson", "mixed.ndjson:2: field 'v'"),
         ("nothing.csv", "cannot open nothing.csv"),
         (".", "a folder"),

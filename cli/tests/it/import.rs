@@ -182,12 +182,12 @@ fn damaged_and_strange_files_are_refused_with_what_to_do() {
     write(folder.path(), "crlf.csv", &format!("\u{feff}{}", good.replace('\n', "\r\n")));
     let cases = [
         ("cut.csv.gz", "the compressed file is damaged or was cut off"),
-        ("wide.csv", "the files hold a header only"),
-        ("zip.csv", "unpack it"),
+        ("wide.csv", "the files contain only a header"),
+        ("zip.csv", "decompress it"),
         ("twice.csv", "twice.csv:1: two columns are named 'v'"),
         ("noname.csv", "noname.csv:1: column 2 has no name"),
         ("quote.csv", "quote.csv:2: a quote that opens on this line is never closed"),
-        ("huge.csv", "huge.csv:22: column 'v' holds numbers, but '1e400' is none"),
+        ("huge.csv", "huge.csv:22: column 'v' contains numbers, but '1e400' is not"),
         ("*.nothing", "no file matches *.nothing"),
     ];
     for (file, expected) in cases {
@@ -430,10 +430,10 @@ fn columns_that_are_almost_numbers_end_with_the_question_and_its_answers() {
     file("words.csv", &["calm", "12", "gusts", "light"]);
     file("ids.csv", &["007", "012"]);
     let cases = [
-        ("codes.csv", "codes.csv:4: column 'v' holds numbers, and '090' with leading zeros", "--number v"),
-        ("na.csv", "na.csv:3: column 'v' holds numbers, but 'NA' is none", "--null 'NA'"),
-        ("large.csv", "large.csv:2: column 'v' holds numbers, but '1e400' is none", "--text v"),
-        ("thousands.csv", "thousands.csv:2: column 'v' holds numbers, but '1,021.9' is none", "--thousands ,"),
+        ("codes.csv", "codes.csv:4: column 'v' contains numbers, and '090' with leading zeros", "--number v"),
+        ("na.csv", "na.csv:3: column 'v' contains numbers, but 'NA' is not", "--null 'NA'"),
+        ("large.csv", "large.csv:2: column 'v' contains numbers, but '1e400' is not", "--text v"),
+        ("thousands.csv", "thousands.csv:2: column 'v' contains numbers, but '1,021.9' is not", "--thousands ,"),
     ];
     for (name, expected, option) in cases {
         let output = import(folder.path(), &[name, "--delimiter", ";"]);
@@ -452,7 +452,7 @@ fn columns_that_are_almost_numbers_end_with_the_question_and_its_answers() {
     assert_eq!(imported("comma.csv", &["--decimal-comma"]).1, "v\n5.2\n6.1\n7.0\n");
     assert_eq!(imported("na.csv", &["--null", "NA"]).1, "v\n1\n\"\"\n2\n\"\"\n3\n");
     let (told, _) = imported("words.csv", &[]);
-    assert!(told.contains("v is text: 1 of 4 values are numbers, 'calm' in line 2 is none"), "{told}");
+    assert!(told.contains("v is text: 1 of 4 values are numbers, 'calm' in line 2 is not"), "{told}");
     let (told, ids) = imported("ids.csv", &[]);
     assert!(told.contains("--number v reads numbers"), "{told}");
     assert_eq!(ids, "v\n007\n012\n");

@@ -4,11 +4,11 @@ use super::times;
 use crate::import::cells::{double, looks_like_number, unpadded};
 use std::collections::HashSet;
 
-/// Delimiters that are tried; a blank stands for runs of blanks and tabs.
+/// Possible delimiters; a blank stands for runs of blanks and tabs.
 const DELIMITERS: [u8; 5] = [b'\t', b';', b'|', b',', b' '];
-/// Lines that are split to learn the shape.
+/// Maximum number of lines examined.
 const LINES_MAX: usize = 2_000;
-/// What stands in a line of units, in small letters and without the brackets around it.
+/// Words in lines of units, in lower case and without brackets.
 const UNITS: [&str; 66] = [
     "-", "%", "#", "1", "a", "avg", "bar", "c", "cm", "d", "date", "deg", "deg c", "deg f", "degc", "degf", "degree",
     "degrees", "f", "ft", "h", "hh:mm", "hpa", "hz", "in", "inch", "inhg", "j", "k", "kelvin", "km", "km/h", "kn",
@@ -17,7 +17,7 @@ const UNITS: [&str; 66] = [
     "w/m2",
 ];
 
-/// What a cell, or most cells of a column, hold.
+/// The kind of a cell, or of most cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Number,
@@ -25,10 +25,10 @@ pub(super) enum Kind {
     Text,
 }
 
-/// A line that has as many cells as the table has columns.
+/// A line with as many cells as the table has columns.
 #[derive(Debug)]
 pub(super) struct Row<'t> {
-    /// Counted from 0.
+    /// The number of the line, counted from 0.
     pub(super) line: usize,
     pub(super) cells: Vec<&'t str>,
 }
@@ -39,18 +39,18 @@ pub(super) struct Table<'t> {
     pub(super) delimiter: u8,
     pub(super) rows: Vec<Row<'t>>,
     pub(super) kinds: Vec<Kind>,
-    /// Rows before the first that looks like data.
+    /// Number of rows before the first one that looks like data.
     pub(super) lead: usize,
 }
 
-/// Where the header is.
+/// The position of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Header {
-    /// The line of this number, counted from 0, and how many lines below it are no data.
+    /// The line with this number, counted from 0, and the number of lines below it that are not data.
     At { line: usize, below: usize },
     /// The first line of the table looks like data.
     None { line: usize },
-    /// One of these two, each with the lines below it.
+    /// One of these two, each with the number of lines below it.
     Either([(usize, usize); 2]),
 }
 
@@ -59,14 +59,14 @@ pub(super) fn line_end(text: &str) -> char {
     if text.contains('\n') { '\n' } else { '\r' }
 }
 
-/// The lines of a text that are looked at, with their numbers from 0.
+/// The examined lines of a text, with their numbers from 0.
 pub(super) fn lines(text: &str, skip: usize, comment: Option<u8>) -> Vec<(usize, &str)> {
     let is_comment = |line: &str| comment.is_some_and(|c| line.as_bytes().first() == Some(&c));
     let lines = text.split(line_end(text)).map(|line| line.trim_end_matches('\r')).enumerate().skip(skip);
     lines.filter(|(_, line)| !line.trim().is_empty() && !is_comment(line)).take(LINES_MAX).collect()
 }
 
-/// The cells of a line. A quote that opens is closed on the same line here.
+/// The cells of a line. Quotes are assumed to close on the same line.
 pub(super) fn cells(line: &str, delimiter: u8) -> Vec<&str> {
     let is_delimiter = |b: u8| b == delimiter || (delimiter == b' ' && b == b'\t');
     let bytes = line.as_bytes();
@@ -96,7 +96,7 @@ pub(super) fn cells(line: &str, delimiter: u8) -> Vec<&str> {
     }
 }
 
-/// What a cell holds; `None` if nothing, or a word that often means nothing.
+/// The kind of a cell; `None` if it is empty or a word that often marks a missing value.
 pub(super) fn kind(cell: &str) -> Option<Kind> {
     const NOTHING: [&str; 9] = ["", "na", "n/a", "nan", "null", "none", "-", "--", "m"];
     if NOTHING.iter().any(|n| cell.eq_ignore_ascii_case(n)) {
@@ -115,7 +115,7 @@ pub(super) fn kind(cell: &str) -> Option<Kind> {
 }
 
 impl<'t> Table<'t> {
-    /// The lines, split by a delimiter; `None` if they are no table then.
+    /// The lines split by a delimiter; `None` if they do not form a table.
     fn new(lines: &[(usize, &'t str)], delimiter: u8) -> Option<Self> {
         let split: Vec<Row<'t>> =
             lines.iter().map(|(line, text)| Row { line: *line, cells: cells(text, delimiter) }).collect();
@@ -131,10 +131,10 @@ impl<'t> Table<'t> {
         (lead > 0 || above == 1).then_some(Table { delimiter, rows, kinds, lead })
     }
 
-    /// The table that a text is, as far as only one is possible. `delimiter` is what the user says.
-    pub(super) fn find(lines: &[(usize, &'t str)], delimiter: Option<u8>) -> Found<'t> {
+    /// The table in a text, if only one is possible. `delimiter` is the user's choice.
+    pub(super) fn find(lines: &[(usize, &'t str)], delimiter: Option<u8>) -> TableSearch<'t> {
         if let Some(delimiter) = delimiter {
-            return Table::new(lines, delimiter).map_or(Found::Nothing, Found::One);
+            return Table::new(lines, delimiter).map_or(TableSearch::Nothing, TableSearch::One);
         }
         let (blanks, others) = DELIMITERS.split_last().unwrap_or((&b' ', &[]));
         let mut tables: Vec<Table<'t>> = others.iter().filter_map(|d| Table::new(lines, *d)).collect();
@@ -147,14 +147,14 @@ impl<'t> Table<'t> {
             }
         }
         match tables.len() {
-            0 => Found::Nothing,
-            1 => tables.pop().map_or(Found::Nothing, Found::One),
-            _ if tables.iter().all(|t| t.kinds.iter().all(|k| *k == Kind::Text)) => Found::Nothing,
-            _ => Found::Several(tables.iter().map(|t| t.delimiter).collect()),
+            0 => TableSearch::Nothing,
+            1 => tables.pop().map_or(TableSearch::Nothing, TableSearch::One),
+            _ if tables.iter().all(|t| t.kinds.iter().all(|k| *k == Kind::Text)) => TableSearch::Nothing,
+            _ => TableSearch::Several(tables.iter().map(|t| t.delimiter).collect()),
         }
     }
 
-    /// Where the header is. `first` is the first line of the whole text.
+    /// The position of the header. `first` is the first line of the whole text.
     pub(super) fn header(&self, first: &str) -> Header {
         let line = |row: usize| self.rows.get(row).map_or(0, |r| r.line);
         let below = |row: usize| line(self.lead).saturating_sub(line(row) + 1);
@@ -166,7 +166,7 @@ impl<'t> Table<'t> {
             let below = if self.lead < self.rows.len() { below(0) } else { 0 };
             return Header::At { line: line(0), below };
         }
-        // Files of one maker of loggers: a line about the station, the names, the units, how they were aggregated.
+        // Files of Campbell loggers: a line about the station, the names, the units, and the aggregation.
         if first.trim_start_matches('"').starts_with("TOA5") {
             return at(self.rows.iter().take(self.lead).position(|row| row.line >= 1).unwrap_or(0));
         }
@@ -185,24 +185,25 @@ impl<'t> Table<'t> {
     }
 }
 
-/// What is found in a text.
+/// The result of looking for a table.
 #[derive(Debug)]
-pub(super) enum Found<'t> {
-    /// No table that can be told for certain.
+pub(super) enum TableSearch<'t> {
+    /// No unambiguous table.
     Nothing,
     One(Table<'t>),
     /// Tables with these delimiters.
     Several(Vec<u8>),
 }
 
-/// The most frequent number of cells from a line on, and the first line that has it; `None` if too few lines below have.
+/// The most frequent number of cells from a line on, and the first line that has it; `None` if too few lines below
+/// have.
 fn shape(lines: &[Row<'_>], from: usize) -> Option<(usize, usize)> {
     let mut counts: Vec<usize> = lines[from..].iter().map(|row| row.cells.len()).collect();
     counts.sort_unstable();
     let width = counts.chunk_by(|a, b| a == b).max_by_key(|run| (run.len(), run[0]))?[0];
     let first = lines.iter().position(|row| row.cells.len() == width)?;
     let rows = lines[first..].iter().filter(|row| row.cells.len() == width).count();
-    // A few lines may be broken.
+    // A few lines may be malformed.
     let is_table = width > 1 && rows * 10 >= (lines.len() - first) * 8 && (first == 0 || rows > 1);
     is_table.then_some((width, first))
 }
@@ -221,7 +222,7 @@ fn usual_kind<'c>(cells: impl Iterator<Item = &'c str>) -> Kind {
     }
 }
 
-/// Whether a row holds a time where the others do; or a number, if they hold no times.
+/// Whether a row has a time in the column where others do; or a number, if there are no times.
 fn has_telling_cell(row: &Row<'_>, kinds: &[Kind]) -> bool {
     let telling = if kinds.contains(&Kind::Time) { Kind::Time } else { Kind::Number };
     row.cells.iter().zip(kinds).any(|(cell, usual)| *usual == telling && kind(cell) == Some(telling))
@@ -234,7 +235,7 @@ fn fits(row: &Row<'_>, kinds: &[Kind]) -> bool {
     numbers > 0 && numbers * 2 >= numeric().count()
 }
 
-/// Whether all cells of a row may be units, and at least one is one.
+/// Whether all cells of a row can be units, and at least one is.
 fn is_units(row: &Row<'_>) -> bool {
     let is_unit = |cell: &&str| {
         let bare = cell.trim_matches(['(', ')', '[', ']']).to_lowercase();

@@ -1,4 +1,4 @@
-//! How the times of a column are written, as far as only one way is possible.
+//! Detects the form of a column's times, if only one is possible.
 
 use crate::import::times::TimeReader;
 use std::collections::HashMap;
@@ -12,36 +12,36 @@ pub(super) enum Order {
 }
 
 const ORDERS: [Order; 3] = [Order::Ymd, Order::Dmy, Order::Mdy];
-/// So many values are enough if they leave only one way.
+/// Number of values that are enough if they leave one form.
 const ENOUGH: usize = 500;
-/// Patterns of one column, which may hold dates with and without a time of day.
+/// Maximum number of patterns of a column, which may contain dates with and without a time of day.
 const PATTERNS_MAX: usize = 4;
-/// Years that numbers without separators are taken for.
+/// Years for which numbers without separators are read as dates.
 const YEARS: std::ops::RangeInclusive<i32> = 1700..=2100;
 
-/// How times are written.
+/// The form of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Written {
-    /// As is read without a pattern.
+pub(super) enum TimeForm {
+    /// A form that needs no pattern.
     Plainly,
-    /// In one of these ways.
+    /// One of these forms.
     As(Vec<Way>),
-    /// In no way that is known.
+    /// No known form.
     Unknown,
 }
 
-/// A way of writing times.
+/// A form of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) order: Order,
     pub(super) patterns: Vec<String>,
-    /// A text that is written so.
+    /// An example.
     pub(super) example: String,
     fits: usize,
 }
 
 impl Way {
-    /// Of columns that each hold a part of a time.
+    /// For columns that each hold a part of a time.
     pub(super) fn of_parts(pattern: &str) -> Self {
         Way { order: Order::Ymd, patterns: vec![pattern.to_owned()], example: String::new(), fits: 0 }
     }
@@ -80,7 +80,7 @@ fn is_month(letters: &str) -> bool {
     letters.len() >= 3 && MONTHS.iter().any(|m| letters.to_lowercase().starts_with(m))
 }
 
-/// The pattern that a text is written with, if its date has this order.
+/// The pattern of a text, if its date has this order.
 fn pattern(text: &str, order: Order) -> Option<String> {
     let tokens = tokens(text);
     let mut out = String::new();
@@ -100,7 +100,7 @@ fn pattern(text: &str, order: Order) -> Option<String> {
     rest.is_empty().then_some(out)
 }
 
-/// Adds the pattern of a date; gives what is behind it.
+/// Adds the pattern of a date; returns the tokens after it.
 fn date<'s, 't>(tokens: &'s [Token<'t>], order: Order, out: &mut String) -> Option<&'s [Token<'t>]> {
     if let [Token::Digits(digits), rest @ ..] = tokens
         && order == Order::Ymd
@@ -132,7 +132,7 @@ fn date<'s, 't>(tokens: &'s [Token<'t>], order: Order, out: &mut String) -> Opti
         if at > 0 {
             let before = rest.len();
             while let [Token::Other(c @ ('-' | '/' | '.' | ' ' | ',')), after @ ..] = rest {
-                // With points the day comes first everywhere.
+                // In dates with dots, the day always comes first.
                 if *c == '.' && order == Order::Mdy {
                     return None;
                 }
@@ -159,7 +159,7 @@ fn date<'s, 't>(tokens: &'s [Token<'t>], order: Order, out: &mut String) -> Opti
     Some(rest)
 }
 
-/// Adds the pattern of a time of day; gives what is behind it.
+/// Adds the pattern of a time of day; returns the tokens after it.
 fn clock<'s, 't>(tokens: &'s [Token<'t>], out: &mut String) -> Option<&'s [Token<'t>]> {
     let [Token::Digits(first), rest @ ..] = tokens else { return None };
     let mut rest = rest;
@@ -204,7 +204,7 @@ fn is_half(letters: &str) -> bool {
     letters.eq_ignore_ascii_case("am") || letters.eq_ignore_ascii_case("pm")
 }
 
-/// Adds the pattern of a zone; gives what is behind it.
+/// Adds the pattern of a zone; returns the tokens after it.
 fn zone<'s, 't>(tokens: &'s [Token<'t>], out: &mut String) -> Option<&'s [Token<'t>]> {
     let (blank, rest) = match tokens {
         [Token::Other(' '), after @ ..] => (" ", after),
@@ -240,7 +240,7 @@ pub(super) fn is_date(cell: &str) -> bool {
     ORDERS.iter().any(|order| pattern(cell, *order).is_some_and(|p| !p.contains("%H") && !p.contains("%I")))
 }
 
-/// Whether a cell is a time of some form, but for a number.
+/// Whether a cell is a time in some form other than a number.
 pub(super) fn is_time(cell: &str) -> bool {
     if cell.len() > 40 || !cell.bytes().any(|b| b.is_ascii_digit()) {
         return false;
@@ -252,8 +252,8 @@ pub(super) fn is_time(cell: &str) -> bool {
         || has_colon()
 }
 
-/// How the times of a column are written. Numbers count only with a plausible year.
-pub(super) fn written<'c>(cells: impl Iterator<Item = &'c str>) -> Written {
+/// The form of the times of a column. Numbers count only with a plausible year.
+pub(super) fn written<'c>(cells: impl Iterator<Item = &'c str>) -> TimeForm {
     let plain = TimeReader::plain();
     let mut readers: HashMap<String, Option<TimeReader>> = HashMap::new();
     let way = |order| Way { order, patterns: Vec::new(), example: String::new(), fits: 0 };
@@ -285,23 +285,23 @@ pub(super) fn written<'c>(cells: impl Iterator<Item = &'c str>) -> Written {
     }
     let best = ways.iter().map(|w| w.fits).max().unwrap_or(0);
     if total > 0 && plainly * 10 >= total * 9 {
-        return Written::Plainly;
+        return TimeForm::Plainly;
     }
     if total == 0 || best * 10 < total * 9 {
-        return Written::Unknown;
+        return TimeForm::Unknown;
     }
     ways.retain(|w| w.fits == best);
-    // A month in letters leaves one pattern, whatever the order.
+    // With a month in letters there is one pattern, whatever the order.
     ways.dedup_by(|a, b| a.patterns == b.patterns);
-    Written::As(ways)
+    TimeForm::As(ways)
 }
 
 fn year(time: ebbtide_ttl::Timestamp) -> i32 {
     time.to_string().get(..4).and_then(|y| y.parse().ok()).unwrap_or(0)
 }
 
-/// The unit of numbers since 1970, told by how many digits they have: ten for seconds of our time, thirteen for
-/// milliseconds, and so on.
+/// The unit of numbers since 1970, from their number of digits: ten for seconds of our time, thirteen for milliseconds,
+/// and so on.
 pub(super) fn unix_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<&'static str> {
     let mut unit = None;
     for cell in cells.filter(|c| !c.is_empty()).take(ENOUGH) {
@@ -323,8 +323,8 @@ pub(super) fn unix_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<&'st
     unit
 }
 
-/// The pattern of a column that holds one part of a time, by its name; `values` tells a year of two digits and a month
-/// in letters.
+/// The pattern of a column with one part of a time, from its name; `value` shows whether a year has two digits and a
+/// month has letters.
 pub(super) fn part(name: &str, value: &str) -> Option<&'static str> {
     let digits = value.bytes().all(|b| b.is_ascii_digit());
     Some(match name.trim_matches(['#', ' ']).to_lowercase().as_str() {
@@ -351,7 +351,7 @@ pub(super) fn part(name: &str, value: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a column with this name holds times of day.
+/// Whether a column with this name contains times of day.
 pub(super) fn is_clock_name(name: &str) -> bool {
     const NAMES: [&str; 13] = [
         "time",

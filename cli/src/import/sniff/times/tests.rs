@@ -2,9 +2,9 @@ use super::*;
 
 fn patterns(cells: &[&str]) -> String {
     match written(cells.iter().copied()) {
-        Written::Plainly => "plainly".to_owned(),
-        Written::Unknown => "unknown".to_owned(),
-        Written::As(ways) => ways.iter().map(|w| w.patterns.join(" | ")).collect::<Vec<_>>().join(" or "),
+        TimeForm::Plainly => "plainly".to_owned(),
+        TimeForm::Unknown => "unknown".to_owned(),
+        TimeForm::As(ways) => ways.iter().map(|w| w.patterns.join(" | ")).collect::<Vec<_>>().join(" or "),
     }
 }
 
