@@ -21,6 +21,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use ebbtide::{Database, Snapshot};
@@ -172,7 +173,12 @@ impl Session {
         let stop = Stop::default();
         let planning = Planning::new(Arc::clone(&runtime))?;
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
-        let state = state.with_physical_optimizer_rule(Arc::new(YieldingJoins(stop.clone())));
+        // Scans take conditions from logical plans. Pushed down once more, a condition on one side of an outer join may end at
+        // the other side, if both have a column of that name.
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
+        rules.push(Arc::new(YieldingJoins(stop.clone())));
+        let state = state.with_physical_optimizer_rules(rules);
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
         functions::register(&context)?;
         let tables = Arc::default();

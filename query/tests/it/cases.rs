@@ -160,6 +160,11 @@ fn asof_joins_give_what_is_written_down() {
 }
 
 #[test]
+fn joins_give_what_is_written_down() {
+    check(&file("tests/cases/joins.md"));
+}
+
+#[test]
 fn bins_of_zones_give_what_is_written_down() {
     check(&file("tests/cases/zones.md"));
 }
