@@ -92,7 +92,10 @@ fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
         } else if !rows.is_empty() {
             say!("{name}:");
             let batch = system::expiry_rows(&rows).map_err(ebbtide_query::QueryError::from)?;
-            say!("{}", render(&batch.schema(), &[batch], TableStyle { width: files::width(), rows_max: None }));
+            say!(
+                "{}",
+                render(&batch.schema(), &[batch], TableStyle { width: files::width(), ..TableStyle::default() })
+            );
         }
         for row in rows {
             total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);

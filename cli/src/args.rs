@@ -79,22 +79,31 @@ pub(crate) struct SqlArgs {
     #[arg(value_name = "STATEMENT")]
     pub(crate) statements: Vec<String>,
 
-    /// Format of the rows. Default: by the extension of --output, or table.
-    #[arg(long, short, value_parser = output_format())]
-    pub(crate) format: Option<Format>,
+    /// Run the statements of this file; -f FILE does too.
+    #[arg(long, value_name = "FILE", conflicts_with = "statements")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Format of the rows: table, csv, json, ndjson, parquet or arrow. Default: by the extension of --output, or table.
+    #[arg(long, short, value_name = "FORMAT", value_parser = parse_format_or_file, hide_possible_values = true)]
+    pub(crate) format: Vec<FormatOrFile>,
 
     /// Write the rows to this file instead of standard output; .gz at the end of its name compresses it.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Read as of this time, such as 2024-01-31T12:00:00Z. Statements that change data are refused.
-    #[arg(long, value_name = "TIME")]
+    /// Read as of this time, such as 2024-01-31T12:00:00Z, or +7d or -12h from now. Statements that change data are
+    /// refused.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 
     /// Draw the rows as a chart: in the terminal, or into FILE, an .svg or .png picture.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["format", "output"])]
     #[expect(clippy::option_option, reason = "no chart, one in the terminal, one in a file")]
     pub(crate) chart: Option<Option<PathBuf>>,
+
+    /// What a picture is headed with. Default: the statement.
+    #[arg(long, value_name = "TEXT", requires = "chart")]
+    pub(crate) title: Option<String>,
 
     /// Print how long each statement took.
     #[arg(long)]
@@ -120,8 +129,8 @@ pub(crate) struct ExportArgs {
     #[arg(long, short, value_parser = output_format())]
     pub(crate) format: Option<Format>,
 
-    /// Read as of this time.
-    #[arg(long, value_name = "TIME")]
+    /// Read as of this time, or of +7d or -12h from now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 }
 
@@ -134,8 +143,8 @@ pub(crate) struct CommandArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Report as of this time, past or future.
-    #[arg(long, value_name = "TIME")]
+    /// Report as of this time, past or future; +7d is a week from now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 }
 
@@ -172,8 +181,8 @@ pub(crate) struct SweepArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Sweep as of this time.
-    #[arg(long, value_name = "TIME")]
+    /// Sweep as of this time; +7d is a week from now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 }
 
@@ -472,6 +481,32 @@ pub(crate) struct RestoreArgs {
     /// Collection to restore; can be repeated. Default: all.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) collection: Vec<String>,
+
+    /// Name for the restored collection; the dump has one, or --collection names it.
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) rename: Option<String>,
+}
+
+/// What stands behind -f: a format of the rows or, as with psql and duckdb, a file of statements.
+#[derive(Debug, Clone)]
+pub(crate) enum FormatOrFile {
+    Format(Format),
+    File(PathBuf),
+}
+
+fn parse_format_or_file(text: &str) -> Result<FormatOrFile, String> {
+    let path = PathBuf::from(text);
+    match text.parse::<Format>() {
+        Ok(format) => Ok(FormatOrFile::Format(format)),
+        Err(_) if path.is_file() || path.extension().is_some_and(|extension| extension == "sql") => {
+            Ok(FormatOrFile::File(path))
+        }
+        Err(_) => {
+            let hint = ebbtide_query::suggest::hint(text, Format::ALL.iter().map(|format| format.name()));
+            let names = Format::ALL.map(|format| format.name()).join(", ");
+            Err(format!("'{text}' is neither a format ({names}) nor a file of statements{hint}"))
+        }
+    }
 }
 
 /// The output formats by name, each with its help.

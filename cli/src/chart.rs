@@ -82,6 +82,7 @@ impl Chart {
             (_, []) => return Err("there is nothing to draw: no column contains numbers".to_owned()),
             (Some(x), ys) => lines(schema, batches, x, ys, &names),
             (None, ys) if !names.is_empty() => bars(schema, batches, &names, ys),
+            (None, [x, ys @ ..]) if !ys.is_empty() && are_bins(batches, *x) => bars(schema, batches, &[*x], ys),
             (None, [x, ys @ ..]) if !ys.is_empty() => lines(schema, batches, *x, ys, &names),
             _ => return Err("a chart needs a time, a name or a second number besides the numbers".to_owned()),
         };
@@ -91,6 +92,22 @@ impl Chart {
         };
         if empty { Err("there is nothing to draw: no values".to_owned()) } else { Ok(chart) }
     }
+}
+
+/// Numbers that rise or fall by one distance, up to this many, are bins.
+const BINS_MAX: usize = 60;
+
+/// Whether a column holds bins.
+fn are_bins(batches: &[RecordBatch], column: usize) -> bool {
+    let values: Vec<Option<f64>> =
+        batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| x_of(batch, column, row))).collect();
+    let Some(values) = values.into_iter().collect::<Option<Vec<f64>>>().filter(|v| (2..=BINS_MAX).contains(&v.len()))
+    else {
+        return false;
+    };
+    let width = values[1] - values[0];
+    let even = |pair: &[f64]| (pair[1] - pair[0] - width).abs() <= width.abs() * 1e-6;
+    width != 0.0 && values.windows(2).all(even)
 }
 
 fn is_name(kind: &DataType) -> bool {

@@ -249,7 +249,7 @@ fn questions(session: &Session, runtime: &tokio::runtime::Runtime) -> Result<(),
             let style = chart::Style { width, height: 12, colour: files::colour() };
             say!("{}", chart::draw(&result.schema, &result.batches, style).map_err(Failure::new)?.trim_end());
         } else {
-            let style = TableStyle { width: files::width(), rows_max: None };
+            let style = TableStyle { width: files::width(), ..TableStyle::default() };
             say!("{}", render(&result.schema, &result.batches, style));
         }
     }

@@ -32,6 +32,16 @@ struct Contents {
     /// The instant of the dump.
     instant: String,
     collections: Vec<DumpEntry>,
+    /// Views; none in a dump of chosen collections.
+    #[serde(default)]
+    views: Vec<View>,
+}
+
+/// A view: its name, and the statement that makes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct View {
+    name: String,
+    text: String,
 }
 
 /// A collection in a dump.
@@ -104,7 +114,12 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
         version: VERSION,
         instant: snapshot.now().to_string(),
         collections: Vec::new(),
+        views: Vec::new(),
     };
+    if args.collection.is_empty() {
+        let views = snapshot.views().iter();
+        contents.views = views.map(|(name, text)| View { name: name.clone(), text: text.clone() }).collect();
+    }
     for (at, collection) in collections.iter().enumerate() {
         let file = file_name(collection.name(), at);
         match dump_one(collection, &file, folder) {

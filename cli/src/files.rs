@@ -63,6 +63,13 @@ pub(crate) fn read_stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Reads a file of statements.
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    open(path)?.read_to_string(&mut text).map_err(|e| Failure::new(format!("cannot read {}: {e}", path.display())))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
 /// The bytes of an input that is no ordinary file, such as a pipe, in a file of their own, since they are read more than
 /// once; `-` is standard input. `None` if it is one.
 #[expect(clippy::disallowed_methods, reason = "input files are no part of a database")]

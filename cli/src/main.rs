@@ -25,7 +25,7 @@ use args::{Cli, Command};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use ebbtide_query::QueryError;
-use ebbtide_ttl::{Code, Timestamp};
+use ebbtide_ttl::{Clock, Code, SystemClock, Timestamp};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -172,7 +172,17 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     }
 }
 
-/// Reads the value of `--now`.
+/// Reads the value of `--now`: a time, or a distance from the present one such as `+7d` or `-12h`.
 pub(crate) fn parse_now(text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
-    text.map(|t| Timestamp::parse(t).map_err(|e| Failure::usage(format!("--now: {e}")))).transpose()
+    let Some(text) = text else { return Ok(None) };
+    let fail = |e: String| Failure::usage(format!("--now: {e}"));
+    let trimmed = text.trim();
+    let behind = trimmed.strip_prefix('+').or_else(|| trimmed.strip_prefix('-')).map(str::trim_start);
+    let Some(distance) = behind.and_then(|distance| ebbtide_ttl::parse_retention(distance).ok()) else {
+        return Timestamp::parse(text)
+            .map(Some)
+            .map_err(|e| fail(format!("{e}; +7d is a week from now, -12h twelve hours ago")));
+    };
+    let seconds = if trimmed.starts_with('-') { -distance } else { distance };
+    Ok(Some(SystemClock::new().now().plus_seconds(seconds)))
 }

@@ -50,10 +50,23 @@ pub(crate) enum Need {
 pub(crate) fn need(statement: &Statement) -> Need {
     match &statement.kind {
         StatementKind::Command { document, .. } if document.contains_key("create") => Need::Create,
-        StatementKind::Show(_) | StatementKind::Describe(_) | StatementKind::ExplainExpiry { .. } => Need::Read,
+        StatementKind::CreateAs(_) => Need::Create,
+        StatementKind::Show(_)
+        | StatementKind::Describe(_)
+        | StatementKind::Pivot(_)
+        | StatementKind::Summarize(_)
+        | StatementKind::ExplainExpiry { .. } => Need::Read,
         StatementKind::Sql => {
             let first: String = statement.text.trim_start_matches(['(', ' ', '\n']).chars().take(8).collect();
             let first = first.to_uppercase();
+            let words: Vec<String> = statement.text.split_whitespace().take(4).map(str::to_uppercase).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if matches!(
+                words.as_slice(),
+                ["CREATE", "VIEW", ..] | ["CREATE", "OR", "REPLACE", "VIEW"] | ["DROP", "VIEW", ..]
+            ) {
+                return Need::Write;
+            }
             let writes = ["INSERT", "DELETE", "UPDATE", "TRUNCATE", "MERGE"].iter().any(|w| first.starts_with(w));
             if writes { Need::Write } else { Need::Read }
         }

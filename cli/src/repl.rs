@@ -1,6 +1,7 @@
 //! The shell: multi-line statements, history, completion, and a few commands of its own.
 
 mod assist;
+mod commands;
 mod highlight;
 mod listing;
 
@@ -8,7 +9,8 @@ use crate::args::Cli;
 use crate::open::{LazySession, Need};
 use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files};
-use assist::{Assistant, COMMANDS};
+use assist::Assistant;
+use commands::Action;
 use ebbtide_query::SessionSettings;
 use ebbtide_query::Stop;
 use ebbtide_query::output::Format;
@@ -20,32 +22,6 @@ use std::path::{Path, PathBuf};
 
 /// Maximum rows of a table in a pager.
 const PAGED_ROWS_MAX: usize = 10_000;
-
-const HELP: &str = "\
-statements end with a semicolon and may span several lines
-  \\d [NAME]     collections, or one: its columns, rules and what expires next
-  \\ttl          rules and what they cover
-  \\df [WORD]    functions (with WORD in their name)
-  .chart [FILE] draw the last query's rows here, or into an .svg or .png
-  .format WORD  table, csv, json or ndjson
-  .rows N       maximum rows shown of a table
-  .timing       show how long statements take: on or off
-  .pager off    show long and wide tables without a pager
-  .help         this text                  .quit   leave (also Ctrl-D)
-Tab completes, Ctrl-R searches the history,
-Ctrl-C stops a statement or clears the line
-  CREATE COLLECTION c WITH (timeField = 't', metaField = 's')
-         EXPIRE AFTER 7 DAYS;
-  CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = 'x';
-  ALTER COLLECTION c EXPIRE AFTER 30 DAYS;   SHOW TTL;   SWEEP;
-  EXPLAIN EXPIRY FOR c WITH (expireAfterSeconds = 2592000);   -- a dry run
-for time series, besides DataFusion's functions (docs/sql.md describes each):
-  date_bin('1 hour', t [, zone or origin])   first(v, t), last(v, t)
-  date_trunc('day', t [, zone])              approx_percentile_cont(...)
-  date_bin_gapfill('1 hour', t)              locf(agg), interpolate(agg)
-  latest('c')                                time_weighted_avg(v, t)
-  increase(v, t), rate(v, t), delta(v, t)
-  l ASOF [LEFT] JOIN r ON l.s = r.s AND l.t >= r.t";
 
 fn history_path() -> Option<PathBuf> {
     std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ebbtide_history"))
@@ -78,7 +54,7 @@ pub(crate) fn run(
         Some(_) => eprintln!("ebbtide {}: {}  (.help shows help)", env!("CARGO_PKG_VERSION"), cli.db.display()),
         None => eprintln!("no database at {} yet: CREATE COLLECTION creates it  (.help shows help)", cli.db.display()),
     }
-    let mut shell = Shell { show, paging: files::stdout_is_terminal(), rows: None, last: String::new() };
+    let mut shell = Shell::new(show);
     let mut unsaved = None;
     loop {
         if let Some(helper) = editor.helper_mut() {
@@ -114,10 +90,25 @@ struct Shell {
     paging: bool,
     /// Maximum rows of a table, if the user has set it.
     rows: Option<usize>,
+    /// The last query, for a chart.
     last: String,
+    /// What was run last, for the editor.
+    typed: String,
+    /// Where the next query's rows go.
+    output: Option<PathBuf>,
+    /// Files that are being read, one from within the other.
+    reading: usize,
 }
 
+/// Files may be read from files so deep.
+const READING_MAX: usize = 16;
+
 impl Shell {
+    fn new(show: Show) -> Self {
+        let paging = files::stdout_is_terminal();
+        Shell { show, paging, rows: None, last: String::new(), typed: String::new(), output: None, reading: 0 }
+    }
+
     /// Runs a line of input; `false` to leave the shell.
     fn line(
         &mut self,
@@ -133,44 +124,151 @@ impl Shell {
         };
         if !typed.starts_with(['.', '\\']) {
             if !typed.is_empty() {
+                typed.clone_into(&mut self.typed);
                 self.run(typed, session, runtime)?;
             }
             return Ok(true);
         }
-        let mut words = typed.trim_end_matches(';').split_whitespace();
-        let (word, argument) = (words.next().unwrap_or_default(), words.next());
-        // A file name may contain spaces.
-        let rest_of_line = typed.split_once(char::is_whitespace).map(|(_, rest)| rest.trim());
-        match (word, argument) {
-            (".quit" | ".exit" | "\\q", _) => return Ok(false),
-            (".help" | "\\?" | "\\h", _) => eprintln!("{HELP}"),
-            ("\\d" | "\\dt" | "\\l" | ".tables", None) => listing::collections(session.get(None)?)?,
-            ("\\d" | "\\dt" | ".schema", Some(name)) => listing::collection(session.get(None)?, name)?,
-            ("\\ttl" | ".ttl", _) => self.rules(session, runtime)?,
-            ("\\timing" | ".timing", _) => {
-                self.show.timing = !self.show.timing;
-                eprintln!("timing is {}", if self.show.timing { "on" } else { "off" });
+        let typed = typed.trim_end_matches(';');
+        let word = typed.split_whitespace().next().unwrap_or_default();
+        // A file's name may have spaces in it.
+        let behind = typed.split_once(char::is_whitespace).map(|(_, rest)| rest.trim()).filter(|rest| !rest.is_empty());
+        let Some(action) = commands::action(word) else {
+            let hint = ebbtide_query::suggest::hint(word, commands::names());
+            return Err(Failure::new(format!("the shell has no command '{word}'{hint} (.help lists them)")));
+        };
+        if action == Action::Quit {
+            return Ok(false);
+        }
+        self.command(action, behind, session, runtime)?;
+        Ok(true)
+    }
+
+    fn command(
+        &mut self,
+        action: Action,
+        behind: Option<&str>,
+        session: &mut LazySession<'_>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(), Failure> {
+        match (action, behind) {
+            (Action::Quit, _) => {}
+            (Action::Help, _) => eprintln!("{}", commands::help()),
+            (Action::Collections, None) => listing::collections(session.get(None)?)?,
+            (Action::Collections, Some(name)) => listing::collection(session.get(None)?, name)?,
+            (Action::Schema, name) => listing::schema(session.get(None)?, name)?,
+            (Action::Rules, _) => self.rules(session, runtime)?,
+            (Action::Functions, None) => functions(session)?,
+            (Action::Functions, Some(word)) => {
+                let word = word.replace('\'', "");
+                self.aside(&format!("SHOW FUNCTIONS LIKE '{word}'"), session, runtime)?;
             }
-            (".format" | ".mode", Some(word)) => match word.parse() {
+            (Action::Timing, word) => self.show.timing = switched("timing", self.show.timing, word)?,
+            (Action::Expanded, word) => self.show.records = switched("expanded display", self.show.records, word)?,
+            (Action::Pager, word) => {
+                self.paging = switched("the pager", self.paging, word)? && files::stdout_is_terminal();
+            }
+            (Action::Format, word) => match word.unwrap_or_default().parse() {
                 Ok(format @ (Format::Table | Format::Csv | Format::Json | Format::Ndjson)) => self.show.format = format,
                 _ => return Err(Failure::new(".format takes table, csv, json or ndjson")),
             },
-            (".rows", Some(count)) => {
-                let count = count.parse().map_err(|_| Failure::new("expected a number of rows: .rows 100"))?;
-                self.rows = Some(count);
+            (Action::Rows, count) => {
+                let count = count.unwrap_or_default().parse();
+                self.rows = Some(count.map_err(|_| Failure::new("a number of rows is expected: .rows 100"))?);
             }
-            (".pager", None | Some("on" | "off")) => {
-                self.paging = argument.map_or(!self.paging, |word| word == "on") && files::stdout_is_terminal();
-                eprintln!("the pager is {}", if self.paging { "on" } else { "off" });
+            (Action::Read, None) => return Err(Failure::new("a file of statements is expected: \\i setup.sql")),
+            (Action::Read, Some(file)) => self.read(Path::new(file), session, runtime)?,
+            (Action::Output, None) => {
+                self.output = None;
+                eprintln!("rows are shown here; \\o FILE writes those of the next query to a file");
             }
-            ("\\df", word) => functions(session, word)?,
-            (".chart", _) => self.chart(rest_of_line.map(Path::new), session, runtime)?,
-            (other, _) => {
-                let hint = ebbtide_query::suggest::hint(other, COMMANDS);
-                return Err(Failure::new(format!("unknown command '{other}'{hint} (.help lists all commands)")));
+            (Action::Output, Some(file)) => {
+                if Format::of_path(Path::new(file)).is_none() {
+                    let what = format!("{file} does not end in .csv, .json, .ndjson, .parquet or .arrow");
+                    return Err(Failure::new(what));
+                }
+                eprintln!("the rows of the next query go to {file}");
+                self.output = Some(PathBuf::from(file));
+            }
+            (Action::Edit, _) => self.edit(session, runtime)?,
+            (Action::Chart, file) => self.chart(file.map(Path::new), session, runtime)?,
+        }
+        Ok(())
+    }
+
+    /// Runs the statements and commands of a file, up to the first that fails.
+    fn read(
+        &mut self,
+        file: &Path,
+        session: &mut LazySession<'_>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(), Failure> {
+        if self.reading == READING_MAX {
+            return Err(Failure::new(format!("{}: files are read from within files too deep", file.display())));
+        }
+        let text = files::read_text(file)?;
+        self.reading += 1;
+        let outcome = self.script(&text, session, runtime);
+        self.reading -= 1;
+        outcome.map_err(|failure| Failure { message: format!("{}: {failure}", file.display()), ..failure })
+    }
+
+    fn script(
+        &mut self,
+        text: &str,
+        session: &mut LazySession<'_>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(), Failure> {
+        let mut statement = String::new();
+        for line in text.lines() {
+            if statement.trim().is_empty() && line.starts_with(['.', '\\']) {
+                if !self.line(line, session, runtime)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            statement.push_str(line);
+            statement.push('\n');
+            if !statement::is_incomplete(&statement) {
+                self.run(&std::mem::take(&mut statement), session, runtime)?;
             }
         }
-        Ok(true)
+        if statement.trim().is_empty() { Ok(()) } else { self.run(&statement, session, runtime) }
+    }
+
+    /// Lets the user change the last statement, and runs what became of it.
+    fn edit(&mut self, session: &mut LazySession<'_>, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+        let fail = |e: std::io::Error| Failure::new(format!("cannot edit: {e}"));
+        let mut file = tempfile::Builder::new().prefix("ebbtide-").suffix(".sql").tempfile().map_err(fail)?;
+        std::io::Write::write_all(&mut file, format!("{}\n", self.typed).as_bytes()).map_err(fail)?;
+        let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|e| !e.is_empty()));
+        let editor = editor.unwrap_or_else(|| "vi".to_owned());
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file.path());
+        if !command.status().map_err(fail)?.success() {
+            return Err(Failure::new(format!("the editor '{editor}' failed; EDITOR names another one")));
+        }
+        let text = files::read_text(file.path())?;
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(());
+        }
+        eprintln!("{text}");
+        text.clone_into(&mut self.typed);
+        self.run(text, session, runtime)
+    }
+
+    /// Runs a statement of ours, which is not the last query of the user.
+    fn aside(
+        &mut self,
+        text: &str,
+        session: &mut LazySession<'_>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(), Failure> {
+        let (last, output) = (std::mem::take(&mut self.last), self.output.take());
+        let shown = self.run(text, session, runtime);
+        (self.last, self.output) = (last, output);
+        shown
     }
 
     fn run(
@@ -181,12 +279,28 @@ impl Shell {
     ) -> Result<(), Failure> {
         let statements = statement::parse(text).map_err(ebbtide_query::QueryError::from)?;
         let rows_max = self.rows.unwrap_or(if self.show.page.is_some() { PAGED_ROWS_MAX } else { TERMINAL_ROWS_MAX });
-        let show = Show { rows_max: Some(rows_max), ..self.show };
+        let show = Show { rows_max: Some(rows_max), ..self.show.clone() };
         for statement in &statements {
-            let sink = || Ok(files::stdout());
+            let folder = session.folder();
             let session = session.get(Some(statement))?;
-            let gave = stoppable(runtime, &session.stop_handle(), one(session, statement, text, show, &sink))?;
-            if gave && crate::open::need(statement) == Need::Read {
+            let reads = crate::open::need(statement) == Need::Read;
+            let stop = session.stop_handle();
+            let gave = match self.output.take().filter(|_| reads) {
+                Some(path) => {
+                    let format = Format::of_path(&path).unwrap_or(Format::Csv);
+                    let file = files::NewFile::create(&path, folder)?;
+                    let show = Show { format, rows_max: None, page: None, ..show.clone() };
+                    let gave = stoppable(runtime, &stop, one(session, statement, text, &show, &|| file.sink()))?;
+                    file.keep()?;
+                    eprintln!("rows written to {}", path.display());
+                    gave
+                }
+                None => {
+                    let sink = || Ok(files::stdout());
+                    stoppable(runtime, &stop, one(session, statement, text, &show, &sink))?
+                }
+            };
+            if gave && reads {
                 statement.text.clone_into(&mut self.last);
             }
         }
@@ -195,10 +309,7 @@ impl Shell {
 
     fn rules(&mut self, session: &mut LazySession<'_>, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         if listing::has_rules(session.get(None)?)? {
-            let last = std::mem::take(&mut self.last);
-            let shown = self.run("SHOW TTL", session, runtime);
-            self.last = last;
-            return shown;
+            return self.aside("SHOW TTL", session, runtime);
         }
         crate::say!("no rules: nothing expires; ALTER COLLECTION c EXPIRE AFTER 30 DAYS sets one");
         Ok(())
@@ -219,9 +330,9 @@ impl Shell {
         let Some(statement) = statements.first() else { return Ok(()) };
         let new = file.map(|path| files::NewFile::create(path, session.folder())).transpose()?;
         let session = session.get(Some(statement))?;
-        let show = Show { chart: Some(drawing), ..self.show };
+        let show = Show { chart: Some(drawing), ..self.show.clone() };
         let sink = || new.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink);
-        stoppable(runtime, &session.stop_handle(), one(session, statement, &self.last, show, &sink))?;
+        stoppable(runtime, &session.stop_handle(), one(session, statement, &self.last, &show, &sink))?;
         if let (Some(new), Some(path)) = (new, file) {
             new.keep()?;
             eprintln!("chart written to {}", path.display());
@@ -255,18 +366,24 @@ fn stoppable(
     outcome
 }
 
+/// What a switch is after a command: turned, or as a word says.
+fn switched(what: &str, is_on: bool, word: Option<&str>) -> Result<bool, Failure> {
+    let on = match word {
+        None => !is_on,
+        Some("on") => true,
+        Some("off") => false,
+        Some(other) => return Err(Failure::new(format!("on or off is expected, not '{other}'"))),
+    };
+    eprintln!("{what} is {}", if on { "on" } else { "off" });
+    Ok(on)
+}
+
 /// Lists functions in columns.
-fn functions(session: &mut LazySession<'_>, word: Option<&str>) -> Result<(), Failure> {
+fn functions(session: &mut LazySession<'_>) -> Result<(), Failure> {
     let session = session.get(None)?;
     let mut names = session.function_names();
-    names.extend(ebbtide_query::TABLE_FUNCTIONS.map(str::to_owned));
     names.sort();
     names.dedup();
-    let word = word.unwrap_or_default().to_lowercase();
-    names.retain(|name| name.contains(&word));
-    if names.is_empty() {
-        return Err(Failure::new(format!("there is no function with '{word}' in its name")));
-    }
     let widest = names.iter().map(String::len).max().unwrap_or(0) + 2;
     let columns = (usize::from(files::width().unwrap_or(80)) / widest).max(1);
     for row in names.chunks(columns) {
@@ -275,3 +392,6 @@ fn functions(session: &mut LazySession<'_>, word: Option<&str>) -> Result<(), Fa
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

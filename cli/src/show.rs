@@ -22,12 +22,16 @@ pub(crate) enum Drawing {
 }
 
 /// Where and how rows are shown.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Show {
     pub(crate) format: Format,
     pub(crate) chart: Option<Drawing>,
+    /// What a picture is headed with; the statement if none.
+    pub(crate) title: Option<String>,
     pub(crate) timing: bool,
     pub(crate) rows_max: Option<usize>,
+    /// Whether rows are shown as records.
+    pub(crate) records: bool,
     /// Height of the terminal in lines, if tables that do not fit go to a pager.
     pub(crate) page: Option<usize>,
 }
@@ -44,7 +48,7 @@ pub(crate) async fn one(
     session: &Session,
     statement: &Statement,
     text: &str,
-    show: Show,
+    show: &Show,
     sink: &dyn Fn() -> Result<Box<dyn std::io::Write + Send>, Failure>,
 ) -> Result<bool, Failure> {
     let clock = SystemClock::new();
@@ -59,7 +63,7 @@ pub(crate) async fn one(
     let mut took = None;
     let gives = started.stream.is_some();
     if let Some(mut stream) = started.stream {
-        let style = TableStyle { width: files::width(), rows_max: show.rows_max };
+        let style = TableStyle { width: files::width(), rows_max: show.rows_max, records: show.records };
         let paged = show.page.filter(|_| show.format == Format::Table);
         let mut batches = Vec::new();
         let mut writer = None;
@@ -85,7 +89,7 @@ pub(crate) async fn one(
             writer.write(&batch)?;
         }
         if let Some(drawing) = show.chart {
-            let bytes = drawn(drawing, &statement.text, &started.schema, &batches)?;
+            let bytes = drawn(drawing, show.title.as_deref().unwrap_or(&statement.text), &started.schema, &batches)?;
             let mut sink = sink()?;
             sink.write_all(&bytes)?;
             sink.flush()?;
@@ -109,8 +113,8 @@ pub(crate) async fn one(
     Ok(gives)
 }
 
-/// Prints the number of rows below a table for a person, and how long the statement took.
-fn footer(show: Show, rows: Option<usize>, took: Duration) {
+/// Prints how many rows there were, under a table that a person reads, and how long the statement took.
+fn footer(show: &Show, rows: Option<usize>, took: Duration) {
     let time = if show.timing { format!(" in {:.3} s", took.as_secs_f64()) } else { String::new() };
     match rows {
         Some(rows)
@@ -130,12 +134,12 @@ fn footer(show: Show, rows: Option<usize>, took: Duration) {
 /// A result as a chart that fits the terminal, or as a picture titled with its statement.
 fn drawn(
     drawing: Drawing,
-    statement: &str,
+    title: &str,
     schema: &arrow::datatypes::SchemaRef,
     batches: &[arrow::array::RecordBatch],
 ) -> Result<Vec<u8>, Failure> {
     match drawing {
-        Drawing::Picture(form) => chart::file(form, statement, schema, batches).map_err(Failure::new),
+        Drawing::Picture(form) => chart::file(form, title, schema, batches).map_err(Failure::new),
         Drawing::Text => {
             let width = usize::from(files::width().unwrap_or(80)).min(120);
             let style = chart::Style { width, height: 14, colour: files::colour() };

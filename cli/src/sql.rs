@@ -1,13 +1,13 @@
 //! `ebbtide sql` and `ebbtide export`.
 
-use crate::args::{Cli, ExportArgs, SqlArgs};
+use crate::args::{Cli, ExportArgs, FormatOrFile, SqlArgs};
 use crate::open::{LazySession, need};
 use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files, parse_now};
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
 use ebbtide_query::{SessionSettings, statement};
 use futures::StreamExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs `ebbtide sql`.
 pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
@@ -16,32 +16,32 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
         memory_bytes: args.memory,
         ..SessionSettings::default()
     };
+    let given = Given::of(args)?;
     let output = args.output.as_deref().filter(|path| !is_stdout(path));
-    let format = format_of(args.format, output, Format::Table)?;
+    let format = format_of(given.format, output, Format::Table)?;
     if matches!(format, Format::Parquet | Format::Arrow) && output.is_none() && files::stdout_is_terminal() {
         return Err(Failure::usage(
             "this format cannot be shown on a terminal: write it to a file with --output FILE or > FILE",
         ));
     }
-    let (chart, file) = match &args.chart {
+    let (chart, file) = match &given.chart {
         None => (None, output),
         Some(None) => (Some(Drawing::Text), None),
         Some(Some(path)) => (Some(Drawing::Picture(form_of(path)?)), Some(path.as_path())),
     };
     let person = files::stdout_is_terminal() && file.is_none();
     let rows_max = person.then_some(TERMINAL_ROWS_MAX);
-    let show = Show { format, chart, timing: args.timing, rows_max, page: None };
-    let text = if !args.statements.is_empty() {
-        // A comment at the end of a statement ends with its line.
-        let ended = |text: &String| if text.contains("--") { format!("{text}\n") } else { text.clone() };
-        args.statements.iter().map(ended).collect::<Vec<_>>().join(";\n")
-    } else if files::stdin_is_terminal() {
-        if args.chart.is_some() || args.output.is_some() {
-            return Err(Failure::usage("there is no statement; to draw a chart in the shell, use .chart FILE"));
+    let show =
+        Show { format, chart, title: args.title.clone(), timing: args.timing, rows_max, records: false, page: None };
+    let text = match given.text {
+        Some(text) => text,
+        None if files::stdin_is_terminal() => {
+            if args.chart.is_some() || args.output.is_some() {
+                return Err(Failure::usage("there is no statement; the shell draws with .chart FILE"));
+            }
+            return crate::repl::run(cli, settings, show, runtime);
         }
-        return crate::repl::run(cli, settings, show, runtime);
-    } else {
-        files::read_stdin()?
+        None => files::read_stdin()?,
     };
     let statements = statement::parse(&text).map_err(ebbtide_query::QueryError::from)?;
     let Some(most) = statements.iter().map(need).max() else {
@@ -60,7 +60,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
                 Some(file) => file.sink(),
                 None => Ok(files::stdout()),
             };
-            one(session, statement, &text, show, &sink).await
+            one(session, statement, &text, &show, &sink).await
         })?;
         results += usize::from(gave);
         if results > 1 && (output.is_some() || matches!(format, Format::Parquet | Format::Arrow)) {
@@ -82,6 +82,69 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
 /// Whether an output is standard output: `-`.
 fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// What the words behind `ebbtide sql` mean.
+struct Given {
+    /// The statements, unless they come from elsewhere.
+    text: Option<String>,
+    format: Option<Format>,
+    chart: Option<Option<PathBuf>>,
+}
+
+impl Given {
+    fn of(args: &SqlArgs) -> Result<Given, Failure> {
+        let mut statements = args.statements.clone();
+        let (mut format, mut file) = (None, args.file.clone());
+        for given in &args.format {
+            let taken = match given {
+                FormatOrFile::Format(given) => format.replace(*given).is_some(),
+                FormatOrFile::File(path) => file.replace(path.clone()).is_some(),
+            };
+            if taken {
+                return Err(Failure::usage("--format takes one format, and --file one file"));
+            }
+        }
+        let mut chart = args.chart.clone();
+        // `--chart out/c.svg`, without the sign of equality.
+        if chart == Some(None)
+            && let Some(at) = statements.iter().position(|text| is_picture(text))
+        {
+            chart = Some(Some(PathBuf::from(statements.remove(at))));
+        }
+        match statements.as_slice() {
+            [word] if word.eq_ignore_ascii_case("help") => {
+                let what =
+                    "help is no statement: ebbtide sql --help shows options, the guide's page sql.md the language";
+                return Err(Failure::usage(what));
+            }
+            [path] if path.ends_with(".sql") && !path.contains(char::is_whitespace) => {
+                return Err(Failure::usage(format!(
+                    "{path} is a file: run its statements with ebbtide sql --file {path}"
+                )));
+            }
+            _ => {}
+        }
+        let text = match (file, statements.is_empty()) {
+            (Some(_), false) => {
+                return Err(Failure::usage("statements come from --file or from the command line, not both"));
+            }
+            (Some(path), true) => Some(files::read_text(&path)?),
+            (None, true) => None,
+            // A comment at the end of one ends with its line.
+            (None, false) => {
+                let ended = |text: &String| if text.contains("--") { format!("{text}\n") } else { text.clone() };
+                Some(statements.iter().map(ended).collect::<Vec<_>>().join(";\n"))
+            }
+        };
+        Ok(Given { text, format, chart })
+    }
+}
+
+/// Whether a word is the name of a file for a chart.
+fn is_picture(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    (lower.ends_with(".svg") || lower.ends_with(".png")) && !lower.starts_with("select ") && !lower.starts_with("from ")
 }
 
 fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> Result<Format, Failure> {

@@ -2,9 +2,11 @@
 
 mod builder;
 mod collection;
+mod views;
 
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
+pub use views::Replaces;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -146,6 +148,10 @@ impl Database {
         let rules = RuleSet::new(options.expire_after_seconds);
         let (existing, id) = {
             let state = engine.state.read();
+            if state.views.contains_key(name) {
+                let what = format!("'{name}' is a view already: DROP VIEW removes it");
+                return Err(Error::new(Code::NamespaceExists, what));
+            }
             (state.collections.get(name).cloned(), state.next_collection)
         };
         if let Some(existing) = existing {

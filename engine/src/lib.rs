@@ -71,7 +71,7 @@ pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
-pub use crate::db::{Builder, Collection, Database, LenientReply, RuleChange, SweepOptions};
+pub use crate::db::{Builder, Collection, Database, LenientReply, Replaces, RuleChange, SweepOptions};
 pub use crate::delete::RowPredicate;
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;

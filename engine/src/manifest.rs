@@ -100,6 +100,10 @@ pub(crate) enum Op {
     SetFileTypes { collection: u64, types: FileTypes },
     /// Adds a segment, whose file is durable in the folder of its collection, with types of this generation.
     AddSegmentInFolder { collection: u64, segment: SegmentRecord, generation: u32 },
+    /// Makes a view of this name, or changes it: the statement that it was made with.
+    PutView { name: String, text: String },
+    /// Removes a view.
+    DropView { name: String },
 }
 
 impl Op {

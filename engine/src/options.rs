@@ -170,6 +170,19 @@ pub(crate) fn check_collection_name(name: &str) -> Result<()> {
     ))
 }
 
+/// Bytes of a view's statement, at most: a mebibyte.
+pub(crate) const VIEW_BYTES_MAX: usize = 1 << 20;
+
+/// Checks the name and the statement of a view.
+pub(crate) fn check_view(name: &str, text: &str) -> Result<()> {
+    check_collection_name(name)?;
+    if text.len() <= VIEW_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("view '{name}': its statement has {} bytes, {VIEW_BYTES_MAX} are possible", text.len());
+    Err(Error::new(Code::BSONObjectTooLarge, what))
+}
+
 /// Changes to a collection; `None` leaves an option unchanged. Either all take effect or none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectionChange {

@@ -30,11 +30,12 @@ use std::sync::Arc;
 pub struct Snapshot {
     now: Timestamp,
     collections: Arc<BTreeMap<String, Arc<CollectionState>>>,
+    views: Arc<BTreeMap<String, String>>,
 }
 
 impl Snapshot {
     pub(crate) fn take(state: &State, now: Timestamp) -> Self {
-        Snapshot { now, collections: Arc::new(state.collections.clone()) }
+        Snapshot { now, collections: Arc::new(state.collections.clone()), views: state.views.clone() }
     }
 
     /// The instant at which expiry is decided.
@@ -46,13 +47,19 @@ impl Snapshot {
     /// The same data with expiry decided at another instant. Measurements that were already dropped do not come back.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> Self {
-        Snapshot { now, collections: self.collections.clone() }
+        Snapshot { now, collections: self.collections.clone(), views: self.views.clone() }
     }
 
     /// Names of the collections, sorted.
     #[must_use]
     pub fn collections(&self) -> Vec<String> {
         self.collections.keys().cloned().collect()
+    }
+
+    /// The statements that the views were made with, by name. The engine keeps them and does not read them.
+    #[must_use]
+    pub fn views(&self) -> &Arc<BTreeMap<String, String>> {
+        &self.views
     }
 
     /// One collection.

@@ -135,6 +135,8 @@ pub(crate) struct State {
     /// First sequence numbers of the log files that must exist.
     pub(crate) logs: BTreeSet<u64>,
     pub(crate) sweeps: VecDeque<SweepRecord>,
+    /// The statements that views were made with, by name.
+    pub(crate) views: Arc<BTreeMap<String, String>>,
     /// The last insert that readers see.
     pub(crate) applied_seq: u64,
     /// Whether files are unlinked once they are no longer part of the state: not while old edits are read.
@@ -163,6 +165,7 @@ impl State {
             next_segment: 1,
             logs: BTreeSet::new(),
             sweeps: VecDeque::new(),
+            views: Arc::default(),
             applied_seq: 0,
             unlinks: false,
             retired: Retired::default(),
@@ -228,8 +231,11 @@ impl State {
             Op::NextIds { .. } | Op::AddLog { .. } | Op::Swept(_) => Ok(()),
             Op::PutCollection(record) => {
                 let (by_id, by_name) = (self.by_id(record.id), self.collections.get(&record.name));
-                let same = by_id.map(|c| c.id) == by_name.map(|c| c.id);
-                fails(!same, format!("collection '{}' has the number or name of another one", record.name))
+                let same = by_id.map(|c| c.id) == by_name.map(|c| c.id) && !self.views.contains_key(&record.name);
+                fails(
+                    !same,
+                    format!("collection '{}' has the number or name of another one, or of a view", record.name),
+                )
             }
             Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } => collection(id).map(drop),
             Op::SetSchema { collection: id, schema } => {
@@ -258,6 +264,10 @@ impl State {
             Op::Sealed { collection: id, seq } => {
                 fails(*seq < collection(id)?.sealed_seq, format!("collection {id} is sealed up to {seq} only"))
             }
+            Op::PutView { name, .. } => {
+                fails(self.collections.contains_key(name), format!("view '{name}' has the name of a collection"))
+            }
+            Op::DropView { name } => fails(!self.views.contains_key(name), format!("unknown view '{name}'")),
             Op::RemoveLog { first_seq } => fails(!self.logs.contains(first_seq), format!("unknown log {first_seq}")),
         }
     }
@@ -328,6 +338,12 @@ impl State {
             }
             Op::RemoveLog { first_seq } => {
                 self.logs.remove(&first_seq);
+            }
+            Op::PutView { name, text } => {
+                Arc::make_mut(&mut self.views).insert(name, text);
+            }
+            Op::DropView { name } => {
+                Arc::make_mut(&mut self.views).remove(&name);
             }
             Op::Swept(record) => {
                 self.sweeps.push_back(record);
@@ -418,6 +434,7 @@ impl State {
             }
             ops.extend(collection.segments.values().map(|s| s.addition(collection.id)));
         }
+        ops.extend(self.views.iter().map(|(name, text)| Op::PutView { name: name.clone(), text: text.clone() }));
         ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));
         ops.extend(self.sweeps.iter().cloned().map(Op::Swept));
         ops

@@ -7,6 +7,8 @@ use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::TableType;
 use ebbtide_buckets::Schema;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +42,7 @@ impl SessionTables {
 pub(crate) struct CatalogVersion {
     changes: u64,
     schemas: Vec<(String, Arc<Schema>)>,
+    views: Arc<BTreeMap<String, String>>,
 }
 
 /// The catalog of a statement.
@@ -60,7 +63,11 @@ impl StatementCatalog {
         let snapshot = context.snapshot();
         let schema = |name: String| Some((Arc::clone(snapshot.collection(&name).ok()?.schema()), name));
         let schemas = snapshot.collections().into_iter().filter_map(schema).map(|(schema, name)| (name, schema));
-        CatalogVersion { changes: tables.changes.load(Ordering::Relaxed), schemas: schemas.collect() }
+        CatalogVersion {
+            changes: tables.changes.load(Ordering::Relaxed),
+            schemas: schemas.collect(),
+            views: Arc::clone(snapshot.views()),
+        }
     }
 }
 
@@ -92,6 +99,21 @@ impl CatalogProvider for StatementCatalog {
     }
 }
 
+/// A state that plans for a statement: its catalogue is of the statement's snapshot, and so is its `now()`.
+pub(crate) fn bind(
+    mut state: SessionState,
+    context: &Arc<StatementContext>,
+    tables: &Arc<SessionTables>,
+) -> SessionState {
+    state.config_mut().set_extension(Arc::clone(context));
+    state.register_catalog_list(Arc::new(StatementCatalog::new(context, tables)));
+    state.mark_start_execution();
+    if let Some(now) = context.now() {
+        state.execution_props_mut().query_execution_start_time = Some(now);
+    }
+    state
+}
+
 /// Collections, and the views and tables that the session created.
 #[derive(Debug)]
 struct Collections {
@@ -109,20 +131,38 @@ impl Collections {
 impl SchemaProvider for Collections {
     fn table_names(&self) -> Vec<String> {
         let mut names = self.context.snapshot().collections();
+        names.extend(self.context.snapshot().views().keys().cloned());
         names.extend(self.tables.names());
         names
+    }
+
+    /// Listings ask for this alone: a view whose collection is gone is listed all the same.
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        if self.context.snapshot().views().contains_key(name) {
+            return Ok(Some(TableType::View));
+        }
+        Ok(self.table(name).await?.map(|table| table.table_type()))
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Ok(collection) = self.context.snapshot().collection(name) {
             return Ok(Some(Arc::new(CollectionTable::new(&collection))));
         }
-        Ok(self.tables.get(name))
+        if let Some(text) = self.context.snapshot().views().get(name) {
+            return crate::views::table(name, text, &self.context, &self.tables).await.map(Some);
+        }
+        match self.tables.get(name) {
+            Some(table) => Ok(Some(table)),
+            None => crate::files::table(name, &self.context.state()).await,
+        }
     }
 
     fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
         if self.exists(&name) {
             return exec_err!("'{name}' already exists as a collection");
+        }
+        if self.context.snapshot().views().contains_key(&name) {
+            return exec_err!("'{name}' is a view already");
         }
         Ok(self.tables.change(|tables| tables.insert(name, table)))
     }
@@ -135,7 +175,7 @@ impl SchemaProvider for Collections {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.exists(name) || self.tables.get(name).is_some()
+        self.exists(name) || self.context.snapshot().views().contains_key(name) || self.tables.get(name).is_some()
     }
 }
 

@@ -11,6 +11,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use ebbtide::{Database, ScanReport, Snapshot};
 use ebbtide_ttl::Timestamp;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,8 @@ pub(crate) struct StatementContext {
     /// The session, for planning while the statement runs.
     session: SessionContext,
     trace: ScanTrace,
+    /// Views that are being read, one from within the other, and all that have been.
+    views: Mutex<(Vec<String>, BTreeSet<String>)>,
 }
 
 impl fmt::Debug for StatementContext {
@@ -39,7 +42,7 @@ impl fmt::Debug for StatementContext {
 
 impl StatementContext {
     pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext) -> Self {
-        StatementContext { database, snapshot, session, trace: ScanTrace::default() }
+        StatementContext { database, snapshot, session, trace: ScanTrace::default(), views: Mutex::default() }
     }
 
     /// The context of the statement that a configuration was made for.
@@ -67,6 +70,27 @@ impl StatementContext {
         let mut state = self.session.state();
         state.config_mut().set_extension(Arc::clone(self));
         state
+    }
+
+    /// Notes that a view is being read; `false` if it is within itself.
+    pub(crate) fn enter_view(&self, name: &str) -> bool {
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        if views.0.iter().any(|view| view == name) {
+            return false;
+        }
+        views.0.push(name.to_owned());
+        views.1.insert(name.to_owned());
+        true
+    }
+
+    /// Notes that the view that was entered last has been read.
+    pub(crate) fn leave_view(&self) {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).0.pop();
+    }
+
+    /// Whether the statement reads a view.
+    pub(crate) fn reads_view(&self, name: &str) -> bool {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).1.contains(name)
     }
 
     pub(crate) fn trace(&self) -> &ScanTrace {

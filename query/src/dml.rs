@@ -167,6 +167,17 @@ async fn insert(database: Database, collection: String, batch: RecordBatch) -> R
     }
 }
 
+/// Stores rows whose columns are named as the fields of a collection.
+pub(crate) fn insert_rows(database: &Database, collection: &str, rows: &RecordBatch) -> ebbtide::Result<u64> {
+    let collection = database.collection(collection)?;
+    let fields = rows.schema_ref().fields().iter();
+    let columns: Vec<String> = fields.map(|field| field.name().clone()).collect();
+    let schema = Arc::clone(collection.snapshot()?.schema());
+    let insert = Insert { collection: String::new(), columns, schema };
+    let rows = insert_batch(&insert, rows).map_err(|e| ebbtide::Error::new(e.code(), e.message()))?;
+    collection.insert(&rows)
+}
+
 /// An INSERT into a collection, and the fields that its columns are stored in.
 #[derive(Debug)]
 pub(crate) struct Insert {

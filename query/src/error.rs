@@ -127,10 +127,9 @@ const KEYWORDS: [&str; 45] = [
     "OVER",
 ];
 
-/// Names of functions in other databases, and their names here.
-const FOREIGN_NAMES: [(&str, &str); 5] = [
+/// What functions are called in other databases, and here.
+const FOREIGN_NAMES: [(&str, &str); 4] = [
     ("time_bucket_gapfill", "date_bin_gapfill"),
-    ("histogram", "width_bucket"),
     ("list", "array_agg"),
     ("group_concat", "string_agg"),
     ("listagg", "string_agg"),

@@ -88,6 +88,44 @@ impl BucketScanExec {
     }
 }
 
+impl BucketScanExec {
+    /// What is read and what is not, in words.
+    pub(crate) fn words(&self) -> String {
+        let ScanReport { segments, buckets, buckets_pruned, buckets_hidden, .. } = self.report;
+        let all_segments = self.spec.snapshot.segments().len();
+        let all = buckets + buckets_pruned + buckets_hidden;
+        let units = self.partitions.iter().flatten();
+        let rows: u64 = units.map(ScanUnit::rows_estimate).sum();
+        let mut text = format!(
+            "reads {} of {}: {buckets} of {all} buckets, in {segments} of {all_segments} segments and in memory; about {rows} rows",
+            self.columns_in_words(),
+            self.spec.snapshot.name()
+        );
+        if let Some(metas) = &self.spec.metas {
+            text.push_str(&format!("; the series are chosen by {metas}"));
+        }
+        if buckets_pruned > 0 {
+            text.push_str(&format!("; {buckets_pruned} buckets are skipped by their times, series or values"));
+        }
+        if buckets_hidden > 0 {
+            text.push_str(&format!("; {buckets_hidden} are expired"));
+        }
+        if let Some(limit) = self.limit {
+            text.push_str(&format!("; ends after {limit} rows"));
+        }
+        text
+    }
+
+    fn columns_in_words(&self) -> String {
+        let names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        match names.as_slice() {
+            [] => "no column".to_owned(),
+            names if names.len() <= 6 => names.join(", "),
+            names => format!("{} columns", names.len()),
+        }
+    }
+}
+
 impl DisplayAs for BucketScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {

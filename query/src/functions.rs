@@ -3,9 +3,11 @@
 //! Functions are registered with the session. Two features are more than functions: gap filling and `ASOF JOIN` are
 //! plan nodes, which [`rewrite`] inserts before the plan is analyzed.
 
+mod apart;
 mod arithmetic;
 mod asof;
 mod bins;
+mod counts;
 mod date_bin;
 mod date_trunc;
 mod edges;
@@ -14,6 +16,7 @@ mod gapfill;
 mod latest;
 mod list;
 mod names;
+mod pivot;
 mod series;
 mod sliding;
 mod totals;
@@ -31,6 +34,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::planner::RelationPlanner;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::optimizer::Optimizer;
 use datafusion::physical_expr::PhysicalExpr;
@@ -41,10 +45,18 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
-pub(crate) use asof::{MARK, desugar};
-pub(crate) use floats::canonical_array;
+use asof::MARK;
+pub(crate) use asof::desugar;
+pub(crate) use floats::{canonical_array, double_is_wanted};
 pub(crate) use list::rows as list;
 pub(crate) use names::readable;
+pub(crate) use totals::beyond as whole_sum_beyond;
+
+/// Name of the function under which casts keep their text as a name.
+pub(crate) const APART: &str = "__apart";
+
+/// Functions that only rewritten statements call.
+pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Names of the table functions.
 pub const TABLE_FUNCTIONS: [&str; 1] = ["latest"];
@@ -76,7 +88,8 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.insert(after, Arc::new(asof::PushPastAsof));
     rules.insert(0, Arc::new(BeneathCasts));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
-    builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules)
+    let pivots: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots)];
+    builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules).with_relation_planners(pivots)
 }
 
 /// Registers the functions.
@@ -89,6 +102,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         date_bin::Fill::udf(date_bin::LOCF),
         date_bin::Fill::udf(date_bin::INTERPOLATE),
         asof::Mark::udf(),
+        apart::Apart::udf(),
     ];
     for function in scalars {
         context.register_udf(Arc::unwrap_or_clone(function));
@@ -101,6 +115,8 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         totals::Total::udaf(true),
         floats::Extreme::udaf(false),
         floats::Extreme::udaf(true),
+        counts::Counted::udaf(false),
+        counts::Counted::udaf(true),
     ];
     for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
         context.register_udaf(Arc::unwrap_or_clone(function));

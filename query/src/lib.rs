@@ -30,6 +30,8 @@ mod dml;
 mod engine_aggregate;
 mod error;
 mod exec;
+mod files;
+mod frames;
 mod functions;
 mod leaf;
 mod options;
@@ -44,6 +46,8 @@ mod sql;
 pub mod statement;
 pub mod system;
 mod timestamp_coercion;
+mod views;
+mod words;
 
 pub use cancellation::Stop;
 pub use datafusion::common::ScalarValue;

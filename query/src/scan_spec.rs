@@ -20,7 +20,7 @@ pub(crate) struct ScanSpec {
     pub(crate) schema: SchemaRef,
     pub(crate) request: ScanRequest,
     /// The condition on metas, as EXPLAIN shows it.
-    metas: Option<String>,
+    pub(crate) metas: Option<String>,
 }
 
 /// The collection that a plan reads, as it was when the plan was made.

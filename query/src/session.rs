@@ -1,14 +1,17 @@
 //! A session: the statements of one user, one after the other, each over its own snapshot.
 
+mod create;
 mod names;
+mod short;
 mod sql;
 mod statements;
 mod writes;
 
 use crate::cancellation::{Stop, YieldingJoins};
-use crate::catalog::{CatalogVersion, SessionTables, StatementCatalog};
+use crate::catalog::{self, CatalogVersion, SessionTables, StatementCatalog};
 use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::error::{Explainer, QueryError, Result};
+use crate::frames::FastFrames;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::statement::{self, Statement, StatementKind};
@@ -178,6 +181,7 @@ impl Session {
         let mut rules = PhysicalOptimizer::new().rules;
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         rules.push(Arc::new(YieldingJoins(stop.clone())));
+        rules.push(Arc::new(FastFrames));
         let state = state.with_physical_optimizer_rules(rules);
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
         functions::register(&context)?;
@@ -237,6 +241,9 @@ impl Session {
                 StatementKind::Sql => self.sql(statement, text).await,
                 StatementKind::Command { document, done, lenient } => self.command(document, done, *lenient).await,
                 StatementKind::Show(listing) => self.show(listing).await,
+                StatementKind::CreateAs(create) => self.create_as(create, statement, text).await,
+                StatementKind::Pivot(pivot) => self.pivot(pivot).await,
+                StatementKind::Summarize(source) => self.summarize(source).await,
                 StatementKind::Describe(name) => self.describe(name, statement, text).await,
                 StatementKind::ExplainExpiry { collection, at, proposed } => {
                     self.explain_expiry(collection, at.as_deref(), proposed)
@@ -280,14 +287,8 @@ impl Session {
         self.bind(context.state(), context)
     }
 
-    fn bind(&self, mut state: SessionState, context: &Arc<StatementContext>) -> SessionState {
-        state.config_mut().set_extension(Arc::clone(context));
-        state.register_catalog_list(Arc::new(StatementCatalog::new(context, &self.tables)));
-        state.mark_start_execution();
-        if let Some(now) = context.now() {
-            state.execution_props_mut().query_execution_start_time = Some(now);
-        }
-        state
+    fn bind(&self, state: SessionState, context: &Arc<StatementContext>) -> SessionState {
+        catalog::bind(state, context, &self.tables)
     }
 
     /// The version of the catalog that a query is planned against in this context.
@@ -323,7 +324,9 @@ impl Session {
     /// Names of the collections, and of the views and tables of this session.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
-        let mut names = self.snapshot().collections();
+        let snapshot = self.snapshot();
+        let mut names = snapshot.collections();
+        names.extend(snapshot.views().keys().cloned());
         names.extend(self.tables.names());
         names
     }
@@ -337,7 +340,7 @@ impl Session {
         names.extend(state.window_functions().keys().cloned());
         names.extend(functions::TABLE_FUNCTIONS.map(str::to_owned));
         names.extend(crate::sql::calls().map(|(name, _)| name.to_owned()));
-        names.retain(|name| name != functions::MARK);
+        names.retain(|name| !functions::INTERNAL.contains(&name.as_str()));
         names.sort();
         names.dedup();
         names

@@ -4,6 +4,7 @@
 mod depth;
 mod dialect;
 mod names;
+mod readers;
 mod refused;
 mod rewrite;
 mod settings;
@@ -15,9 +16,11 @@ use crate::error::Result;
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{Query, Statement, VisitMut};
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use futures::future::BoxFuture;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 
 /// A statement as DataFusion parses it, and the headings of its columns.
 #[derive(Debug)]
@@ -68,6 +71,77 @@ pub(crate) fn parse_one(sql: &str, stack: usize) -> Result<DfStatement, DataFusi
     if stack < SMALL { parse() } else { stacker::grow(stack + SMALL, parse) }
 }
 
+/// What is put before `FROM t WHERE ...`.
+const SELECT_ALL: &str = "SELECT * ";
+
+/// As [`parse_one`]; a statement may begin with FROM, and then it selects all.
+///
+/// # Errors
+/// Of the parser.
+pub(crate) fn parse_query(sql: &str, stack: usize) -> Result<DfStatement, DataFusionError> {
+    let parsed = parse_one(sql, stack);
+    let from = sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("from"));
+    match parsed {
+        Err(_) if from => parse_one(&format!("{SELECT_ALL}{sql}"), stack).map_err(moved),
+        parsed => parsed,
+    }
+}
+
+/// An error at its place without [`SELECT_ALL`].
+fn moved(error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::SQL(error, trace) => match *error {
+            ParserError::ParserError(message) => {
+                let place = message.rsplit_once(" at Line: 1, Column: ");
+                let message = match place.and_then(|(text, column)| Some((text, column.parse::<usize>().ok()?))) {
+                    Some((text, column)) => {
+                        format!("{text} at Line: 1, Column: {}", column.saturating_sub(SELECT_ALL.len()).max(1))
+                    }
+                    None => message,
+                };
+                DataFusionError::SQL(Box::new(ParserError::ParserError(message)), trace)
+            }
+            other => DataFusionError::SQL(Box::new(other), trace),
+        },
+        DataFusionError::Diagnostic(diagnostic, inner) => {
+            DataFusionError::Diagnostic(diagnostic, Box::new(moved(*inner)))
+        }
+        other => other,
+    }
+}
+
+/// Whether a statement begins with EXPLAIN PLAN.
+fn asks_for_plan(tokens: &[TokenWithSpan]) -> bool {
+    let is = |at: usize, word: &str| matches!(tokens.get(at).map(|t| &t.token), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    is(0, "EXPLAIN") && is(1, "PLAN")
+}
+
+/// The text of a statement, `EXPLAIN PLAN` as `EXPLAIN`; all places stay what they are.
+pub(crate) fn without_plan(statement: &crate::statement::Statement) -> String {
+    blanked(statement.text.clone(), statement)
+}
+
+/// The same of a text that begins as a statement does.
+pub(crate) fn blanked(mut text: String, statement: &crate::statement::Statement) -> String {
+    if asks_for_plan(&statement.tokens) {
+        let span = statement.tokens[1].span;
+        let offsets = crate::statement::lexer::Offsets::new(&statement.text);
+        let range = offsets.of(span.start)..offsets.of(span.end);
+        text.replace_range(range, "    ");
+    }
+    text
+}
+
+/// The statement within an EXPLAIN that is answered in words: one that asks for no form and is not run.
+pub(crate) fn explained_in_words(statement: &DfStatement, tokens: &[TokenWithSpan]) -> Option<DfStatement> {
+    let DfStatement::Explain(explain) = statement else { return None };
+    let options = &explain.options;
+    let plain = !options.analyze && !options.verbose && options.format.is_none();
+    let inner = explain.statement.as_ref();
+    let is_query = matches!(inner, DfStatement::Statement(inner) if matches!(inner.as_ref(), Statement::Query(_)));
+    (plain && is_query && !asks_for_plan(tokens)).then(|| inner.clone())
+}
+
 /// Checks and rewrites a parsed statement for the planner.
 ///
 /// # Errors
@@ -83,11 +157,13 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
                 refused::check(statement)?;
                 settings::check(statement)?;
                 settings::rewrite(statement);
+                named_files(statement)?;
                 let _all = statement.visit(&mut rewrite::Rewrite);
                 let _all = statement.visit(&mut names::Names);
             }
             Inner::Query(query) => {
                 refused::check(query)?;
+                named_files(query)?;
                 let _all = query.visit(&mut rewrite::Rewrite);
                 let _all = query.visit(&mut names::Names);
             }
@@ -95,6 +171,14 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
         Ok::<_, crate::QueryError>(())
     })?;
     Ok(ParsedStatement { statement, headings })
+}
+
+/// Puts the names of tables in the places of calls that read files.
+fn named_files(within: &mut impl VisitMut) -> Result<()> {
+    match within.visit(&mut readers::Readers) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// The parser's statement inside one of DataFusion's.

@@ -6,11 +6,13 @@
 
 mod grammar;
 pub(crate) mod lexer;
+mod pivot;
 mod predicate;
 #[cfg(test)]
 mod tests;
 
 pub use lexer::is_incomplete;
+pub use pivot::Pivot;
 
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan};
 use ebbtide_ttl::Code;
@@ -101,6 +103,12 @@ pub enum StatementKind {
     },
     /// `SHOW ...`: a listing.
     Show(Listing),
+    /// `CREATE COLLECTION c ... AS SELECT ...`, and `CREATE TABLE c AS SELECT ...`.
+    CreateAs(Box<CreateAs>),
+    /// `PIVOT` or `UNPIVOT`.
+    Pivot(Box<Pivot>),
+    /// `SUMMARIZE` of a table's name or a query in parentheses.
+    Summarize(String),
     /// `DESCRIBE c`.
     Describe(String),
     /// `EXPLAIN EXPIRY FOR c [AT t] [WITH (...)]`.
@@ -118,6 +126,17 @@ pub enum StatementKind {
     Flush,
     /// `COMPACT [c]`.
     Compact(Option<String>),
+}
+
+/// A collection that is made of a query's rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateAs {
+    /// The command document that makes the collection, without what the rows are to decide.
+    pub document: Map<String, Value>,
+    /// Success without a row if the collection exists already.
+    pub lenient: bool,
+    /// The query.
+    pub query: String,
 }
 
 /// What `SHOW` lists.

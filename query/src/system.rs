@@ -3,8 +3,8 @@
 mod listing;
 mod tables;
 
-pub(crate) use tables::sweep_row;
 pub use tables::{describe_rows, expiry_rows};
+pub(crate) use tables::{sweep_row, type_name};
 
 use crate::context::StatementContext;
 use crate::error::external;

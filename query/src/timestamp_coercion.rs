@@ -391,7 +391,7 @@ pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
     let units = |v: i64, unit| Timestamp::from_nanos(i128::from(v) * unit_nanos(unit));
     match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
-            Timestamp::parse(text).ok()
+            Timestamp::parse(text).ok().or_else(|| first_of_month(text))
         }
         ScalarValue::TimestampSecond(Some(v), _) => Some(units(*v, TimeUnit::Second)),
         ScalarValue::TimestampMillisecond(Some(v), _) | ScalarValue::Date64(Some(v)) => {
@@ -402,6 +402,13 @@ pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
         ScalarValue::Date32(Some(days)) => Some(units(i64::from(*days) * 86_400, TimeUnit::Second)),
         _ => None,
     }
+}
+
+/// `2013-06`: the first of June.
+fn first_of_month(text: &str) -> Option<Timestamp> {
+    let (year, month) = text.split_once('-')?;
+    let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    (digits(year, 4) && digits(month, 2)).then(|| Timestamp::parse(&format!("{text}-01")).ok()).flatten()
 }
 
 /// Evaluates `CAST(TIMESTAMP '1500-01-01' AS TIMESTAMP(3))`, which INSERT makes of its values, rounding down to the

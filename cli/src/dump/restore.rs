@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, NullArray, RecordBatch, 
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
 use ebbtide::fs::{Fs, RealFs};
-use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, Snapshot};
+use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, Replaces, Snapshot};
 use ebbtide_buckets::{FieldType, Schema, batch_from_documents};
 use ebbtide_ttl::{Filter, Timestamp, Value};
 use serde::{Deserialize, Serialize};
@@ -114,6 +114,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
         return Err(Failure::usage("a restore writes to the database: drop --read-only"));
     }
     let contents = contents(&args.folder)?;
+    let views = if args.collection.is_empty() && args.rename.is_none() { contents.views } else { Vec::new() };
     let mut wanted = contents.collections;
     for name in &args.collection {
         if !wanted.iter().any(|c| c.name == *name) {
@@ -127,16 +128,28 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     for dumped in &wanted {
         check(&args.folder, dumped)?;
     }
+    if let Some(name) = &args.rename {
+        let [dumped] = wanted.as_mut_slice() else {
+            let names: Vec<&str> = wanted.iter().map(|c| c.name.as_str()).collect();
+            let what =
+                format!("--as names one collection, and the dump holds {}; choose with --collection", names.join(", "));
+            return Err(Failure::usage(what));
+        };
+        dumped.call(name);
+    }
     let database = Database::open(&cli.db)?;
     let marker = Marker::new(&cli.db);
     if let Some(left) = marker.read()? {
         undo(&database, &left)?;
         marker.remove()?;
     }
-    let existing = database.collections();
-    if let Some(name) = wanted.iter().map(|c| &c.name).find(|n| existing.contains(n)) {
+    let snapshot = database.snapshot();
+    let mut existing = snapshot.collections();
+    existing.extend(snapshot.views().keys().cloned());
+    let names = wanted.iter().map(|c| &c.name).chain(views.iter().map(|view| &view.name));
+    if let Some(name) = names.into_iter().find(|n| existing.contains(n)) {
         return Err(Failure::new(format!(
-            "collection '{name}' already exists in {} and is not overwritten; drop it, or restore into another \
+            "'{name}' exists in {}: nothing is overwritten; drop it, or restore into another \
              database with --db",
             cli.db.display()
         )));
@@ -152,11 +165,26 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
         return Err(Failure { message: format!("{failure}; nothing was restored"), ..failure });
     }
     database.flush()?;
+    // Their statements are kept, and run by nobody yet.
+    for view in &views {
+        database.put_view(&view.name, &view.text, Replaces::Nothing)?;
+    }
     marker.remove()?;
     let plural = if wanted.len() == 1 { "" } else { "s" };
     eprintln!("{} collection{plural} as of {} restored into {}", wanted.len(), contents.instant, cli.db.display());
     database.close()?;
     Ok(())
+}
+
+impl DumpEntry {
+    /// Gives the collection another name.
+    fn call(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        self.create["create"] = json!(name);
+        if let Some(rules) = &mut self.create_indexes {
+            rules["createIndexes"] = json!(name);
+        }
+    }
 }
 
 /// Creates the collections, then fills them.

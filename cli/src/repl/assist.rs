@@ -1,6 +1,6 @@
 //! Assistance while typing: completion, highlighting, and whether a statement is complete.
 
-use super::highlight;
+use super::{commands, highlight};
 use arrow::datatypes::{DataType, Field};
 use ebbtide_query::Session;
 use ebbtide_query::statement;
@@ -12,13 +12,7 @@ use rustyline::{Context, Helper};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// The shell's own commands.
-pub(super) const COMMANDS: [&str; 15] = [
-    ".chart", ".exit", ".format", ".help", ".pager", ".quit", ".rows", ".tables", ".timing", ".ttl", "\\d", "\\df",
-    "\\dt", "\\timing", "\\ttl",
-];
-
-const WORDS: [&str; 70] = [
+const WORDS: [&str; 73] = [
     "SELECT",
     "FROM",
     "WHERE",
@@ -87,6 +81,9 @@ const WORDS: [&str; 70] = [
     "FLUSH",
     "COMPACT",
     "DESCRIBE",
+    "PIVOT",
+    "SUMMARIZE",
+    "UNPIVOT",
     "timeField",
     "metaField",
 ];
@@ -110,7 +107,7 @@ impl Assistant {
 
     /// Reads the current names from the session.
     pub(super) fn refresh(&mut self, session: Option<&Session>) {
-        self.names = WORDS.iter().chain(&COMMANDS).map(|w| (*w).to_owned()).collect();
+        self.names = WORDS.iter().copied().chain(commands::names()).map(str::to_owned).collect();
         let Some(session) = session else { return };
         self.collections = session.table_names();
         self.collections.extend(ebbtide_query::system::TABLES.iter().map(|t| format!("ebbtide.{t}")));
@@ -146,7 +143,22 @@ fn members(names: &mut Vec<String>, before: &str, field: &Field) {
 /// Whether a collection's name is expected next.
 fn names_collection(before: &str) -> bool {
     let last = before.split_whitespace().next_back().unwrap_or_default().to_uppercase();
-    ["FROM", "JOIN", "INTO", "FOR", "COLLECTION", "COMPACT", "DESCRIBE", "\\D", "\\DT"].contains(&last.as_str())
+    [
+        "FROM",
+        "JOIN",
+        "INTO",
+        "FOR",
+        "COLLECTION",
+        "COMPACT",
+        "DESCRIBE",
+        "SUMMARIZE",
+        "PIVOT",
+        "UNPIVOT",
+        "\\D",
+        "\\DT",
+        ".SCHEMA",
+    ]
+    .contains(&last.as_str())
 }
 
 impl Assistant {

@@ -3,7 +3,7 @@
 use crate::human::bytes;
 use crate::{Failure, files, say, status};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use ebbtide::CollectionSnapshot;
+use ebbtide::{CollectionSnapshot, Snapshot};
 use ebbtide_query::Session;
 use ebbtide_query::output::{TableStyle, render};
 use ebbtide_query::suggest;
@@ -32,7 +32,11 @@ pub(super) fn collections(session: &Session) -> Result<(), Failure> {
         ("last", text(infos.iter().map(|i| day(i.last_time)).collect())),
     ])
     .map_err(ebbtide_query::QueryError::from)?;
-    say!("{}", render(&batch.schema(), &[batch], TableStyle { width: files::width(), rows_max: None }));
+    say!("{}", render(&batch.schema(), &[batch], TableStyle { width: files::width(), ..TableStyle::default() }));
+    let views: Vec<&str> = snapshot.views().keys().map(String::as_str).collect();
+    if !views.is_empty() {
+        say!("views: {}", views.join(", "));
+    }
     Ok(())
 }
 
@@ -59,14 +63,67 @@ pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
 /// Shows one collection: its columns, what is stored by age and rule, and what expires next.
 pub(super) fn collection(session: &Session, name: &str) -> Result<(), Failure> {
     let snapshot = session.snapshot();
+    let collection = snapshot.collection(&known(&snapshot, name)?)?;
+    let columns = ebbtide_query::system::describe_rows(&collection).map_err(ebbtide_query::QueryError::from)?;
+    say!("{}", render(&columns.schema(), &[columns], TableStyle { width: files::width(), ..TableStyle::default() }));
+    status::one_status(&collection)
+}
+
+/// Prints the statements that make the collections, or one of them.
+pub(super) fn schema(session: &Session, name: Option<&str>) -> Result<(), Failure> {
+    let snapshot = session.snapshot();
+    let names = match name {
+        Some(name) => vec![known(&snapshot, name)?],
+        None => snapshot.collections(),
+    };
+    if name.is_none() {
+        for text in snapshot.views().values() {
+            say!("{text};");
+        }
+    }
+    for name in names {
+        let collection = snapshot.collection(&name)?;
+        for line in statements_of(&collection) {
+            say!("{line}");
+        }
+    }
+    Ok(())
+}
+
+/// What makes a collection and its rules.
+fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
+    let name = quoted(collection.name());
+    let create = collection.create_command();
+    let option = |(key, value): (&String, &serde_json::Value)| match value {
+        serde_json::Value::String(text) => format!("{key} = '{}'", text.replace('\'', "''")),
+        other => format!("{key} = {other}"),
+    };
+    let options = create["timeseries"].as_object().into_iter().flatten().map(option).collect::<Vec<_>>().join(", ");
+    let seconds = collection.rules().collection();
+    let expiry = seconds.map(|seconds| format!(" EXPIRE AFTER {seconds} SECONDS")).unwrap_or_default();
+    let mut lines = vec![format!("CREATE COLLECTION {name} WITH ({options}){expiry};")];
+    // Their filters are documents.
+    lines.extend(collection.create_indexes_command().map(|rules| format!("-- ebbtide command '{rules}'")));
+    lines
+}
+
+/// A name as SQL has it.
+fn quoted(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && name.starts_with(|c: char| !c.is_ascii_digit());
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The name of a collection, however its letters are written.
+fn known(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
     let names = snapshot.collections();
     let name = name.trim_matches('"');
-    let Some(found) = names.iter().find(|n| *n == name).or(names.iter().find(|n| n.eq_ignore_ascii_case(name))) else {
+    if let Some(text) = snapshot.views().get(name) {
+        return Err(Failure::new(format!("'{name}' is a view: {text}")));
+    }
+    let found = names.iter().find(|n| *n == name).or(names.iter().find(|n| n.eq_ignore_ascii_case(name)));
+    found.cloned().ok_or_else(|| {
         let hint = suggest::hint(name, names.iter().map(String::as_str));
-        return Err(Failure::new(format!("collection '{name}' does not exist{hint} (\\d lists them)")));
-    };
-    let collection = snapshot.collection(found)?;
-    let columns = ebbtide_query::system::describe_rows(&collection).map_err(ebbtide_query::QueryError::from)?;
-    say!("{}", render(&columns.schema(), &[columns], TableStyle { width: files::width(), rows_max: None }));
-    status::one_status(&collection)
+        Failure::new(format!("collection '{name}' does not exist{hint} (\\d lists them)"))
+    })
 }

@@ -7,6 +7,7 @@ mod bombs;
 mod cli;
 mod dump;
 mod frictions_import;
+mod frictions_sql;
 mod guide;
 mod import;
 mod manual;

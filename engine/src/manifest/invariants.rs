@@ -6,7 +6,7 @@
 
 use super::{CollectionRecord, Op};
 use crate::files::NUMBER_END;
-use crate::options::check_collection_name;
+use crate::options::{check_collection_name, check_view};
 use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::SegmentMeta;
 use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
@@ -60,6 +60,8 @@ fn check_op(op: &Op) -> Check {
         Op::Sealed { collection, seq } => numbers_have_successors(&[*collection, *seq]),
         Op::AddLog { first_seq } | Op::RemoveLog { first_seq } => numbers_are_possible(&[*first_seq]),
         Op::Swept(_) => Ok(()),
+        Op::PutView { name, text } => check_view(name, text).map_err(|e| e.to_string()),
+        Op::DropView { .. } => Ok(()),
     }
 }
 
@@ -142,6 +144,11 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             Op::SetLastBatch { collection, .. } | Op::SetFileTypes { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));
+                }
+            }
+            Op::PutView { name, .. } => {
+                if !names.insert(name) {
+                    return Err(format!("view '{name}' has the name of a collection, or is there twice"));
                 }
             }
             Op::AddLog { .. } => has_log = true,

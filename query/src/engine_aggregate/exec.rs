@@ -74,6 +74,21 @@ impl EngineAggregateExec {
     }
 }
 
+impl EngineAggregateExec {
+    /// What is answered from what, in words.
+    pub(crate) fn words(&self) -> String {
+        let Work { node, scan, .. } = self.work.as_ref();
+        let calls: Vec<String> = node.original.aggr_expr.iter().map(|call| call.schema_name().to_string()).collect();
+        let name = scan.snapshot.name();
+        let segments = scan.snapshot.segments().len();
+        format!(
+            "the engine answers {} of {name}: whole buckets from the statistics in the directories of {segments} segments, \
+             the rest from the stored columns",
+            calls.join(", ").replace(&format!("{name}."), "")
+        )
+    }
+}
+
 /// The keys that are computed from metas, as DataFusion expressions.
 fn meta_keys(node: &EngineAggregate, columns: &SchemaRef, session: &dyn Session) -> Result<Option<MetaKeys>> {
     let computed =

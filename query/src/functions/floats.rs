@@ -85,6 +85,11 @@ pub(crate) fn canonical_array(array: ArrayRef) -> ArrayRef {
     canonical(array, false)
 }
 
+/// The same values with one NaN and one zero.
+pub(super) fn equal_bits(array: ArrayRef) -> ArrayRef {
+    canonical(array, true)
+}
+
 /// The same value with a NaN replaced by the canonical one.
 pub(super) fn canonical_scalar(value: ScalarValue) -> ScalarValue {
     match value {
@@ -168,6 +173,11 @@ impl Extreme {
 fn is_better<T: Float>(greatest: bool, a: T::Native, b: T::Native) -> bool {
     let order = T::order(a, b);
     if greatest { order.is_gt() } else { order.is_lt() }
+}
+
+/// Whether `max`, or else `min`, prefers the first of two doubles.
+pub(crate) fn double_is_wanted(greatest: bool, a: f64, b: f64) -> bool {
+    is_better::<Float64Type>(greatest, a, b)
 }
 
 impl AggregateUDFImpl for Extreme {

@@ -8,19 +8,24 @@ use datafusion::logical_expr::Documentation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Functions of this crate, with a description.
-const OWN_FUNCTIONS: [(&str, &str); 13] = [
+/// Functions of this crate, and what they do.
+const OWN_FUNCTIONS: [(&str, &str); 18] = [
     ("date_bin", "start of the bin that holds a time, also in a time zone"),
     ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
     ("date_trunc", "start of the hour, day, month ... that holds a time"),
     ("delta", "last value minus the first one, by time"),
     ("first", "value at the earliest time: first(value, time)"),
+    ("histogram", "how often each value is there, or values in n bins"),
     ("increase", "total rise of a counter: increase(value, time)"),
     ("interpolate", "fills the gaps of date_bin_gapfill along straight lines"),
     ("last", "value at the latest time: last(value, time)"),
     ("latest", "table of the last row of each meta: latest('collection')"),
     ("locf", "fills the gaps of date_bin_gapfill with the last value"),
+    ("mode", "the value that is there most often"),
     ("rate", "increase per second: rate(value, time)"),
+    ("read_csv", "table of CSV files: read_csv('x.csv', delim = ';')"),
+    ("read_json", "table of JSON files: read_json('x.ndjson')"),
+    ("read_parquet", "table of Parquet files: read_parquet('x/*.parquet')"),
     ("time_bucket", "date_bin with weeks that start on Mondays"),
     ("time_weighted_avg", "average, weighted by how long each value held"),
 ];
@@ -49,7 +54,7 @@ pub(crate) fn rows(state: &SessionState, pattern: Option<&str>) -> Result<Record
         let kind = functions.get(name).map_or("table", |(kind, _)| *kind);
         functions.insert(name.to_owned(), (kind, description.to_owned()));
     }
-    functions.remove(super::MARK);
+    functions.retain(|name, _| !super::INTERNAL.contains(&name.as_str()));
     if let Some(pattern) = pattern.map(str::to_lowercase) {
         functions.retain(|name, _| match pattern.contains('%') {
             true => is_like(name, &pattern),

@@ -176,7 +176,8 @@ fn fitting(sum: i128, signed: bool) -> Result<ScalarValue> {
     }
 }
 
-fn beyond<T>(sum: i128) -> Result<T> {
+/// The error about a sum of whole numbers that does not fit.
+pub(crate) fn beyond<T>(sum: i128) -> Result<T> {
     exec_err!(
         "sum: overflow: {sum} does not fit a 64-bit integer; sum(x::double) is a double, and \
          sum(x::decimal(38, 0)) is exact"

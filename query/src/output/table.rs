@@ -12,6 +12,8 @@ pub struct TableStyle {
     pub width: Option<u16>,
     /// Maximum number of rows shown; all if `None`.
     pub rows_max: Option<usize>,
+    /// Whether each row is shown as a record, a line a column, even where a table would fit.
+    pub records: bool,
 }
 
 /// Draws rows as a table: numbers right-aligned, nulls as `NULL`, fractions rounded to six digits. Up to
@@ -24,6 +26,9 @@ pub fn render(schema: &SchemaRef, batches: &[RecordBatch], style: TableStyle) ->
         return plans(batches);
     }
     let rows = rows(batches, style.rows_max.unwrap_or(usize::MAX));
+    if style.records {
+        return records(&names, &rows);
+    }
     let Some(width) = style.width.map(usize::from) else { return framed(schema, &rows, names.len()) };
     let widths = widths(&names, &rows);
     // A column takes its text, a space on either side, and a line; the table takes one more line.

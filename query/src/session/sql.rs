@@ -17,7 +17,7 @@ use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
-use ebbtide::CollectionSnapshot;
+use ebbtide::{CollectionSnapshot, Replaces};
 use ebbtide_ttl::Code;
 use futures::StreamExt;
 use std::cell::LazyCell;
@@ -52,6 +52,10 @@ impl Session {
             refuse_without_effect(inner)?;
         }
         let state = self.state(&context);
+        if let Some(explained) = sql::explained_in_words(&parsed, &statement.tokens) {
+            let plan = state.statement_to_plan(explained).await?;
+            return self.in_words(plan, state, &context).await;
+        }
         match state.statement_to_plan(parsed).await? {
             LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
                 Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
@@ -59,6 +63,9 @@ impl Session {
             },
             LogicalPlan::Ddl(ddl) => {
                 spare_collections(&ddl, &context)?;
+                if let Some(done) = self.view(&ddl, statement, &context).await? {
+                    return Ok(StatementStream::message(done));
+                }
                 self.create_or_drop(ddl, state, &context).await
             }
             LogicalPlan::Statement(inner) => {
@@ -71,6 +78,36 @@ impl Session {
                 }
             }
             plan => self.run_with(plan, state, &context, &headings).await,
+        }
+    }
+
+    /// Keeps a view, or removes one, in the database; what was done, or `None` if the statement is about something else.
+    async fn view(
+        &self,
+        ddl: &DdlStatement,
+        statement: &Statement,
+        context: &StatementContext,
+    ) -> Result<Option<String>> {
+        let known = |name: &str| context.snapshot().views().contains_key(name);
+        match ddl {
+            DdlStatement::CreateView(view) if !view.temporary => {
+                let name = view.name.table().to_owned();
+                if context.reads_view(&name) {
+                    let message = format!("view '{name}' cannot read itself");
+                    return Err(QueryError::new(Code::BadValue, message));
+                }
+                let replaces = if view.or_replace { Replaces::View } else { Replaces::Nothing };
+                let (text, done) = (statement.text.clone(), format!("view {name} created"));
+                self.blocking(move |db| db.put_view(&name, &text, replaces)).await?;
+                Ok(Some(done))
+            }
+            DdlStatement::DropView(drop) if known(drop.name.table()) => {
+                let name = drop.name.table().to_owned();
+                let done = format!("view {name} dropped");
+                self.blocking(move |db| db.drop_view(&name)).await?;
+                Ok(Some(done))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -87,8 +124,14 @@ impl Session {
             plan = functions::rewrite(plan, now, state.config_options())?;
             plan = freeze_now(plan, now, state.config_options())?;
         }
+        let done = match &plan {
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_) | DdlStatement::CreateMemoryTable(_)) => {
+                "done, for this session: the table is gone when it ends"
+            }
+            _ => "done",
+        };
         SessionContext::new_with_state(state).execute_logical_plan(plan).await?;
-        Ok(StatementStream::message("done"))
+        Ok(StatementStream::message(done))
     }
 
     /// Runs a plan that has not been analyzed.
@@ -99,6 +142,19 @@ impl Session {
         headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
         self.run_with(plan, self.state(context), context, headings).await
+    }
+
+    /// What a plan would do.
+    async fn in_words(
+        &self,
+        plan: LogicalPlan,
+        state: SessionState,
+        context: &Arc<StatementContext>,
+    ) -> Result<StatementStream, Failure> {
+        let (now, config) = (context.now(), state.config_options());
+        let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
+        let (physical, _) = self.planning.plan(plan, state).await?;
+        Ok(StatementStream::batch(crate::words::explained(&physical)?, None))
     }
 
     pub(super) async fn run_with(
@@ -130,13 +186,14 @@ pub(crate) fn parse(
 ) -> Result<ParsedStatement, Failure> {
     let parse = |text: &str| -> Result<(DfStatement, bool), Failure> {
         let desugared = functions::desugar(text).map_err(|e| Failure::Query(e.into()))?;
-        Ok((sql::parse_one(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
+        Ok((sql::parse_query(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
     };
-    let (parsed, desugared) = parse(&statement.text)?;
-    // Only computed when an SQL keyword is also the name of a column or collection with capitals.
+    let text = sql::without_plan(statement);
+    let (parsed, desugared) = parse(&text)?;
+    // Looked for only where a word of SQL is a name with capitals too.
     let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
     let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
-    let parsed = if quoted == statement.text { parsed } else { parse(&quoted)?.0 };
+    let parsed = if quoted == statement.text { parsed } else { parse(&sql::blanked(quoted, statement))?.0 };
     Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
 }
 
@@ -156,6 +213,10 @@ fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<(
     let is_public = name.schema().is_none_or(|s| s == COLLECTIONS);
     if is_public && context.snapshot().collection(name.table()).is_ok() {
         let message = format!("'{}' is a collection: DROP COLLECTION removes it and everything in it", name.table());
+        return Err(QueryError::new(Code::BadValue, message));
+    }
+    if matches!(ddl, DdlStatement::DropTable(_)) && is_public && context.snapshot().views().contains_key(name.table()) {
+        let message = format!("'{}' is a view: DROP VIEW removes it", name.table());
         return Err(QueryError::new(Code::BadValue, message));
     }
     Ok(())

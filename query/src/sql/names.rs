@@ -5,12 +5,15 @@
 //! that would clash with another one of its list is named by its own text; and so is an expression in an inner query,
 //! where DataFusion would show its own form of it.
 
+use super::rewrite::call;
+use crate::functions::APART;
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut, VisitorMut,
+    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut,
+    VisitorMut, visit_expressions,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// The heading of a column of the result.
@@ -166,6 +169,11 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        keep_casts_apart(query);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
         if let TableFactor::Derived { subquery, .. } = table {
             name_all(subquery);
@@ -212,9 +220,8 @@ fn name_sorted_casts(query: &mut Query) {
         if let SelectItem::UnnamedExpr(expr @ Expr::Cast { .. }) = &*item
             && is_column(expr)
         {
-            let (text, mut bare) = (expr.to_string(), expr.clone());
-            let _all = bare.visit(&mut WithoutCasts);
-            if sorted.contains(&bare.to_string()) {
+            let text = expr.to_string();
+            if sorted.contains(&bare(expr)) {
                 give(item, text);
             }
         }
@@ -249,10 +256,7 @@ fn make_unique(items: &mut [SelectItem]) {
         .iter()
         .map(|item| match item {
             SelectItem::UnnamedExpr(expr) => {
-                let text = expr.to_string();
-                let mut bare = expr.clone();
-                let _all = bare.visit(&mut WithoutCasts);
-                let bare = bare.to_string();
+                let (text, bare) = (expr.to_string(), bare(expr));
                 let is_cast = text != bare;
                 Some((bare, is_cast))
             }
@@ -283,7 +287,64 @@ fn make_unique(items: &mut [SelectItem]) {
     }
 }
 
-/// Removes casts and parentheses.
+/// Gives casts a name of their own within calls, and in GROUP BY, that differ in their casts alone.
+fn keep_casts_apart(query: &mut Query) {
+    let mut forms: HashMap<String, HashSet<String>> = HashMap::new();
+    let mut note = |expr: &Expr| {
+        forms.entry(bare(expr)).or_default().insert(expr.to_string());
+    };
+    let _all = visit_expressions(query, |expr| {
+        if matches!(expr, Expr::Function(_)) {
+            note(expr);
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    if let SetExpr::Select(select) = query.body.as_ref()
+        && let GroupByExpr::Expressions(groups, _) = &select.group_by
+    {
+        groups.iter().for_each(&mut note);
+    }
+    let alike: HashSet<String> = forms.into_iter().filter(|(_, forms)| forms.len() > 1).map(|(bare, _)| bare).collect();
+    if !alike.is_empty() {
+        let _all = query.visit(&mut Apart { alike, within: Vec::new() });
+    }
+}
+
+/// Puts [`APART`] around the casts of what is `alike` without them.
+struct Apart {
+    alike: HashSet<String>,
+    /// Whether each expression that is being visited is one of those.
+    within: Vec<bool>,
+}
+
+impl VisitorMut for Apart {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let is_alike = matches!(expr, Expr::Function(_) | Expr::Cast { .. }) && self.alike.contains(&bare(expr));
+        self.within.push(is_alike);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if matches!(expr, Expr::Cast { .. }) && self.within.contains(&true) {
+            let name = Expr::Value(Value::SingleQuotedString(expr.to_string()).into());
+            let cast = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+            *expr = call(APART, vec![cast, name]);
+        }
+        self.within.pop();
+        ControlFlow::Continue(())
+    }
+}
+
+/// The text of an expression without its casts and parentheses.
+fn bare(expr: &Expr) -> String {
+    let mut expr = expr.clone();
+    let _all = expr.visit(&mut WithoutCasts);
+    expr.to_string()
+}
+
+/// Takes casts and parentheses off.
 struct WithoutCasts;
 
 impl VisitorMut for WithoutCasts {

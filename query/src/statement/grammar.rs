@@ -1,7 +1,7 @@
 //! The grammar of Ebbtide's own statements, by recursive descent over the tokens of one statement.
 
-use super::lexer::Piece;
-use super::{Listing, StatementKind, SyntaxError};
+use super::lexer::{Offsets, Piece};
+use super::{CreateAs, Listing, Pivot, StatementKind, SyntaxError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::{TIMESERIES_OPTIONS, suggest};
 use ebbtide_ttl::{Code, parse_retention, unit_seconds};
@@ -49,7 +49,18 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
             p.next = 1;
             StatementKind::Compact(if p.at_end() { None } else { Some(p.name("a collection")?) })
         }
-        [a, ..] if (a == "DESCRIBE" || a == "DESC") && piece.tokens.len() == 2 => {
+        [a, b] if a == "CREATE" && b == "TABLE" => match p.create_table()? {
+            Some(create) => return Ok(create),
+            None => return Ok(StatementKind::Sql),
+        },
+        [a, ..] if a == "PIVOT" || a == "UNPIVOT" => {
+            return Ok(StatementKind::Pivot(Box::new(Pivot::parse(piece, a == "UNPIVOT")?)));
+        }
+        [a, ..] if a == "SUMMARIZE" || a == "SUMMARISE" => {
+            p.next = 1;
+            return p.summarized();
+        }
+        [a, ..] if (a == "DESCRIBE" || a == "DESC") && piece.tokens.len() == 2 && !is_text(piece, 1) => {
             p.next = 1;
             StatementKind::Describe(p.name("a collection")?)
         }
@@ -57,6 +68,11 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
     };
     p.end()?;
     Ok(kind)
+}
+
+/// Whether a token is a text, such as the name of a file.
+fn is_text(piece: &Piece, at: usize) -> bool {
+    matches!(piece.tokens.get(at).map(|t| &t.token), Some(Token::SingleQuotedString(_)))
 }
 
 fn is_listing(word: &str) -> bool {
@@ -329,6 +345,16 @@ impl Parser<'_> {
         }
     }
 
+    /// What is summarized: the name of a table, or a query.
+    fn summarized(&self) -> Result<StatementKind, SyntaxError> {
+        let Some(first) = self.piece.tokens.get(self.next) else {
+            return Err(self.error("expected a collection or a query, found the end of the statement"));
+        };
+        let text = &self.piece.text[Offsets::new(&self.piece.text).of(first.span.start)..];
+        let is_query = ["SELECT", "WITH", "FROM", "VALUES"].iter().any(|word| self.is_word(word));
+        Ok(StatementKind::Summarize(if is_query { format!("({text})") } else { text.to_owned() }))
+    }
+
     fn create_collection(&mut self) -> Result<StatementKind, SyntaxError> {
         self.next = 2;
         let lenient = self.take_word("IF");
@@ -356,10 +382,10 @@ impl Parser<'_> {
                 self.next += 1;
                 self.need_word("AFTER")?;
                 expire = Some(self.duration()?);
-            } else if self.at_end() {
+            } else if self.at_end() || self.is_word("AS") {
                 break;
             } else {
-                return Err(self.expected(&["WITH", "EXPIRE"]));
+                return Err(self.expected(&["WITH", "EXPIRE", "AS"]));
             }
         }
         document.insert("timeseries".to_owned(), Value::Object(series));
@@ -369,7 +395,36 @@ impl Parser<'_> {
             }
             document.insert("expireAfterSeconds".to_owned(), seconds);
         }
+        if self.is_word("AS") {
+            let query = self.query_behind_as()?;
+            return Ok(StatementKind::CreateAs(Box::new(CreateAs { document, lenient, query })));
+        }
         Ok(StatementKind::Command { document, done: format!("collection {name} created"), lenient })
+    }
+
+    /// `CREATE TABLE c AS SELECT ...`; other forms are left to SQL.
+    fn create_table(&mut self) -> Result<Option<StatementKind>, SyntaxError> {
+        self.next = 2;
+        let lenient = self.take_word("IF") && self.take_word("NOT") && self.take_word("EXISTS");
+        let Ok(name) = self.name("the new collection") else { return Ok(None) };
+        if !self.is_word("AS") {
+            return Ok(None);
+        }
+        let document =
+            Map::from_iter([("create".to_owned(), json!(name)), ("timeseries".to_owned(), Value::Object(Map::new()))]);
+        let query = self.query_behind_as()?;
+        Ok(Some(StatementKind::CreateAs(Box::new(CreateAs { document, lenient, query }))))
+    }
+
+    /// Takes the rest of the statement, behind AS.
+    fn query_behind_as(&mut self) -> Result<String, SyntaxError> {
+        self.next += 1;
+        let Some(first) = self.piece.tokens.get(self.next) else {
+            return Err(self.error("expected a query after AS, found the end of the statement"));
+        };
+        let from = Offsets::new(&self.piece.text).of(first.span.start);
+        self.next = self.piece.tokens.len();
+        Ok(self.piece.text[from..].to_owned())
     }
 
     fn drop_collection(&mut self) -> Result<StatementKind, SyntaxError> {

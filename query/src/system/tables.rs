@@ -5,7 +5,7 @@ use super::listing::{Column, batch, batch_in, count, flag, int, schema, text, ti
 use super::value_text;
 use crate::error::external;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use ebbtide::{
     BucketInfo, CollectionInfo, CollectionSnapshot, Database, ExpiryRow, Operation, RuleInfo, SegmentInfo, Snapshot,
@@ -251,4 +251,17 @@ pub fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
     }
     rows.extend(schema.fields.iter().map(|(name, ty)| (name.clone(), ty.name(), "field")));
     batch(COLUMNS, &rows)
+}
+
+/// What a type of Arrow is called.
+pub(crate) fn type_name(kind: &DataType) -> String {
+    match kind {
+        DataType::Float64 => "double".to_owned(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_owned(),
+        DataType::Boolean => "bool".to_owned(),
+        DataType::Timestamp(unit, _) => format!("timestamp({unit})"),
+        DataType::Struct(_) => "object".to_owned(),
+        DataType::List(field) => format!("list of {}", type_name(field.data_type())),
+        other => other.to_string().to_lowercase(),
+    }
 }

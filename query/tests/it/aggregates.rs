@@ -155,7 +155,7 @@ fn without_fast_paths_datafusion_answers() {
         "SELECT date_bin('1 hour', t) AS h, min(i) AS m FROM w GROUP BY h ORDER BY h DESC LIMIT 2",
         "SELECT count(*) AS n FROM w",
     ];
-    let fast = |sql: &str| w.text(&format!("EXPLAIN {sql}")).contains("EngineAggregateExec");
+    let fast = |sql: &str| w.text(&format!("EXPLAIN PLAN {sql}")).contains("EngineAggregateExec");
     let before = queries.map(|sql| (w.text(sql), fast(sql)));
     assert!(before.iter().all(|(_, fast)| *fast));
     w.rows("SET ebbtide.fast_paths = false");

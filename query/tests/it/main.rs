@@ -8,6 +8,7 @@ mod ddl;
 mod depth;
 mod differential;
 mod directory;
+mod frames;
 mod prepared;
 mod sql;
 mod support;

@@ -275,7 +275,7 @@ fn errors_point_at_their_place_and_know_what_there_is() {
 fn joins_yield_so_that_a_statement_can_be_stopped() {
     let world = World::at("2024-01-01T00:00:00Z");
     let plan = world.text(
-        "EXPLAIN SELECT count(*) FROM generate_series(1, 9) AS a (x), generate_series(1, 9) AS b (y) WHERE x > y",
+        "EXPLAIN PLAN SELECT count(*) FROM generate_series(1, 9) AS a (x), generate_series(1, 9) AS b (y) WHERE x > y",
     );
     let (above, _) = plan.split_once("NestedLoopJoinExec").unwrap();
     assert!(above.trim_end_matches([' ', '\\', 'n']).ends_with("CooperativeExec"), "{plan}");

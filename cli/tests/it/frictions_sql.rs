@@ -1,0 +1,136 @@
+//! What a new user typed, as it was typed: it works, or the answer leads to what does.
+
+use super::cli::{inside, write};
+use std::path::Path;
+
+/// What is expected of a command: part of what it prints, on either stream; and whether it succeeds.
+enum Expected {
+    Gives(&'static str),
+    Says(&'static str),
+}
+use Expected::{Gives, Says};
+
+const CASES: &[(&[&str], Expected)] = &[
+    // Names twice, casts and headings.
+    (&["sql", "select time, time::date from ireland limit 1"], Gives("time::date")),
+    (&["sql", "select temp, temp::int from ireland limit 1"], Gives("temp::int")),
+    (&["sql", "select *, temp::int from ireland limit 1"], Gives("temp::int")),
+    (&["sql", "select time::date, temp from ireland order by time limit 1"], Gives("time::date")),
+    (&["sql", "select sum(n), sum(n::double) from ireland"], Gives("sum(n::double)")),
+    (
+        &["sql", "select sum(rain) over (order by time rows 1 preceding) from ireland limit 1"],
+        Gives("rows 1 preceding"),
+    ),
+    (&["sql", "select time + interval '36 hours' from ireland limit 1"], Gives("time + interval '36 hours'")),
+    // Zones.
+    (&["sql", "set time zone 'Europe/Dublin'"], Says("to_char(time AT TIME ZONE 'Europe/Dublin'")),
+    (&["sql", "set timezone='Europe/Dublin'"], Says("date_bin('1 day', time, 'Europe/Dublin')")),
+    (&["sql", "set timezone='Europe/Nowhere'"], Says("there is no time zone 'Europe/Nowhere'")),
+    // Times.
+    (&["sql", "select count(*) from ireland where time > 2013-06-01"], Says("'2013-06-01'")),
+    (&["sql", "--format", "csv", "select count(*) as n from ireland where time >= '2013-06'"], Gives("n\n2\n")),
+    (&["sql", "--format", "csv", "select timestamp '2024-05-05 05:00' as t"], Gives("2024-05-05T05:00:00")),
+    (&["sql", "--format", "csv", "select year(time) as y from ireland limit 1"], Gives("2013")),
+    (&["sql", "--format", "csv", "select date(time) as d from ireland limit 1"], Gives("2013-0")),
+    (&["sql", "--format", "csv", "select strftime(time, '%Y') as y from ireland limit 1"], Gives("2013")),
+    // Names of other databases.
+    (&["sql", "select * from ireland where station = \"EWR\""], Says("text is written in single quotes: 'EWR'")),
+    (&["sql", "select percentile(temp, 0.9) from ireland"], Gives("percentile(temp, 0.9)")),
+    (&["sql", "select width_bucket(temp, 0, 10, 5) from ireland limit 1"], Gives("width_bucket")),
+    (&["sql", "select histogram(temp, 2) from ireland"], Gives("\"count\":")),
+    (&["sql", "select mode(station) from ireland"], Gives("dub")),
+    (&["sql", "select max_by(station, temp) from ireland"], Gives("dub")),
+    (&["sql", "select time_bucket_gapfill('1 hour', time) from ireland"], Says("date_bin_gapfill")),
+    (&["sql", "--format", "csv", "select 2^3 as x"], Gives("8.0")),
+    (&["sql", "select n + 9223372036854775807 from ireland where n > 0"], Says("verflow")),
+    // Rows and columns.
+    (&["sql", "from ireland"], Gives("station")),
+    (&["sql", "from ireland where temp > 5"], Gives("dub")),
+    (&["sql", "select * from wide unpivot (temp for station in (a, b))"], Gives("station")),
+    (&["sql", "unpivot wide on a, b into name station value temp"], Gives("station")),
+    (&["sql", "pivot ireland on station using avg(temp) group by year(time)"], Gives("ork")),
+    (&["sql", "summarize ireland"], Gives("median")),
+    (&["sql", "select station, temp from ireland limit 1 by station"], Says("LIMIT n BY")),
+    (
+        &["sql", "select temp, count(*) from ireland group by station"],
+        Says("neither in GROUP BY nor within an aggregate"),
+    ),
+    (&["sql", "select count(*) from ireland tablesample (1 percent)"], Says("TABLESAMPLE")),
+    (&["sql", "select count(*) from ireland prewhere temp < 0"], Says("write WHERE")),
+    (&["sql", "select avg(station) from ireland"], Says("numbers are wanted")),
+    (&["sql", "show functions like 'date_bin%'"], Gives("date_bin_gapfill")),
+    (
+        &["sql", "explain select avg(temp) from ireland where time > '2013-01-02'"],
+        Gives("the engine answers avg(temp)"),
+    ),
+    (&["sql", "explain select temp from ireland where station = 'dub'"], Gives("buckets are skipped")),
+    (&["sql", "explain plan select temp from ireland"], Gives("BucketScanExec")),
+    // Files.
+    (
+        &["sql", "select s.name, avg(temp) from ireland i join 'stations.csv' s on s.id = i.station group by s.name"],
+        Gives("Dublin"),
+    ),
+    (&["sql", "select name from read_csv('stations.csv', delim = ';') where lat > 52"], Gives("Dublin")),
+    (&["sql", "select name from 'nothing.csv'"], Says("there is no file 'nothing.csv'")),
+    (&["sql", "select nam from 'stations.csv'"], Says("did you mean 'name'?")),
+    (&["sql", "summarize 'stations.csv'"], Gives("lat")),
+    // The command line.
+    (&["sql", "help"], Says("ebbtide sql --help")),
+    (&["sql", "q.sql"], Says("ebbtide sql --file q.sql")),
+    (&["sql", "-f", "q.sql"], Gives("42")),
+    (&["sql", "--file", "q.sql", "--format", "csv"], Gives("42")),
+    (&["sql", "-f", "cvs", "select 1"], Says("did you mean 'csv'?")),
+    (&["sql", "select time, temp from ireland", "--chart", "c.svg"], Gives("chart written to c.svg")),
+    (
+        &["sql", "select time, temp from ireland", "--chart=d.svg", "--title", "Two stations"],
+        Gives("chart written to d.svg"),
+    ),
+    (&["sweep", "--dry-run", "--now", "+7d"], Gives("")),
+    (&["status", "--now", "+7d"], Gives("ireland")),
+    (&["sql", "--now", "+1 week", "select now() > '2026-01-01' as later"], Gives("true")),
+    (&["sql", "--now", "tomorrow", "select 1"], Says("+7d is a week from now")),
+    (&["dump", "-c", "wide", "backup"], Gives("1 collection")),
+    (&["restore", "backup", "--as", "again"], Gives("again: 1 measurements")),
+    (&["sql", "select * from again"], Gives("2013")),
+];
+
+#[expect(clippy::disallowed_methods, reason = "a picture that the program drew")]
+fn read(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap()
+}
+
+#[test]
+fn what_a_new_user_typed_works_or_leads_to_what_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(
+        folder,
+        "ireland.csv",
+        "time,station,temp,rain,n\n2013-01-01T00:00:00Z,dub,5.5,0.5,1\n2013-05-31T23:00:00Z,ork,4.5,0.1,2\n\
+         2013-06-01T00:00:00Z,dub,12.5,0,3\n2013-06-01T00:00:00Z,ork,11.5,0,4\n",
+    );
+    write(folder, "wide.csv", "time,a,b\n2013-01-01T00:00:00Z,1.5,2.5\n");
+    write(folder, "stations.csv", "id;name;lat\ndub;Dublin;53.4\nork;Cork;51.8\n");
+    write(folder, "q.sql", "-- the answer\nSELECT 40 + 2 AS n;\n");
+    for args in
+        [&["import", "-c", "ireland", "ireland.csv", "--meta", "station"][..], &["import", "-c", "wide", "wide.csv"]]
+    {
+        let made = inside(folder, args, "");
+        assert_eq!(made.code, 0, "{args:?}: {}", made.stderr);
+    }
+    let mut wrong = Vec::new();
+    for (args, expected) in CASES {
+        let output = inside(folder, args, "");
+        let all = format!("{}{}", output.stdout, output.stderr);
+        let (fits, part) = match expected {
+            Gives(part) => (output.code == 0, part),
+            Says(part) => (output.code != 0, part),
+        };
+        let is_dump = all.contains("Ident {") || all.contains("unsupported ast node");
+        if !fits || !all.contains(part) || is_dump {
+            wrong.push(format!("{} is expected to have {part:?} in\n{all}", args.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(read(folder, "d.svg").contains("Two stations"));
+}

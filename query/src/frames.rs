@@ -1,0 +1,47 @@
+//! `sum`, `avg`, `count`, `min` and `max` over frames of rows that come in order.
+//!
+//! DataFusion asks an accumulator for each row, with values in boxes, and looks for the ends of a frame by comparing such.
+//! This module puts an operator of its own in the place of windows that hold nothing but these five, over whole numbers and
+//! doubles. Both ends of a frame only go forward from row to row, so each row is added once and taken off once. What is no
+//! longer in a frame is forgotten: a frame and the batches that wait for their answers are all that is in memory.
+//!
+//! Doubles are summed with what their additions round off, so that a value that leaves a frame leaves nothing behind.
+
+mod exec;
+mod slide;
+mod spec;
+
+pub(crate) use exec::FrameExec;
+
+use crate::options::fast_paths;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+/// Puts [`FrameExec`] in the place of windows that it answers.
+#[derive(Debug)]
+pub(crate) struct FastFrames;
+
+impl PhysicalOptimizerRule for FastFrames {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if !fast_paths(config) {
+            return Ok(plan);
+        }
+        let fast = plan.transform_up(|node| match FrameExec::of(&node) {
+            Some(exec) => Ok(Transformed::yes(Arc::new(exec) as Arc<dyn ExecutionPlan>)),
+            None => Ok(Transformed::no(node)),
+        });
+        fast.map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "FastFrames"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}

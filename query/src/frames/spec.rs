@@ -1,0 +1,175 @@
+//! What a window function asks for, in numbers.
+
+use datafusion::arrow::datatypes::{DataType, Schema, TimeUnit};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::window::{PlainAggregateWindowExpr, SlidingAggregateWindowExpr, WindowExpr};
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use ebbtide_buckets::unit_nanos;
+use std::sync::Arc;
+
+/// The aggregates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Sum,
+    Avg,
+    Count,
+    Min,
+    Max,
+}
+
+/// What is aggregated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Whole,
+    Double,
+    /// Whether it is null is all that matters.
+    Any,
+}
+
+/// What the distance of a frame's ends is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Rows,
+    /// Groups of rows that are equal in their order.
+    Peers,
+    /// The value that rows are ordered by.
+    Order,
+}
+
+/// One window function. A frame's end is a distance from the present row; without one it is the partition's.
+#[derive(Debug, Clone)]
+pub(super) struct Spec {
+    pub(super) function: Function,
+    pub(super) kind: Kind,
+    pub(super) arg: Arc<dyn PhysicalExpr>,
+    pub(super) unit: Unit,
+    pub(super) from: Option<i128>,
+    pub(super) to: Option<i128>,
+}
+
+impl Spec {
+    /// Of a window function over these columns; `None` if it is another one.
+    pub(super) fn of(window: &Arc<dyn WindowExpr>, schema: &Schema) -> Option<Spec> {
+        let aggregate = aggregate_of(window)?;
+        // Its filter cannot be asked for. Without one this is how the function is shown.
+        if aggregate.is_distinct() || !format!("{window:?}").ends_with("filter: None }") {
+            return None;
+        }
+        let function = match aggregate.fun().name() {
+            "sum" => Function::Sum,
+            "avg" => Function::Avg,
+            "count" => Function::Count,
+            "min" => Function::Min,
+            "max" => Function::Max,
+            _ => return None,
+        };
+        let [arg] = window.expressions().try_into().ok()?;
+        let kind = match arg.data_type(schema).ok()? {
+            _ if function == Function::Count => Kind::Any,
+            DataType::Int64 => Kind::Whole,
+            DataType::Float64 => Kind::Double,
+            _ => return None,
+        };
+        let given = match (function, kind) {
+            (Function::Count, _) => DataType::Int64,
+            (Function::Avg, _) | (_, Kind::Double) => DataType::Float64,
+            _ => DataType::Int64,
+        };
+        if *window.field().ok()?.data_type() != given {
+            return None;
+        }
+        let (frame, order) = (window.get_window_frame(), window.order_by());
+        let bounds = [&frame.start_bound, &frame.end_bound];
+        let unit = match frame.units {
+            WindowFrameUnits::Rows => Unit::Rows,
+            WindowFrameUnits::Groups => Unit::Peers,
+            WindowFrameUnits::Range if bounds.iter().all(|bound| is_plain(bound)) => Unit::Peers,
+            WindowFrameUnits::Range => Unit::Order,
+        };
+        let scale = if unit == Unit::Order { Scale::of(order, schema)? } else { Scale::COUNT };
+        let from = scale.distance(&frame.start_bound, true)?;
+        let to = scale.distance(&frame.end_bound, false)?;
+        Some(Spec { function, kind, arg, unit, from, to })
+    }
+}
+
+fn aggregate_of(window: &Arc<dyn WindowExpr>) -> Option<&AggregateFunctionExpr> {
+    let any = window.as_any();
+    let plain = any.downcast_ref::<PlainAggregateWindowExpr>().map(PlainAggregateWindowExpr::get_aggregate_expr);
+    plain.or_else(|| {
+        any.downcast_ref::<SlidingAggregateWindowExpr>().map(SlidingAggregateWindowExpr::get_aggregate_expr)
+    })
+}
+
+/// Whether a bound is at the present row or at an end of the partition.
+fn is_plain(bound: &WindowFrameBound) -> bool {
+    match bound {
+        WindowFrameBound::CurrentRow => true,
+        WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => distance.is_null(),
+    }
+}
+
+/// What a distance is counted in.
+struct Scale {
+    /// Nanoseconds of a unit of time; 1 for numbers.
+    nanos: i128,
+    is_time: bool,
+    /// Whether each day has 24 hours.
+    even_days: bool,
+}
+
+impl Scale {
+    const COUNT: Scale = Scale { nanos: 1, is_time: false, even_days: false };
+
+    fn of(order: &[PhysicalSortExpr], schema: &Schema) -> Option<Scale> {
+        let [order] = order else { return None };
+        match order.expr.data_type(schema).ok()? {
+            DataType::Timestamp(unit, zone) => {
+                let even_days = zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00" | "Z"));
+                Some(Scale { nanos: unit_nanos(unit), is_time: true, even_days })
+            }
+            DataType::Int64 | DataType::Int32 => Some(Scale::COUNT),
+            _ => None,
+        }
+    }
+
+    /// The distance of a bound, `None` inside if it is the partition's end. Of a frame's start it is rounded up, of its end
+    /// down: units between are the same rows.
+    fn distance(&self, bound: &WindowFrameBound, is_start: bool) -> Option<Option<i128>> {
+        let (sign, distance) = match bound {
+            WindowFrameBound::CurrentRow => return Some(Some(0)),
+            WindowFrameBound::Preceding(distance) => (-1, distance),
+            WindowFrameBound::Following(distance) => (1, distance),
+        };
+        if distance.is_null() {
+            return Some(None);
+        }
+        let exact = sign * self.nanos_of(distance)?;
+        let rounded = if is_start { -(-exact).div_euclid(self.nanos) } else { exact.div_euclid(self.nanos) };
+        Some(Some(rounded))
+    }
+
+    fn nanos_of(&self, distance: &ScalarValue) -> Option<i128> {
+        const DAY: i128 = 86_400_000_000_000;
+        let of_days = |days: i32| (days == 0 || self.even_days).then_some(i128::from(days) * DAY);
+        let exact = match distance {
+            ScalarValue::UInt64(Some(n)) if !self.is_time => i128::from(*n),
+            ScalarValue::Int64(Some(n)) if !self.is_time => i128::from(*n),
+            ScalarValue::Int32(Some(n)) if !self.is_time => i128::from(*n),
+            ScalarValue::IntervalMonthDayNano(Some(i)) if self.is_time && i.months == 0 => {
+                of_days(i.days)? + i128::from(i.nanoseconds)
+            }
+            ScalarValue::IntervalDayTime(Some(i)) if self.is_time => {
+                of_days(i.days)? + i128::from(i.milliseconds) * 1_000_000
+            }
+            ScalarValue::DurationSecond(Some(n)) if self.is_time => i128::from(*n) * unit_nanos(TimeUnit::Second),
+            ScalarValue::DurationMillisecond(Some(n)) if self.is_time => i128::from(*n) * 1_000_000,
+            ScalarValue::DurationMicrosecond(Some(n)) if self.is_time => i128::from(*n) * 1000,
+            ScalarValue::DurationNanosecond(Some(n)) if self.is_time => i128::from(*n),
+            _ => return None,
+        };
+        (exact >= 0).then_some(exact)
+    }
+}

@@ -1,0 +1,104 @@
+//! Aggregates over frames: the operator of this crate answers as DataFusion does.
+
+use crate::support::World;
+
+/// What a window may be over.
+const WINDOWS: [&str; 20] = [
+    "",
+    "ORDER BY time",
+    "ORDER BY time DESC",
+    "PARTITION BY s",
+    "PARTITION BY s ORDER BY time",
+    "PARTITION BY s ORDER BY id ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
+    "PARTITION BY s ORDER BY id ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING",
+    "PARTITION BY s ORDER BY id ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING",
+    "PARTITION BY s ORDER BY id ROWS BETWEEN 5 PRECEDING AND 2 PRECEDING",
+    "PARTITION BY s ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    "ORDER BY id ROWS BETWEEN 700 PRECEDING AND 1 PRECEDING",
+    "PARTITION BY s ORDER BY time RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW",
+    "PARTITION BY s ORDER BY time RANGE BETWEEN INTERVAL '90 minutes' PRECEDING AND INTERVAL '1 minute' PRECEDING",
+    "PARTITION BY s ORDER BY time RANGE BETWEEN INTERVAL '1 minute' FOLLOWING AND INTERVAL '2 hours' FOLLOWING",
+    "ORDER BY time DESC RANGE BETWEEN INTERVAL '1 day' PRECEDING AND INTERVAL '1 hour' FOLLOWING",
+    "PARTITION BY s ORDER BY time RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL '1 hour' FOLLOWING",
+    "PARTITION BY s ORDER BY n RANGE BETWEEN 3 PRECEDING AND 1 FOLLOWING",
+    "PARTITION BY s ORDER BY n DESC NULLS LAST RANGE BETWEEN 2 PRECEDING AND CURRENT ROW",
+    "PARTITION BY s ORDER BY n NULLS FIRST RANGE BETWEEN CURRENT ROW AND 4 FOLLOWING",
+    "PARTITION BY s ORDER BY n, i GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+];
+
+const FUNCTIONS: [&str; 10] =
+    ["sum(i)", "sum(d)", "avg(i)", "avg(d)", "count(*)", "count(d)", "min(i)", "max(i)", "min(d)", "max(d)"];
+
+/// Rows of which many are equal in time or number, and some are null.
+fn world(rows: u32) -> World {
+    let world = World::at("2024-06-01T00:00:00Z");
+    world.rows("CREATE COLLECTION w WITH (timeField = 'time', metaField = 's')");
+    world.rows(&format!(
+        "INSERT INTO w (time, s, id, i, n, d)
+         SELECT TIMESTAMP '2024-01-01T00:00:00Z' + ((value * 7919) % 700) * INTERVAL '10 minutes', value % 4, value,
+                CASE WHEN value % 11 > 0 THEN (value * 31) % 97 - 40 END, CASE WHEN value % 17 > 0 THEN (value * 7) % 40 END,
+                CASE WHEN value % 13 > 0 THEN ((value * 17) % 101 - 50) / 4.0 END
+         FROM generate_series(1, {rows})"
+    ));
+    world
+}
+
+#[test]
+fn frames_hold_what_datafusion_finds_in_them() {
+    let world = world(2000);
+    for window in WINDOWS {
+        let calls: Vec<String> =
+            FUNCTIONS.iter().enumerate().map(|(at, call)| format!("{call} OVER ({window}) AS f{at}")).collect();
+        let sql = format!("SELECT id, {} FROM w ORDER BY id", calls.join(", "));
+        world.rows("SET ebbtide.fast_paths = true");
+        let plan = world.text(&format!("EXPLAIN VERBOSE {sql}"));
+        assert!(plan.contains("FrameExec"), "{window}: {plan}");
+        let fast = world.rows(&sql);
+        world.rows("SET ebbtide.fast_paths = false");
+        let slow = world.rows(&sql);
+        assert_eq!(fast.len(), 2000);
+        for (fast, slow) in fast.iter().zip(&slow) {
+            assert_eq!(fast, slow, "{window}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_leaves_a_frame_leaves_nothing_behind() {
+    let world = World::at("2024-06-01T00:00:00Z");
+    world.rows("CREATE COLLECTION w WITH (timeField = 'time')");
+    let values =
+        ["1e300", "0.1", "0.2", "'inf'::double", "1.5", "2.5", "'NaN'::double", "3.5", "1e308", "1e308", "4.5", "0.5"];
+    for (at, value) in values.iter().enumerate() {
+        world.rows(&format!("INSERT INTO w (time, d) VALUES ('2024-05-01T00:{at:02}:00Z', {value}::double)"));
+    }
+    let sums = world.rows(
+        "SELECT (sum(d) OVER (ORDER BY time ROWS 1 PRECEDING))::varchar AS sum, \
+         (max(d) OVER (ORDER BY time ROWS 1 PRECEDING))::varchar AS max FROM w ORDER BY time",
+    );
+    let of = |name: &str| sums.iter().map(|row| row[name].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let expected =
+        ["1e300", "1e300", "0.30000000000000004", "inf", "inf", "4.0", "NaN", "NaN", "1e308", "inf", "1e308", "5.0"];
+    assert_eq!(of("sum"), expected);
+    let expected = ["1e300", "1e300", "0.2", "inf", "inf", "2.5", "NaN", "NaN", "1e308", "1e308", "1e308", "4.5"];
+    assert_eq!(of("max"), expected);
+}
+
+#[test]
+fn windows_that_are_not_known_are_left_to_datafusion() {
+    let world = world(50);
+    for call in [
+        "sum(i) FILTER (WHERE n > 3) OVER (ORDER BY id ROWS 3 PRECEDING)",
+        "sum(DISTINCT i) OVER (ORDER BY id ROWS 3 PRECEDING)",
+        "sum(i) OVER (ORDER BY time RANGE INTERVAL '1 month' PRECEDING)",
+        "sum(d) OVER (ORDER BY d RANGE 1.5 PRECEDING)",
+        "min(s) OVER (ORDER BY id ROWS 3 PRECEDING)",
+        "row_number() OVER (ORDER BY id)",
+        "max(time) OVER (ORDER BY id ROWS 3 PRECEDING)",
+    ] {
+        let plan = world.text(&format!("EXPLAIN VERBOSE SELECT {call} FROM w"));
+        assert!(!plan.contains("FrameExec"), "{call}: {plan}");
+    }
+    let sum = world.error("SELECT sum(9223372036854775807 + 0 * i) OVER (ORDER BY id ROWS 1 PRECEDING) FROM w");
+    assert!(sum.message().contains("sum: overflow"), "{sum}");
+}
