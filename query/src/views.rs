@@ -1,6 +1,6 @@
 //! Views, which the database keeps as the statements that made them.
 //!
-//! A statement that reads a view reads its text anew, over its own snapshot and at its own instant: nothing that a view
+//! A statement that reads a view reads its text again, over its own snapshot and at its own instant: nothing that a view
 //! names is kept, so expired measurements are as invisible through it as without it.
 
 use crate::catalog::{SessionTables, bind};
@@ -52,7 +52,8 @@ async fn read(
     let stack = sql::stack_for(&statement.tokens)?;
     let parsed = parse(statement, stack, context)?;
     let state = bind(context.state(), context, tables);
-    match Box::pin(state.statement_to_plan(parsed.statement)).await? {
+    // A view may be deeper than the statement that reads it.
+    match sql::on_stack(stack, Box::pin(state.statement_to_plan(parsed.statement))).await? {
         LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Ok(Arc::unwrap_or_clone(view.input)),
         _ => Err(damaged().into()),
     }

@@ -74,6 +74,22 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "select name from 'nothing.csv'"], Says("there is no file 'nothing.csv'")),
     (&["sql", "select nam from 'stations.csv'"], Says("did you mean 'name'?")),
     (&["sql", "summarize 'stations.csv'"], Gives("lat")),
+    // What lasts: each of these is a program run of its own.
+    (&["sql", "create view warm as select time, station from ireland where temp > 11"], Gives("view warm created")),
+    (&["sql", "--format", "csv", "select count(*) as n from warm"], Gives("n\n2\n")),
+    (
+        &["sql", "create table cold as select * from ireland where temp < 6"],
+        Gives("collection cold created with 2 measurements"),
+    ),
+    (&["sql", "describe cold"], Gives("meta")),
+    (&["sql", "create collection bare as select station from ireland"], Says("needs a column of times")),
+    (&["sql", "alter collection ireland rename field temp to t"], Says("CREATE COLLECTION new")),
+    (&["sql", "create external table st stored as csv location 'stations.csv'"], Gives("gone when it ends")),
+    (&["dump", "all"], Gives("collections")),
+    (&["--db", "other", "restore", "all"], Gives("restored")),
+    (&["--db", "other", "sql", "--format", "csv", "select count(*) as n from warm"], Gives("n\n2\n")),
+    (&["sql", "drop view warm"], Gives("view warm dropped")),
+    (&["sql", "select * from warm"], Says("does not exist")),
     // The command line.
     (&["sql", "help"], Says("ebbtide sql --help")),
     (&["sql", "q.sql"], Says("ebbtide sql --file q.sql")),

@@ -53,6 +53,11 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
             Some(create) => return Ok(create),
             None => return Ok(StatementKind::Sql),
         },
+        [a, b] if a == "COPY" && b == "COLLECTION" => {
+            return Err(p.error(
+                "COPY writes files; to copy a collection, write CREATE COLLECTION new WITH (...) AS SELECT * FROM old",
+            ));
+        }
         [a, ..] if a == "PIVOT" || a == "UNPIVOT" => {
             return Ok(StatementKind::Pivot(Box::new(Pivot::parse(piece, a == "UNPIVOT")?)));
         }
@@ -518,6 +523,13 @@ impl Parser<'_> {
     fn alter_collection(&mut self) -> Result<StatementKind, SyntaxError> {
         self.next = 2;
         let name = self.name("a collection")?;
+        if ["RENAME", "DROP", "ADD"].iter().any(|word| self.is_word(word)) {
+            return Err(self.error(format!(
+                "fields and names of a collection are not changed in place; copy what is wanted, with options and rules \
+                 of its own: CREATE COLLECTION new WITH (...) AS SELECT time, old_name AS new_name FROM {name}, then DROP \
+                 COLLECTION {name}"
+            )));
+        }
         let mut document = Map::from_iter([("collMod".to_owned(), json!(name))]);
         if self.at_end() {
             return Err(self.expected(&["EXPIRE AFTER", "EXPIRE OFF", "SET"]));
