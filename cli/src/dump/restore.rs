@@ -149,7 +149,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     let names = wanted.iter().map(|c| &c.name).chain(views.iter().map(|view| &view.name));
     if let Some(name) = names.into_iter().find(|n| existing.contains(n)) {
         return Err(Failure::new(format!(
-            "'{name}' exists in {}: nothing is overwritten; drop it, or restore into another \
+            "'{name}' already exists in {} and is not overwritten; drop it, or restore into another \
              database with --db",
             cli.db.display()
         )));

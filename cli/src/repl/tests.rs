@@ -40,7 +40,7 @@ fn with_shell(work: impl FnOnce(&mut Shell, &mut LazySession<'_>, &tokio::runtim
         records: false,
         page: None,
     });
-    let setup = "CREATE COLLECTION w WITH (timeField = 't', metaField = 's') EXPIRE AFTER 36500 DAYS;
+    let setup = "CREATE COLLECTION w WITH (timeField = 't', metaField = 's');
                  INSERT INTO w (t, s, v) VALUES (now(), 'a', 1.5), (now(), 'b', 2.5), (now(), 'b', 3.5);";
     shell.script(setup, &mut session, &runtime).unwrap();
     work(&mut shell, &mut session, &runtime, folder.path());

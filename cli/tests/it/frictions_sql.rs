@@ -34,7 +34,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "--format", "csv", "select date(time) as d from ireland limit 1"], Gives("2013-0")),
     (&["sql", "--format", "csv", "select strftime(time, '%Y') as y from ireland limit 1"], Gives("2013")),
     // Names of other databases.
-    (&["sql", "select * from ireland where station = \"EWR\""], Says("text is written in single quotes: 'EWR'")),
+    (&["sql", "select * from ireland where station = \"EWR\""], Says("in single quotes: 'EWR'")),
     (&["sql", "select percentile(temp, 0.9) from ireland"], Gives("percentile(temp, 0.9)")),
     (&["sql", "select width_bucket(temp, 0, 10, 5) from ireland limit 1"], Gives("width_bucket")),
     (&["sql", "select histogram(temp, 2) from ireland"], Gives("\"count\":")),
@@ -50,7 +50,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "unpivot wide on a, b into name station value temp"], Gives("station")),
     (&["sql", "pivot ireland on station using avg(temp) group by year(time)"], Gives("ork")),
     (&["sql", "summarize ireland"], Gives("median")),
-    (&["sql", "select station, temp from ireland limit 1 by station"], Says("LIMIT n BY")),
+    (&["sql", "select station, temp from ireland limit 1 by station"], Says("QUALIFY row_number() OVER")),
     (
         &["sql", "select temp, count(*) from ireland group by station"],
         Says("neither in GROUP BY nor within an aggregate"),
