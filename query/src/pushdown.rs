@@ -34,8 +34,9 @@ enum FilterPushdown {
 
 impl PushdownRules<'_> {
     fn pushdown(&self, filter: &Expr) -> FilterPushdown {
+        // A condition on the meta may have become a constant since it was pushed down.
         if let Some(meta) = self.meta
-            && filter.any_column_refs()
+            && (filter.any_column_refs() || matches!(filter, Expr::Literal(..)))
             && filter.column_refs().iter().all(|c| c.name == meta)
             && is_plain(filter)
         {

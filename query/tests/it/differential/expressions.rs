@@ -2,7 +2,7 @@
 
 use super::draw::Draw;
 use super::text::{both, quoted};
-use super::world::{Kind, TEXTS, Table, WIDE, WILD, nanos};
+use super::world::{Kind, SPECIAL, TEXTS, Table, WIDE, WILD, nanos};
 use ebbtide_ttl::{Precision, Timestamp};
 
 /// A column that an expression may use.
@@ -64,6 +64,9 @@ impl Expressions<'_> {
     }
 
     pub(crate) fn number_literal(&mut self) -> String {
+        if self.draw.once_in(10) {
+            return both_double(*self.draw.one(&SPECIAL));
+        }
         let eighths = self.draw.between(-40, 40);
         let text = format!("{:?}", eighths as f64 / 8.0);
         both(&text, format!("{text}::DOUBLE"))
@@ -91,6 +94,22 @@ impl Expressions<'_> {
             9 => format!("(- {name})"),
             _ => name,
         }
+    }
+
+    /// Whole numbers whose sums and products may not fit; Ebbtide refuses these, as DuckDB does or gives a wider type.
+    pub(crate) fn wide(&mut self, depth: usize) -> Option<String> {
+        let name = self.variable(|k| k == Kind::Wide)?;
+        let literal = both_int(*self.draw.one(&WIDE));
+        Some(match self.draw.below(if depth == 0 { 1 } else { 8 }) {
+            1 => format!("({name} + {literal})"),
+            2 => format!("({name} - {literal})"),
+            3 => format!("({name} * {})", self.draw.between(-2, 2)),
+            4 => format!("(- {name})"),
+            5 => format!("coalesce({name}, {literal})"),
+            6 => format!("{name} % {}", self.draw.between(2, 7)),
+            7 => format!("nullif({name}, {literal})"),
+            _ => name,
+        })
     }
 
     pub(crate) fn number(&mut self, depth: usize) -> String {
@@ -179,7 +198,8 @@ impl Expressions<'_> {
         if self.tables.iter().any(|table| table.ends) {
             return None;
         }
-        let (name, precision) = self.time()?;
+        // Times of metas have the ends in every database.
+        let (name, precision) = self.time().filter(|(name, _)| !name.ends_with(".s"))?;
         let (width, ebbtide) = match self.draw.below(7) {
             0 => (3_600, format!("date_trunc('hour', {name})")),
             1 => (86_400, format!("date_trunc('day', {name})")),
@@ -205,9 +225,7 @@ impl Expressions<'_> {
             Kind::Number => format!("{name} {operator} {}", self.number_literal()),
             Kind::Wild => {
                 let wild = *self.draw.one(&WILD);
-                let text = format!("{wild:?}");
-                let ebbtide = if wild.is_finite() { format!("{wild:e}") } else { format!("CAST('{text}' AS DOUBLE)") };
-                format!("{name} {operator} {}", both(ebbtide, format!("'{text}'::DOUBLE")))
+                format!("{name} {operator} {}", both_double(wild))
             }
             Kind::Text => format!("{name} {operator} {}", quoted(self.draw.one::<&str>(&TEXTS))),
             Kind::Bool => format!("{name} IS {}", self.draw.one(&["TRUE", "NOT TRUE", "FALSE", "NOT FALSE"])),
@@ -309,7 +327,14 @@ impl Expressions<'_> {
     }
 }
 
-/// An integer in both dialects; DuckDB reads the minimum as a larger type.
+/// A double in both dialects.
+fn both_double(value: f64) -> String {
+    let text = format!("{value:?}");
+    let ebbtide = if value.is_finite() { format!("{value:e}") } else { format!("CAST('{text}' AS DOUBLE)") };
+    both(ebbtide, format!("'{text}'::DOUBLE"))
+}
+
+/// A whole number in both dialects; DuckDB reads the least one as a larger type.
 fn both_int(value: i64) -> String {
     both(value.to_string(), format!("'{value}'::BIGINT"))
 }

@@ -31,6 +31,8 @@ const SEED: u64 = 1;
 const FAILURES_MAX: usize = 25;
 /// Maximum number of databases built to find a smaller one that also fails.
 const SHRINK_STEPS_MAX: usize = 40;
+/// So many rows, and those that always stay, are shown as SQL for DuckDB.
+const ROWS_SHOWN_MAX: usize = 8;
 
 /// The position of a statement.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +111,8 @@ fn explained(error: &str) -> bool {
         "does not satisfy order requirements",
         // Times of two precisions near the ends of the coarser one.
         "exceeds the representable i64 range",
+        // DuckDB gives sums a wider type, and refuses other results that do not fit.
+        "overflow",
     ];
     known.iter().any(|part| error.contains(part))
 }
@@ -148,6 +152,9 @@ fn shrink(place: Place, statement: &Statement, mut peer: Option<&mut Peer>, foun
             }
         }
         size /= 2;
+    }
+    if kept.len() <= ROWS_SHOWN_MAX {
+        println!("{};", world_at(place, Some(kept.clone())).script().join(";\n"));
     }
     (kept.len(), best)
 }

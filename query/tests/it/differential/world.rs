@@ -107,14 +107,29 @@ fn object(members: &[(&str, Value)]) -> Value {
 fn pool(kind: Kind) -> Vec<Value> {
     let text = |t: &str| Value::String(t.to_owned());
     match kind {
-        Kind::Text => vec![text("a"), text("b"), text("it's"), text(""), Value::Null, text("Ä\n")],
+        Kind::Text => {
+            let long = "long ".repeat(80);
+            let texts = ["a", "b", "it's", "", "Ä\n", " a ", "A", "NULL", "e\u{301}", long.as_str()];
+            texts.into_iter().map(text).chain([Value::Null]).collect()
+        }
         Kind::Int => [7, -1, 0, 3].into_iter().map(Value::Int).chain([Value::Null, Value::Int(12)]).collect(),
-        Kind::Number => vec![Value::Double(0.5), Value::Double(-2.0), Value::Null, Value::Double(2.25)],
+        Kind::Wide => WIDE.into_iter().map(Value::Int).chain([Value::Null]).collect(),
+        Kind::Number => {
+            let numbers = [0.5, -2.0, 2.25, 0.0].into_iter().chain(SPECIAL);
+            numbers.map(Value::Double).chain([Value::Null]).collect()
+        }
+        Kind::Time(precision) => {
+            let second = 1_000_000_000 / nanos(precision);
+            let units = [FIRST_SECOND * second, 0, -1, i64::MIN, i64::MAX];
+            units.into_iter().map(|at| Value::Date(Timestamp::from_units(at, precision))).chain([Value::Null]).collect()
+        }
         Kind::Bool => vec![Value::Bool(true), Value::Bool(false), Value::Null],
         Kind::List => vec![
             Value::Array(vec![Value::Int(1), Value::Int(2)]),
             Value::Array(vec![Value::Int(2)]),
             Value::Array(vec![]),
+            Value::Array(vec![Value::Int(2), Value::Int(1)]),
+            Value::Array(vec![Value::Null]),
             Value::Null,
         ],
         _ => {
@@ -125,6 +140,9 @@ fn pool(kind: Kind) -> Vec<Value> {
                 object(&[("id", Value::Int(3)), ("region", text("north"))]),
                 object(&[("id", Value::Int(1))]),
                 object(&[("region", text("")), ("site", floor(-1))]),
+                object(&[]),
+                object(&[("site", object(&[]))]),
+                object(&[("id", Value::Null), ("region", text("it's"))]),
                 Value::Null,
             ]
         }
@@ -139,8 +157,10 @@ impl Table {
             Some(Kind::Text),
             Some(Kind::Text),
             Some(Kind::Int),
+            Some(Kind::Wide),
             Some(Kind::Number),
             Some(Kind::Bool),
+            Some(Kind::Time(precision)),
             Some(Kind::List),
             Some(Kind::Tags),
             Some(Kind::Tags),
@@ -342,8 +362,9 @@ impl Table {
 
 pub(crate) const WIDE: [i64; 9] =
     [i64::MIN, i64::MIN + 1, -9_007_199_254_740_993, -1, 0, 1, 9_007_199_254_740_993, i64::MAX - 1, i64::MAX];
-const SPECIAL: [f64; 3] = [0.0, 1_048_576.0, -1_048_576.0];
-pub(crate) const WILD: [f64; 6] = [f64::MAX, f64::MIN, 5e-324, -5e-324, 0.1, 1.797_693_134_862_315_7e308];
+pub(crate) const SPECIAL: [f64; 7] = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1_048_576.0, -1_048_576.0];
+pub(crate) const WILD: [f64; 10] =
+    [f64::MAX, f64::MIN, 5e-324, -5e-324, 0.1, 1e300, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 pub(crate) const TEXTS: [&str; 10] = ["", "a", "b", "ab", "B", "ä", "it's", "line\nbreak", "%_\\", "😀"];
 
 pub(crate) fn nanos(precision: Precision) -> i64 {
@@ -536,7 +557,10 @@ impl World {
             Some(Kind::Text) => {
                 ("s IN ('a', '')", matching(table, &|v| matches!(v, Value::String(t) if t == "a" || t.is_empty())))
             }
-            Some(Kind::Int) => ("s >= 3", matching(table, &|v| matches!(v, Value::Int(i) if *i >= 3))),
+            Some(Kind::Int | Kind::Wide) => ("s >= 3", matching(table, &|v| matches!(v, Value::Int(i) if *i >= 3))),
+            Some(Kind::Number) => {
+                ("s IN (0.5, 0.0)", matching(table, &|v| matches!(v, Value::Double(d) if [0.5, 0.0].contains(d))))
+            }
             Some(Kind::Tags) if draw.once_in(2) => (
                 "s.site.floor = 3",
                 matching(table, &|v| {
