@@ -126,8 +126,11 @@ pub(crate) fn in_own_mounts(base: &Path, said: &mut File) -> Result<(), String> 
     Ok(())
 }
 
+/// A database, and the batches that fill its disk.
+type Begun<B> = Result<(Runner<RealFs>, B), String>;
+
 /// A database on a disk of this size, and the batches that fill it.
-fn begun(dir: &Path, kib: i64) -> Result<(Runner<RealFs>, impl Fn(i64) -> Vec<Row>), String> {
+fn begun(dir: &Path, kib: i64) -> Begun<impl Fn(i64) -> Vec<Row>> {
     let (eighth, sixteenth) = (usize::try_from(kib << 7), u64::try_from(kib << 6));
     let settings = Settings {
         memtable_bytes_max: eighth.unwrap_or(1 << 15),
