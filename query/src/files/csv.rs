@@ -427,7 +427,10 @@ impl Column {
             Column::Time(precision, cells) => {
                 given(text, |t| time(t)?.to_units(*precision)).map(|cell| cells.push(cell))
             }
-            Column::Text(cells) => Some(cells.append_option(text)),
+            Column::Text(cells) => {
+                cells.append_option(text);
+                Some(())
+            }
             Column::Nothing(_) => Some(()),
         }
         .is_some()

@@ -285,7 +285,7 @@ impl Frames {
 /// Runs of rows that are equal in all columns.
 fn ranges(columns: &[ArrayRef], rows: usize) -> Result<Vec<std::ops::Range<usize>>> {
     if columns.is_empty() {
-        return Ok(vec![0..rows]);
+        return Ok(std::iter::once(0..rows).collect());
     }
     Ok(partition(columns)?.ranges())
 }

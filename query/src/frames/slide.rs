@@ -249,15 +249,11 @@ impl Slide {
                 }
             }
             (Values::Any(values), Inside::Count(count)) => *count -= u64::from(values.get(row)),
-            (_, Inside::WholeExtreme(best)) => {
-                if best.front().is_some_and(|(at, _)| *at <= row) {
-                    best.pop_front();
-                }
+            (_, Inside::WholeExtreme(best)) if best.front().is_some_and(|(at, _)| *at <= row) => {
+                best.pop_front();
             }
-            (_, Inside::DoubleExtreme(best)) => {
-                if best.front().is_some_and(|(at, _)| *at <= row) {
-                    best.pop_front();
-                }
+            (_, Inside::DoubleExtreme(best)) if best.front().is_some_and(|(at, _)| *at <= row) => {
+                best.pop_front();
             }
             _ => {}
         }
