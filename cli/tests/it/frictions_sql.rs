@@ -110,7 +110,6 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "select * from again"], Gives("2013")),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "a picture that the program drew")]
 fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
