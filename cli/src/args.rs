@@ -1,8 +1,9 @@
 //! The command line: commands, options, and their help.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, Args, Parser, Subcommand};
 use ebbtide_query::output::Format;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 /// A time-series database that forgets on schedule.
@@ -84,7 +85,7 @@ pub(crate) struct SqlArgs {
     pub(crate) file: Option<PathBuf>,
 
     /// Format of the rows: table, csv, json, ndjson, parquet or arrow. Default: by the extension of --output, or table.
-    #[arg(long, short, value_name = "FORMAT", value_parser = parse_format_or_file, hide_possible_values = true)]
+    #[arg(long, short, value_name = "FORMAT", value_parser = FormatOrFileParser, hide_possible_values = true)]
     pub(crate) format: Vec<FormatOrFile>,
 
     /// Write the rows to this file instead of standard output; .gz at the end of its name compresses it.
@@ -487,7 +488,7 @@ pub(crate) struct RestoreArgs {
     pub(crate) rename: Option<String>,
 }
 
-/// What stands behind -f: a format of the rows or, as with psql and duckdb, a file of statements.
+/// The value of -f: a format of the rows or, as with psql and duckdb, a file of statements.
 #[derive(Debug, Clone)]
 pub(crate) enum FormatOrFile {
     Format(Format),
@@ -509,10 +510,34 @@ fn parse_format_or_file(text: &str) -> Result<FormatOrFile, String> {
     }
 }
 
+/// Parses a [`FormatOrFile`]; shells complete the formats.
+#[derive(Clone)]
+struct FormatOrFileParser;
+
+impl TypedValueParser for FormatOrFileParser {
+    type Value = FormatOrFile;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<FormatOrFile, clap::Error> {
+        TypedValueParser::parse_ref(&parse_format_or_file, command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(format_values().into_iter()))
+    }
+}
+
 /// The output formats by name, each with its help.
 fn output_format() -> impl TypedValueParser<Value = Format> {
-    let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<Format>())
+    PossibleValuesParser::new(format_values()).try_map(|name| name.parse::<Format>())
+}
+
+fn format_values() -> [PossibleValue; Format::ALL.len()] {
+    Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()))
 }
 
 fn parse_rename(text: &str) -> Result<(String, String), String> {

@@ -78,7 +78,6 @@ fn files_are_read_and_written() {
         write(&script, &text);
         shell.line(&format!(".read {}", script.display()), session, runtime).unwrap();
         assert!(shell.show.records);
-        #[expect(clippy::disallowed_methods, reason = "a file that the shell wrote")]
         let rows = std::fs::read_to_string(&out).unwrap();
         assert_eq!(rows, "s,v\na,1.5\nb,2.5\nb,3.5\n");
         assert_eq!(shell.output, None);
