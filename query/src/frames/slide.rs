@@ -143,11 +143,13 @@ impl Slide {
             for row in self.end.max(start)..end {
                 self.enter(row);
             }
-            self.end = self.end.max(end);
+            // Rows between the old end and the new start have never been in a frame.
+            let entered = self.end;
+            self.end = entered.max(end);
             if start >= end {
                 self.inside = empty(&self.spec);
             } else {
-                for row in self.start..start.min(self.end) {
+                for row in self.start..start.min(entered) {
                     self.leave(row);
                 }
             }

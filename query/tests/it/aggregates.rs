@@ -214,11 +214,11 @@ fn views_from_before_a_field_was_widened_and_other_instants_are_answered() {
     w.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's') EXPIRE AFTER 10 HOURS");
     insert(&w, "2024-01-01T00:00:00", 500, 1);
     w.rows("CREATE VIEW v AS SELECT s, max(i) AS m, sum(i) AS n FROM w GROUP BY s");
-    let of_a = "SELECT * FROM v WHERE s = 'a'";
+    let of_a = "SELECT m::bigint AS m, n::bigint AS n FROM v WHERE s = 'a'";
     let before = w.text(of_a);
     w.rows("INSERT INTO w (t, s, i) VALUES ('2024-01-01T11:00:00Z', 'z', 3.5)");
     assert_eq!(w.text(of_a), before);
-    assert!(w.error("SELECT * FROM v").to_string().contains("has become"));
+    assert_eq!(w.text("SELECT m FROM v WHERE s = 'z'"), r#"[{"m":3.5}]"#);
     let sql = "SELECT date_bin('1 hour', t) AS h, count(*) AS n FROM w GROUP BY h ORDER BY h DESC LIMIT 1";
     let read = sql.replace("FROM w", "FROM w WHERE i * 0 = 0");
     for now in ["2024-01-01T01:30:00Z", "2024-01-01T17:30:00Z", "2024-01-02T17:30:00Z"] {
