@@ -11,7 +11,7 @@ use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::{Arc, OnceLock};
 
-/// The batches of [`SegmentReader::read`].
+/// The batches of [`SegmentReader::read`](super::SegmentReader::read).
 pub struct SegmentBatches {
     pub(super) name: String,
     pub(super) source: Option<Source>,
@@ -73,7 +73,7 @@ impl Iterator for SegmentBatches {
     }
 }
 
-/// The batches of [`SegmentReader::read_stored`].
+/// The batches of [`SegmentReader::read_stored`](super::SegmentReader::read_stored).
 pub struct StoredBatches {
     pub(super) name: String,
     pub(super) source: Source,
