@@ -36,7 +36,9 @@ pub(crate) async fn table(
                 Failure::Plan(error) => QueryError::from(error),
                 Failure::Query(error) => error,
             };
-            Err(external(QueryError::new(error.code(), format!("view '{name}': {}", error.message()))))
+            // What there is instead was not looked up here.
+            let message = error.message().split("; there are no collections yet").next().unwrap_or_default();
+            Err(external(QueryError::new(error.code(), format!("view '{name}': {message}"))))
         }
     }
 }

@@ -84,7 +84,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "describe cold"], Gives("meta")),
     (&["sql", "create collection bare as select station from ireland"], Says("needs a column of times")),
     (&["sql", "alter collection ireland rename field temp to t"], Says("CREATE COLLECTION new")),
-    (&["sql", "create external table st stored as csv location 'stations.csv'"], Gives("gone when it ends")),
+    (&["sql", "create external table st stored as csv location 'stations.csv'"], Gives("gone when the session ends")),
     (&["dump", "all"], Gives("collections")),
     (&["--db", "other", "restore", "all"], Gives("restored")),
     (&["--db", "other", "sql", "--format", "csv", "select count(*) as n from warm"], Gives("n\n2\n")),

@@ -51,6 +51,8 @@ impl Session {
         if let DfStatement::Statement(inner) = &parsed {
             refuse_without_effect(inner)?;
         }
+        let mut parsed = parsed;
+        let temporary = take_temporary(&mut parsed);
         let state = self.state(&context);
         if let Some(explained) = sql::explained_in_words(&parsed, &statement.tokens) {
             let plan = state.statement_to_plan(explained).await?;
@@ -63,7 +65,7 @@ impl Session {
             },
             LogicalPlan::Ddl(ddl) => {
                 spare_collections(&ddl, &context)?;
-                if let Some(done) = self.view(&ddl, statement, &context).await? {
+                if !temporary && let Some(done) = self.view(&ddl, statement, &context).await? {
                     return Ok(StatementStream::message(done));
                 }
                 self.create_or_drop(ddl, state, &context).await
@@ -90,7 +92,7 @@ impl Session {
     ) -> Result<Option<String>> {
         let known = |name: &str| context.snapshot().views().contains_key(name);
         match ddl {
-            DdlStatement::CreateView(view) if !view.temporary => {
+            DdlStatement::CreateView(view) => {
                 let name = view.name.table().to_owned();
                 if context.reads_view(&name) {
                     let message = format!("view '{name}' cannot read itself");
@@ -125,9 +127,9 @@ impl Session {
             plan = freeze_now(plan, now, state.config_options())?;
         }
         let done = match &plan {
-            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_) | DdlStatement::CreateMemoryTable(_)) => {
-                "done, for this session: the table is gone when it ends"
-            }
+            LogicalPlan::Ddl(
+                DdlStatement::CreateExternalTable(_) | DdlStatement::CreateMemoryTable(_) | DdlStatement::CreateView(_),
+            ) => "done, for this session: it is gone when the session ends",
             _ => "done",
         };
         SessionContext::new_with_state(state).execute_logical_plan(plan).await?;
@@ -282,5 +284,16 @@ impl From<DataFusionError> for Failure {
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         Failure::Query(error)
+    }
+}
+
+/// Removes TEMPORARY from a statement that creates a table or a view, since DataFusion does not support it, and returns
+/// whether it was there. What DataFusion creates belongs to the session anyway.
+fn take_temporary(statement: &mut DfStatement) -> bool {
+    let DfStatement::Statement(inner) = statement else { return false };
+    match inner.as_mut() {
+        ast::Statement::CreateTable(table) => std::mem::take(&mut table.temporary),
+        ast::Statement::CreateView(view) => std::mem::take(&mut view.temporary),
+        _ => false,
     }
 }

@@ -111,23 +111,27 @@ impl Pivot {
         }
         let count = ["count(*)".to_owned()];
         let using = if self.using.is_empty() { &count[..] } else { &self.using[..] };
-        let values: Vec<String> = match (found, &self.values) {
-            (Some(found), _) => found.into_iter().map(|(value, name)| format!("{value} AS {name}")).collect(),
-            (None, values) => values.clone().unwrap_or_default(),
+        // The text of each value, and what its column is called.
+        let values: Vec<(String, String)> = match found {
+            Some(found) => {
+                found.into_iter().map(|(value, name)| (value, unquoted(&name).replace("\"\"", "\""))).collect()
+            }
+            None => self.values.iter().flatten().map(|value| with_name(value)).collect(),
         };
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let Some(group) = &self.group else {
+            let values: Vec<String> =
+                values.iter().map(|(value, name)| format!("{value} AS {}", quoted(name))).collect();
             let (using, values) = (using.join(", "), values.join(", "));
             return format!("SELECT * FROM {source} PIVOT ({using} FOR {on} IN ({values})) {tail}");
         };
         let mut cells = Vec::new();
-        for value in &values {
-            let (value, name) = with_name(value);
+        for (value, name) in &values {
             for call in using {
                 let (call, suffix) = alias(call);
                 let suffix = suffix.or((using.len() > 1).then_some(call));
                 let name = suffix.map_or_else(|| name.clone(), |suffix| format!("{name}_{}", unquoted(suffix)));
-                let name = name.replace('"', "\"\"");
-                cells.push(format!("{call} FILTER (WHERE ({on}) = {value}) AS \"{name}\""));
+                cells.push(format!("{call} FILTER (WHERE ({on}) = {value}) AS {}", quoted(&name)));
             }
         }
         let cells = cells.iter().map(|cell| format!(", {cell}")).collect::<String>();
@@ -186,10 +190,11 @@ fn alias(text: &str) -> (&str, Option<&str>) {
 }
 
 /// A value, and what its column is called.
-fn with_name(value: &str) -> (&str, String) {
+fn with_name(value: &str) -> (String, String) {
     let (value, name) = alias(value);
     let plain = value.strip_prefix('\'').and_then(|v| v.strip_suffix('\'')).map(|v| v.replace("''", "'"));
-    (value, name.map(unquoted).map(str::to_owned).or(plain).unwrap_or_else(|| value.to_owned()))
+    let name = name.map(|name| unquoted(name).to_owned()).or(plain).unwrap_or_else(|| value.to_owned());
+    (value.to_owned(), name)
 }
 
 fn unquoted(name: &str) -> &str {

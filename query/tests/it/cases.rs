@@ -193,3 +193,13 @@ fn numbers_that_do_not_fit_or_are_none_give_what_is_written_down() {
 fn what_is_refused_and_what_is_understood_is_written_down() {
     check(&file("tests/cases/refused.md"));
 }
+
+#[test]
+fn pivots_and_summaries_give_what_is_written_down() {
+    check(&file("tests/cases/pivots.md"));
+}
+
+#[test]
+fn views_and_collections_of_queries_give_what_is_written_down() {
+    check(&file("tests/cases/views.md"));
+}
