@@ -238,10 +238,22 @@ fn must_do(runner: &mut Runner<RealFs>, step: &Step) -> Result<(), String> {
     }
 }
 
-/// The files in a folder, with their bytes.
+/// The files in a folder and in the folders of its collections, with their bytes.
 fn files(dir: &Path) -> BTreeMap<String, u64> {
-    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    files.filter_map(|file| Some((file.file_name().display().to_string(), file.metadata().ok()?.len()))).collect()
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().display().to_string();
+        match entry.metadata() {
+            Ok(data) if data.is_dir() => {
+                found.extend(files(&entry.path()).into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
+            }
+            Ok(data) => {
+                found.insert(name, data.len());
+            }
+            Err(_) => {}
+        }
+    }
+    found
 }
 
 fn check(runner: &Runner<RealFs>, when: &str) -> Result<(), String> {
