@@ -1,5 +1,5 @@
-//! Compaction: small segments become large ones, and those of which most is gone are rewritten, as are those whose columns have
-//! narrower types than the newest ones or that an older program put beside those of other collections.
+//! Compaction: merges small segments, and rewrites segments that have lost most of their rows, whose columns have narrower
+//! types than the newest ones, or that an older program stored outside the collection's folder.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! Files as tables: `FROM 'x.csv'`, and `read_csv('x.csv', delim = ';')` with options.
 //!
-//! A call of a reading function becomes a name that says what to read, and the catalogue opens what such a name says, as it
-//! does a file's own. So a file may stand wherever a collection may. CSV and JSON are read by this module, Parquet and
-//! compressed forms of these by those who know them; nothing of a file is kept after the statement.
+//! A call of a reading function is replaced by a table name that encodes its arguments, and the catalog resolves such names
+//! as it resolves the name of a file. So a file can be used wherever a collection can. CSV and JSON are decoded by this
+//! module, Parquet by DataFusion. Nothing is cached beyond the statement.
 
 mod csv;
 mod json;

@@ -45,7 +45,8 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// Decimals of so many digits, or doubles if there are too many for every double to come back to the bit.
+    /// A decimal with these digits before and after the point, or a double if a decimal could not restore every value
+    /// exactly.
     fn decimal(whole: u8, scale: u8) -> FileType {
         match scale <= SCALE_MAX && whole.saturating_add(scale) <= DIGITS_MAX {
             true => FileType::Decimal { whole, scale },

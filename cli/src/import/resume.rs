@@ -191,7 +191,7 @@ impl Progress {
         self.save()
     }
 
-    /// Removes the record of the import, of which nothing is left.
+    /// Removes the record of the import.
     pub(super) fn forget(&self) -> Result<(), Failure> {
         if self.fs.exists(&self.path).map_err(|e| self.failure("read", &e))? {
             self.fs.remove(&self.path).map_err(|e| self.failure("remove", &e))?;

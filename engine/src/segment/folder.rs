@@ -1,9 +1,10 @@
-//! The folder of a collection's segments, and the marker that keeps other programs from reading it at a wrong time.
+//! The folder of a collection's segments, and the marker that stops other programs from reading it while they would get
+//! wrong results.
 //!
-//! Other programs read all files of a folder together, and take the types of one of them for all. So a file that is no
-//! Parquet file stands in the folder while that would give wrong numbers: while its segments have several types, while some
-//! segments of the collection lie elsewhere, and while segments are there twice because they are being rewritten. The
-//! marker is durable before what makes it necessary is written, and goes when what made it necessary is durably gone.
+//! Other programs read all files of a folder together and apply the types of one file to all. The marker is a file that is
+//! not Parquet, so they stop there with an error. It exists while the segments have different types, while some segments of
+//! the collection are outside the folder, and while a rewrite has the same rows in two files. It is durable before the
+//! change that requires it is written, and removed after the change that ends this is durable.
 
 use crate::error::{Error, Result};
 use crate::files::FileName;
@@ -14,22 +15,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the marker says to who looks into it.
+/// The content of the marker.
 const MARKER: &str = "This is not a Parquet file. It is here because the segment files of this database cannot be read \
                       together by other programs now: they have different types, or rows would be missing or counted \
                       twice. COMPACT in Ebbtide makes them agree and removes this file. `ebbtide files NAME` prints how \
                       to read the files as they are.\n";
 
-/// A folder with segments: that of a collection, or that of the database, where older programs put those of all collections.
+/// A folder with segments: the folder of a collection or, for segments written by older programs, of the database.
 pub(crate) struct SegmentFolder {
     fs: Arc<dyn Fs>,
     path: PathBuf,
-    /// Its name in the folder of the database; `None` for that one itself.
+    /// The name within the folder of the database; `None` for the folder of the database itself.
     name: Option<String>,
     marker: Mutex<Marker>,
-    /// Files that are to be removed, and rewrites that are under way.
+    /// Number of files still to be removed and of rewrites in progress.
     leaving: AtomicU64,
-    /// Whether it goes with the last who can see its collection.
+    /// Whether to remove the folder when the last reference to it is dropped.
     obsolete: AtomicBool,
 }
 
@@ -63,12 +64,12 @@ impl SegmentFolder {
         &self.path
     }
 
-    /// Its name in the folder of the database; `None` for that one itself.
+    /// The name within the folder of the database; `None` for the folder of the database itself.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Creates the folder, durably, unless it is there. That of the database is not made again if somebody has removed it.
+    /// Creates the folder durably unless it exists. A folder of the database that somebody has removed is not created again.
     pub(crate) fn prepare(&self) -> Result<()> {
         let mut marker = self.marker.lock();
         if !marker.has_folder {
@@ -84,7 +85,7 @@ impl SegmentFolder {
         Ok(())
     }
 
-    /// Puts the marker there, durably, unless it is. It stays until [`SegmentFolder::settle`] says that it need not.
+    /// Creates the marker durably unless it exists. It stays until [`SegmentFolder::settle`] is told that it is not needed.
     pub(crate) fn mark(&self) -> Result<()> {
         let mut marker = self.marker.lock();
         marker.is_needed = true;
@@ -108,20 +109,20 @@ impl SegmentFolder {
         Ok(())
     }
 
-    /// Whether the marker is there.
+    /// Whether the marker exists.
     pub(crate) fn is_marked(&self) -> bool {
         self.marker.lock().is_there
     }
 
-    /// Says whether the marker is needed for what the segments are, and removes it if nothing else needs it.
+    /// Sets whether the current segments need the marker, and removes it if nothing needs it.
     pub(crate) fn settle(&self, is_needed: bool) {
         let mut marker = self.marker.lock();
         marker.is_needed = is_needed;
         self.remove_unneeded(&mut marker);
     }
 
-    /// Says that segments are about to be there twice. Until [`SegmentFolder::end_rewrite`], which does not come if nobody
-    /// knows what the outcome is, the marker stays.
+    /// Begins a rewrite, during which rows are in two files. The marker stays until [`SegmentFolder::end_rewrite`], which is
+    /// not called if the outcome of the rewrite is unknown.
     pub(crate) fn begin_rewrite(&self) -> Result<()> {
         self.prepare()?;
         self.leaving.fetch_add(1, Ordering::AcqRel);
@@ -132,17 +133,17 @@ impl SegmentFolder {
         })
     }
 
-    /// Says that a rewrite has come to its end, one way or the other.
+    /// Ends a rewrite, successful or not.
     pub(crate) fn end_rewrite(&self) {
         self.left();
     }
 
-    /// Says that a file in it will be removed.
+    /// Announces that a file in the folder will be removed.
     pub(crate) fn will_leave(&self) {
         self.leaving.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Says that such a file has been removed.
+    /// Reports that such a file has been removed.
     pub(crate) fn left(&self) {
         if self.leaving.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.remove_unneeded(&mut self.marker.lock());
@@ -166,7 +167,7 @@ impl SegmentFolder {
         }
     }
 
-    /// Takes what the folder holds as an open finds it; the caller has removed what no state names.
+    /// Sets the state as found when the database is opened. The caller has removed files that no state refers to.
     pub(crate) fn opened(&self, has_folder: bool, has_marker: bool, is_needed: bool) -> Result<()> {
         let mut marker = self.marker.lock();
         *marker = Marker { has_folder, is_there: has_marker, is_needed, released: false };
@@ -177,12 +178,12 @@ impl SegmentFolder {
         Ok(())
     }
 
-    /// Says that another process may write here from now on.
+    /// Leaves the marker alone from now on, because another process may write here.
     pub(crate) fn release(&self) {
         self.marker.lock().released = true;
     }
 
-    /// Says that the collection was dropped: the folder goes with the last who can see it.
+    /// Marks the collection as dropped: the folder is removed with the last reference to it.
     pub(crate) fn retire(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
@@ -199,8 +200,7 @@ impl Drop for SegmentFolder {
     }
 }
 
-/// Removes the folder of a collection that was dropped, with the files that the database put there; if there are others, they
-/// stay, and it stays with them.
+/// Removes the database's files from the folder of a dropped collection, and the folder unless it contains other files.
 pub(crate) fn remove_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
     let mut others = false;
     for name in fs.list(path)? {
