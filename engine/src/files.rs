@@ -1,6 +1,6 @@
 //! The names of the files and folders in a database's folder, and the one parser for them.
 
-use crate::fs::Fs;
+use crate::fs::{Fs, TEMPORARY};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::io;
@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Numbers of files, collections and log records stay below this, so that there is always a next number.
 pub(crate) const NUMBER_END: u64 = 1 << 62;
-/// The suffix of a file's name while it is written.
-const TEMPORARY: &str = ".tmp";
 
 /// Comes before every segment by name, and is no Parquet file: a program that reads all files in the folder stops there, with
 /// an error that names it.
@@ -179,13 +177,6 @@ impl Listing {
 /// Whether a name is a temporary one, under which a database's file is written before it is renamed.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.strip_suffix(TEMPORARY).is_some_and(|name| FileName::parse(name).is_some())
-}
-
-/// The temporary name under which the file at `path` is written before it is renamed.
-pub(crate) fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY);
-    PathBuf::from(name)
 }
 
 /// How far a log or manifest reaches: the number in its name, and its length.

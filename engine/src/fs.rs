@@ -17,10 +17,9 @@ pub mod sim;
 
 use std::fmt::{self, Debug, Display};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::files::temporary;
 use ebbtide_buckets::ReadAt;
 
 #[cfg(any(test, feature = "testing"))]
@@ -108,6 +107,16 @@ pub(crate) fn write_synced<F: Fs + ?Sized>(fs: &F, path: &Path, bytes: &[u8]) ->
         return Err(error);
     }
     Ok(file)
+}
+
+/// The suffix of a file's name while it is written.
+pub(crate) const TEMPORARY: &str = ".tmp";
+
+/// The temporary name under which the file at `path` is written before it is renamed.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    PathBuf::from(name)
 }
 
 /// Atomically and durably replaces `path` with `bytes`. After an error `path` is as it was, or replaced if only the sync

@@ -6,12 +6,12 @@
 //! sync, rename and folder sync, so that the newest file always starts with a complete checkpoint. FORMAT.md has the bytes.
 
 use crate::batch_id::LastBatch;
-use crate::files::{FileEnd, FileName, temporary};
+use crate::files::{FileEnd, FileName};
 use crate::framed::{FileHeader, FrameFormat, HEADER_BYTES, Place, file_crc};
 mod invariants;
 
 use crate::error::{Error, Result};
-use crate::fs::{Fs, WriteFile, write_synced};
+use crate::fs::{Fs, WriteFile, temporary, write_synced};
 use crate::options::CollectionOptions;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::{FileTypes, Schema};

@@ -157,7 +157,7 @@ impl<'a> DueScan<'a> {
 
     pub(super) fn due_segments(&self) -> Result<DueSegments> {
         let mut due = DueSegments::default();
-        let mut overlaps = Overlaps::new(self);
+        let mut overlaps = Overlaps::default();
         for segment in self.collection.segments.values().filter(|s| s.live().buckets > 0) {
             let live = segment.live();
             let (least, most) = match self.mode {
@@ -173,7 +173,8 @@ impl<'a> DueScan<'a> {
             if !shortest.is_some_and(|e| self.is_due(least, e)) {
                 continue;
             }
-            if !overlaps.is_alone(classes.class(), window_interval(segment)) {
+            let class = classes.class();
+            if !overlaps.is_alone(class, window_interval(segment), || self.windows_beside(class)) {
                 due.shared.push(segment.clone());
                 continue;
             }
@@ -183,6 +184,15 @@ impl<'a> DueScan<'a> {
             }
         }
         Ok(due)
+    }
+
+    /// The windows of everything that may hold buckets of a class.
+    fn windows_beside(&self, class: Class) -> Vec<Interval> {
+        let may_share = |segment: &&Arc<Segment>| {
+            segment.live().buckets > 0 && class.may_share_metas(segment.known_class(self.rules, self.epoch))
+        };
+        let segments = self.collection.segments.values().filter(may_share).map(|segment| window_interval(segment));
+        segments.chain(self.open().map(|(id, _, _)| (id.window.start, id.window.end))).collect()
     }
 
     /// What is due of a segment that shares no bucket with anything else, by rule.

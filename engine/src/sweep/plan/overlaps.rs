@@ -1,37 +1,22 @@
 //! Which segments share no bucket with anything else.
 
-use super::due_scan::DueScan;
 use crate::segment::{Class, Segment};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// The windows of a segment, from the first start to the last end.
 pub(super) type Interval = (i64, i64);
 
 /// Which segments overlap, in their windows, others that may hold pieces of the same buckets.
-pub(super) struct Overlaps<'a> {
-    scan: &'a DueScan<'a>,
+#[derive(Default)]
+pub(super) struct Overlaps {
     by_class: HashMap<Class, Intervals>,
 }
 
-impl<'a> Overlaps<'a> {
-    pub(super) fn new(scan: &'a DueScan<'a>) -> Self {
-        Overlaps { scan, by_class: HashMap::new() }
-    }
-
-    /// Whether a segment of this class with these windows shares no bucket with anything else.
-    pub(super) fn is_alone(&mut self, class: Class, interval: Interval) -> bool {
-        let scan = self.scan;
-        let intervals = self.by_class.entry(class).or_insert_with(|| {
-            let may_share = |segment: &&Arc<Segment>| {
-                let other = segment.known_class(scan.rules, scan.epoch);
-                segment.live().buckets > 0 && class.may_share_metas(other)
-            };
-            let segments = scan.collection.segments.values().filter(may_share).map(|s| window_interval(s));
-            let open = scan.open().map(|(id, _, _)| (id.window.start, id.window.end));
-            Intervals::new(segments.chain(open).collect())
-        });
-        intervals.is_alone(interval)
+impl Overlaps {
+    /// Whether a segment of this class with these windows shares no bucket with anything else. `all` gives the windows of
+    /// everything that may hold buckets of the class, the segment included; it is asked once for each class.
+    pub(super) fn is_alone(&mut self, class: Class, interval: Interval, all: impl FnOnce() -> Vec<Interval>) -> bool {
+        self.by_class.entry(class).or_insert_with(|| Intervals::new(all())).is_alone(interval)
     }
 }
 
