@@ -47,6 +47,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "listIndexes", options: &[], run: indexes::list },
     Command { name: "ping", options: &[], run: server::ping },
     Command { name: "serverStatus", options: &[], run: server::server_status },
+    Command { name: "renameCollection", options: collections::RENAME_OPTIONS, run: collections::rename },
     Command { name: SET_PARAMETER, options: &[], run: server::set_parameter },
 ];
 

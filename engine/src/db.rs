@@ -1,5 +1,6 @@
 //! The public API: a database, how it is opened, and its collections.
 
+mod alter;
 mod builder;
 mod collection;
 mod views;

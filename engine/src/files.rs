@@ -112,7 +112,7 @@ fn segment_name(name: &str, number: impl Fn(&str) -> Option<u64>) -> Option<Segm
     }
 }
 
-/// The name of the folder with the segments of a collection: its name with `_` for all but ASCII letters, digits, `-` and
+/// The name of the folder that a new collection gets for its segments: the collection's name with `_` for all but ASCII letters, digits, `-` and
 /// `_`, cut to 60 bytes, and its number.
 pub(crate) fn collection_folder(name: &str, id: u64) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
@@ -121,7 +121,7 @@ pub(crate) fn collection_folder(name: &str, id: u64) -> String {
 }
 
 /// The number of the collection whose folder may have this name.
-fn collection_of(folder: &str) -> Option<u64> {
+pub(crate) fn collection_of(folder: &str) -> Option<u64> {
     let (_, number) = folder.rsplit_once('.')?;
     let id = number.parse().ok().filter(|id| (1..NUMBER_END).contains(id))?;
     (collection_folder(folder.strip_suffix(number)?.strip_suffix('.')?, id) == folder).then_some(id)

@@ -104,6 +104,10 @@ pub(crate) enum Op {
     PutView { name: String, text: String },
     /// Removes a view.
     DropView { name: String },
+    /// Gives a collection another name. Its folder keeps the one it has.
+    RenameCollection { id: u64, name: String },
+    /// The folder of a collection that had another name when it was created. Comes before its segments, in checkpoints only.
+    SetFolder { collection: u64, folder: String },
 }
 
 impl Op {

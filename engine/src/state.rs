@@ -268,6 +268,16 @@ impl State {
                 fails(self.collections.contains_key(name), format!("view '{name}' has the name of a collection"))
             }
             Op::DropView { name } => fails(!self.views.contains_key(name), format!("unknown view '{name}'")),
+            Op::RenameCollection { id, name } => {
+                collection(id)?;
+                let taken = self.collections.contains_key(name) || self.views.contains_key(name);
+                fails(taken, format!("collection {id} is given the name of another collection or a view, '{name}'"))
+            }
+            // Its segments would no longer be found.
+            Op::SetFolder { collection: id, .. } => fails(
+                !collection(id)?.segments.is_empty(),
+                format!("the folder of collection {id} changes, and it has segments"),
+            ),
             Op::RemoveLog { first_seq } => fails(!self.logs.contains(first_seq), format!("unknown log {first_seq}")),
         }
     }
@@ -345,6 +355,11 @@ impl State {
             Op::DropView { name } => {
                 Arc::make_mut(&mut self.views).remove(&name);
             }
+            Op::RenameCollection { id, name } => self.rename(id, name)?,
+            Op::SetFolder { collection, folder } => {
+                let folder = SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder);
+                self.known(collection)?.folder = Arc::new(folder);
+            }
             Op::Swept(record) => {
                 self.sweeps.push_back(record);
                 while self.sweeps.len() > SWEEP_HISTORY_MAX {
@@ -352,6 +367,15 @@ impl State {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn rename(&mut self, id: u64, name: String) -> Result<()> {
+        let old = self.known(id)?.name.clone();
+        let mut renamed = self.collections.remove(&old).ok_or_else(|| unknown("collection", id))?;
+        Arc::make_mut(&mut renamed).name.clone_from(&name);
+        self.collections.insert(name.clone(), renamed);
+        self.names.insert(id, name);
         Ok(())
     }
 
@@ -428,6 +452,11 @@ impl State {
         let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
         for collection in self.collections.values() {
             ops.push(Op::PutCollection(collection.record()));
+            let folder = collection.folder.name().filter(|folder| {
+                // A collection that was renamed keeps its folder.
+                *folder != collection_folder(&collection.name, collection.id)
+            });
+            ops.extend(folder.map(|folder| Op::SetFolder { collection: collection.id, folder: folder.to_owned() }));
             ops.extend(collection.last_batch.map(|last| Op::SetLastBatch { collection: collection.id, last }));
             if *collection.file_types != FileTypes::default() {
                 ops.push(Op::SetFileTypes { collection: collection.id, types: (*collection.file_types).clone() });

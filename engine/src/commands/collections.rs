@@ -129,6 +129,21 @@ pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
     Ok(reply([("ns", Json::from(name))]))
 }
 
+/// Options of `renameCollection`; `dropTarget` may only be false.
+pub(super) const RENAME_OPTIONS: &[&str] = &["to", "dropTarget"];
+
+pub(super) fn rename(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let from = args.collection()?;
+    args.required("to")?;
+    let to = args.string("to")?.unwrap_or_default();
+    if args.bool("dropTarget")? == Some(true) {
+        let what = format!("dropTarget may only be false: to replace '{to}', send {{\"drop\": \"{to}\"}} first");
+        return Err(Error::new(Code::InvalidOptions, what));
+    }
+    db.rename_collection(from, to)?;
+    Ok(done())
+}
+
 pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
     let name = args.collection()?;
     let snapshot = db.snapshot().collection(name)?;

@@ -5,7 +5,7 @@
 //! its checksum says. `State::check` compares an edit with the state that it changes.
 
 use super::{CollectionRecord, Op};
-use crate::files::NUMBER_END;
+use crate::files::{NUMBER_END, collection_of};
 use crate::options::{check_collection_name, check_view};
 use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::SegmentMeta;
@@ -62,6 +62,14 @@ fn check_op(op: &Op) -> Check {
         Op::Swept(_) => Ok(()),
         Op::PutView { name, text } => check_view(name, text).map_err(|e| e.to_string()),
         Op::DropView { .. } => Ok(()),
+        Op::RenameCollection { id, name } => {
+            numbers_have_successors(&[*id])?;
+            check_collection_name(name).map_err(|e| e.to_string())
+        }
+        Op::SetFolder { collection, folder } if collection_of(folder) != Some(*collection) => {
+            Err(format!("'{}' is not the folder of collection {collection}", folder.escape_debug()))
+        }
+        Op::SetFolder { collection, .. } => numbers_have_successors(&[*collection]),
     }
 }
 
@@ -141,7 +149,9 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
                     return Err(of_segment(segment, "number or collection is unknown"));
                 }
             }
-            Op::SetLastBatch { collection, .. } | Op::SetFileTypes { collection, .. } => {
+            Op::SetLastBatch { collection, .. }
+            | Op::SetFileTypes { collection, .. }
+            | Op::SetFolder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));
                 }

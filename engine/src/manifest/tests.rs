@@ -99,6 +99,8 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         postcard::from_bytes::<RuleSet>(&forged).unwrap()
     };
     let last = LastBatch { id: BatchId { source: u64::MAX, number: u64::MAX }, is_newest: true };
+    let rename = |id, name: &str| Op::RenameCollection { id, name: name.to_owned() };
+    let folder = |collection, folder: &str| Op::SetFolder { collection, folder: folder.to_owned() };
     let forged = [
         Op::NextIds { collection: u64::MAX, segment: 1, seq: 1 },
         Op::NextIds { collection: 2, segment: u64::MAX, seq: 1 },
@@ -161,6 +163,17 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::RemoveLog { first_seq: NUMBER_END - 1 },
         Op::SetFileTypes { collection: c + 1, types: types.clone() },
         Op::SetFileTypes { collection: c, types: FileTypes::default() },
+        rename(u64::MAX, "other"),
+        rename(c + 1, "other"),
+        rename(c, "c"),
+        rename(c, ""),
+        folder(u64::MAX, "c.18446744073709551615"),
+        folder(c + 1, &format!("c.{}", c + 1)),
+        folder(c, &format!("c.{}", c + 1)),
+        folder(c, "c"),
+        folder(c, &format!("../c.{c}")),
+        // It has segments, which would be lost.
+        folder(c, &format!("other.{c}")),
     ];
     for op in &forged {
         let error = with_edit(&sample, op).map(drop).expect_err(&format!("{op:?} was taken"));
@@ -176,6 +189,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::Sealed { collection: c, seq: sealed },
         Op::SetLastBatch { collection: c, last },
         Op::SetFileTypes { collection: c, types },
+        rename(c, "other"),
     ];
     for op in &taken {
         with_edit(&sample, op).map(|_| ()).unwrap_or_else(|error| panic!("{op:?}: {error}"));

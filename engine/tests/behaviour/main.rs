@@ -2,6 +2,7 @@
 //! fault, what damage is found, and what a sweep costs.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+mod altering;
 mod async_api;
 mod batch_ids;
 mod cost;

@@ -49,17 +49,22 @@ pub(crate) struct ExpectedCollection {
     pub(crate) extra: There,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Expected {
     /// Milliseconds.
     pub(crate) now: i64,
     pub(crate) collections: BTreeMap<String, ExpectedCollection>,
+    /// A rename in doubt: the collection has one of the two names.
+    pub(crate) renamed: Option<(String, String)>,
+    /// The statements that views may have, by name; `None` for no view.
+    pub(crate) views: BTreeMap<String, BTreeSet<Option<String>>>,
 }
 
 /// What was found in a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) collections: BTreeMap<String, FoundCollection>,
+    pub(crate) views: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,16 +88,60 @@ impl Expected {
                 (_, Some(found)) => expected.check(found, self.now).map_err(|what| format!("{name}: {what}"))?,
             }
         }
-        match found.collections.keys().find(|name| !self.collections.contains_key(*name)) {
-            Some(name) => Err(format!("collection {name} was never made")),
-            None => Ok(()),
+        if let Some(name) = found.collections.keys().find(|name| !self.collections.contains_key(*name)) {
+            return Err(format!("collection {name} was never made"));
         }
+        if let Some((from, to)) = &self.renamed {
+            let has = [from, to].map(|name| found.collections.contains_key(name));
+            if has[0] == has[1] {
+                return Err(format!("{from} was renamed {to}, and of each is there: {has:?}"));
+            }
+        }
+        self.check_views(found)
+    }
+
+    fn check_views(&self, found: &Found) -> Result<(), String> {
+        let names: BTreeSet<&String> = self.views.keys().chain(found.views.keys()).collect();
+        for name in names {
+            let (is, none) = (found.views.get(name).cloned(), BTreeSet::from([None]));
+            let allowed = self.views.get(name).unwrap_or(&none);
+            if !allowed.contains(&is) {
+                return Err(format!("view {name} is {is:?}, not one of {allowed:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note that a view has this statement, or may have it.
+    pub(crate) fn view(&mut self, name: &str, text: Option<&str>, certain: bool) {
+        let known = self.views.entry(name.to_owned()).or_insert_with(|| BTreeSet::from([None]));
+        if certain {
+            known.clear();
+        }
+        known.insert(text.map(str::to_owned));
+    }
+
+    /// Takes note that a collection has another name, or may have it.
+    pub(crate) fn rename(&mut self, from: &str, to: &str, certain: bool) {
+        let Some(mut collection) = self.collections.get(from).cloned() else { return };
+        if certain {
+            self.collections.insert(from.to_owned(), ExpectedCollection::new(There::No, Rules::default()));
+        } else {
+            collection.there = There::Maybe;
+            self.collections.insert(from.to_owned(), collection.clone());
+            self.renamed = Some((from.to_owned(), to.to_owned()));
+        }
+        self.collections.insert(to.to_owned(), collection);
     }
 }
 
 impl Expected {
     /// Takes note of what an open database holds: nothing is in doubt any more.
     pub(crate) fn resolve(&mut self, found: &Found) {
+        self.renamed = None;
+        for (name, known) in &mut self.views {
+            *known = BTreeSet::from([found.views.get(name).cloned()]);
+        }
         for (name, expected) in &mut self.collections {
             let Some(found) = found.collections.get(name) else {
                 expected.there = There::No;

@@ -27,6 +27,9 @@ const ROWS_MAX: usize = 150;
 enum Kind {
     Create,
     DropCollection,
+    Rename,
+    PutView,
+    DropView,
     Insert,
     InsertTogether,
     Flush,
@@ -43,9 +46,12 @@ enum Kind {
     Reopen,
 }
 
-const KINDS: [(Kind, u64); 16] = [
+const KINDS: [(Kind, u64); 19] = [
     (Kind::Create, 6),
     (Kind::DropCollection, 1),
+    (Kind::Rename, 2),
+    (Kind::PutView, 1),
+    (Kind::DropView, 1),
     (Kind::Insert, 40),
     (Kind::InsertTogether, 3),
     (Kind::Flush, 12),
@@ -292,7 +298,17 @@ fn fitting(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i6
         Kind::Wait => Some(Step::Wait(random.pick(&[60, 3600, 5 * 3600, 20 * 3600]).copied().unwrap_or(60))),
         Kind::Reopen => Some(Step::Reopen),
         Kind::Release => Some(Step::Release),
+        Kind::PutView => Some(Step::PutView("v", ["one", "two"][random.index(2)])),
+        Kind::DropView => {
+            let there = runner.expected.views.get("v").is_some_and(|known| !known.contains(&None));
+            there.then_some(Step::DropView("v"))
+        }
         _ if there != There::Yes => None,
+        Kind::Rename => {
+            let other = NAMES.into_iter().find(|other| *other != name)?;
+            let is_free = runner.expected.collections.get(other).is_none_or(|known| known.there == There::No);
+            is_free.then_some(Step::Rename(name, other))
+        }
         Kind::DropCollection => Some(Step::DropCollection(name)),
         Kind::Hold => Some(Step::Hold(name)),
         Kind::Insert | Kind::InsertTogether if known.is_some_and(|known| known.sure.len() > ROWS_MAX) => {

@@ -9,8 +9,8 @@ use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::{Random, SimFs};
 use ebbtide::{
-    CollectionChange, CollectionOptions, CollectionSnapshot, Database, Error, ErrorKind, RuleChange, ScanRequest,
-    Settings,
+    CollectionChange, CollectionOptions, CollectionSnapshot, Database, Error, ErrorKind, Replaces, RuleChange,
+    ScanRequest, Settings,
 };
 use ebbtide_ttl::{Filter, RuleSelector, RuleSpec, Timestamp, Value, VirtualClock};
 
@@ -109,8 +109,9 @@ pub(crate) fn read_batch(
 }
 
 pub(crate) fn find(db: &Database, expected: &Expected) -> Result<Found, Error> {
-    let mut found = Found::default();
     let snapshot = db.snapshot();
+    let views = snapshot.views().iter().map(|(name, text)| (name.clone(), text.clone())).collect();
+    let mut found = Found { views, ..Found::default() };
     for name in snapshot.collections() {
         let collection = snapshot.collection(&name)?;
         let mut rules = Rules { own: collection.rules().collection(), ..Rules::default() };
@@ -176,7 +177,7 @@ impl<F: Fs + Clone + 'static> Runner<F> {
             settings,
             db: None,
             held: None,
-            expected: Expected { now: NOON, collections: Default::default() },
+            expected: Expected { now: NOON, ..Expected::default() },
             poisoned: false,
             failed: false,
         }
@@ -270,6 +271,9 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 db.create_collection(name, options).map(drop)
             }
             Step::DropCollection(name) => db.drop_collection(name),
+            Step::Rename(from, to) => db.rename_collection(from, to),
+            Step::PutView(name, text) => db.put_view(name, text, Replaces::View),
+            Step::DropView(name) => db.drop_view(name),
             Step::Insert(name, rows, fields) => {
                 collection(name).and_then(|c| c.insert_documents(&documents(rows, *fields))).map(drop)
             }
@@ -369,6 +373,9 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
                 collection.there = if certain { There::No } else { There::Maybe };
             }
         }
+        Step::Rename(from, to) => expected.rename(from, to, certain),
+        Step::PutView(name, text) => expected.view(name, Some(text), certain),
+        Step::DropView(name) => expected.view(name, None, certain),
         Step::Insert(name, rows, fields) => {
             if let Some(collection) = expected.collections.get_mut(*name) {
                 collection.insert(rows, there);

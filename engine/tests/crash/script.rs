@@ -14,6 +14,11 @@ pub(crate) enum Step {
     /// Makes a collection, with its own rule in seconds.
     Create(&'static str, Option<i64>),
     DropCollection(&'static str),
+    /// Gives a collection another name, which none has.
+    Rename(&'static str, &'static str),
+    /// Makes a view, or changes it: its name, and its statement.
+    PutView(&'static str, &'static str),
+    DropView(&'static str),
     /// One insert, which is atomic.
     Insert(&'static str, Vec<Row>, Fields),
     /// Several inserts at once, each atomic.

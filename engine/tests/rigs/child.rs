@@ -156,7 +156,7 @@ pub(crate) fn heard(said: &Path) -> Result<Vec<Said>, String> {
 
 /// What may be stored, by all that was said.
 pub(crate) fn expectation(heard: &[Said]) -> Result<Expected, String> {
-    let mut expected = Expected { now: NOON, collections: Default::default() };
+    let mut expected = Expected { now: NOON, ..Expected::default() };
     for said in heard {
         match said {
             Said::May(may) => expected = may.clone(),

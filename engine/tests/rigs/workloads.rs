@@ -55,6 +55,8 @@ pub(crate) fn forgetting() -> Scenario {
             Step::Flush,
             Step::Compact,
             Step::Insert("e", rows(first + 40, 3, day - HOUR, &["a"]), Fields::Extra),
+            Step::PutView("v", "CREATE VIEW v AS SELECT 1"),
+            Step::Rename("e", "f"),
             insert(first + 50, 6, day - HOUR),
             Step::Hold("c"),
             Step::Delete("c", "b"),
@@ -70,7 +72,8 @@ pub(crate) fn forgetting() -> Scenario {
             Step::Wait(22 * 3600),
             Step::Sweep,
             insert(first + 60, 3, day + 24 * HOUR),
-            Step::DropCollection("e"),
+            Step::DropView("v"),
+            Step::DropCollection("f"),
             Step::DropCollection("c"),
         ]);
     }

@@ -2,6 +2,7 @@
 
 use super::lexer::{Offsets, Piece};
 use super::{CreateAs, Listing, Pivot, StatementKind, SyntaxError};
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::{TIMESERIES_OPTIONS, suggest};
 use ebbtide_ttl::{Code, parse_retention, unit_seconds};
@@ -15,7 +16,7 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
         [a, b] if a == "CREATE" && b == "TTL" => p.create_index()?,
         [a, b] if a == "DROP" && b == "COLLECTION" => p.drop_collection()?,
         [a, b] if a == "DROP" && b == "TTL" => p.drop_index()?,
-        [a, b] if a == "ALTER" && b == "COLLECTION" => p.alter_collection()?,
+        [a, b] if a == "ALTER" && (b == "COLLECTION" || b == "TABLE") => p.alter_collection()?,
         [a, b] if a == "ALTER" && b == "TTL" => p.alter_index()?,
         [a, b] if a == "SET" && b == "PARAMETER" => p.set_parameter()?,
         [a, b] if a == "EXPLAIN" && b == "EXPIRY" => p.explain_expiry()?,
@@ -523,6 +524,17 @@ impl Parser<'_> {
     fn alter_collection(&mut self) -> Result<StatementKind, SyntaxError> {
         self.next = 2;
         let name = self.name("a collection")?;
+        if self.is_word("RENAME") && matches!(self.peek_second(), Some(Token::Word(w)) if w.keyword == Keyword::TO) {
+            self.next += 2;
+            let Some(Token::Word(_)) = self.peek() else {
+                return Err(self.error(format!("expected the new name of {name}, found {}", self.found())));
+            };
+            let new = self.name("a collection")?;
+            let document =
+                Map::from_iter([("renameCollection".to_owned(), json!(name)), ("to".to_owned(), json!(new))]);
+            let done = format!("collection {name} is named {new} now");
+            return Ok(StatementKind::Command { document, done, lenient: false });
+        }
         if ["RENAME", "DROP", "ADD"].iter().any(|word| self.is_word(word)) {
             return Err(self.error(format!(
                 "fields and names of a collection are not changed in place; copy what is wanted, with options and rules \
@@ -532,7 +544,7 @@ impl Parser<'_> {
         }
         let mut document = Map::from_iter([("collMod".to_owned(), json!(name))]);
         if self.at_end() {
-            return Err(self.expected(&["EXPIRE AFTER", "EXPIRE OFF", "SET"]));
+            return Err(self.expected(&["EXPIRE AFTER", "EXPIRE OFF", "SET", "RENAME TO"]));
         }
         let mut series = Map::new();
         while !self.at_end() {
@@ -554,7 +566,7 @@ impl Parser<'_> {
                     }
                 }
             } else {
-                return Err(self.expected(&["EXPIRE", "SET"]));
+                return Err(self.expected(&["EXPIRE", "SET", "RENAME"]));
             }
         }
         if !series.is_empty() {
