@@ -42,6 +42,14 @@ codes! {
     NamespaceExists = 48,
     /// There is no such command.
     CommandNotFound = 59,
+    /// Two update operators change the same path.
+    ConflictingUpdateOperators = 40,
+    /// A field's name that starts with `$`.
+    DollarPrefixedFieldName = 52,
+    /// A value that cannot be an `_id`.
+    InvalidIdField = 53,
+    /// A change of a document's `_id`.
+    ImmutableField = 66,
     /// The index cannot be made as described.
     CannotCreateIndex = 67,
     /// Options that contradict each other or the contract.
@@ -54,6 +62,10 @@ codes! {
     IndexKeySpecsConflict = 86,
     /// Several indexes match a key pattern.
     AmbiguousIndexKeyPattern = 181,
+    /// An option that this kind of index does not have.
+    InvalidIndexSpecificationOption = 197,
+    /// Another document has this `_id`.
+    DuplicateKey = 11000,
     /// An option that is not known.
     IDLUnknownField = 40415,
     /// A required option is missing.
