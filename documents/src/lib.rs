@@ -3,9 +3,22 @@
 //!
 //! Everything here is a function of its arguments: nothing opens a file or reads the clock.
 
+#[cfg(test)]
+mod arbitrary;
+mod decimal;
+pub mod json;
+mod key;
+mod order;
+mod paths;
+mod raw;
+
 pub use bson;
 
+pub use decimal::Decimal;
 pub use ebbtide_ttl::{Code, RuleError};
+pub use key::{append_value_key, id_key, value_key};
+pub use order::{TypeClass, compare, compare_objects};
+pub use paths::{Path, index_keys};
 
 /// The result of an operation on documents.
 pub type Result<T> = std::result::Result<T, RuleError>;
