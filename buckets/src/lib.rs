@@ -40,6 +40,7 @@ mod chunk;
 mod columns;
 mod counts;
 mod documents;
+mod keyed;
 mod limits;
 mod meta;
 mod packed;
@@ -56,6 +57,9 @@ pub use columns::{
 };
 pub use counts::{to_number, to_usize};
 pub use documents::{Accepted, BatchError, batch_from_documents};
+pub use keyed::{
+    KeyedBlock, KeyedColumns, KeyedMeta, KeyedReader, KeyedRow, KeyedScan, KeyedWriter, Lives, StoredDocument,
+};
 pub use limits::{BATCH_BYTES_MAX, DOCUMENT_BYTES_MAX, FIELD_NAME_BYTES_MAX, FIELDS_MAX, META_BYTES_MAX, NESTING_MAX};
 pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use packed::{pack, unpack};

@@ -28,8 +28,11 @@ pub use bounds::BoundsCheck;
 pub use cache::BlockCache;
 pub use directory::Directory;
 pub use encode::Sealer;
+pub(crate) use encode::{failed, seal_file};
 pub use file_types::{FileType, FileTypes};
+pub(crate) use footer_checks::check as check_footer;
 pub use read::{SegmentBatches, SegmentReader, StoredBatches};
+pub(crate) use read::{Tail, asserted, directory_len, read_tail};
 pub use stats::{FieldStats, Numbers};
 
 use crate::window::BucketId;
@@ -160,4 +163,4 @@ pub struct SegmentMeta {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

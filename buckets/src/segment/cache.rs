@@ -1,23 +1,52 @@
-//! Decoded columns that are kept for the queries that come next.
+//! What is kept of open segments for the queries that come next: decoded columns, and documents that were found.
 
+use crate::keyed::StoredDocument;
 use arrow::array::{Array, ArrayRef};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Columns of open segments in blocks of rows, decoded, under a budget of bytes. Blocks that were
-/// used stay; those that were not used while half of the budget was filled are dropped.
+/// Columns of open segments in blocks of rows, decoded, and single documents, under one budget of bytes. What was
+/// used stays; what was not used while half of the budget was filled is dropped.
 #[derive(Debug)]
 pub struct BlockCache {
     bytes_max: usize,
     segments: AtomicU64,
+    hasher: ahash::RandomState,
     generations: Mutex<Generations>,
 }
 
 /// A block: the number of its segment in the cache, of its column in the file, and its own number in the column.
 pub(super) type Key = (u64, usize, u64);
 
-type Blocks = HashMap<Key, ArrayRef, ahash::RandomState>;
+/// Where documents are, beside the columns of the file; their number is the hash of their key.
+const DOCUMENTS: usize = usize::MAX - 1;
+
+#[derive(Debug, Clone)]
+enum Kept {
+    Column(ArrayRef),
+    Document(Arc<KeptDocument>),
+}
+
+/// A document that was found by its key.
+#[derive(Debug)]
+struct KeptDocument {
+    key: Box<[u8]>,
+    row: u32,
+    document: StoredDocument,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        match self {
+            Kept::Column(block) => block.get_array_memory_size(),
+            // With the entry in the map and the counts of what is shared.
+            Kept::Document(kept) => size_of::<KeptDocument>() + kept.key.len() + kept.document.document.len() + 128,
+        }
+    }
+}
+
+type Blocks = HashMap<Key, Kept, ahash::RandomState>;
 
 /// Two generations: what is used in the older one moves to the recent one, which becomes the older one when it is full.
 #[derive(Debug, Default)]
@@ -31,7 +60,8 @@ impl BlockCache {
     /// A cache with a budget in bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        BlockCache { bytes_max, segments: AtomicU64::new(0), generations: Mutex::default() }
+        let (segments, hasher) = (AtomicU64::new(0), ahash::RandomState::new());
+        BlockCache { bytes_max, segments, hasher, generations: Mutex::default() }
     }
 
     /// The budget.
@@ -41,21 +71,46 @@ impl BlockCache {
     }
 
     /// A number for a segment that is opened.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.segments.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The blocks of some keys, where they are cached.
     pub(super) fn get(&self, keys: impl Iterator<Item = Key>) -> Vec<Option<ArrayRef>> {
         let mut generations = self.lock();
-        keys.map(|key| generations.get(key)).collect()
+        let column = |kept| match kept {
+            Kept::Column(block) => Some(block),
+            Kept::Document(_) => None,
+        };
+        keys.map(|key| generations.get(key).and_then(column)).collect()
     }
 
     /// Keeps a block.
     pub(super) fn put(&self, key: Key, block: ArrayRef) {
+        self.keep(key, Kept::Column(block));
+    }
+
+    /// The document of a key, and its row.
+    pub(crate) fn document(&self, segment: u64, key: &[u8]) -> Option<(u32, StoredDocument)> {
+        let kept = self.lock().get((segment, DOCUMENTS, self.hasher.hash_one(key)));
+        match kept {
+            Some(Kept::Document(kept)) if *kept.key == *key => Some((kept.row, kept.document.clone())),
+            _ => None,
+        }
+    }
+
+    /// Keeps a document, unless it alone would fill a good part of the budget.
+    pub(crate) fn put_document(&self, segment: u64, key: &[u8], row: u32, document: &StoredDocument) {
+        let kept = Kept::Document(Arc::new(KeptDocument { key: key.into(), row, document: document.clone() }));
+        if kept.bytes() <= self.bytes_max / 16 {
+            self.keep((segment, DOCUMENTS, self.hasher.hash_one(key)), kept);
+        }
+    }
+
+    fn keep(&self, key: Key, kept: Kept) {
         let gone = {
             let mut generations = self.lock();
-            generations.keep(key, block);
+            generations.keep(key, kept);
             match generations.recent_bytes * 2 > self.bytes_max {
                 true => generations.grow_old(),
                 false => Blocks::default(),
@@ -70,19 +125,19 @@ impl BlockCache {
 }
 
 impl Generations {
-    fn get(&mut self, key: Key) -> Option<ArrayRef> {
-        if let Some(block) = self.recent.get(&key) {
-            return Some(block.clone());
+    fn get(&mut self, key: Key) -> Option<Kept> {
+        if let Some(kept) = self.recent.get(&key) {
+            return Some(kept.clone());
         }
-        let block = self.older.remove(&key)?;
-        self.keep(key, block.clone());
-        Some(block)
+        let kept = self.older.remove(&key)?;
+        self.keep(key, kept.clone());
+        Some(kept)
     }
 
-    fn keep(&mut self, key: Key, block: ArrayRef) {
-        self.recent_bytes += block.get_array_memory_size();
-        if let Some(before) = self.recent.insert(key, block) {
-            self.recent_bytes -= before.get_array_memory_size();
+    fn keep(&mut self, key: Key, kept: Kept) {
+        self.recent_bytes += kept.bytes();
+        if let Some(before) = self.recent.insert(key, kept) {
+            self.recent_bytes -= before.bytes();
         }
     }
 

@@ -34,7 +34,7 @@ const SLICE_BYTES: usize = 256 << 20;
 /// Segments of fewer rows are made by the caller's thread alone: starting others takes as long as the work.
 const PARALLEL_ROWS_MIN: u64 = 16_384;
 
-fn failed(error: impl std::fmt::Display) -> SegmentError {
+pub(crate) fn failed(error: impl std::fmt::Display) -> SegmentError {
     SegmentError::new("(new)", 0, format!("cannot be made: {error}"))
 }
 
@@ -472,13 +472,24 @@ fn finish(
     assert_eq!(data_end, writer.bytes_written(), "every data byte is under a checksum");
     let checksums: Vec<u32> = writer.inner().chunks(BLOCK_BYTES).map(crc32fast::hash).collect();
     let directory = directory(&checksums).map_err(failed)?;
-    writer.write_all(&directory).map_err(failed)?;
     let json = serde_json::to_string(schema).map_err(failed)?;
     let place = format!("{data_end},{},{:08x},{FORMAT_VERSION}", directory.len(), crc32fast::hash(&directory));
+    seal_file(writer, &directory, [(KEY_DIRECTORY, place), (KEY_SCHEMA, json)])
+}
+
+/// Writes a directory behind the data, then the footer with these keys and the checksum of all that follows the data;
+/// returns the file and that checksum.
+pub(crate) fn seal_file(
+    mut writer: SerializedFileWriter<Vec<u8>>,
+    directory: &[u8],
+    keys: impl IntoIterator<Item = (&'static str, String)>,
+) -> Result<(Vec<u8>, u32), SegmentError> {
+    let data_end = writer.bytes_written();
+    writer.write_all(directory).map_err(failed)?;
     let mut tail = String::from_utf8_lossy(TAIL_MARK).into_owned();
     // The checksum is written as zeros first and filled in when all that it covers is there.
     let _written = write!(tail, "{data_end:016x};crc={:08x}", 0);
-    for (key, value) in [(KEY_DIRECTORY, place), (KEY_SCHEMA, json), (KEY_TAIL, tail)] {
+    for (key, value) in keys.into_iter().chain([(KEY_TAIL, tail)]) {
         writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
     }
     let mut bytes = writer.into_inner().map_err(failed)?;

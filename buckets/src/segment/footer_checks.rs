@@ -27,7 +27,7 @@ fn bytes_of(column: &ColumnChunkMetaData) -> Result<Range<u64>, String> {
 ///
 /// # Errors
 /// The first claim that cannot be true for a file with `rows` rows whose data ends at `data_end`.
-pub(super) fn check(metadata: &ParquetMetaData, rows: u64, data_end: u64) -> Result<(), String> {
+pub(crate) fn check(metadata: &ParquetMetaData, rows: u64, data_end: u64) -> Result<(), String> {
     let mut rows_left = rows;
     let mut taken: Vec<Range<u64>> = Vec::new();
     for (at, group) in metadata.row_groups().iter().enumerate() {

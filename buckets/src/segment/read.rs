@@ -7,12 +7,13 @@ mod tail;
 
 pub use batches::{SegmentBatches, StoredBatches};
 pub(super) use tail::tail_checksum_at;
+pub(crate) use tail::{Tail, directory_len, read_tail};
 
 use super::cache::BlockCache;
 use super::directory::{self, Directory};
 use super::footer_checks;
 use super::physical::hinted;
-use super::{BLOCK_BYTES, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError};
+use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError};
 use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
@@ -34,7 +35,6 @@ use parquet::file::metadata::{
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use tail::{Tail, directory_len, read_tail};
 
 /// Where the cache has the column of all metas, beside the columns of the file.
 const METAS: usize = usize::MAX;
@@ -78,7 +78,8 @@ impl SegmentReader {
             pairs.iter().find(|pair| pair.key == key)?.value.clone()
         };
         let place = value(KEY_DIRECTORY).ok_or_else(|| bad(footer_at, format!("footer: no key {KEY_DIRECTORY}")))?;
-        let len = directory_len(&place, data_end).map_err(|message| bad(footer_at, message))?;
+        let len = directory_len(&place, data_end, FORMAT_VERSION)
+            .map_err(|message| bad(footer_at, format!("footer: {message}")))?;
         let framed = tail.get(..len).ok_or_else(|| bad(data_end, format!("directory: {len} bytes are not there")))?;
         let directory = directory::decode(framed, data_end).map_err(|message| bad(data_end, message))?;
         let json = value(KEY_SCHEMA).ok_or_else(|| bad(footer_at, format!("footer: no key {KEY_SCHEMA}")))?;
@@ -433,7 +434,7 @@ fn read_next(source: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch
 }
 
 /// What the Parquet reader makes of a footer, which it asserts things of as well.
-fn asserted<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+pub(crate) fn asserted<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     let forged = |_| Err(ParquetError::General("its numbers contradict each other".to_owned()));
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(forged)
 }

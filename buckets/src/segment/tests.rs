@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Seals chunks as the engine does: buckets of all pieces merged, rows in time order.
-pub(super) fn seal(batches: &[(RecordBatch, Schema)], span_seconds: i64) -> (EncodedSegment, Schema) {
+pub(crate) fn seal(batches: &[(RecordBatch, Schema)], span_seconds: i64) -> (EncodedSegment, Schema) {
     let schema = batches.iter().skip(1).fold(batches[0].1.clone(), |s, (_, other)| s.join(other).unwrap());
     let pieces: Vec<RecordBatch> = batches.iter().map(|(batch, _)| adapt(batch, &schema).unwrap()).collect();
     let mut runs: BTreeMap<BucketId, Vec<(u32, u32)>> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(super) fn seal(batches: &[(RecordBatch, Schema)], span_seconds: i64) -> (Enc
     (Sealer::new(&schema, &FileTypes::default(), &pieces, &|| true).unwrap().encode(&runs, &|| true).unwrap(), schema)
 }
 
-pub(super) fn open(bytes: &[u8]) -> Result<SegmentReader, SegmentError> {
+pub(crate) fn open(bytes: &[u8]) -> Result<SegmentReader, SegmentError> {
     SegmentReader::open(Arc::new(Bytes::copy_from_slice(bytes)), "s1")
 }
 
@@ -55,7 +55,7 @@ pub(super) fn read_all(reader: &SegmentReader, schema: &Schema) -> Result<Record
 }
 
 /// Documents of every type, with every awkward value.
-pub(super) fn mixed_docs() -> Vec<Value> {
+pub(crate) fn mixed_docs() -> Vec<Value> {
     let doubles = [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, 0.1 + 0.2, 5e-324, f64::MAX];
     let ints = [i64::MIN, i64::MAX, 0, -1, 1 << 53, (1 << 53) + 1, 7, 8];
     (0..8)

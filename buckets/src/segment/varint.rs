@@ -44,6 +44,11 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    /// What has not been read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     pub(crate) fn byte(&mut self) -> Result<u8, String> {
         let byte = *self.bytes.get(self.at).ok_or_else(|| format!("ends early at byte {}", self.at))?;
         self.at += 1;

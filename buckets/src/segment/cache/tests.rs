@@ -18,7 +18,7 @@ fn what_is_used_outlives_what_is_not_and_the_budget_is_kept() {
         cache.put((0, 0, number), block(0));
         assert!(held(&cache, 0), "block 0 is used all the time, and gone after {number}");
         let inside = cache.lock();
-        let bytes: usize = inside.recent.values().chain(inside.older.values()).map(|b| b.get_array_memory_size()).sum();
+        let bytes: usize = inside.recent.values().chain(inside.older.values()).map(Kept::bytes).sum();
         assert!(bytes <= budget + block(0).get_array_memory_size(), "{bytes} bytes are held of {budget}");
     }
     assert!(held(&cache, 99) && !held(&cache, 1));

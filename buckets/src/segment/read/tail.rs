@@ -1,7 +1,7 @@
 //! The end of a segment: its footer and directory, checked against their checksum before anything in them is used.
 
 use crate::counts::to_usize;
-use crate::segment::{FORMAT_VERSION, KEY_DIRECTORY, ReadAt, SegmentError, TAIL_MARK};
+use crate::segment::{ReadAt, SegmentError, TAIL_MARK};
 use bytes::{Buf, Bytes};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
@@ -20,7 +20,7 @@ fn hex<T>(bytes: &[u8], parse: fn(&str, u32) -> Result<T, std::num::ParseIntErro
     parse(std::str::from_utf8(bytes).ok()?, 16).ok()
 }
 
-pub(super) fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), SegmentError> {
+pub(crate) fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u32), SegmentError> {
     let len = file.len();
     let bad = |offset: u64, message: &str| SegmentError::new(name, offset, message);
     let read = |offset: u64, size: u64| {
@@ -72,24 +72,25 @@ pub(super) fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u3
     Ok((start, tail, crc))
 }
 
-pub(super) fn directory_len(place: &str, data_end: u64) -> Result<usize, String> {
+/// The length of the directory, which begins where the data ends.
+pub(crate) fn directory_len(place: &str, data_end: u64, known: u32) -> Result<usize, String> {
     let parts: Vec<&str> = place.split(',').collect();
     let [offset, len, _crc, version] = parts.as_slice() else {
-        return Err(format!("footer: {KEY_DIRECTORY} is '{place}', expected offset,length,crc32,version"));
+        return Err(format!("the directory is at '{place}', expected offset,length,crc32,version"));
     };
-    if *version != FORMAT_VERSION.to_string() {
-        return Err(format!("footer: format {version} is not known, only {FORMAT_VERSION}"));
+    if *version != known.to_string() {
+        return Err(format!("format {version} is not known, only {known}"));
     }
     match (offset.parse::<u64>(), len.parse::<usize>()) {
         (Ok(offset), Ok(len)) if offset == data_end => Ok(len),
-        _ => Err(format!("footer: {KEY_DIRECTORY} is '{place}', the tail begins at {data_end}")),
+        _ => Err(format!("the directory is at '{place}', the tail begins at {data_end}")),
     }
 }
 
 /// The end of a file, already checked, under the offsets that it has in the file.
-pub(super) struct Tail {
-    pub(super) start: u64,
-    pub(super) bytes: Bytes,
+pub(crate) struct Tail {
+    pub(crate) start: u64,
+    pub(crate) bytes: Bytes,
 }
 
 impl Length for Tail {
