@@ -38,6 +38,10 @@ codes! {
     NamespaceNotFound = 26,
     /// The rule does not exist.
     IndexNotFound = 27,
+    /// An update's path goes on in a value that is neither an object nor a list, or by name in a list.
+    PathNotViable = 28,
+    /// An update would fill a list with too many nulls.
+    CannotBackfillArray = 34,
     /// The collection exists with other options.
     NamespaceExists = 48,
     /// There is no such command.
@@ -48,6 +52,10 @@ codes! {
     DollarPrefixedFieldName = 52,
     /// A value that cannot be an `_id`.
     InvalidIdField = 53,
+    /// The query of an upsert gives a field two values.
+    NotSingleValueField = 54,
+    /// A path with an empty name.
+    EmptyFieldName = 56,
     /// A change of a document's `_id`.
     ImmutableField = 66,
     /// The index cannot be made as described.
@@ -60,6 +68,8 @@ codes! {
     IndexOptionsConflict = 85,
     /// Another index has the same name.
     IndexKeySpecsConflict = 86,
+    /// The query of an upsert gives a part of an `_id`.
+    NotExactValueField = 111,
     /// Several indexes match a key pattern.
     AmbiguousIndexKeyPattern = 181,
     /// An option that this kind of index does not have.
@@ -77,7 +87,7 @@ codes! {
     /// The disk is full.
     OutOfDiskSpace = 14031,
     /// Something on disk is damaged.
-    DataCorruptionDetected = 28,
+    DataCorruptionDetected = 301,
     /// An operation of the file system failed.
     FileStreamFailed = 39,
     /// The database is open in another process, or busy.
