@@ -5,20 +5,26 @@
 
 #[cfg(test)]
 mod arbitrary;
+#[cfg(test)]
+mod cases;
 mod decimal;
+mod distinct;
 pub mod json;
 mod key;
 mod order;
 mod paths;
 mod raw;
+mod sort;
 
 pub use bson;
 
 pub use decimal::Decimal;
+pub use distinct::Distinct;
 pub use ebbtide_ttl::{Code, RuleError};
 pub use key::{append_value_key, id_key, value_key};
 pub use order::{TypeClass, compare, compare_objects};
 pub use paths::{Path, index_keys};
+pub use sort::Sort;
 
 /// The result of an operation on documents.
 pub type Result<T> = std::result::Result<T, RuleError>;

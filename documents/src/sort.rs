@@ -1,0 +1,211 @@
+//! The order in which `find` returns documents.
+//!
+//! 1. A document's sort key is bytes: two keys, compared byte by byte, have the order that the sort asks for. So the first
+//!    documents of many are found with keys alone.
+//! 2. Where a path reaches several values through lists, an ascending sort takes the least and a descending one the
+//!    greatest. With several paths through one list the values of one element stay together.
+//! 3. A missing value sorts as null, an empty list before null.
+
+use crate::order::Number;
+use crate::paths::member;
+use crate::{Code, Result, RuleError};
+use bson::RawDocument;
+use bson::raw::{RawArray, RawBsonRef};
+
+/// The most paths of a sort, as in MongoDB.
+const PATHS_MAX: usize = 32;
+
+/// A sort such as `{name: 1, "address.city": -1}`.
+///
+/// ```
+/// use ebbtide_documents::{Sort, bson::rawdoc};
+///
+/// let sort = Sort::parse(&rawdoc! { "age": -1 })?;
+/// let (ada, bob) = (rawdoc! { "age": 36 }, rawdoc! { "age": 41.5 });
+/// assert!(sort.key(&bob)? < sort.key(&ada)?);
+/// # Ok::<(), ebbtide_documents::RuleError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sort(Vec<SortPath>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SortPath {
+    names: Vec<String>,
+    descending: bool,
+}
+
+/// A path on its way through a document.
+#[derive(Debug, Clone, Copy)]
+enum Cursor<'s, 'd> {
+    /// At its value.
+    Done(RawBsonRef<'d>),
+    /// At a list, with the names that follow for its elements.
+    List(&'d RawArray, &'s [String]),
+}
+
+impl Sort {
+    /// Reads a sort. An empty one sorts nothing: all keys are equal.
+    ///
+    /// # Errors
+    /// `BadValue` for a direction other than 1 and -1, for what is no path, and for more than 32 paths.
+    pub fn parse(sort: &RawDocument) -> Result<Sort> {
+        let bad = |message: String| RuleError::new(Code::BadValue, message);
+        let key = |member: std::result::Result<(&bson::raw::CStr, RawBsonRef<'_>), bson::error::Error>| {
+            let (path, direction) = member.map_err(|error| bad(format!("the sort cannot be read: {error}")))?;
+            let path = path.as_str();
+            let names: Vec<String> = path.split('.').map(str::to_owned).collect();
+            if names.iter().any(|name| name.is_empty() || name.starts_with('$')) {
+                return Err(bad(format!("'{path}' is not a field's path in a sort")));
+            }
+            let descending = match Number::of(direction).and_then(Number::to_i64) {
+                Some(1) => false,
+                Some(-1) => true,
+                _ => return Err(bad(format!("the direction of '{path}' in a sort must be 1 or -1"))),
+            };
+            Ok(SortPath { names, descending })
+        };
+        let paths: Vec<SortPath> = sort.iter().map(key).collect::<Result<_>>()?;
+        if paths.len() > PATHS_MAX {
+            return Err(bad(format!("a sort has at most {PATHS_MAX} paths, not {}", paths.len())));
+        }
+        Ok(Sort(paths))
+    }
+
+    /// Whether it sorts nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The paths, each with whether it sorts from the greatest down: for finding an index that has this order.
+    pub fn paths(&self) -> impl Iterator<Item = (String, bool)> {
+        self.0.iter().map(|path| (path.names.join("."), path.descending))
+    }
+
+    /// The document's sort key: documents with lesser keys come first.
+    ///
+    /// # Errors
+    /// `BadValue` if two paths lead through two different lists, of which no pairs can be made.
+    pub fn key(&self, document: &RawDocument) -> Result<Vec<u8>> {
+        let cursors: Vec<Cursor<'_, '_>> = self.0.iter().map(|path| enter(document, &path.names)).collect();
+        let mut least = None;
+        self.expand(&cursors, &mut least)?;
+        Ok(least.unwrap_or_default())
+    }
+
+    /// Follows the cursors into the elements of the list at which they are, and keeps the least key.
+    fn expand(&self, cursors: &[Cursor<'_, '_>], least: &mut Option<Vec<u8>>) -> Result<()> {
+        let Some(list) = self.common_list(cursors)? else {
+            let key = self.encode(cursors);
+            if least.as_ref().is_none_or(|least| key < *least) {
+                *least = Some(key);
+            }
+            return Ok(());
+        };
+        let mut next = Vec::with_capacity(cursors.len());
+        if list.is_empty() {
+            next.extend(cursors.iter().map(|cursor| cursor.in_empty_list()));
+            return self.expand(&next, least);
+        }
+        for element in list.into_iter().map_while(std::result::Result::ok) {
+            next.clear();
+            next.extend(cursors.iter().map(|cursor| cursor.in_element(element)));
+            self.expand(&next, least)?;
+        }
+        Ok(())
+    }
+
+    /// The list at which cursors are.
+    fn common_list<'d>(&self, cursors: &[Cursor<'_, 'd>]) -> Result<Option<&'d RawArray>> {
+        let mut common: Option<(usize, &RawArray)> = None;
+        for (i, cursor) in cursors.iter().enumerate() {
+            match (cursor, common) {
+                (Cursor::Done(_), _) => {}
+                (Cursor::List(list, _), None) => common = Some((i, *list)),
+                (Cursor::List(list, _), Some((first, other))) if !std::ptr::eq(list.as_bytes(), other.as_bytes()) => {
+                    let names = |i: usize| self.0.get(i).map_or_else(String::new, |path| path.names.join("."));
+                    let message = format!(
+                        "a document has lists on both paths of the sort, '{}' and '{}', of which no pairs can be made; \
+                         sort by one of them",
+                        names(first),
+                        names(i)
+                    );
+                    return Err(RuleError::new(Code::BadValue, message));
+                }
+                (Cursor::List(..), Some(_)) => {}
+            }
+        }
+        Ok(common.map(|(_, list)| list))
+    }
+
+    fn encode(&self, cursors: &[Cursor<'_, '_>]) -> Vec<u8> {
+        let mut key = Vec::with_capacity(16 * cursors.len());
+        for (path, cursor) in self.0.iter().zip(cursors) {
+            let start = key.len();
+            if let Cursor::Done(value) = cursor {
+                crate::append_value_key(&mut key, *value);
+            }
+            if path.descending {
+                // No value's key is the beginning of another one, so this turns the order around.
+                key[start..].iter_mut().for_each(|byte| *byte = !*byte);
+            }
+        }
+        key
+    }
+}
+
+impl<'s, 'd> Cursor<'s, 'd> {
+    fn in_empty_list(self) -> Cursor<'s, 'd> {
+        match self {
+            Cursor::List(_, []) => Cursor::Done(RawBsonRef::Undefined),
+            Cursor::List(..) => Cursor::Done(RawBsonRef::Null),
+            done @ Cursor::Done(_) => done,
+        }
+    }
+
+    fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'s, 'd> {
+        match (self, element) {
+            (Cursor::Done(_), _) => self,
+            (Cursor::List(_, []), value) => Cursor::Done(value),
+            (Cursor::List(_, rest), RawBsonRef::Document(object)) => enter(object, rest),
+            (Cursor::List(..), _) => Cursor::Done(RawBsonRef::Null),
+        }
+    }
+}
+
+/// Follows names to a value, or to the first list.
+fn enter<'s, 'd>(object: &'d RawDocument, names: &'s [String]) -> Cursor<'s, 'd> {
+    let Some((first, rest)) = names.split_first() else { return Cursor::Done(RawBsonRef::Document(object)) };
+    match member(object, first) {
+        Some(RawBsonRef::Array(list)) => at_list(list, rest),
+        Some(value) => at_value(value, rest),
+        None => Cursor::Done(RawBsonRef::Null),
+    }
+}
+
+fn at_value<'s, 'd>(value: RawBsonRef<'d>, rest: &'s [String]) -> Cursor<'s, 'd> {
+    match value {
+        value if rest.is_empty() => Cursor::Done(value),
+        RawBsonRef::Document(object) => enter(object, rest),
+        RawBsonRef::Array(list) => at_list(list, rest),
+        _ => Cursor::Done(RawBsonRef::Null),
+    }
+}
+
+/// At a list a number names an element, if there is one; else the names are those of members of its elements.
+fn at_list<'s, 'd>(list: &'d RawArray, rest: &'s [String]) -> Cursor<'s, 'd> {
+    let numbered = rest.split_first().and_then(|(first, after)| {
+        let is_number = first.bytes().all(|b| b.is_ascii_digit()) && (first == "0" || !first.starts_with('0'));
+        let index = if is_number { first.parse().ok()? } else { return None };
+        Some((list.get(index).ok()??, after))
+    });
+    match numbered {
+        // What a number names is one value, also if it is a list.
+        Some((RawBsonRef::Array(inner), [])) if inner.is_empty() => Cursor::Done(RawBsonRef::Undefined),
+        Some((element, after)) => at_value(element, after),
+        None => Cursor::List(list, rest),
+    }
+}
+
+#[cfg(test)]
+mod tests;
