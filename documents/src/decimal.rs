@@ -243,6 +243,7 @@ impl Decimal {
 
     /// The sum, rounded to 34 digits, half to even. Infinities of both signs give NaN; what is too large an infinity.
     #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "an operator would hide that the sum is rounded")]
     pub fn add(self, other: Decimal) -> Decimal {
         match (self, other) {
             (Decimal::NaN, _) | (_, Decimal::NaN) => Decimal::NaN,

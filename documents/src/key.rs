@@ -138,6 +138,13 @@ pub(crate) fn first_number() -> Vec<u8> {
     vec![tag(TypeClass::Number) + BELOW_INT64]
 }
 
+/// With what the keys of all strings that begin with `start` begin, and those of no others.
+pub(crate) fn text_key_prefix(start: &str) -> Vec<u8> {
+    let mut key = value_key(RawBsonRef::String(start));
+    key.pop();
+    key
+}
+
 fn append_text(key: &mut Vec<u8>, text: &str) {
     for byte in text.bytes() {
         match byte {

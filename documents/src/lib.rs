@@ -9,22 +9,31 @@ mod arbitrary;
 mod cases;
 mod decimal;
 mod distinct;
+mod expiry;
+mod filter;
 pub mod json;
 mod key;
 mod order;
 mod paths;
 mod raw;
 mod sort;
+mod validate;
 
 pub use bson;
 
 pub use decimal::Decimal;
 pub use distinct::Distinct;
 pub use ebbtide_ttl::{Code, RuleError};
+pub use expiry::{
+    DefaultTtl, ITEMS_RULE, ItemRules, ItemTtl, RuleName, TTL_FIELD, TTL_SECONDS_MAX, TtlIndex, check_ttl,
+    earliest_date,
+};
+pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, value_key};
 pub use order::{TypeClass, compare, compare_objects};
 pub use paths::{Path, index_keys};
 pub use sort::Sort;
+pub use validate::{DOCUMENT_BYTES_MAX, ObjectIds, check, with_id};
 
 /// The result of an operation on documents.
 pub type Result<T> = std::result::Result<T, RuleError>;

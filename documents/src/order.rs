@@ -137,7 +137,7 @@ const I64_END: f64 = 9_223_372_036_854_775_808.0;
 /// The integer that a double is; `None` for a fraction and for what `i64` does not hold.
 #[expect(clippy::cast_possible_truncation, reason = "checked before")]
 pub(crate) fn integer_of(d: f64) -> Option<i64> {
-    (d >= -I64_END && d < I64_END && d.trunc() == d).then_some(d as i64)
+    ((-I64_END..I64_END).contains(&d) && d.trunc() == d).then_some(d as i64)
 }
 
 fn compare_doubles(a: f64, b: f64) -> Ordering {

@@ -53,6 +53,11 @@ impl Path {
         self.parts.first().map_or("", |part| part.name.as_str())
     }
 
+    /// Whether one of its names can mean an element of a list.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.parts.iter().any(|part| part.index.is_some())
+    }
+
     /// Visits what the path reaches, `None` for a missing value, until the visitor breaks. Whether it did.
     pub(crate) fn visit<'a>(&self, document: &'a RawDocument, end: EndInList, visitor: &mut Visitor<'_, 'a>) -> bool {
         Walk { end, visitor }.object(document, &self.parts).is_break()
