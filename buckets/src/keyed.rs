@@ -47,7 +47,7 @@ const SCHEMA: &str = "message documents {
     required binary _id;
     required int64 _ts (TIMESTAMP(MILLIS,true));
     optional int64 ttl;
-    required binary document (BSON);
+    required binary document;
 }";
 
 /// A column of the file.
