@@ -105,8 +105,7 @@ impl Schedule {
             return;
         }
         let now = engine.clock.monotonic();
-        let rows: u64 = engine.state.read().collections.values().map(|c| c.memtable.rows()).sum();
-        if rows == 0 {
+        if engine.state.read().memtable_bytes() == 0 {
             self.last_seal = now;
         } else if engine.is_half_full() || now.saturating_sub(self.last_seal) >= engine.settings.memtable_age_max {
             let maintenance = engine.maintenance.lock_beside_writers();
@@ -127,7 +126,7 @@ impl Schedule {
         if now.saturating_sub(self.last_sweep) >= sleep {
             let swept = crate::sweep::sweep(engine, None);
             // No insert may follow that would trigger a compaction of segments that have lost rows.
-            if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_buckets > 0) && !engine.is_half_full() {
+            if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_documents > 0) && !engine.is_half_full() {
                 let maintenance = engine.maintenance.lock_beside_writers();
                 report("compact", crate::compact::compact(engine, &maintenance, None, false));
             }

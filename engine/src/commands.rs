@@ -7,6 +7,7 @@
 mod args;
 mod collections;
 mod data;
+mod documents;
 mod find;
 mod indexes;
 mod projection;
@@ -34,13 +35,16 @@ const COMMANDS: &[Command] = &[
     Command { name: "collStats", options: &[], run: collections::stats },
     Command { name: "compact", options: &[], run: collections::compact },
     Command { name: "confirmClock", options: &[], run: server::confirm_clock },
+    Command { name: "count", options: &["query", "limit", "skip"], run: find::count },
     Command { name: "create", options: collections::CREATE_OPTIONS, run: collections::create },
     Command { name: "createIndexes", options: &["indexes"], run: indexes::create },
     Command { name: "currentOp", options: &[], run: server::current_op },
     Command { name: "delete", options: &["deletes", "ordered"], run: data::delete },
+    Command { name: "distinct", options: &["key", "query"], run: find::distinct },
     Command { name: "drop", options: &[], run: collections::drop },
     Command { name: "dropIndexes", options: &["index"], run: indexes::drop },
     Command { name: "find", options: &["filter", "sort", "projection", "skip", "limit"], run: find::find },
+    Command { name: "findAndModify", options: documents::write::FIND_AND_MODIFY, run: data::find_and_modify },
     Command { name: GET_PARAMETER, options: &[], run: server::get_parameter },
     Command { name: "insert", options: &["documents", "ordered"], run: data::insert },
     Command { name: "listCollections", options: &["filter", "nameOnly"], run: collections::list },
@@ -49,6 +53,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "serverStatus", options: &[], run: server::server_status },
     Command { name: "renameCollection", options: collections::RENAME_OPTIONS, run: collections::rename },
     Command { name: SET_PARAMETER, options: &[], run: server::set_parameter },
+    Command { name: "update", options: &["updates", "ordered"], run: data::update },
 ];
 
 /// Commands whose options are the names of parameters, which they check themselves.

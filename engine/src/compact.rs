@@ -50,6 +50,12 @@ pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Optio
             }
         }
     }
+    let documents: Vec<String> = engine.state.read().documents.keys().cloned().collect();
+    for name in documents.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
+        if let Err(error) = crate::documents::compact::compact(engine, name, thorough) {
+            unread.note(error)?;
+        }
+    }
     unread.0.map_or(Ok(()), Err)
 }
 

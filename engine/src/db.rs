@@ -3,10 +3,13 @@
 mod alter;
 mod builder;
 mod collection;
+mod documents;
 mod views;
 
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
+pub use documents::{Documents, Updated};
+pub(crate) use documents::duplicate;
 pub use views::Replaces;
 
 use crate::engine::Engine;
@@ -153,6 +156,10 @@ impl Database {
                 let what = format!("'{name}' is a view already: DROP VIEW removes it");
                 return Err(Error::new(Code::NamespaceExists, what));
             }
+            if state.documents.contains_key(name) {
+                let what = format!("'{name}' is an ordinary collection already: drop it, or choose another name");
+                return Err(Error::new(Code::NamespaceExists, what));
+            }
             (state.collections.get(name).cloned(), state.next_collection)
         };
         if let Some(existing) = existing {
@@ -206,7 +213,13 @@ impl Database {
     pub fn drop_collection(&self, name: &str) -> Result<()> {
         let _maintenance = self.engine.maintenance.lock();
         self.engine.check_writable()?;
-        let id = self.engine.state.read().collection(name)?.id;
+        let id = {
+            let state = self.engine.state.read();
+            match state.documents.get(name) {
+                Some(documents) => documents.id,
+                None => state.collection(name)?.id,
+            }
+        };
         self.engine.commit(vec![Op::DropCollection { id }])?;
         self.engine.cut_log_if_room()
     }
@@ -368,7 +381,10 @@ impl Database {
     pub fn compact(&self, name: Option<&str>) -> Result<()> {
         let maintenance = self.engine.maintenance.lock();
         if let Some(name) = name {
-            self.engine.state.read().collection(name)?;
+            let state = self.engine.state.read();
+            if !state.documents.contains_key(name) {
+                state.collection(name)?;
+            }
         }
         crate::seal::flush(&self.engine, &maintenance, name)?;
         crate::compact::compact(&self.engine, &maintenance, name, true)

@@ -61,6 +61,16 @@ impl Error {
         Self::new(Code::NamespaceNotFound, format!("collection '{name}' does not exist"))
     }
 
+    pub(crate) fn ordinary_collection(name: &str) -> Self {
+        let what = format!("'{name}' is an ordinary collection, and this works on time-series collections only");
+        Self::new(Code::InvalidOptions, what)
+    }
+
+    pub(crate) fn time_series_collection(name: &str) -> Self {
+        let what = format!("'{name}' is a time-series collection, and this works on ordinary collections only");
+        Self::new(Code::InvalidOptions, what)
+    }
+
     /// The error's code, with MongoDB's number and name where MongoDB has one.
     #[must_use]
     pub fn code(&self) -> Code {

@@ -5,7 +5,10 @@ pub(crate) mod queue;
 mod widen;
 
 use crate::batch_id::BatchId;
-use crate::engine::Engine;
+use crate::documents::changes;
+use crate::documents::state::DocumentsState;
+use crate::documents::transaction::Transaction;
+use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::settings::Durability;
@@ -14,8 +17,9 @@ use crate::sync::Guard;
 use crate::wal;
 use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
 use ebbtide_ttl::{Code, OutOfRange, Timestamp};
-use queue::{Pending, Queue};
-use std::collections::BTreeSet;
+use queue::{Evaluate, Pending, Queue, Rows, Work};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use widen::check_widening;
 
@@ -113,14 +117,15 @@ impl Engine {
                 queue.schemas.insert(collection.id, schema.clone());
             }
             let collection = collection.id;
-            queue.pending.push(Pending { ticket, collection, batch_id, payload, crc, chunk, schema, span });
+            let work = Work::Rows(Rows { batch_id, payload, crc, chunk, schema, span });
+            queue.pending.push(Pending { ticket, collection, work });
             self.wait_for(queue, ticket)?;
             return Ok(rows);
         }
     }
 
     /// Waits until `ticket` is decided; becomes the leader if there is none.
-    fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: u64) -> Result<()> {
+    pub(crate) fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: u64) -> Result<()> {
         loop {
             if queue.done >= ticket {
                 return queue.failed.remove(&ticket).map_or(Ok(()), Err);
@@ -142,41 +147,131 @@ impl Engine {
             queue.leader = false;
             queue.done = queue.done.max(last);
             match outcome {
-                Ok(()) => queue.forget_applied_schemas(),
+                Ok(refused) => {
+                    queue.failed.extend(refused);
+                    queue.forget_applied_schemas();
+                }
                 Err(error) => queue.fail(tickets, &error),
             }
             self.inserts.notify_all();
         }
     }
 
-    /// Writes a group of inserts to the log with one sync, then makes them visible.
-    fn write_group(&self, group: Vec<Pending>) -> Result<()> {
+    /// Writes a group of commands to the log with one sync, then makes them visible. Returns the tickets of those that were
+    /// refused, and why.
+    fn write_group(&self, group: Vec<Pending>) -> Result<Vec<(u64, Error)>> {
         let mut log = self.log.lock();
         self.check_writable()?;
         self.rotate_log_if_full(&mut log)?;
-        let (first_seq, synced_seq) = (log.next_seq, log.synced_seq);
+        let group = self.evaluate(&log, group)?;
+        if group.applied.is_empty() {
+            return Ok(group.refused);
+        }
+        self.append(&mut log, &group)?;
+        let mut state = self.state.write();
+        for (seq, collection, rows) in group.applied {
+            state.applied_seq = seq;
+            let Some(rows) = rows else { continue };
+            // If the collection was dropped meanwhile, the insert counts as before the drop.
+            let Some(collection) = state.by_id_mut(collection) else { continue };
+            self.metrics.inserted(rows.chunk.batch.num_rows() as u64);
+            add_rows(collection, seq, rows).map_err(|e| self.poison(&e))?;
+        }
+        for (id, copy) in group.documents {
+            if let Some(documents) = state.documents_by_id_mut(id) {
+                documents.memtable = copy.memtable;
+            }
+        }
+        drop(state);
+        if self.is_half_full() {
+            self.half_full.notify_one();
+        }
+        Ok(group.refused)
+    }
+
+    /// Evaluates the commands on documents, each on what those before it have done, and makes the records of all.
+    fn evaluate(&self, log: &Log, pending: Vec<Pending>) -> Result<Group> {
+        let (mut seq, synced_seq) = (log.next_seq, log.synced_seq);
         let no_log = || Error::internal("a writable database has a log");
         let place = log.writer.as_ref().ok_or_else(no_log)?.place();
-        let mut frames = Vec::with_capacity(group.iter().map(|p| p.payload.len() + 64).sum());
-        for (seq, pending) in (first_seq..).zip(&group) {
-            let record = wal::Record { seq, collection: pending.collection, synced_seq };
-            wal::put_frame(&mut frames, place, record, &pending.payload, pending.crc);
+        let mut group = Group::default();
+        for Pending { ticket, collection, work } in pending {
+            let record = wal::Record { seq, collection, synced_seq };
+            match work {
+                Work::Rows(rows) => {
+                    wal::put_frame(&mut group.frames, place, record, &rows.payload, rows.crc);
+                    group.applied.push((seq, collection, Some(rows)));
+                    seq += 1;
+                }
+                Work::Documents(evaluate) => match self.evaluate_one(&mut group.documents, (collection, seq), evaluate) {
+                    Ok(None) => {}
+                    Ok(Some(payload)) => {
+                        wal::put_frame(&mut group.frames, place, record, &payload, crc32fast::hash(&payload));
+                        group.applied.push((seq, collection, None));
+                        seq += 1;
+                    }
+                    Err(error) => group.refused.push((ticket, error)),
+                },
+            }
         }
-        let last_seq = first_seq + group.len() as u64 - 1;
+        Ok(group)
+    }
+
+    /// Evaluates one command on the copy of its collection; returns the payload of its record, or `None` if it did nothing. After
+    /// an error the copy is as before.
+    fn evaluate_one(
+        &self,
+        copies: &mut BTreeMap<u64, DocumentsState>,
+        (collection, seq): (u64, u64),
+        evaluate: Evaluate,
+    ) -> Result<Option<Vec<u8>>> {
+        let copy = match copies.entry(collection) {
+            Entry::Occupied(copy) => copy.into_mut(),
+            Entry::Vacant(place) => {
+                let present = self.state.read().documents_by_id(collection).cloned();
+                let gone = || Error::new(Code::NamespaceNotFound, "the collection was dropped before the write");
+                place.insert((*present.ok_or_else(gone)?).clone())
+            }
+        };
+        let before = copy.memtable.clone();
+        let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
+        let held = self.sweeper.held(now, monotonic).map(|jump| jump.to_string());
+        let mut transaction = Transaction::new(copy, now, held);
+        let payload = evaluate(&mut transaction).and_then(|()| {
+            let changes = transaction.into_changes();
+            if changes.is_empty() {
+                return Ok(None);
+            }
+            let payload = changes::encode(&changes);
+            wal::check_payload(&payload)?;
+            Ok(Some(payload))
+        });
+        match payload {
+            Ok(Some(_)) => copy.memtable.note(seq),
+            Ok(None) => {}
+            Err(_) => copy.memtable = before,
+        }
+        payload
+    }
+
+    /// Appends the records of a group to the log, and syncs it if that is due.
+    fn append(&self, log: &mut Log, group: &Group) -> Result<()> {
+        let last_seq = log.next_seq + group.applied.len() as u64 - 1;
         let now = self.clock.monotonic();
         let due = match self.settings.durability {
             Durability::Sync => true,
             Durability::Interval(interval) => now.saturating_sub(log.last_sync) >= interval,
         };
+        let no_log = || Error::internal("a writable database has a log");
         let writer = log.writer.as_mut().ok_or_else(no_log)?;
         let before = writer.len();
-        if let Err(error) = writer.append(&frames) {
+        if let Err(error) = writer.append(&group.frames) {
             return Err(match writer.cut_back(before) {
                 Ok(()) => error,
                 Err(_) => self.poison(&error),
             });
         }
-        self.metrics.logged(frames.len() as u64);
+        self.metrics.logged(group.frames.len() as u64);
         if due {
             writer.sync().map_err(|e| self.poison(&e))?;
             self.metrics.synced();
@@ -184,31 +279,11 @@ impl Engine {
             log.last_sync = now;
         }
         log.next_seq = last_seq + 1;
-        let mut state = self.state.write();
-        for (seq, pending) in (first_seq..).zip(group) {
-            state.applied_seq = seq;
-            // If the collection was dropped meanwhile, the insert counts as before the drop.
-            let Some(collection) = state.by_id_mut(pending.collection) else { continue };
-            let span = collection.options.bucketing.span_seconds();
-            collection.schema = pending.schema;
-            let schema = collection.schema.clone();
-            let chunk = match pending.span == span {
-                true => pending.chunk,
-                false => Chunk::build(pending.chunk.batch, &schema, span), // The span grew since it was queued.
-            };
-            self.metrics.inserted(chunk.batch.num_rows() as u64);
-            let pushed = collection.memtable.push(Arc::new(chunk), (seq, pending.batch_id), (&schema, span));
-            pushed.map_err(|e| self.poison(&e))?;
-        }
-        drop(state);
-        if self.is_half_full() {
-            self.half_full.notify_one();
-        }
         Ok(())
     }
 
     /// Seals open buckets if they exceed their memory. The writer that finds the memory full does this work.
-    fn make_room(&self) -> Result<()> {
+    pub(crate) fn make_room(&self) -> Result<()> {
         if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
             return Ok(());
         }
@@ -218,6 +293,30 @@ impl Engine {
         }
         crate::seal::flush(self, &guard, None)
     }
+}
+
+/// The records of a group of commands, and what they do once they are durable.
+#[derive(Default)]
+struct Group {
+    frames: Vec<u8>,
+    /// The number of each record and its collection, and its measurements if it has some.
+    applied: Vec<(u64, u64, Option<Rows>)>,
+    /// Copies of ordinary collections after the commands.
+    documents: BTreeMap<u64, DocumentsState>,
+    /// Tickets of commands that were refused.
+    refused: Vec<(u64, Error)>,
+}
+
+/// Adds logged measurements to the open buckets of their collection.
+fn add_rows(collection: &mut CollectionState, seq: u64, rows: Rows) -> Result<()> {
+    let span = collection.options.bucketing.span_seconds();
+    collection.schema = rows.schema;
+    let schema = collection.schema.clone();
+    let chunk = match rows.span == span {
+        true => rows.chunk,
+        false => Chunk::build(rows.chunk.batch, &schema, span), // The span grew since it was queued.
+    };
+    collection.memtable.push(Arc::new(chunk), (seq, rows.batch_id), (&schema, span))
 }
 
 /// Guards the leader, which writes for all waiting threads: if it panics, the others must not wait forever.

@@ -41,6 +41,7 @@ mod compact;
 pub mod conformance;
 mod db;
 mod delete;
+mod documents;
 mod engine;
 mod error;
 mod files;
@@ -71,8 +72,10 @@ pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
-pub use crate::db::{Builder, Collection, Database, LenientReply, Replaces, RuleChange, SweepOptions};
+pub use crate::db::{Builder, Collection, Database, Documents, LenientReply, Replaces, RuleChange, SweepOptions, Updated};
 pub use crate::delete::RowPredicate;
+pub use crate::documents::options::{DocumentsOptions, IndexSpec};
+pub use crate::documents::snapshot::{Document, DocumentsSnapshot};
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
@@ -89,6 +92,8 @@ pub use crate::snapshot::{
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;
+/// Documents of ordinary collections: BSON, filters, updates.
+pub use ebbtide_documents as documents_model;
 /// The columnar layer: schemas, metas, windows.
 pub use ebbtide_buckets as buckets;
 /// Rules, filters, clocks and the value model.

@@ -36,8 +36,13 @@ impl Maintenance {
         guard
     }
 
+    /// Whether another thread waits for the lock.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether the holder may use all cores: it does not work in the background, or another thread waits for the lock.
     pub(crate) fn may_use_all_cores(&self) -> bool {
-        !self.beside_writers.load(Ordering::Relaxed) || self.awaited.load(Ordering::Relaxed) > 0
+        !self.beside_writers.load(Ordering::Relaxed) || self.is_awaited()
     }
 }

@@ -6,6 +6,8 @@
 //! sync, rename and folder sync, so that the newest file always starts with a complete checkpoint. FORMAT.md has the bytes.
 
 use crate::batch_id::LastBatch;
+use crate::documents::options::DocumentsRecord;
+use crate::documents::segment::DocumentSegmentRecord;
 use crate::files::{FileEnd, FileName};
 use crate::framed::{FileHeader, FrameFormat, HEADER_BYTES, Place, file_crc};
 mod invariants;
@@ -25,7 +27,7 @@ use invariants::{check_checkpoint, check_edit};
 
 /// A frame's head: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.
 const FORMAT: FrameFormat =
-    FrameFormat { what: "manifest", magic: b"EBBMAN", version: 2, head_bytes: 12, head_crc_at: 8, payload_crc_at: 4 };
+    FrameFormat { what: "manifest", magic: b"EBBMAN", version: 3, head_bytes: 12, head_crc_at: 8, payload_crc_at: 4 };
 /// A new manifest file is begun when edits have grown it by this many bytes, and to four times its checkpoint.
 const EDITS_BYTES_MIN: u64 = 1 << 20;
 /// Number of drops in the history; older ones are removed.
@@ -108,9 +110,43 @@ pub(crate) enum Op {
     RenameCollection { id: u64, name: String },
     /// The folder of a collection that had another name when it was created. Comes before its segments, in checkpoints only.
     SetFolder { collection: u64, folder: String },
+    /// Creates an ordinary collection, or changes the options of one with this number.
+    PutDocuments(DocumentsRecord),
+    /// Adds a segment of documents, whose file is durable in the folder of its collection.
+    AddDocumentSegment { collection: u64, segment: DocumentSegmentRecord },
+    /// The rows that are gone from a segment of documents: those that were gone before, and more.
+    SetDeletedDocuments { collection: u64, segment: u64, deleted: RoaringBitmap },
 }
 
 impl Op {
+    /// The collection that it is about, if it is about one.
+    pub(crate) fn collection(&self) -> Option<u64> {
+        match self {
+            Op::PutCollection(CollectionRecord { id, .. })
+            | Op::PutDocuments(DocumentsRecord { id, .. })
+            | Op::DropCollection { id }
+            | Op::RenameCollection { id, .. }
+            | Op::SetFolder { collection: id, .. }
+            | Op::SetSchema { collection: id, .. }
+            | Op::AddSegment { collection: id, .. }
+            | Op::SetSegment { collection: id, .. }
+            | Op::DropBuckets { collection: id, .. }
+            | Op::RemoveSegment { collection: id, .. }
+            | Op::Sealed { collection: id, .. }
+            | Op::SetLastBatch { collection: id, .. }
+            | Op::SetFileTypes { collection: id, .. }
+            | Op::AddSegmentInFolder { collection: id, .. }
+            | Op::AddDocumentSegment { collection: id, .. }
+            | Op::SetDeletedDocuments { collection: id, .. } => Some(*id),
+            Op::NextIds { .. }
+            | Op::AddLog { .. }
+            | Op::RemoveLog { .. }
+            | Op::Swept(_)
+            | Op::PutView { .. }
+            | Op::DropView { .. } => None,
+        }
+    }
+
     /// The segment that it adds.
     pub(crate) fn added_segment(&self) -> Option<&SegmentRecord> {
         match self {

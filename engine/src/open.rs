@@ -17,7 +17,7 @@ use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
 use crate::settings::Settings;
 use crate::state::{CollectionState, State};
 use crate::sync::Guard;
-use crate::wal::{self, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
+use crate::wal::{self, LogContent, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
 use ebbtide_ttl::{Clock, Code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,6 +86,8 @@ fn stamp(fs: &dyn Fs, dir: &Path) -> Vec<(String, Option<u64>)> {
 fn held(read: ReadState) -> Result<ReadState> {
     let segments = read.state.collections.values().flat_map(|c| c.segments.values());
     segments.take(HELD_SEGMENTS_MAX).try_for_each(|segment| segment.file.hold())?;
+    let documents = read.state.documents.values().flat_map(|d| d.segments.values());
+    documents.take(HELD_SEGMENTS_MAX).try_for_each(|segment| segment.file.hold())?;
     Ok(read)
 }
 
@@ -323,6 +325,13 @@ fn check_segments(listing: &Listing, state: &State) -> Result<()> {
             return Err(Error::corrupt(&missing.file.path, 0, what));
         }
     }
+    for documents in state.documents.values() {
+        let mut segments = documents.segments.values();
+        if let Some(missing) = segments.find(|segment| !there.contains(&segment.file.relative_path())) {
+            let what = format!("segment file of collection '{}' is missing", documents.name);
+            return Err(Error::corrupt(&missing.file.path, 0, what));
+        }
+    }
     Ok(())
 }
 
@@ -356,13 +365,23 @@ impl LogVisitor for Replay<'_> {
     }
 }
 
-/// Adds the rows of a record to the open buckets, if they are in no segment.
+/// Adds what a record brings to the memory of its collection, if it is in no segment.
 fn push(state: &mut State, record: LogRecord) -> Result<()> {
-    let Some((batch, collection)) = record.batch.zip(state.by_id_mut(record.collection)) else { return Ok(()) };
-    let (schema, chunk) = collection.chunk_of(&batch)?;
-    let (schema, span) = (Arc::new(schema), collection.options.bucketing.span_seconds());
-    collection.schema = schema.clone();
-    collection.memtable.push(Arc::new(chunk), (record.seq, record.batch_id), (&schema, span))
+    match record.content {
+        None => Ok(()),
+        Some(LogContent::Rows(batch, id)) => {
+            let Some(collection) = state.by_id_mut(record.collection) else { return Ok(()) };
+            let (schema, chunk) = collection.chunk_of(&batch)?;
+            let (schema, span) = (Arc::new(schema), collection.options.bucketing.span_seconds());
+            collection.schema = schema.clone();
+            collection.memtable.push(Arc::new(chunk), (record.seq, id), (&schema, span))
+        }
+        Some(LogContent::Documents(changes)) => {
+            let Some(documents) = state.documents_by_id_mut(record.collection) else { return Ok(()) };
+            documents.memtable.note(record.seq);
+            changes.into_iter().try_for_each(|change| documents.replay(change))
+        }
+    }
 }
 
 /// Replays the log, which was checked, into a database that is not in use yet, and seals what exceeds the memory for open
@@ -439,6 +458,14 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
     }
     for (folder, listed) in &read.listing.folders {
         let path = dir.join(folder);
+        if let Some(documents) = state.documents_by_id(listed.collection) {
+            if documents.folder.name() == Some(folder) {
+                let segments = listed.names.iter().filter_map(|name| FileName::segment(name));
+                let leftover = |s: &SegmentName| !documents.segments.contains_key(&s.id);
+                segments.filter(leftover).try_for_each(|s| remove_leftover(fs, &FileName::Segment(s).path(&path)))?;
+            }
+            continue;
+        }
         match state.by_id(listed.collection) {
             Some(collection) if collection.folder.name() == Some(folder) => {
                 let segments = listed.names.iter().filter_map(|name| FileName::segment(name));
@@ -483,6 +510,10 @@ fn settle_folders(dir: &Path, read: &ReadState) -> Result<()> {
     for collection in read.state.collections.values() {
         let listed = collection.folder.name().and_then(|name| read.listing.folders.get(name));
         settle(&collection.folder, listed.map(|listed| &listed.names), collection.types_differ())?;
+    }
+    for documents in read.state.documents.values() {
+        let listed = documents.folder.name().and_then(|name| read.listing.folders.get(name));
+        settle(&documents.folder, listed.map(|listed| &listed.names), false)?;
     }
     settle(&read.state.folder, Some(&read.listing.names), read.state.has_old_segments())
 }

@@ -19,10 +19,10 @@ use crate::fs::{Fs, write_synced};
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::open::{list, logs_of, state_of};
 use crate::state::State;
-use crate::verify::verify_segment;
+use crate::verify::{verify_documents, verify_segment};
 use crate::wal::{self, LogRecord, LogSet, LogWriter};
 use ebbtide_ttl::{Clock, Code};
-use losses::{loss_of_segment, loss_of_unknown_segment, losses_of_records};
+use losses::{loss_of_documents, loss_of_segment, loss_of_unknown_segment, losses_of_records};
 use salvage::{LostEnd, Salvage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -211,6 +211,18 @@ impl Plan {
                 gone.push((collection.id, segment.file.id, segment.file.relative_path()));
             }
         }
+        for documents in self.state.documents.values() {
+            for segment in documents.segments.values() {
+                known.insert(segment.id());
+                let Err(error) = verify_documents(segment) else { continue };
+                if error.kind() != ErrorKind::Corrupt {
+                    return Err(error);
+                }
+                self.report.faults.push(format!("collection '{}': {error}", documents.name));
+                self.report.losses.push(loss_of_documents(documents, segment));
+                gone.push((documents.id, segment.id(), segment.file.relative_path()));
+            }
+        }
         for (collection, segment, path) in gone {
             self.state.apply(Op::RemoveSegment { collection, segment })?;
             self.segments.push(path);
@@ -233,7 +245,8 @@ impl Plan {
             let newer = names.iter().filter_map(|n| FileName::log_seq(n)).filter(|first_seq| *first_seq > newest);
             logs.first_seqs.extend(BTreeSet::from_iter(newer));
         }
-        let sealed = self.state.collections.values().map(|c| c.sealed_seq);
+        let documents = self.state.documents.values().map(|d| d.sealed_seq);
+        let sealed = self.state.collections.values().map(|c| c.sealed_seq).chain(documents);
         let last_seq = sealed.chain(logs.first_seqs.last().copied()).fold(self.state.applied_seq, u64::max);
         let (faults, kept, lost) = (Vec::new(), Vec::new(), BTreeMap::new());
         let mut salvage = Salvage { state: &self.state, faults, kept, lost, broken: false, last_seq };
@@ -316,8 +329,8 @@ fn write_log(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
     let mut log = LogWriter::create(fs, dir, plan.identity, plan.fresh_seq)?;
     let mut seq = plan.fresh_seq;
     for record in plan.kept.drain(..) {
-        let Some(batch) = record.batch else { continue };
-        let payload = wal::encode_payload(&batch, record.batch_id)?;
+        let Some(content) = record.content else { continue };
+        let payload = content.payload()?;
         wal::check_payload(&payload)?;
         let mut frame = Vec::with_capacity(payload.len() + 64);
         let head = wal::Record { seq, collection: record.collection, synced_seq: plan.fresh_seq - 1 };

@@ -132,6 +132,10 @@ pub(crate) fn flush(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<
     for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
         flush_collection(engine, name)?;
     }
+    let documents: Vec<String> = engine.state.read().documents.keys().cloned().collect();
+    for name in documents.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
+        crate::documents::seal::flush(engine, name)?;
+    }
     engine.cut_log_if_room()
 }
 

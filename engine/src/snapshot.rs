@@ -17,6 +17,8 @@ pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUni
 pub use segment_files::SegmentFiles;
 
 use crate::batch_id::LastBatch;
+use crate::documents::snapshot::DocumentsSnapshot;
+use crate::documents::state::DocumentsState;
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::state::{CollectionState, State};
@@ -30,12 +32,14 @@ use std::sync::Arc;
 pub struct Snapshot {
     now: Timestamp,
     collections: Arc<BTreeMap<String, Arc<CollectionState>>>,
+    documents: Arc<BTreeMap<String, Arc<DocumentsState>>>,
     views: Arc<BTreeMap<String, String>>,
 }
 
 impl Snapshot {
     pub(crate) fn take(state: &State, now: Timestamp) -> Self {
-        Snapshot { now, collections: Arc::new(state.collections.clone()), views: state.views.clone() }
+        let (collections, documents) = (Arc::new(state.collections.clone()), Arc::new(state.documents.clone()));
+        Snapshot { now, collections, documents, views: state.views.clone() }
     }
 
     /// The instant at which expiry is decided.
@@ -47,10 +51,32 @@ impl Snapshot {
     /// The same data with expiry decided at another instant. Measurements that were already dropped do not come back.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> Self {
-        Snapshot { now, collections: self.collections.clone(), views: self.views.clone() }
+        Snapshot { now, ..self.clone() }
     }
 
-    /// Names of the collections, sorted.
+    /// Names of the ordinary collections, sorted.
+    #[must_use]
+    pub fn document_collections(&self) -> Vec<String> {
+        self.documents.keys().cloned().collect()
+    }
+
+    /// One ordinary collection.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`; `InvalidOptions` for a time-series collection.
+    pub fn documents(&self, name: &str) -> Result<DocumentsSnapshot> {
+        match self.documents.get(name) {
+            Some(state) => Ok(DocumentsSnapshot::new(state.clone(), self.now)),
+            None if self.collections.contains_key(name) => Err(Error::time_series_collection(name)),
+            None => Err(Error::no_collection(name)),
+        }
+    }
+
+    pub(crate) fn documents_states(&self) -> impl Iterator<Item = &Arc<DocumentsState>> {
+        self.documents.values()
+    }
+
+    /// Names of the time-series collections, sorted.
     #[must_use]
     pub fn collections(&self) -> Vec<String> {
         self.collections.keys().cloned().collect()
@@ -67,7 +93,10 @@ impl Snapshot {
     /// # Errors
     /// `NamespaceNotFound`.
     pub fn collection(&self, name: &str) -> Result<CollectionSnapshot> {
-        let state = self.collections.get(name).ok_or_else(|| Error::no_collection(name))?;
+        let state = self.collections.get(name).ok_or_else(|| match self.documents.contains_key(name) {
+            true => Error::ordinary_collection(name),
+            false => Error::no_collection(name),
+        })?;
         Ok(CollectionSnapshot { now: self.now, state: state.clone(), suspended: state.suspension() })
     }
 }

@@ -1,6 +1,10 @@
 //! Everything that exists at one moment: the effect of all manifest edits, and the inserts that are not sealed yet.
 
 use crate::batch_id::LastBatch;
+use crate::documents::memtable::Memtable as DocumentsMemtable;
+use crate::documents::options::DocumentsRecord;
+use crate::documents::segment::{DocumentSegment, DocumentSegmentRecord};
+use crate::documents::state::DocumentsState;
 use crate::error::{Error, Result};
 use crate::files::{SegmentName, collection_folder};
 use crate::fs::Fs;
@@ -128,7 +132,9 @@ pub(crate) struct State {
     /// Where older programs put the segments of all collections.
     pub(crate) folder: Arc<SegmentFolder>,
     pub(crate) collections: BTreeMap<String, Arc<CollectionState>>,
-    /// Their names by their numbers.
+    /// Ordinary collections.
+    pub(crate) documents: BTreeMap<String, Arc<DocumentsState>>,
+    /// The names of both kinds by their numbers.
     names: HashMap<u64, String>,
     pub(crate) next_collection: u64,
     pub(crate) next_segment: u64,
@@ -150,6 +156,8 @@ pub(crate) struct State {
 pub(crate) struct Retired {
     segments: Vec<Arc<Segment>>,
     collections: Vec<Arc<CollectionState>>,
+    document_segments: Vec<Arc<DocumentSegment>>,
+    documents: Vec<Arc<DocumentsState>>,
 }
 
 impl State {
@@ -160,6 +168,7 @@ impl State {
             cache: Arc::new(SegmentCache::new(cache_bytes_max)),
             dir,
             collections: BTreeMap::new(),
+            documents: BTreeMap::new(),
             names: HashMap::new(),
             next_collection: 1,
             next_segment: 1,
@@ -173,7 +182,33 @@ impl State {
     }
 
     pub(crate) fn collection(&self, name: &str) -> Result<&Arc<CollectionState>> {
-        self.collections.get(name).ok_or_else(|| Error::no_collection(name))
+        self.collections.get(name).ok_or_else(|| match self.documents.contains_key(name) {
+            true => Error::ordinary_collection(name),
+            false => Error::no_collection(name),
+        })
+    }
+
+    /// An ordinary collection.
+    pub(crate) fn documents(&self, name: &str) -> Result<&Arc<DocumentsState>> {
+        self.documents.get(name).ok_or_else(|| match self.collections.contains_key(name) {
+            true => Error::time_series_collection(name),
+            false => Error::no_collection(name),
+        })
+    }
+
+    pub(crate) fn documents_by_id(&self, id: u64) -> Option<&Arc<DocumentsState>> {
+        self.documents.get(self.names.get(&id)?)
+    }
+
+    pub(crate) fn documents_by_id_mut(&mut self, id: u64) -> Option<&mut DocumentsState> {
+        self.documents.get_mut(self.names.get(&id)?).map(Arc::make_mut)
+    }
+
+    /// What has this name, if anything has: `collection` or `view`, for messages.
+    pub(crate) fn kind_of(&self, name: &str) -> Option<&'static str> {
+        let is_collection = self.collections.contains_key(name) || self.documents.contains_key(name);
+        let is_view = || self.views.contains_key(name).then_some("view");
+        is_collection.then_some("collection").or_else(is_view)
     }
 
     pub(crate) fn by_id(&self, id: u64) -> Option<&Arc<CollectionState>> {
@@ -191,12 +226,14 @@ impl State {
 
     /// Bytes of open buckets over all collections.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.collections.values().map(|c| c.memtable.bytes()).sum()
+        let documents: usize = self.documents.values().map(|d| d.memtable.bytes()).sum();
+        documents + self.collections.values().map(|c| c.memtable.bytes()).sum::<usize>()
     }
 
     /// The folders that segments are in.
     pub(crate) fn folders(&self) -> impl Iterator<Item = &Arc<SegmentFolder>> {
-        self.collections.values().map(|collection| &collection.folder).chain([&self.folder])
+        let documents = self.documents.values().map(|documents| &documents.folder);
+        self.collections.values().map(|collection| &collection.folder).chain(documents).chain([&self.folder])
     }
 
     /// Whether a segment lies where older programs put them.
@@ -207,17 +244,22 @@ impl State {
     /// Drops all open buckets.
     pub(crate) fn forget_open(&mut self) {
         self.collections.values_mut().for_each(|collection| Arc::make_mut(collection).memtable = Memtable::default());
+        for documents in self.documents.values_mut() {
+            Arc::make_mut(documents).memtable = DocumentsMemtable::default();
+        }
     }
 
     /// The first insert that is only in the log; every log record before it can be removed.
     pub(crate) fn first_needed_seq(&self) -> u64 {
-        let oldest = self.collections.values().filter_map(|c| c.memtable.oldest_seq()).min();
+        let documents = self.documents.values().filter_map(|d| d.memtable.oldest_seq());
+        let oldest = self.collections.values().filter_map(|c| c.memtable.oldest_seq()).chain(documents).min();
         oldest.unwrap_or(self.applied_seq + 1)
     }
 
     /// Whether the rows of a log record are in no segment.
     pub(crate) fn is_unsealed(&self, seq: u64, collection: u64) -> bool {
-        self.by_id(collection).is_some_and(|collection| seq > collection.sealed_seq)
+        let sealed = self.by_id(collection).map(|c| c.sealed_seq);
+        sealed.or_else(|| self.documents_by_id(collection).map(|d| d.sealed_seq)).is_some_and(|sealed| seq > sealed)
     }
 
     /// Checks a step of an edit against the state that it changes; what it must be by itself was checked before. `Err` says
@@ -227,15 +269,24 @@ impl State {
         let segment =
             |of: &u64, id: &u64| collection(of)?.segments.get(id).ok_or_else(|| format!("unknown segment {id}"));
         let fails = |wrong: bool, what: String| if wrong { Err(what) } else { Ok(()) };
+        let renames = matches!(op, Op::RenameCollection { .. });
+        if let Some(documents) = op.collection().filter(|_| !renames).and_then(|id| self.documents_by_id(id)) {
+            return check_documents(documents, op);
+        }
         match op {
             Op::NextIds { .. } | Op::AddLog { .. } | Op::Swept(_) => Ok(()),
             Op::PutCollection(record) => {
                 let (by_id, by_name) = (self.by_id(record.id), self.collections.get(&record.name));
-                let same = by_id.map(|c| c.id) == by_name.map(|c| c.id) && !self.views.contains_key(&record.name);
-                fails(
-                    !same,
-                    format!("collection '{}' has the number or name of another one, or of a view", record.name),
-                )
+                let is_taken = self.views.contains_key(&record.name) || self.documents.contains_key(&record.name);
+                let same = by_id.map(|c| c.id) == by_name.map(|c| c.id) && !is_taken;
+                fails(!same, name_or_number_is_taken(&record.name))
+            }
+            Op::PutDocuments(record) => {
+                let is_taken = self.names.contains_key(&record.id) || self.kind_of(&record.name).is_some();
+                fails(is_taken, name_or_number_is_taken(&record.name))
+            }
+            Op::AddDocumentSegment { collection: id, .. } | Op::SetDeletedDocuments { collection: id, .. } => {
+                Err(format!("collection {id} is no ordinary one"))
             }
             Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } => collection(id).map(drop),
             Op::SetSchema { collection: id, schema } => {
@@ -265,13 +316,15 @@ impl State {
                 fails(*seq < collection(id)?.sealed_seq, format!("collection {id} is sealed up to {seq} only"))
             }
             Op::PutView { name, .. } => {
-                fails(self.collections.contains_key(name), format!("view '{name}' has the name of a collection"))
+                let is_taken = self.collections.contains_key(name) || self.documents.contains_key(name);
+                fails(is_taken, format!("view '{name}' has the name of a collection"))
             }
             Op::DropView { name } => fails(!self.views.contains_key(name), format!("unknown view '{name}'")),
             Op::RenameCollection { id, name } => {
-                collection(id)?;
-                let taken = self.collections.contains_key(name) || self.views.contains_key(name);
-                fails(taken, format!("collection {id} is given the name of another collection or a view, '{name}'"))
+                if !self.names.contains_key(id) {
+                    return Err(format!("unknown collection {id}"));
+                }
+                fails(self.kind_of(name).is_some(), format!("collection {id} is given the name of another collection or a view, '{name}'"))
             }
             // Its segments would no longer be found.
             Op::SetFolder { collection: id, .. } => fails(
@@ -290,6 +343,9 @@ impl State {
     /// Applies one operation of an edit that is durable.
     pub(crate) fn apply(&mut self, op: Op) -> Result<()> {
         self.check(&op).map_err(|what| Error::new(Code::DataCorruptionDetected, what))?;
+        if matches!(op, Op::PutDocuments(_)) || op.collection().is_some_and(|id| self.documents_by_id(id).is_some()) {
+            return self.apply_to_documents(op);
+        }
         match op {
             Op::NextIds { collection, segment, seq } => {
                 self.next_collection = self.next_collection.max(collection);
@@ -360,6 +416,9 @@ impl State {
                 let folder = SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder);
                 self.known(collection)?.folder = Arc::new(folder);
             }
+            Op::PutDocuments(_) | Op::AddDocumentSegment { .. } | Op::SetDeletedDocuments { .. } => {
+                return Err(Error::internal("an operation of an ordinary collection was not applied to one"));
+            }
             Op::Swept(record) => {
                 self.sweeps.push_back(record);
                 while self.sweeps.len() > SWEEP_HISTORY_MAX {
@@ -376,6 +435,99 @@ impl State {
         Arc::make_mut(&mut renamed).name.clone_from(&name);
         self.collections.insert(name.clone(), renamed);
         self.names.insert(id, name);
+        Ok(())
+    }
+
+    /// Applies an operation of an edit that is about an ordinary collection.
+    fn apply_to_documents(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::PutDocuments(record) => return self.put_documents(record),
+            Op::RenameCollection { id, name } => {
+                let old = self.known_documents(id)?.name.clone();
+                let mut renamed = self.documents.remove(&old).ok_or_else(|| unknown("collection", id))?;
+                Arc::make_mut(&mut renamed).name.clone_from(&name);
+                self.documents.insert(name.clone(), renamed);
+                self.names.insert(id, name);
+            }
+            Op::SetFolder { collection, folder } => {
+                let folder = SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder);
+                self.known_documents(collection)?.folder = Arc::new(folder);
+            }
+            Op::DropCollection { id } => {
+                let gone = self.names.remove(&id).and_then(|name| self.documents.remove(&name));
+                let gone = gone.ok_or_else(|| unknown("collection", id))?;
+                gone.segments.values().for_each(|segment| self.retire_documents(segment.clone()));
+                if self.unlinks {
+                    gone.folder.retire();
+                    self.retired.documents.push(gone);
+                }
+            }
+            Op::AddDocumentSegment { collection, segment } => {
+                self.next_segment = self.next_segment.max(segment.id + 1);
+                let (fs, cache) = (self.fs.clone(), self.cache.clone());
+                let known = self.known_documents(collection)?;
+                let DocumentSegmentRecord { id, meta, deleted } = segment;
+                let name = SegmentName { generation: Some(0), id };
+                let file = SegmentFile::new(fs, cache, known.folder.clone(), name, meta);
+                let entry = Arc::new(DocumentSegment::new(Arc::new(file), deleted));
+                Arc::make_mut(&mut known.segments).insert(id, entry);
+            }
+            Op::SetDeletedDocuments { collection, segment, deleted } => {
+                let segments = Arc::make_mut(&mut self.known_documents(collection)?.segments);
+                let old = segments.get(&segment).ok_or_else(|| unknown("segment", segment))?;
+                let next = Arc::new(old.without(deleted));
+                segments.insert(segment, next);
+            }
+            Op::RemoveSegment { collection, segment } => {
+                let segments = Arc::make_mut(&mut self.known_documents(collection)?.segments);
+                let gone = segments.remove(&segment).ok_or_else(|| unknown("segment", segment))?;
+                self.retire_documents(gone);
+            }
+            Op::Sealed { collection, seq } => {
+                self.applied_seq = self.applied_seq.max(seq);
+                let known = self.known_documents(collection)?;
+                known.sealed_seq = seq;
+                known.memtable.sealed(seq + 1);
+            }
+            _ => return Err(Error::internal("an operation of measurements was applied to an ordinary collection")),
+        }
+        Ok(())
+    }
+
+    fn known_documents(&mut self, id: u64) -> Result<&mut DocumentsState> {
+        self.documents_by_id_mut(id).ok_or_else(|| unknown("collection", id))
+    }
+
+    fn retire_documents(&mut self, gone: Arc<DocumentSegment>) {
+        if self.unlinks {
+            gone.file.retire();
+            self.retired.document_segments.push(gone);
+        }
+    }
+
+    fn put_documents(&mut self, record: DocumentsRecord) -> Result<()> {
+        self.next_collection = self.next_collection.max(record.id + 1);
+        let rules = Arc::new(record.options.rules()?);
+        if let Some(known) = self.documents_by_id_mut(record.id) {
+            known.options = Arc::new(record.options);
+            known.rules = rules;
+            known.rules_epoch = record.rules_epoch;
+            return Ok(());
+        }
+        let folder = collection_folder(&record.name, record.id);
+        let state = DocumentsState {
+            id: record.id,
+            name: record.name.clone(),
+            options: Arc::new(record.options),
+            rules,
+            rules_epoch: record.rules_epoch,
+            sealed_seq: record.sealed_seq,
+            segments: Arc::default(),
+            folder: Arc::new(SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder)),
+            memtable: DocumentsMemtable::default(),
+        };
+        self.names.insert(record.id, record.name.clone());
+        self.documents.insert(record.name, Arc::new(state));
         Ok(())
     }
 
@@ -448,7 +600,9 @@ impl State {
     /// The schema is the one in memory. It may be newer than the sealed one, which does no harm: replay would extend it too.
     pub(crate) fn checkpoint(&self) -> Vec<Op> {
         // Log records after `applied_seq` may exist, so the next number is not set above the first needed one.
-        let seq = self.collections.values().map(|c| c.sealed_seq).max().unwrap_or(0) + 1;
+        let sealed = self.collections.values().map(|c| c.sealed_seq);
+        let sealed = sealed.chain(self.documents.values().map(|d| d.sealed_seq));
+        let seq = sealed.max().unwrap_or(0) + 1;
         let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
         for collection in self.collections.values() {
             ops.push(Op::PutCollection(collection.record()));
@@ -463,10 +617,45 @@ impl State {
             }
             ops.extend(collection.segments.values().map(|s| s.addition(collection.id)));
         }
+        for documents in self.documents.values() {
+            ops.push(Op::PutDocuments(documents.record()));
+            let folder = documents.folder.name().filter(|f| *f != collection_folder(&documents.name, documents.id));
+            ops.extend(folder.map(|folder| Op::SetFolder { collection: documents.id, folder: folder.to_owned() }));
+            ops.extend(documents.segments.values().map(|s| s.addition(documents.id)));
+        }
         ops.extend(self.views.iter().map(|(name, text)| Op::PutView { name: name.clone(), text: text.clone() }));
         ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));
         ops.extend(self.sweeps.iter().cloned().map(Op::Swept));
         ops
+    }
+}
+
+fn name_or_number_is_taken(name: &str) -> String {
+    format!("collection '{name}' has the number or name of another one, or of a view")
+}
+
+/// Checks a step of an edit against the ordinary collection that it changes.
+fn check_documents(documents: &DocumentsState, op: &Op) -> Check {
+    let id = documents.id;
+    let segment = |id: &u64| documents.segments.get(id).ok_or_else(|| format!("unknown segment {id}"));
+    match op {
+        Op::PutDocuments(record) if record.name == documents.name => Ok(()),
+        Op::PutDocuments(record) => Err(name_or_number_is_taken(&record.name)),
+        Op::DropCollection { .. } => Ok(()),
+        // Its segments would no longer be found.
+        Op::SetFolder { .. } if documents.segments.is_empty() => Ok(()),
+        Op::SetFolder { .. } => Err(format!("the folder of collection {id} changes, and it has segments")),
+        Op::AddDocumentSegment { segment, .. } if documents.segments.contains_key(&segment.id) => {
+            Err(format!("segment {} is added twice", segment.id))
+        }
+        Op::AddDocumentSegment { .. } => Ok(()),
+        Op::SetDeletedDocuments { segment: id, deleted, .. } => {
+            segment(id)?.check_deleted(deleted).map_err(|what| format!("segment {id}: {what}"))
+        }
+        Op::RemoveSegment { segment: id, .. } => segment(id).map(drop),
+        Op::Sealed { seq, .. } if *seq >= documents.sealed_seq => Ok(()),
+        Op::Sealed { .. } => Err(format!("collection {id} is sealed up to {} only", documents.sealed_seq)),
+        _ => Err(format!("an operation of measurements on the ordinary collection {id}")),
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) mod sweeper;
 pub(crate) use plan::{bound_of, due_buckets};
 pub use sweeper::Operation;
 
+use crate::documents::state::DocumentsState;
+use crate::documents::sweep::{Drops, Due};
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::manifest::{Op, SweepRecord};
@@ -22,6 +24,7 @@ use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimi
 use plan::{Item, OpenBuckets, Plan, first_of};
 use roaring::RoaringBitmap;
 use serde::Serialize;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sweeper::AcceptedNow;
@@ -69,6 +72,7 @@ pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<Swee
         failed: 0,
         broken: BTreeSet::new(),
         unread: BTreeSet::new(),
+        documents: BTreeMap::new(),
         fatal: None,
     };
     let clock = engine.clock.clone();
@@ -109,18 +113,29 @@ struct Pass<'a> {
     broken: BTreeSet<u64>,
     /// Errors about segments that could not be read.
     unread: BTreeSet<String>,
+    /// By ordinary collection what is due.
+    documents: BTreeMap<u64, DueDocuments>,
     /// An error that ends the pass.
     fatal: Option<Error>,
+}
+
+/// What is due of an ordinary collection, by segment, and the epoch of the rules that say so.
+struct DueDocuments {
+    rules_epoch: u64,
+    by_segment: BTreeMap<u64, Due>,
 }
 
 impl PassTarget for Pass<'_> {
     fn rules(&mut self) -> Vec<RuleRef> {
         self.settle_all();
+        self.documents.clear();
         let state = self.engine.state.read();
         let rule_of =
             |name: &str, rule: Option<&str>| RuleRef { collection: name.to_owned(), rule: rule.map(str::to_owned) };
         let collections = state.collections.values();
-        collections.flat_map(|c| c.rules.iter().map(|view| rule_of(&c.name, view.name))).collect()
+        let measurements = collections.flat_map(|c| c.rules.iter().map(|view| rule_of(&c.name, view.name)));
+        let documents = state.documents.values().flat_map(|d| d.sweep_rules());
+        measurements.chain(documents).collect()
     }
 
     fn visit(&mut self, rule: &RuleRef, limit: VisitLimit) -> std::result::Result<Visit, String> {
@@ -142,9 +157,8 @@ impl Pass<'_> {
     fn visit_rule(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit> {
         let engine = self.engine;
         let maintenance = engine.maintenance.lock();
-        let Some(found) = engine.state.read().collections.get(&rule.collection).cloned() else {
-            return Ok(Visit::default());
-        };
+        let found = engine.state.read().collections.get(&rule.collection).cloned();
+        let Some(found) = found else { return self.visit_documents(rule, limit) };
         if self.warn_if_suspended(&found) || self.broken.contains(&found.id) {
             return Ok(Visit::default());
         }
@@ -161,7 +175,70 @@ impl Pass<'_> {
         }
         add(&mut visit, &counted);
         visit.stopped_at_limit = counted.stopped_at_limit;
-        self.show_progress(&collection, view.label(), &visit);
+        self.note_progress(&collection.name, view.label(), &visit);
+        Ok(visit)
+    }
+
+    /// Drops what is due through a rule of an ordinary collection. The caller holds the maintenance lock.
+    fn visit_documents(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit> {
+        let engine = self.engine;
+        let present = || engine.state.read().documents.get(&rule.collection).cloned();
+        let (Some(name), Some(mut collection)) = (rule.rule.as_deref(), present()) else { return Ok(Visit::default()) };
+        let Some(seconds) = collection.seconds_of(name) else { return Ok(Visit::default()) };
+        let is_first = !self.documents.get(&collection.id).is_some_and(|d| d.rules_epoch == collection.rules_epoch);
+        if is_first && collection.has_due_in_memory(self.now.instant()) {
+            match crate::documents::seal::flush(engine, &rule.collection) {
+                // Dropping what is sealed and due makes room.
+                Err(error) if error.code() == Code::OutOfDiskSpace => {
+                    tracing::warn!(%error, "documents are due and could not be sealed");
+                }
+                flushed => flushed?,
+            }
+            let Some(sealed) = present() else { return Ok(Visit::default()) };
+            collection = sealed;
+        }
+        let started = engine.clock.monotonic();
+        let ends_early = || {
+            limit.time.is_some_and(|max| engine.clock.monotonic().saturating_sub(started) >= max)
+                || (!engine.clock.is_virtual() && engine.maintenance.is_awaited())
+        };
+        let rules_epoch = collection.rules_epoch;
+        let fresh = || DueDocuments { rules_epoch, by_segment: BTreeMap::new() };
+        let known = self.documents.entry(collection.id).or_insert_with(fresh);
+        if is_first {
+            *known = fresh();
+        }
+        let (mut drops, mut stopped) = (Drops::default(), false);
+        for (id, segment) in collection.segments.iter() {
+            stopped = limit.buckets.is_some_and(|max| drops.counted >= max) || (!drops.is_empty() && ends_early());
+            if stopped {
+                break;
+            }
+            let due = match known.by_segment.entry(*id) {
+                Entry::Occupied(due) => due.into_mut(),
+                Entry::Vacant(place) => match Due::of(&collection, segment, self.now.instant()) {
+                    Ok(due) => place.insert(due),
+                    Err(error) if error.is_of_one_file() => {
+                        if self.unread.insert(error.to_string()) {
+                            tracing::error!(collection = %collection.name, %error, "what is due in an unreadable segment stays");
+                        }
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            };
+            drops.take(due, &collection, segment, (name, limit.buckets));
+        }
+        stopped |= limit.buckets.is_some_and(|max| drops.counted >= max);
+        if drops.is_empty() {
+            return Ok(Visit::default());
+        }
+        let (mut ops, visit) = drops.edits(&collection);
+        ops.push(record_of_documents(&collection, self.now.instant(), (seconds, name), &visit));
+        engine.commit(ops)?;
+        add(&mut self.dropped, &visit);
+        let visit = Visit { buckets: drops.counted, stopped_at_limit: stopped, ..visit };
+        self.note_progress(&collection.name, name, &visit);
         Ok(visit)
     }
 
@@ -217,12 +294,12 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn show_progress(&mut self, collection: &CollectionState, label: &str, visit: &Visit) {
+    fn note_progress(&mut self, collection: &str, label: &str, visit: &Visit) {
         self.counted.0 += visit.buckets;
         self.counted.1 += visit.measurements;
         *self.engine.sweeper.running.lock() = Some(Operation {
             started: self.now.instant(),
-            collection: collection.name.clone(),
+            collection: collection.to_owned(),
             rule: label.to_owned(),
             buckets: self.counted.0,
             measurements: self.counted.1,
@@ -365,6 +442,20 @@ fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str
         rule: label.to_owned(),
         expire_after_seconds: e,
         cutoff: at.plus_seconds(-e),
+        buckets: visit.buckets,
+        measurements: visit.measurements,
+        bytes: visit.bytes,
+    })
+}
+
+/// The record of what was dropped of an ordinary collection by a rule.
+fn record_of_documents(collection: &DocumentsState, at: Timestamp, (e, label): (i64, &str), visit: &Visit) -> Op {
+    Op::Swept(SweepRecord {
+        at,
+        collection: collection.name.clone(),
+        rule: label.to_owned(),
+        expire_after_seconds: e,
+        cutoff: at.plus_seconds(-e.max(0)),
         buckets: visit.buckets,
         measurements: visit.measurements,
         bytes: visit.bytes,

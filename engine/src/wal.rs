@@ -7,6 +7,7 @@
 mod log_set;
 
 use crate::batch_id::BatchId;
+use crate::documents::changes::{self, Change};
 use crate::error::{Error, Result};
 use crate::files::{FileEnd, FileName, NUMBER_END};
 use crate::framed::{self, FileHeader, Frame, FrameFormat};
@@ -24,17 +25,42 @@ pub(crate) use log_set::{FaultKind, LogEnd, LogFault, LogSet, LogVisitor};
 const FORMAT: FrameFormat =
     FrameFormat { what: "log", magic: b"EBBWAL", version: 1, head_bytes: 36, head_crc_at: 4, payload_crc_at: 8 };
 
-/// One insert as it is stored in the log.
+/// One command as it is stored in the log.
 #[derive(Debug)]
 pub(crate) struct LogRecord {
     pub(crate) seq: u64,
     pub(crate) collection: u64,
     /// `None` if the caller does not need it.
-    pub(crate) batch: Option<RecordBatch>,
-    /// The id of the insert, if it has one and its batch is needed.
-    pub(crate) batch_id: Option<BatchId>,
+    pub(crate) content: Option<LogContent>,
     /// Bytes in the log.
     pub(crate) bytes: u64,
+}
+
+/// What a record brings.
+#[derive(Debug)]
+pub(crate) enum LogContent {
+    /// Measurements, with the id of the insert if it has one.
+    Rows(RecordBatch, Option<BatchId>),
+    /// What a command did to an ordinary collection.
+    Documents(Vec<Change>),
+}
+
+impl LogContent {
+    /// Measurements or documents.
+    pub(crate) fn rows(&self) -> u64 {
+        match self {
+            LogContent::Rows(batch, _) => batch.num_rows() as u64,
+            LogContent::Documents(changes) => changes.len() as u64,
+        }
+    }
+
+    /// The payload of a frame.
+    pub(crate) fn payload(&self) -> Result<Vec<u8>> {
+        match self {
+            LogContent::Rows(batch, id) => encode_payload(batch, *id),
+            LogContent::Documents(changes) => Ok(changes::encode(changes)),
+        }
+    }
 }
 
 /// The first byte of a payload that begins with a [`BatchId`]; a packed batch begins with its own version.
@@ -54,8 +80,11 @@ pub(crate) fn encode_payload(batch: &RecordBatch, id: Option<BatchId>) -> Result
     Ok(payload)
 }
 
-/// The batch and the id in the payload of a frame.
-fn decode_payload(payload: &[u8]) -> std::result::Result<(RecordBatch, Option<BatchId>), String> {
+/// What the payload of a frame brings.
+fn decode_payload(payload: &[u8]) -> std::result::Result<LogContent, String> {
+    if payload.first() == Some(&changes::MARK) {
+        return changes::decode(payload).map(LogContent::Documents);
+    }
     let (id, packed) = match payload.split_first_chunk::<ID_BYTES>() {
         Some((&[WITH_ID, a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7], packed)) => {
             let source = u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]);
@@ -64,7 +93,7 @@ fn decode_payload(payload: &[u8]) -> std::result::Result<(RecordBatch, Option<Ba
         }
         _ => (None, payload),
     };
-    Ok((unpack(packed).map_err(|e| e.to_string())?, id))
+    Ok(LogContent::Rows(unpack(packed).map_err(|e| e.to_string())?, id))
 }
 
 /// Checks that a frame can hold this payload.
@@ -179,9 +208,9 @@ pub(crate) fn salvage(file: &[u8], from: usize) -> Vec<LogRecord> {
             at += 1;
             continue;
         };
-        let (batch, batch_id) = decode_payload(frame.payload).map_or((None, None), |(batch, id)| (Some(batch), id));
+        let content = decode_payload(frame.payload).ok();
         let bytes = (frame.end() - at) as u64;
-        records.push(LogRecord { seq: record.seq, collection: record.collection, batch, batch_id, bytes });
+        records.push(LogRecord { seq: record.seq, collection: record.collection, content, bytes });
         at = frame.end();
     }
     records

@@ -40,7 +40,7 @@ pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, r
 pub use retention::{parse_retention, retention_text, unit_seconds};
 pub use rule::{
     COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleSelector, RuleSet,
-    RuleSpec, RuleView, parse_expire_after, parse_expire_after_or_off,
+    RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off,
 };
 pub use time::{Precision, Timestamp};
 pub use value::{Name, TypeClass, Value, exact_int, int_fits_double};

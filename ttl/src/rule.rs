@@ -8,7 +8,7 @@ mod seconds;
 mod spec;
 
 pub use seconds::{EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, parse_expire_after, parse_expire_after_or_off};
-pub use spec::{RuleSelector, RuleSpec};
+pub use spec::{RuleSelector, RuleSpec, checked_index_name};
 
 use crate::code::{Code, RuleError};
 use crate::filter::Filter;
@@ -196,7 +196,7 @@ impl RuleSet {
 
     /// Whether a new rule is to be added.
     fn admit(&self, spec: &RuleSpec) -> Result<bool, RuleError> {
-        spec::checked_name(&spec.name)?;
+        checked_index_name(&spec.name)?;
         if let Some(same) = self.partial.iter().find(|rule| rule.is_same_index(spec)) {
             if same.name == spec.name && same.expire_after_seconds == spec.expire_after_seconds {
                 return Ok(false);

@@ -1,7 +1,7 @@
 //! Commands on collections: create, drop, collMod, listCollections, collStats, compact.
 
 use super::args::Args;
-use super::{cursor, done, reply};
+use super::{cursor, documents, done, reply};
 use crate::db::{Database, RuleChange};
 use crate::error::{Error, Result};
 use crate::json::value_of;
@@ -12,8 +12,9 @@ use ebbtide_ttl::{
     parse_expire_after_or_off,
 };
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
 
-/// Options of `create`: those from the third on are MongoDB's, and refused on a time-series collection.
+/// Options of `create`: those from the third on are MongoDB's, and or of ordinary collections, and refused on a time-series collection.
 pub(super) const CREATE_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
@@ -30,6 +31,9 @@ pub(super) const CREATE_OPTIONS: &[&str] = &[
     "storageEngine",
     "indexOptionDefaults",
     "changeStreamPreAndPostImages",
+    "defaultTTL",
+    "graceSeconds",
+    "ladder",
 ];
 const CREATE_TAKES: usize = 2;
 
@@ -48,6 +52,9 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "pipeline",
     "clusteredIndex",
     "changeStreamPreAndPostImages",
+    "defaultTTL",
+    "graceSeconds",
+    "ladder",
 ];
 const MODIFY_TAKES: usize = 3;
 
@@ -75,11 +82,8 @@ fn check_refused(args: &Args<'_>, refused: &[&str]) -> Result<()> {
 
 pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
     let name = args.collection()?;
+    let Some(timeseries) = args.get("timeseries") else { return documents::settings::create(db, args) };
     check_refused(args, &CREATE_OPTIONS[CREATE_TAKES..])?;
-    let Some(timeseries) = args.get("timeseries") else {
-        let what = "only time-series collections can be created: add timeseries: {timeField: ...}";
-        return Err(Error::new(Code::InvalidOptions, what));
-    };
     let timeseries = Args::nested("timeseries".to_owned(), timeseries, TIMESERIES_OPTIONS)?;
     let Some(time_field) = timeseries.string("timeField")? else {
         return Err(Error::new(Code::InvalidOptions, "timeseries lacks timeField, the field that holds the time"));
@@ -145,6 +149,9 @@ pub(super) fn rename(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
 }
 
 pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::settings::modify(db, &documents, args);
+    }
     let name = args.collection()?;
     let snapshot = db.snapshot().collection(name)?;
     check_refused(args, &MODIFY_OPTIONS[MODIFY_TAKES..])?;
@@ -206,14 +213,15 @@ pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
     let name_only = args.bool("nameOnly")?.unwrap_or(false);
     let snapshot = db.snapshot();
     let mut batch = Vec::new();
-    for name in snapshot.collections() {
-        let collection = snapshot.collection(&name)?;
-        let listed = json!({
-            "name": name,
-            "type": "timeseries",
-            "options": options_of(&collection),
-            "info": {"readOnly": db.is_read_only()},
-        });
+    let measurements = snapshot.collections().into_iter().map(|name| (name, "timeseries"));
+    let ordinary = snapshot.document_collections().into_iter().map(|name| (name, "collection"));
+    let names: BTreeMap<String, &str> = measurements.chain(ordinary).collect();
+    for (name, kind) in names {
+        let options = match kind {
+            "timeseries" => options_of(&snapshot.collection(&name)?),
+            _ => documents::settings::options_of(&snapshot.documents(&name)?),
+        };
+        let listed = json!({"name": name, "type": kind, "options": options, "info": {"readOnly": db.is_read_only()}});
         if !filter.matches_document(&value_of(&listed)?) {
             continue;
         }
@@ -262,6 +270,9 @@ fn options_of(collection: &CollectionSnapshot) -> Json {
 }
 
 pub(super) fn stats(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::settings::stats(&documents);
+    }
     let name = args.collection()?;
     let collection = db.snapshot().collection(name)?;
     let info = collection.info()?;
@@ -278,7 +289,13 @@ pub(super) fn stats(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>>
 
 pub(super) fn compact(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
     let name = args.collection()?;
-    let bytes = || -> Result<u64> { Ok(db.snapshot().collection(name)?.segments().iter().map(|s| s.bytes).sum()) };
+    let bytes = || -> Result<u64> {
+        let snapshot = db.snapshot();
+        match snapshot.documents(name) {
+            Ok(documents) => Ok(documents.segment_bytes()),
+            Err(_) => Ok(snapshot.collection(name)?.segments().iter().map(|s| s.bytes).sum()),
+        }
+    };
     let before = bytes()?;
     db.compact(Some(name))?;
     Ok(reply([("bytesFreed", Json::from(before.saturating_sub(bytes()?)))]))

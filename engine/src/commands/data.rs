@@ -1,7 +1,7 @@
 //! Commands that change measurements: insert and delete.
 
 use super::args::{Args, mismatch};
-use super::reply;
+use super::{documents, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::value_of;
@@ -9,6 +9,9 @@ use ebbtide_ttl::{Code, Filter, Value, exact_int};
 use serde_json::{Map, Value as Json, json};
 
 pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::write::insert(&documents, args);
+    }
     let collection = db.collection(args.collection()?)?;
     let documents = args.required_array("documents")?;
     let ordered = args.bool("ordered")?.unwrap_or(true);
@@ -61,7 +64,34 @@ fn write_error((index, error): &(usize, Error)) -> Json {
     json!({"index": index, "code": code.number(), "codeName": code.name(), "errmsg": error.to_string()})
 }
 
+pub(super) fn update(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    match documents::of(db, args)? {
+        Some(documents) => documents::write::update(&documents, args),
+        None => Err(not_for_measurements(db, args, "update")?),
+    }
+}
+
+pub(super) fn find_and_modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    match documents::of(db, args)? {
+        Some(documents) => documents::write::find_and_modify(&documents, args),
+        None => Err(not_for_measurements(db, args, "findAndModify")?),
+    }
+}
+
+/// The error about a command that measurements do not have, if the collection exists.
+fn not_for_measurements(db: &Database, args: &Args<'_>, command: &str) -> Result<Error> {
+    db.collection(args.collection()?)?;
+    let what = format!(
+        "{command} does not work on a time-series collection: insert the corrected measurement, and delete the wrong one by its \
+         meta and time"
+    );
+    Ok(Error::new(Code::InvalidOptions, what))
+}
+
 pub(super) fn delete(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::write::delete(&documents, args);
+    }
     let collection = db.collection(args.collection()?)?;
     args.bool("ordered")?;
     let deletes = args.required_array("deletes")?;

@@ -4,7 +4,7 @@
 //! flush or a compaction does not change what a limit returns.
 
 use super::args::{Args, mismatch};
-use super::cursor;
+use super::{cursor, documents, reply};
 use super::projection::Projection;
 use crate::db::Database;
 use crate::error::{Error, Result};
@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(super) fn find(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::read::find(&documents, args);
+    }
     let name = args.collection()?;
     let collection = db.snapshot().collection(name)?;
     let filter = match args.value("filter")? {
@@ -36,6 +39,40 @@ pub(super) fn find(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
     };
     let documents = query.run(&collection)?;
     Ok(cursor(name, documents.iter().map(json_of).collect()))
+}
+
+pub(super) fn count(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::read::count(&documents, args);
+    }
+    let found = matching(db, args, Projection::fields_only(&[]))?.len() as u64;
+    let (skip, limit) = (args.count("skip")?, Some(args.count("limit")?).filter(|limit| *limit > 0));
+    Ok(reply([("n", Json::from(found.saturating_sub(skip).min(limit.unwrap_or(u64::MAX))))]))
+}
+
+pub(super) fn distinct(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::read::distinct(&documents, args);
+    }
+    let key = args.required("key")?.as_str();
+    let path = key.ok_or_else(|| args.mismatch("key", "a string", args.get("key").unwrap_or(&Json::Null)))?;
+    let found = matching(db, args, Projection::fields_only(&[path.split('.').next().unwrap_or(path)]))?;
+    let mut values: BTreeSet<Value> = BTreeSet::new();
+    for document in &found {
+        match at_path(document, path) {
+            Some(Value::Array(items)) => values.extend(items.iter().cloned()),
+            Some(value) => drop(values.insert(value.clone())),
+            None => {}
+        }
+    }
+    Ok(reply([("values", values.iter().map(json_of).collect())]))
+}
+
+/// The measurements that match `query` of a command.
+fn matching(db: &Database, args: &Args<'_>, projection: Projection) -> Result<Vec<Value>> {
+    let collection = db.snapshot().collection(args.collection()?)?;
+    let filter = args.value("query")?.map_or(Ok(Filter::everything()), |filter| Filter::parse_query(&filter))?;
+    Query { filter, sort: Vec::new(), projection, skip: 0, limit: None }.run(&collection)
 }
 
 /// A field's path and whether it sorts from the greatest down.

@@ -1,7 +1,7 @@
 //! Commands on partial TTL indexes: createIndexes, dropIndexes, listIndexes.
 
 use super::args::Args;
-use super::{cursor, reply};
+use super::{cursor, documents, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};
@@ -10,6 +10,9 @@ use ebbtide_ttl::{Code, PartialRule, RuleSelector, RuleSpec};
 use serde_json::{Map, Value as Json, json};
 
 pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::indexes::create(db, &documents, args);
+    }
     let name = args.collection()?;
     let snapshot = db.snapshot().collection(name)?;
     let options = snapshot.options();
@@ -32,6 +35,9 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
 }
 
 pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::indexes::drop(db, &documents, args);
+    }
     let name = args.collection()?;
     let snapshot = db.snapshot().collection(name)?;
     let time_field = &snapshot.options().time_field;
@@ -57,6 +63,9 @@ pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
 }
 
 pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
+    if let Some(documents) = documents::of(db, args)? {
+        return documents::indexes::list(&documents);
+    }
     let name = args.collection()?;
     Ok(cursor(name, indexes_of(&db.snapshot().collection(name)?)))
 }

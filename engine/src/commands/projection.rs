@@ -52,6 +52,11 @@ impl Projection {
         Ok(if included { Projection::Only(tree) } else { Projection::Without(tree) })
     }
 
+    /// These top-level fields alone.
+    pub(super) fn fields_only(names: &[&str]) -> Projection {
+        Projection::Only(names.iter().map(|name| ((*name).to_owned(), Node::Whole)).collect())
+    }
+
     /// The top-level fields that must be read for it; `None` if all may be needed.
     pub(super) fn fields(&self) -> Option<impl Iterator<Item = &str>> {
         match self {

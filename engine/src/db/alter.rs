@@ -24,13 +24,16 @@ impl Database {
         engine.check_writable()?;
         let id = {
             let state = engine.state.read();
-            let id = state.collection(from)?.id;
+            let id = match state.documents.get(from) {
+                Some(documents) => documents.id,
+                None => state.collection(from)?.id,
+            };
             if from == to {
                 let what = format!("collection '{from}' has this name already: give it another one");
                 return Err(Error::new(Code::IllegalOperation, what));
             }
-            let taken = match (state.collections.contains_key(to), state.views.contains_key(to)) {
-                (true, _) => "collection '{}' exists already: drop it first, or choose another name",
+            let taken = match (state.kind_of(to), state.views.contains_key(to)) {
+                (Some("collection"), _) => "collection '{}' exists already: drop it first, or choose another name",
                 (_, true) => "'{}' is a view already: DROP VIEW removes it",
                 _ => "",
             };

@@ -1,16 +1,33 @@
 //! Inserts between validation and visibility: the queue in which they wait for the thread that writes the log.
 
 use crate::batch_id::BatchId;
-use crate::error::Error;
+use crate::documents::transaction::Transaction;
+use crate::error::{Error, Result};
 use crate::sync::{Condvar, Guard, Mutex, Ordered, Rank};
 use ebbtide_buckets::{Chunk, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A queued insert.
+/// A queued command.
 pub(crate) struct Pending {
     pub(crate) ticket: u64,
     pub(crate) collection: u64,
+    pub(crate) work: Work,
+}
+
+/// What is to be done.
+pub(crate) enum Work {
+    /// An insert of measurements, which was validated before it was queued.
+    Rows(Rows),
+    /// A command on an ordinary collection, which the thread that writes the log evaluates. After an error it has done nothing.
+    Documents(Evaluate),
+}
+
+/// A command on an ordinary collection.
+pub(crate) type Evaluate = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<()> + Send>;
+
+/// Validated measurements.
+pub(crate) struct Rows {
     pub(crate) batch_id: Option<BatchId>,
     pub(crate) payload: Vec<u8>,
     pub(crate) crc: u32,

@@ -5,6 +5,7 @@
 //! its checksum says. `State::check` compares an edit with the state that it changes.
 
 use super::{CollectionRecord, Op};
+use crate::documents::segment::DocumentSegmentRecord;
 use crate::files::{NUMBER_END, collection_of};
 use crate::options::{check_collection_name, check_view};
 use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
@@ -70,6 +71,16 @@ fn check_op(op: &Op) -> Check {
             Err(format!("'{}' is not the folder of collection {collection}", folder.escape_debug()))
         }
         Op::SetFolder { collection, .. } => numbers_have_successors(&[*collection]),
+        Op::PutDocuments(record) => {
+            numbers_have_successors(&[record.id, record.sealed_seq, record.rules_epoch])?;
+            let named = check_collection_name(&record.name);
+            named.and_then(|()| record.options.rules().map(drop)).map_err(|e| e.to_string())
+        }
+        Op::AddDocumentSegment { collection, segment } => {
+            numbers_have_successors(&[*collection, segment.id, segment.meta.bytes])?;
+            segment.fault().map_or(Ok(()), |what| Err(format!("segment {}: {what}", segment.id)))
+        }
+        Op::SetDeletedDocuments { collection, segment, .. } => numbers_have_successors(&[*collection, *segment]),
     }
 }
 
@@ -118,6 +129,8 @@ fn changes_each_segment_once(edit: &[Op]) -> Check {
         let (Op::SetSegment { collection, segment, .. }
         | Op::DropBuckets { collection, segment, .. }
         | Op::RemoveSegment { collection, segment }
+        | Op::SetDeletedDocuments { collection, segment, .. }
+        | Op::AddDocumentSegment { collection, segment: DocumentSegmentRecord { id: segment, .. } }
         | Op::AddSegment { collection, segment: SegmentRecord { id: segment, .. } }
         | Op::AddSegmentInFolder { collection, segment: SegmentRecord { id: segment, .. }, .. }) = op
         else {
@@ -154,6 +167,16 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             | Op::SetFolder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));
+                }
+            }
+            Op::PutDocuments(record) => {
+                if record.id >= *next_collection || !ids.insert(record.id) || !names.insert(&record.name) {
+                    return Err(format!("collection '{}' has the name or number {} twice", record.name, record.id));
+                }
+            }
+            Op::AddDocumentSegment { collection, segment } => {
+                if segment.id >= *next_segment || !ids.contains(collection) {
+                    return Err(format!("segment {}: number or collection is unknown", segment.id));
                 }
             }
             Op::PutView { name, .. } => {

@@ -2,10 +2,12 @@
 
 use super::report::{Loss, LostMeta};
 use super::text_of;
+use crate::documents::segment::DocumentSegment;
+use crate::documents::state::DocumentsState;
 use crate::fs::Fs;
 use crate::segment::Segment;
 use crate::state::{CollectionState, State};
-use crate::wal::LogRecord;
+use crate::wal::{LogContent, LogRecord};
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{MetaKey, Schema, SegmentReader};
 use ebbtide_ttl::Timestamp;
@@ -19,9 +21,18 @@ pub(super) fn losses_of_records<'a>(
     records: impl Iterator<Item = &'a LogRecord>,
 ) -> Vec<Loss> {
     let mut by_collection: BTreeMap<u64, Vec<(&RecordBatch, u64)>> = BTreeMap::new();
+    let mut documents: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for record in records {
-        if let Some(batch) = &record.batch {
-            by_collection.entry(record.collection).or_default().push((batch, record.bytes));
+        match &record.content {
+            Some(LogContent::Rows(batch, _)) => {
+                by_collection.entry(record.collection).or_default().push((batch, record.bytes));
+            }
+            Some(LogContent::Documents(changes)) => {
+                let (rows, bytes) = documents.entry(record.collection).or_default();
+                *rows += changes.len() as u64;
+                *bytes += record.bytes;
+            }
+            None => {}
         }
     }
     let loss = |(id, batches): (u64, Vec<(&RecordBatch, u64)>)| match state.by_id(id) {
@@ -31,7 +42,11 @@ pub(super) fn losses_of_records<'a>(
             ..Loss::unknown(name.to_owned(), batches.iter().map(|(_, bytes)| bytes).sum())
         },
     };
-    by_collection.into_iter().map(loss).collect()
+    let loss_of_documents = |(id, (rows, bytes)): (u64, (u64, u64))| {
+        let collection = state.documents_by_id(id).map(|documents| documents.name.clone());
+        Loss { collection, rows: Some(rows), ..Loss::unknown(name.to_owned(), bytes) }
+    };
+    by_collection.into_iter().map(loss).chain(documents.into_iter().map(loss_of_documents)).collect()
 }
 
 impl Loss {
@@ -80,6 +95,12 @@ pub(super) fn loss_of_segment(collection: &CollectionState, segment: &Segment) -
         times: (live.rows > 0).then(|| (time(live.first_min), time(live.last_max))),
         metas: metas.lost(&collection.schema),
     }
+}
+
+pub(super) fn loss_of_documents(documents: &DocumentsState, segment: &DocumentSegment) -> Loss {
+    let file = text_of(&segment.file.relative_path());
+    let (collection, rows) = (Some(documents.name.clone()), Some(segment.live_rows()));
+    Loss { collection, rows, ..Loss::unknown(file, segment.file.meta.bytes) }
 }
 
 pub(super) fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, path: &Path) -> Loss {

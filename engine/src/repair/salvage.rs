@@ -79,7 +79,7 @@ impl LogVisitor for Salvage<'_> {
         let lost = self.lost.entry(fault.first_seq).or_default();
         let (file, at) = fault.unread.unwrap_or_default();
         let records = wal::salvage(file, at);
-        let read: u64 = records.iter().filter(|r| r.batch.is_some()).map(|r| r.bytes).sum();
+        let read: u64 = records.iter().filter(|r| r.content.is_some()).map(|r| r.bytes).sum();
         // A damaged file held records: if none of them can be read, the loss is unknown.
         let unread = (file.len() - at) as u64 - read;
         if unread > 0 || records.is_empty() {

@@ -6,34 +6,97 @@ use crate::error::{Error, Result};
 use crate::files::{FileName, SegmentName};
 use crate::fs::Fs;
 use crate::sync::{AtomicBool, Mutex, Ordering};
-use ebbtide_buckets::{ReadAt, SegmentMeta, SegmentReader};
+use ebbtide_buckets::{KeyedMeta, KeyedReader};
+use ebbtide_buckets::{BlockCache, ReadAt, SegmentError, SegmentMeta, SegmentReader};
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
+/// What reads a segment's file, once it is open.
+pub(crate) trait Content: Debug + Clone + Send + Sync + Sized + 'static {
+    /// What the manifest knows of a file.
+    type Meta: Debug + Send + Sync;
+
+    /// The length of the file and the checksum of its footer.
+    fn identity(meta: &Self::Meta) -> (u64, u32);
+    fn open(file: Arc<dyn ReadAt>, name: &str) -> Result<Self, SegmentError>;
+    fn with_cache(self, cache: &Arc<BlockCache>) -> Self;
+    fn checksum(&self) -> u32;
+    fn memory_bytes(&self) -> usize;
+}
+
+impl Content for SegmentReader {
+    type Meta = SegmentMeta;
+
+    fn identity(meta: &SegmentMeta) -> (u64, u32) {
+        (meta.bytes, meta.checksum)
+    }
+
+    fn open(file: Arc<dyn ReadAt>, name: &str) -> Result<Self, SegmentError> {
+        SegmentReader::open(file, name)
+    }
+
+    fn with_cache(self, cache: &Arc<BlockCache>) -> Self {
+        SegmentReader::with_cache(self, cache)
+    }
+
+    fn checksum(&self) -> u32 {
+        SegmentReader::checksum(self)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        SegmentReader::memory_bytes(self)
+    }
+}
+
+impl Content for KeyedReader {
+    type Meta = KeyedMeta;
+
+    fn identity(meta: &KeyedMeta) -> (u64, u32) {
+        (meta.bytes, meta.checksum)
+    }
+
+    fn open(file: Arc<dyn ReadAt>, name: &str) -> Result<Self, SegmentError> {
+        KeyedReader::open(file, name)
+    }
+
+    fn with_cache(self, cache: &Arc<BlockCache>) -> Self {
+        KeyedReader::with_cache(self, cache)
+    }
+
+    fn checksum(&self) -> u32 {
+        KeyedReader::checksum(self)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        KeyedReader::memory_bytes(self)
+    }
+}
+
 /// A segment's file. It is unlinked when it is obsolete and the last snapshot that can see it is dropped.
 #[derive(Debug)]
-pub(crate) struct SegmentFile {
+pub(crate) struct SegmentFile<C: Content = SegmentReader> {
     pub(crate) id: u64,
     /// The generation of its types; `None` if an older program wrote it.
     pub(crate) generation: Option<u32>,
     pub(crate) path: PathBuf,
-    pub(crate) meta: SegmentMeta,
+    pub(crate) meta: C::Meta,
     folder: Arc<SegmentFolder>,
     fs: Arc<dyn Fs>,
     cache: Arc<SegmentCache>,
-    reader: Mutex<Option<SegmentReader>>,
+    reader: Mutex<Option<C>>,
     /// Keeps the content readable if another process unlinks the file.
     held: OnceLock<Arc<dyn ReadAt>>,
     obsolete: AtomicBool,
 }
 
-impl SegmentFile {
+impl<C: Content> SegmentFile<C> {
     pub(crate) fn new(
         fs: Arc<dyn Fs>,
         cache: Arc<SegmentCache>,
         folder: Arc<SegmentFolder>,
         name: SegmentName,
-        meta: SegmentMeta,
+        meta: C::Meta,
     ) -> Self {
         SegmentFile {
             id: name.id,
@@ -56,7 +119,7 @@ impl SegmentFile {
     }
 
     /// The open file with its directory, read on first use and kept within the budget of [`SegmentCache`].
-    pub(crate) fn reader(self: &Arc<Self>) -> Result<SegmentReader> {
+    pub(crate) fn reader(self: &Arc<Self>) -> Result<C> {
         let mut reader = self.reader.lock();
         if let Some(reader) = reader.as_ref() {
             return Ok(reader.clone());
@@ -81,17 +144,18 @@ impl SegmentFile {
     }
 
     /// The file as it is on disk now, bypassing all caches.
-    pub(crate) fn open_anew(&self) -> Result<SegmentReader> {
+    pub(crate) fn open_anew(&self) -> Result<C> {
         let file = match self.held.get() {
             Some(held) => held.clone(),
             None => self.open_file()?,
         };
-        if file.len() != self.meta.bytes {
-            let what = format!("segment length expected={} found={}", self.meta.bytes, file.len());
-            return Err(Error::corrupt(&self.path, file.len().min(self.meta.bytes), what));
+        let (bytes, checksum) = C::identity(&self.meta);
+        if file.len() != bytes {
+            let what = format!("segment length expected={bytes} found={}", file.len());
+            return Err(Error::corrupt(&self.path, file.len().min(bytes), what));
         }
-        let opened = SegmentReader::open(file, &self.path.display().to_string())?;
-        if opened.checksum() != self.meta.checksum {
+        let opened = C::open(file, &self.path.display().to_string())?;
+        if opened.checksum() != checksum {
             let what = "the file is a segment, but not the one that the manifest names";
             return Err(Error::corrupt(&self.path, 0, what));
         }
@@ -121,13 +185,13 @@ impl SegmentFile {
     }
 }
 
-impl OpenFile for SegmentFile {
+impl<C: Content> OpenFile for SegmentFile<C> {
     fn close(&self) {
         *self.reader.lock() = None;
     }
 }
 
-impl Drop for SegmentFile {
+impl<C: Content> Drop for SegmentFile<C> {
     fn drop(&mut self) {
         if !self.obsolete.load(Ordering::Acquire) {
             return;

@@ -59,7 +59,7 @@ pub(crate) enum FaultKind {
 
 /// What is done about each record and each fault. An error ends the walk.
 pub(crate) trait LogVisitor {
-    /// Whether the batch of a record is needed.
+    /// Whether the content of a record is needed.
     fn wants(&self, seq: u64, collection: u64) -> bool;
 
     /// Takes the next record. After a fault there may be more of them.
@@ -136,14 +136,13 @@ impl LogSet<'_> {
                 let error = Error::corrupt(path, at as u64, format!("log record expected={seq} found={}", record.seq));
                 return Ok((end(at), seq, Some(error)));
             }
-            let (batch, batch_id) =
-                match visitor.wants(seq, collection).then(|| decode_payload(frame.payload)).transpose() {
-                    Ok(decoded) => decoded.map_or((None, None), |(batch, id)| (Some(batch), id)),
-                    Err(e) => {
-                        let error = Error::corrupt(path, at as u64, format!("log record {seq} does not decode: {e}"));
-                        return Ok((end(at), seq, Some(error)));
-                    }
-                };
+            let content = match visitor.wants(seq, collection).then(|| decode_payload(frame.payload)).transpose() {
+                Ok(content) => content,
+                Err(e) => {
+                    let error = Error::corrupt(path, at as u64, format!("log record {seq} does not decode: {e}"));
+                    return Ok((end(at), seq, Some(error)));
+                }
+            };
             if collection >= self.next_collection && !told {
                 told = true;
                 let what = format!("log record {seq} belongs to a collection that the manifest never created");
@@ -151,7 +150,7 @@ impl LogSet<'_> {
                 visitor.fault(LogFault { kind: FaultKind::UnknownCollection, error, first_seq, unread: None })?;
             }
             let bytes = (frame.end() - at) as u64;
-            visitor.record(first_seq, LogRecord { seq, collection, batch, batch_id, bytes })?;
+            visitor.record(first_seq, LogRecord { seq, collection, content, bytes })?;
             at = frame.end();
             seq += 1;
         }

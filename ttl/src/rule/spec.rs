@@ -58,7 +58,7 @@ impl RuleSpec {
         let key_direction = read_key(key, time_field)?;
         let name = match spec.get("name") {
             None => default_name(time_field, key_direction),
-            Some(Value::String(name)) => checked_name(name)?,
+            Some(Value::String(name)) => checked_index_name(name)?,
             Some(other) => return Err(mismatch("the name of an index", "a string", other)),
         };
         let Some(filter) = spec.get("partialFilterExpression") else {
@@ -79,7 +79,12 @@ fn default_name(time_field: &str, key_direction: i32) -> String {
     format!("{time_field}_{key_direction}")
 }
 
-pub(super) fn checked_name(name: &str) -> Result<String, RuleError> {
+/// Checks the name of an index.
+///
+/// # Errors
+/// [`Code::CannotCreateIndex`] for what cannot be the name of an index, and for the names that listings give to rules that are
+/// no indexes.
+pub fn checked_index_name(name: &str) -> Result<String, RuleError> {
     if name.is_empty() || name == "*" || name.contains('\0') || name.len() > RULE_NAME_BYTES_MAX {
         let shown: String = name.chars().take(40).collect();
         let message = format!(
@@ -88,8 +93,9 @@ pub(super) fn checked_name(name: &str) -> Result<String, RuleError> {
         );
         return Err(RuleError::new(Code::CannotCreateIndex, message));
     }
-    if name == super::COLLECTION_RULE_LABEL {
-        let message = format!("'{name}' is what listings call the collection's own rule; give the index another name");
+    let is_rung = |name: &str| name.strip_prefix("rung ").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    if [super::COLLECTION_RULE_LABEL, "items", "size"].contains(&name) || is_rung(name) {
+        let message = format!("'{name}' is what listings call a rule that is no index; give the index another name");
         return Err(RuleError::new(Code::CannotCreateIndex, message));
     }
     Ok(name.to_owned())

@@ -1,0 +1,276 @@
+//! Commands on the indexes of ordinary collections: createIndexes, dropIndexes, listIndexes, and the `index` of collMod.
+
+use super::{document, refused};
+use crate::commands::args::{Args, mismatch};
+use crate::commands::{cursor, reply};
+use crate::db::{Database, Documents};
+use crate::documents::options::{DocumentsOptions, IndexSpec};
+use crate::documents::snapshot::DocumentsSnapshot;
+use crate::error::{Error, Result};
+use crate::json::value_of;
+use ebbtide_documents::json::{to_relaxed, value_from_json};
+use ebbtide_documents::{Filter, Purpose, exact_whole};
+use ebbtide_ttl::{Code, ExpireAfterContext, checked_index_name, parse_expire_after};
+use serde_json::{Map, Value as Json, json};
+
+/// Options of an index that no collection here has.
+const REFUSED: &[&str] = &[
+    "unique",
+    "sparse",
+    "collation",
+    "hidden",
+    "weights",
+    "default_language",
+    "language_override",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
+    "wildcardProjection",
+    "storageEngine",
+];
+/// Options that an index may have.
+const KNOWN: &[&str] = &["key", "name", "expireAfterSeconds", "partialFilterExpression"];
+
+pub(in crate::commands) fn create(db: &Database, documents: &Documents, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let indexes = args.required_array("indexes")?;
+    if indexes.is_empty() {
+        return Err(Error::new(Code::BadValue, "indexes is empty: describe at least one index"));
+    }
+    let specs = indexes.iter().map(parse).collect::<Result<Vec<_>>>()?;
+    let (before, after) = db.modify_documents(documents.name(), |options| {
+        let before = options.indexes.len();
+        specs.into_iter().try_for_each(|spec| add(options, spec))?;
+        Ok((before, options.indexes.len()))
+    })?;
+    let mut answer = reply([
+        ("numIndexesBefore", Json::from(before)),
+        ("numIndexesAfter", Json::from(after)),
+        ("createdCollectionAutomatically", Json::from(false)),
+    ]);
+    if before == after {
+        answer.insert("note".to_owned(), Json::from("all indexes already exist"));
+    }
+    Ok(answer)
+}
+
+/// Reads one element of `indexes`.
+fn parse(json: &Json) -> Result<IndexSpec> {
+    if let Some(option) = json.as_object().and_then(|o| REFUSED.iter().find(|option| o.contains_key(**option))) {
+        let what = format!("an index cannot have the option '{option}', which would have no effect here: leave it out");
+        return Err(Error::new(Code::CannotCreateIndex, what));
+    }
+    let args = Args::nested("an index".to_owned(), json, &[KNOWN, &["v", "background"]].concat())?;
+    let key = read_key(args.required("key")?)?;
+    let name = match args.string("name")? {
+        Some(name) => checked_index_name(name)?,
+        None => default_name(&key),
+    };
+    let expire_after_seconds = args.value("expireAfterSeconds")?;
+    let expire_after_seconds =
+        expire_after_seconds.map(|e| parse_expire_after(&e, ExpireAfterContext::CreateIndexes)).transpose()?;
+    let filter = args.get("partialFilterExpression").map(read_filter).transpose()?;
+    if expire_after_seconds.is_some() {
+        match key.as_slice() {
+            [(path, _)] if path == "_id" => {
+                let what = "an index on _id cannot expire documents: choose a field that holds a date";
+                return Err(Error::new(Code::InvalidIndexSpecificationOption, what));
+            }
+            [_] => {}
+            _ => {
+                let what = "a TTL index has one key field: make a separate index for the others";
+                return Err(Error::new(Code::CannotCreateIndex, what));
+            }
+        }
+    }
+    Ok(IndexSpec { name, key, expire_after_seconds, filter })
+}
+
+fn default_name(key: &[(String, i32)]) -> String {
+    key.iter().map(|(path, direction)| format!("{path}_{direction}")).collect::<Vec<_>>().join("_")
+}
+
+fn read_key(json: &Json) -> Result<Vec<(String, i32)>> {
+    let members = json.as_object().ok_or_else(|| mismatch("the key of an index", "an object", json))?;
+    if members.is_empty() {
+        let what = "the key of an index is empty: name at least one field, such as {expires: 1}";
+        return Err(Error::new(Code::CannotCreateIndex, what));
+    }
+    let one = |(path, json): (&String, &Json)| {
+        let cannot = |what: String| Err(Error::new(Code::CannotCreateIndex, what));
+        if path.split('.').any(|part| part.is_empty() || part.starts_with('$')) || path.contains('\0') {
+            return cannot(format!("'{}' is not a path that an index can have", path.escape_debug()));
+        }
+        match json {
+            Json::String(kind) => cannot(format!("an index of kind '{kind}' is not possible: the value of a key is 1 or -1")),
+            json => match whole(json)? {
+                Some(1) => Ok((path.clone(), 1)),
+                Some(-1) => Ok((path.clone(), -1)),
+                _ => cannot(format!("the value of key field '{path}' must be 1 or -1")),
+            },
+        }
+    };
+    members.iter().map(one).collect()
+}
+
+fn whole(json: &Json) -> Result<Option<i64>> {
+    Ok(exact_whole(value_from_json(json)?.as_raw_bson_ref()))
+}
+
+fn read_filter(json: &Json) -> Result<Vec<u8>> {
+    let filter = document(json, "partialFilterExpression")?;
+    Filter::parse(&filter, Purpose::Partial)?;
+    Ok(filter.into_bytes())
+}
+
+/// Adds an index to those of a collection, unless it is there.
+fn add(options: &mut DocumentsOptions, spec: IndexSpec) -> Result<()> {
+    if spec.key.as_slice() == [("_id".to_owned(), 1)] && spec.filter.is_none() {
+        return Ok(()); // Every document is found by its _id.
+    }
+    let is_same = |other: &&IndexSpec| (&other.key, &other.filter) == (&spec.key, &spec.filter);
+    if let Some(same) = options.indexes.iter().find(is_same) {
+        if *same == spec {
+            return Ok(());
+        }
+        let what = format!(
+            "index '{}' has this key and filter already, with another name or another expireAfterSeconds: change it with \
+             collMod, or drop it first",
+            same.name
+        );
+        return Err(Error::new(Code::IndexOptionsConflict, what));
+    }
+    if options.indexes.iter().any(|other| other.name == spec.name) {
+        let what = format!("an index named '{}' with another key or filter exists: choose another name", spec.name);
+        return Err(Error::new(Code::IndexKeySpecsConflict, what));
+    }
+    options.indexes.push(spec);
+    Ok(())
+}
+
+/// Which index is meant.
+enum Selector {
+    Name(String),
+    Key(Vec<(String, i32)>),
+}
+
+impl Selector {
+    fn parse(json: &Json) -> Result<Selector> {
+        match json {
+            Json::String(name) => Ok(Selector::Name(name.clone())),
+            Json::Object(members) => {
+                let part = |(path, json): (&String, &Json)| {
+                    let direction = whole(json)?.and_then(|n| i32::try_from(n).ok());
+                    Ok((path.clone(), direction.unwrap_or_default()))
+                };
+                Ok(Selector::Key(members.iter().map(part).collect::<Result<Vec<_>>>()?))
+            }
+            other => Err(mismatch("an index", "a name or a key pattern", other)),
+        }
+    }
+
+    /// The position of the index among those of the collection.
+    fn find(&self, options: &DocumentsOptions) -> Result<usize> {
+        let selects = |index: &IndexSpec| match self {
+            Selector::Name(name) => index.name == *name,
+            Selector::Key(key) => index.key == *key,
+        };
+        let mut found = options.indexes.iter().enumerate().filter(|(_, index)| selects(index));
+        match (found.next(), found.next()) {
+            (Some((at, _)), None) => Ok(at),
+            (Some((_, a)), Some((_, b))) => {
+                let what = format!("several indexes have this key, among them '{}' and '{}': give a name", a.name, b.name);
+                Err(Error::new(Code::AmbiguousIndexKeyPattern, what))
+            }
+            (None, _) => {
+                let names: Vec<&str> = options.indexes.iter().map(|index| index.name.as_str()).collect();
+                let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+                let wanted = match self {
+                    Selector::Name(name) => format!("the name '{name}'"),
+                    Selector::Key(_) => "this key".to_owned(),
+                };
+                Err(Error::new(Code::IndexNotFound, format!("the collection has no index with {wanted}; {there}")))
+            }
+        }
+    }
+}
+
+pub(in crate::commands) fn drop(db: &Database, documents: &Documents, args: &Args<'_>) -> Result<Map<String, Json>> {
+    let index = args.required("index")?;
+    if index.as_str() == Some("_id_") || *index == json!({"_id": 1}) {
+        return Err(refused("the index on _id cannot be dropped"));
+    }
+    let before = db.modify_documents(documents.name(), |options| {
+        let before = options.indexes.len();
+        match index {
+            Json::String(all) if all == "*" => options.indexes.clear(),
+            Json::Array(names) => {
+                let mut selected = Vec::new();
+                for json in names {
+                    let Json::String(name) = json else { return Err(args.mismatch("index", "a list of names", json)) };
+                    selected.push(Selector::Name(name.clone()).find(options)?);
+                }
+                selected.sort_unstable();
+                selected.dedup();
+                selected.into_iter().rev().for_each(|at| std::mem::drop(options.indexes.remove(at)));
+            }
+            one => {
+                let at = Selector::parse(one)?.find(options)?;
+                options.indexes.remove(at);
+            }
+        }
+        Ok(before)
+    })?;
+    Ok(reply([("nIndexesWas", Json::from(before))]))
+}
+
+pub(in crate::commands) fn list(documents: &Documents) -> Result<Map<String, Json>> {
+    Ok(cursor(documents.name(), indexes_of(&documents.snapshot()?)))
+}
+
+/// The indexes, in the form in which `createIndexes` takes them.
+fn indexes_of(documents: &DocumentsSnapshot) -> Vec<Json> {
+    let index = |index: &IndexSpec| {
+        let key: Map<String, Json> = index.key.iter().map(|(path, way)| (path.clone(), Json::from(*way))).collect();
+        let mut listed = reply([("key", Json::Object(key)), ("name", Json::from(index.name.as_str()))]);
+        if let Some(e) = index.expire_after_seconds {
+            listed.insert("expireAfterSeconds".to_owned(), Json::from(e));
+        }
+        if let Some(filter) = &index.filter {
+            listed.insert("partialFilterExpression".to_owned(), to_relaxed(crate::documents::snapshot::raw(filter)));
+        }
+        Json::Object(listed)
+    };
+    documents.options().indexes.iter().map(index).collect()
+}
+
+impl DocumentsSnapshot {
+    /// The command document that makes this collection's indexes; `None` if it has none.
+    #[must_use]
+    pub fn create_indexes_command(&self) -> Option<Json> {
+        let indexes = indexes_of(self);
+        (!indexes.is_empty()).then(|| json!({"createIndexes": self.name(), "indexes": indexes}))
+    }
+}
+
+/// Changes the E of an index as the `index` of collMod says, or gives one to a plain index. Returns the old and the new E.
+pub(super) fn modify(options: &mut DocumentsOptions, index: &Json) -> Result<(Option<i64>, i64)> {
+    let args = Args::nested("index".to_owned(), index, &["name", "keyPattern", "expireAfterSeconds"])?;
+    let selector = match (args.get("name"), args.get("keyPattern")) {
+        (Some(name @ Json::String(_)), None) => Selector::parse(name)?,
+        (None, Some(pattern @ Json::Object(_))) => Selector::parse(pattern)?,
+        (Some(other), None) => return Err(mismatch("the name of an index", "a string", other)),
+        (None, Some(other)) => return Err(mismatch("a keyPattern", "an object", other)),
+        _ => return Err(refused("index needs either a name or a keyPattern")),
+    };
+    let Some(e) = args.get("expireAfterSeconds") else { return Err(refused("index needs expireAfterSeconds")) };
+    let e = parse_expire_after(&value_of(e)?, ExpireAfterContext::CollModIndex)?;
+    let at = selector.find(options)?;
+    let index = &mut options.indexes[at];
+    match index.key.as_slice() {
+        [(path, _)] if path != "_id" => {}
+        _ => return Err(refused("only an index with one key field, which is not _id, can expire documents")),
+    }
+    Ok((index.expire_after_seconds.replace(e), e))
+}

@@ -1,0 +1,255 @@
+//! Ordinary collections in the public API.
+
+use super::Database;
+use crate::documents::options::{DocumentsOptions, DocumentsRecord};
+use crate::documents::snapshot::DocumentsSnapshot;
+use crate::documents::transaction::Transaction;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::manifest::Op;
+use crate::options::check_collection_name;
+use bytes::Bytes;
+use ebbtide_documents::bson::raw::RawBson;
+use ebbtide_documents::bson::{Bson, Document, RawDocumentBuf};
+use ebbtide_documents::{Filter, Purpose, Update, check_ttl, id_key, with_id};
+use ebbtide_ttl::Code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+impl Database {
+    /// Creates an ordinary collection. If it exists with the same time to live, nothing changes.
+    ///
+    /// # Durability
+    /// When this returns, the collection survives a power cut.
+    /// # Errors
+    /// [`Code::InvalidNamespace`] for an invalid name, [`Code::NamespaceExists`] if the name is taken by a collection with other
+    /// options, or by a view.
+    pub fn create_documents(&self, name: &str, options: DocumentsOptions) -> Result<Documents> {
+        let engine = &self.engine;
+        engine.check_writable()?;
+        check_collection_name(name)?;
+        options.rules()?;
+        let _maintenance = engine.maintenance.lock();
+        let (existing, taken, id) = {
+            let state = engine.state.read();
+            (state.documents.get(name).cloned(), state.kind_of(name), state.next_collection)
+        };
+        match (existing, taken) {
+            (Some(existing), _) if existing.options.default_ttl == options.default_ttl => {}
+            (_, Some(kind)) => {
+                let what = format!("{kind} '{name}' exists with other options: drop it, or change it with collMod");
+                return Err(Error::new(Code::NamespaceExists, what));
+            }
+            (_, None) => {
+                let record = DocumentsRecord { id, name: name.to_owned(), options, rules_epoch: 1, sealed_seq: 0 };
+                engine.commit(vec![Op::PutDocuments(record)])?;
+            }
+        }
+        self.documents(name)
+    }
+
+    /// An existing ordinary collection.
+    ///
+    /// # Errors
+    /// [`Code::NamespaceNotFound`]; [`Code::InvalidOptions`] for a time-series collection.
+    pub fn documents(&self, name: &str) -> Result<Documents> {
+        self.engine.state.read().documents(name)?;
+        Ok(Documents { engine: self.engine.clone(), name: name.into() })
+    }
+
+    /// Names of the ordinary collections, sorted.
+    #[must_use]
+    pub fn document_collections(&self) -> Vec<String> {
+        self.engine.state.read().documents.keys().cloned().collect()
+    }
+
+    /// Changes the default time to live and the indexes of an ordinary collection, all at once or not at all.
+    ///
+    /// # Durability
+    /// When this returns, the change survives a power cut. It acts at once on what is stored.
+    /// # Errors
+    /// [`Code::NamespaceNotFound`], and the errors of `change`.
+    pub fn modify_documents<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut DocumentsOptions) -> Result<T>,
+    ) -> Result<T> {
+        let engine = &self.engine;
+        let _maintenance = engine.maintenance.lock();
+        engine.check_writable()?;
+        let mut record = engine.state.read().documents(name)?.record();
+        let before = record.options.clone();
+        let outcome = change(&mut record.options)?;
+        if record.options != before {
+            record.options.rules()?;
+            record.rules_epoch += 1;
+            engine.commit(vec![Op::PutDocuments(record)])?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// A handle to an ordinary collection. It names the collection; each call sees it as it is then.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    engine: Arc<Engine>,
+    name: Arc<str>,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Updated {
+    /// Documents that matched.
+    pub matched: u64,
+    /// Documents that were changed.
+    pub modified: u64,
+}
+
+impl Documents {
+    /// The collection's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The collection as it is now, at the clock's instant.
+    ///
+    /// # Errors
+    /// [`Code::NamespaceNotFound`] if it was dropped.
+    pub fn snapshot(&self) -> Result<DocumentsSnapshot> {
+        self.engine.snapshot().documents(&self.name)
+    }
+
+    /// The document with this `_id`, unless it has expired.
+    ///
+    /// # Errors
+    /// [`Code::InvalidIdField`] for what cannot be an `_id`, [`Code::BadValue`] for a document that is not a `T`.
+    pub fn get<T: DeserializeOwned>(&self, id: impl Into<Bson>) -> Result<Option<T>> {
+        let key = key_of(&id.into())?;
+        let Some(stored) = self.snapshot()?.get(&key)? else { return Ok(None) };
+        from_document(&stored.document).map(Some)
+    }
+
+    /// Stores a document, in place of the one with the same `_id` if there is one. Returns the `_id`, which is a new ObjectId
+    /// if the document has none.
+    ///
+    /// # Durability
+    /// As for [`crate::Collection::insert_documents`].
+    /// # Errors
+    /// [`Code::InvalidIdField`], [`Code::BSONObjectTooLarge`], [`Code::BadValue`] for a bad time to live.
+    pub fn put<T: Serialize>(&self, document: &T) -> Result<Bson> {
+        let (id, key, document) = to_document(document)?;
+        self.write(move |transaction| {
+            check_ttl(&document, transaction.options().default_ttl)?;
+            transaction.put(key, document.into_bytes().into())?;
+            Ok(id)
+        })
+    }
+
+    /// Stores a document under an `_id` that no visible document has. Returns the `_id`.
+    ///
+    /// # Errors
+    /// [`Code::DuplicateKey`], and as for [`Documents::put`].
+    pub fn insert<T: Serialize>(&self, document: &T) -> Result<Bson> {
+        let (id, key, document) = to_document(document)?;
+        self.write(move |transaction| {
+            check_ttl(&document, transaction.options().default_ttl)?;
+            if transaction.get(&key)?.is_some() {
+                return Err(duplicate(&id));
+            }
+            transaction.put(key, document.into_bytes().into())?;
+            Ok(id)
+        })
+    }
+
+    /// Stores documents in one atomic and durable step, each in place of the one with its `_id`. Returns how many.
+    ///
+    /// # Errors
+    /// As for [`Documents::put`]; nothing is stored then.
+    pub fn put_many<T: Serialize>(&self, documents: &[T]) -> Result<u64> {
+        let documents = documents.iter().map(to_document).collect::<Result<Vec<_>>>()?;
+        self.write(move |transaction| {
+            let count = documents.len() as u64;
+            for (_, key, document) in documents {
+                check_ttl(&document, transaction.options().default_ttl)?;
+                transaction.put(key, document.into_bytes().into())?;
+            }
+            Ok(count)
+        })
+    }
+
+    /// Changes the document with this `_id` by MongoDB's update operators, or replaces it. A change that leaves it as it was counts
+    /// as a write all the same.
+    ///
+    /// # Errors
+    /// [`Code::FailedToParse`] for unknown operators, [`Code::ImmutableField`] for a change of the `_id`, and errors of operators.
+    pub fn update(&self, id: impl Into<Bson>, update: &Document) -> Result<Updated> {
+        let key = key_of(&id.into())?;
+        let update = Update::parse(RawBson::Document(raw_of(update)?).as_raw_bson_ref(), false)?;
+        self.write(move |transaction| {
+            let Some(stored) = transaction.get(&key)? else { return Ok(Updated { matched: 0, modified: 0 }) };
+            let modified = transaction.update(key, &stored, &update)?;
+            Ok(Updated { matched: 1, modified: u64::from(modified) })
+        })
+    }
+
+    /// Removes the document with this `_id`; returns whether there was a visible one.
+    ///
+    /// # Errors
+    /// [`Code::InvalidIdField`], and errors of writing.
+    pub fn delete(&self, id: impl Into<Bson>) -> Result<bool> {
+        let key = key_of(&id.into())?;
+        self.write(move |transaction| {
+            let was_there = transaction.get(&key)?.is_some();
+            transaction.remove(key)?;
+            Ok(was_there)
+        })
+    }
+
+    /// The documents that match a filter in MongoDB's form, in the order of their `_id`.
+    ///
+    /// # Errors
+    /// [`Code::BadValue`] for a wrong filter, or a document that is not a `T`.
+    pub fn find<T: DeserializeOwned>(&self, filter: &Document) -> Result<Vec<T>> {
+        let filter = Filter::parse(&raw_of(filter)?, Purpose::Find)?;
+        let found = self.snapshot()?.matching(&filter, None)?;
+        found.iter().map(|found| from_document(&found.stored.document)).collect()
+    }
+
+    /// Runs a command that may read and write several documents: all of it is one atomic and durable step.
+    pub(crate) fn write<T: Send + 'static>(
+        &self,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.engine.write_documents(&self.name, evaluate)
+    }
+}
+
+/// The error about an `_id` that is taken.
+pub(crate) fn duplicate(id: &impl std::fmt::Debug) -> Error {
+    Error::new(Code::DuplicateKey, format!("a document with _id {id:?} exists: update or replace it"))
+}
+
+fn key_of(id: &Bson) -> Result<Bytes> {
+    let id = RawBson::try_from(id.clone()).map_err(|e| Error::new(Code::InvalidIdField, format!("no _id: {e}")))?;
+    Ok(id_key(id.as_raw_bson_ref())?.into())
+}
+
+fn raw_of(document: &Document) -> Result<RawDocumentBuf> {
+    RawDocumentBuf::try_from(document).map_err(|e| Error::new(Code::BadValue, format!("not a document: {e}")))
+}
+
+fn to_document<T: Serialize>(value: &T) -> Result<(Bson, Bytes, RawDocumentBuf)> {
+    let document = ebbtide_documents::bson::serialize_to_raw_document_buf(value)
+        .map_err(|e| Error::new(Code::BadValue, format!("the value cannot be stored as a document: {e}")))?;
+    let (document, id) = with_id(document)?;
+    let key = id_key(id.as_raw_bson_ref())?.into();
+    let id = Bson::try_from(id).map_err(|e| Error::new(Code::InvalidIdField, format!("no _id: {e}")))?;
+    Ok((id, key, document))
+}
+
+fn from_document<T: DeserializeOwned>(document: &[u8]) -> Result<T> {
+    ebbtide_documents::bson::deserialize_from_slice(document)
+        .map_err(|e| Error::new(Code::BadValue, format!("a stored document is not of the type asked for: {e}")))
+}

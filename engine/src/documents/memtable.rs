@@ -1,0 +1,204 @@
+//! Documents that are in no segment yet, and the rows of segments that they replace.
+
+use bytes::Bytes;
+use imbl::{OrdMap, OrdSet};
+use roaring::RoaringBitmap;
+
+/// Approximate bytes that an entry takes in addition to its key and document.
+const ENTRY_BYTES: usize = 96;
+
+/// A stored document and the instant of its last write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// `_ts`: milliseconds since 1970.
+    pub(crate) written: i64,
+    /// The document as BSON.
+    pub(crate) document: Bytes,
+}
+
+/// A row of a segment.
+pub(crate) type Row = (u64, u32);
+
+/// A part of the memtable. Copies are cheap and independent.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    /// By key: a document, or `None` for a key that was removed although the frozen part has it.
+    entries: OrdMap<Bytes, Option<Stored>>,
+    /// Rows of segments that were replaced or removed.
+    superseded: OrdSet<Row>,
+    bytes: usize,
+}
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.superseded.is_empty()
+    }
+
+    fn set(&mut self, key: Bytes, entry: Option<Stored>) {
+        self.bytes += entry_bytes(&key, entry.as_ref());
+        if let Some(old) = self.entries.insert(key.clone(), entry) {
+            self.bytes = self.bytes.saturating_sub(entry_bytes(&key, old.as_ref()));
+        }
+    }
+
+    fn unset(&mut self, key: &[u8]) {
+        if let Some((key, old)) = self.entries.remove_with_key(key) {
+            self.bytes = self.bytes.saturating_sub(entry_bytes(&key, old.as_ref()));
+        }
+    }
+}
+
+fn entry_bytes(key: &Bytes, entry: Option<&Stored>) -> usize {
+    ENTRY_BYTES + key.len() + entry.map_or(0, |stored| stored.document.len())
+}
+
+/// Documents of one collection that are in no segment. Copies are cheap and independent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memtable {
+    active: Part,
+    /// What is being sealed: visible, but no longer changed.
+    frozen: Part,
+    /// The first record whose effect is only here.
+    oldest_seq: Option<u64>,
+}
+
+/// What the memtable knows of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It has this document.
+    Document(Stored),
+    /// It was removed: no segment has a live row of it either.
+    Removed,
+    /// Nothing: a segment may have it.
+    Nothing,
+}
+
+impl Memtable {
+    pub(crate) fn bytes(&self) -> usize {
+        self.active.bytes + self.frozen.bytes
+    }
+
+    pub(crate) fn oldest_seq(&self) -> Option<u64> {
+        self.oldest_seq
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Known {
+        match self.active.entries.get(key).or_else(|| self.frozen.entries.get(key)) {
+            Some(Some(stored)) => Known::Document(stored.clone()),
+            Some(None) => Known::Removed,
+            None => Known::Nothing,
+        }
+    }
+
+    /// The documents, in the order of their keys.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = (&Bytes, &Stored)> {
+        let (active, frozen) = (&self.active.entries, &self.frozen.entries);
+        let older = frozen.iter().filter(|(key, _)| !active.contains_key(*key));
+        merge(active.iter(), older).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+    }
+
+    /// Whether a row of a segment was replaced or removed.
+    pub(crate) fn is_superseded(&self, row: Row) -> bool {
+        self.active.superseded.contains(&row) || self.frozen.superseded.contains(&row)
+    }
+
+    /// The rows of a segment that were replaced or removed.
+    pub(crate) fn superseded(&self, segment: u64) -> RoaringBitmap {
+        let range = (segment, 0)..=(segment, u32::MAX);
+        let of = |part: &Part| part.superseded.range(range.clone()).map(|row| row.1).collect::<RoaringBitmap>();
+        of(&self.active) | of(&self.frozen)
+    }
+
+    /// Notes that the effect of record `seq` is in here.
+    pub(crate) fn note(&mut self, seq: u64) {
+        self.oldest_seq.get_or_insert(seq);
+    }
+
+    /// Puts a document in the place of the one with this key, which is `old` if a segment has it.
+    pub(crate) fn put(&mut self, key: Bytes, stored: Stored, old: Option<Row>) {
+        self.supersede(old);
+        self.active.set(key, Some(stored));
+    }
+
+    /// Removes the document with this key, which is `old` if a segment has it.
+    pub(crate) fn remove(&mut self, key: &[u8], old: Option<Row>) {
+        self.supersede(old);
+        if self.frozen.entries.contains_key(key) {
+            self.active.set(Bytes::copy_from_slice(key), None);
+        } else {
+            self.active.unset(key);
+        }
+    }
+
+    fn supersede(&mut self, row: Option<Row>) {
+        self.active.superseded.extend(row);
+    }
+
+    /// Moves everything to the frozen part, to be sealed.
+    pub(crate) fn freeze(&mut self) {
+        if self.frozen.is_empty() {
+            self.frozen = std::mem::take(&mut self.active);
+            return;
+        }
+        // The seal before this one failed.
+        let active = std::mem::take(&mut self.active);
+        for (key, entry) in &active.entries {
+            self.frozen.set(key.clone(), entry.clone());
+        }
+        self.frozen.superseded.extend(active.superseded.iter().copied());
+    }
+
+    /// What is being sealed: documents in the order of their keys.
+    pub(crate) fn frozen_documents(&self) -> impl Iterator<Item = (&Bytes, &Stored)> {
+        self.frozen.entries.iter().filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+    }
+
+    /// The rows that become durably deleted with the frozen part.
+    pub(crate) fn frozen_superseded(&self) -> impl Iterator<Item = Row> {
+        self.frozen.superseded.iter().copied()
+    }
+
+    pub(crate) fn is_frozen_empty(&self) -> bool {
+        self.frozen.is_empty()
+    }
+
+    /// Whether a key has been written or removed since the freeze.
+    pub(crate) fn changed_since_freeze(&self, key: &[u8]) -> bool {
+        self.active.entries.contains_key(key)
+    }
+
+    /// Rows of segments that writers have replaced since the last freeze.
+    pub(crate) fn active_superseded(&self) -> impl Iterator<Item = Row> {
+        self.active.superseded.iter().copied()
+    }
+
+    /// Marks rows as replaced, or takes marks back.
+    pub(crate) fn mark(&mut self, rows: impl IntoIterator<Item = Row>) {
+        self.active.superseded.extend(rows);
+    }
+
+    pub(crate) fn unmark(&mut self, rows: impl IntoIterator<Item = Row>) {
+        for row in rows {
+            self.active.superseded.remove(&row);
+        }
+    }
+
+    /// Drops the frozen part, which is sealed. `next_seq` is the first record that is not.
+    pub(crate) fn sealed(&mut self, next_seq: u64) {
+        self.frozen = Part::default();
+        self.oldest_seq = (!self.active.is_empty()).then_some(next_seq);
+    }
+}
+
+/// Merges two ascending sequences without common keys.
+fn merge<'a, V: 'a>(
+    a: impl Iterator<Item = (&'a Bytes, V)>,
+    b: impl Iterator<Item = (&'a Bytes, V)>,
+) -> impl Iterator<Item = (&'a Bytes, V)> {
+    let (mut a, mut b) = (a.peekable(), b.peekable());
+    std::iter::from_fn(move || match (a.peek(), b.peek()) {
+        (Some((x, _)), Some((y, _))) => if x <= y { a.next() } else { b.next() },
+        (Some(_), None) => a.next(),
+        (None, _) => b.next(),
+    })
+}

@@ -1,0 +1,279 @@
+//! Sealing: documents of the memtable become segments.
+
+use super::memtable::{Row, Stored};
+use super::segment::{DocumentSegment, DocumentSegmentRecord, row_number};
+use super::snapshot::raw;
+use super::state::DocumentsState;
+use crate::engine::{Engine, Log};
+use crate::error::{Error, Result};
+use crate::files::{FileName, SegmentName};
+use crate::fs::write_synced;
+use crate::manifest::Op;
+use crate::sync::Guard;
+use bytes::Bytes;
+use ebbtide_buckets::{KeyedRow, KeyedWriter};
+use ebbtide_documents::{DefaultTtl, ItemTtl};
+use ebbtide_ttl::Precision;
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Groups with fewer documents are sealed together with the following ones: many small files cost more than they save at
+/// expiry.
+const GROUP_ROWS_MIN: usize = 4096;
+/// Number of groups into which the lives of about one length are divided.
+const GROUPS_PER_LIFE: i64 = 16;
+/// The life by which segments are grouped of which only the ends of lives are known: 16 hours, and so parts of an hour.
+const LIFE_OF_ITEMS: i64 = 16 * 3_600_000;
+/// A segment has at most about this many bytes of documents: 512 MiB.
+pub(super) const SEGMENT_BYTES_MAX: usize = 512 << 20;
+
+/// What expires together lies together: documents of one group have lives of about one length, and expire at about one time.
+/// The last group never expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Expiring {
+    /// The binary order of magnitude of the life, and the part of time in which it ends.
+    Within(u32, i64),
+    Never,
+}
+
+impl Expiring {
+    pub(super) fn of(state: &DocumentsState, stored: &Stored) -> Expiring {
+        let Some(at) = state.rules.expires_at(raw(&stored.document), stored.written) else { return Expiring::Never };
+        Expiring::at(at.to_units_saturating(Precision::Ms), stored.written)
+    }
+
+    fn at(at: i64, written: i64) -> Expiring {
+        let magnitude = at.saturating_sub(written).max(1).ilog2();
+        let width = ((1_i64 << magnitude) / GROUPS_PER_LIFE).max(1);
+        Expiring::Within(magnitude, at.div_euclid(width))
+    }
+
+    /// The group of a segment's last document, as far as the lives of items tell; `Never` if they do not.
+    pub(super) fn of_segment(state: &DocumentsState, segment: &DocumentSegment) -> Expiring {
+        let default_ttl = state.options.default_ttl;
+        match (segment.last_item_expiry(default_ttl), default_ttl) {
+            (None, _) => Expiring::Never,
+            (Some(at), DefaultTtl::Seconds(n)) => Expiring::at(at, at.saturating_sub(i64::from(n).saturating_mul(1000))),
+            (Some(at), _) => Expiring::at(at, at.saturating_sub(LIFE_OF_ITEMS)),
+        }
+    }
+}
+
+/// Seals the documents of one collection.
+pub(crate) fn flush(engine: &Engine, name: &str) -> Result<()> {
+    let _span = tracing::debug_span!("seal", collection = name).entered();
+    let (seq, collection) = {
+        // Without the log's lock a command that is being evaluated would bring back what is frozen.
+        let _log = engine.log.lock();
+        let mut state = engine.state.write();
+        let seq = state.applied_seq;
+        let id = state.documents(name)?.id;
+        let Some(documents) = state.documents_by_id_mut(id) else { return Err(Error::no_collection(name)) };
+        documents.memtable.freeze();
+        (seq, documents.clone())
+    };
+    if collection.memtable.is_frozen_empty() {
+        return Ok(());
+    }
+    // What is sealed must not be newer than what the log keeps of other collections.
+    engine.sync_log()?;
+    let mut groups: BTreeMap<Expiring, Vec<(Bytes, Stored)>> = BTreeMap::new();
+    for (key, stored) in collection.memtable.frozen_documents() {
+        groups.entry(Expiring::of(&collection, stored)).or_default().push((key.clone(), stored.clone()));
+    }
+    let mut output = Output::new(engine, &collection);
+    let sealed = write_groups(&mut output, groups).and_then(|()| output.sync()).and_then(|()| {
+        let mut ops = output.additions();
+        ops.extend(removals(&collection, collection.memtable.frozen_superseded()));
+        ops.push(Op::Sealed { collection: collection.id, seq });
+        let log = engine.log.lock();
+        // What was written or removed since the freeze replaces the rows that were sealed.
+        let present = present(engine, &collection)?;
+        let replaced: Vec<Row> = output.rows_where(|key| present.memtable.changed_since_freeze(key));
+        commit_marked(engine, &collection, &log, ops, &replaced)
+    });
+    if let Err(error) = sealed {
+        output.take_back();
+        return Err(error);
+    }
+    engine.metrics.sealed();
+    Ok(())
+}
+
+fn present(engine: &Engine, collection: &DocumentsState) -> Result<Arc<DocumentsState>> {
+    let present = engine.state.read().documents_by_id(collection.id).cloned();
+    present.ok_or_else(|| Error::internal("a collection was dropped beside the maintenance lock"))
+}
+
+/// Commits an edit that adds segments, some rows of which writers have replaced meanwhile. The marks are there before the rows
+/// are, and are taken back if the edit is refused. The log's lock keeps writers out.
+pub(super) fn commit_marked(
+    engine: &Engine,
+    collection: &DocumentsState,
+    _log: &Guard<'_, Log>,
+    ops: Vec<Op>,
+    replaced: &[Row],
+) -> Result<()> {
+    let change = |rows: &[Row], marks: bool| {
+        if rows.is_empty() {
+            return;
+        }
+        if let Some(documents) = engine.state.write().documents_by_id_mut(collection.id) {
+            let rows = rows.iter().copied();
+            if marks { documents.memtable.mark(rows) } else { documents.memtable.unmark(rows) }
+        }
+    };
+    change(replaced, true);
+    engine.commit(ops).inspect_err(|_| change(replaced, false))
+}
+
+/// The operations that make rows durably gone.
+pub(super) fn removals(collection: &DocumentsState, rows: impl Iterator<Item = Row>) -> Vec<Op> {
+    let mut by_segment: BTreeMap<u64, RoaringBitmap> = BTreeMap::new();
+    for (segment, row) in rows {
+        by_segment.entry(segment).or_default().insert(row);
+    }
+    let op = |(id, rows): (u64, RoaringBitmap)| {
+        // A segment that was dropped as a whole needs no marks.
+        let segment = collection.segments.get(&id)?;
+        let deleted = &segment.deleted | rows;
+        let collection = collection.id;
+        Some(match deleted.len() >= segment.file.meta.rows {
+            true => Op::RemoveSegment { collection, segment: id },
+            false => Op::SetDeletedDocuments { collection, segment: id, deleted },
+        })
+    };
+    by_segment.into_iter().filter_map(op).collect()
+}
+
+fn write_groups(output: &mut Output<'_>, groups: BTreeMap<Expiring, Vec<(Bytes, Stored)>>) -> Result<()> {
+    let mut rows: Vec<(Bytes, Stored)> = Vec::new();
+    let mut groups = groups.into_iter().peekable();
+    while let Some((group, more)) = groups.next() {
+        rows.extend(more);
+        let next_is_alike = groups.peek().is_some_and(|(next, _)| (*next == Expiring::Never) == (group == Expiring::Never));
+        if rows.len() < GROUP_ROWS_MIN && next_is_alike {
+            continue;
+        }
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        for (key, stored) in std::mem::take(&mut rows) {
+            output.push(key, &stored)?;
+        }
+        output.finish_file()?;
+    }
+    Ok(())
+}
+
+/// Segments that are being written. They are durable, but not part of the state until the edits that add them are committed.
+pub(super) struct Output<'a> {
+    engine: &'a Engine,
+    collection: &'a DocumentsState,
+    writer: Option<(KeyedWriter, Vec<Bytes>)>,
+    bytes: usize,
+    written: Vec<(DocumentSegmentRecord, Vec<Bytes>)>,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(engine: &'a Engine, collection: &'a DocumentsState) -> Self {
+        Output { engine, collection, writer: None, bytes: 0, written: Vec::new() }
+    }
+
+    /// Appends a document; keys ascend within a file. Returns its row, in the file with this index.
+    pub(super) fn push(&mut self, key: Bytes, stored: &Stored) -> Result<(usize, u32)> {
+        let rows_max = self.engine.settings.segment_rows_max;
+        if self.writer.as_ref().is_some_and(|(_, keys)| keys.len() >= rows_max) || self.bytes >= SEGMENT_BYTES_MAX {
+            self.finish_file()?;
+        }
+        let (writer, keys) = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert((KeyedWriter::new()?, Vec::new())),
+        };
+        let ttl = match ItemTtl::of(raw(&stored.document)) {
+            ItemTtl::Never => Some(-1),
+            ItemTtl::Seconds(n) => Some(i64::from(n)),
+            ItemTtl::Inherit | ItemTtl::Invalid => None,
+        };
+        writer.push(KeyedRow { key: &key, written: stored.written, ttl, document: &stored.document })?;
+        self.bytes += key.len() + stored.document.len();
+        let row = row_number(keys.len())?;
+        keys.push(key);
+        Ok((self.written.len(), row))
+    }
+
+    /// Ends the present file, if there is one.
+    pub(super) fn finish_file(&mut self) -> Result<()> {
+        self.bytes = 0;
+        let Some((writer, keys)) = self.writer.take() else { return Ok(()) };
+        let (bytes, meta) = writer.finish()?;
+        assert_eq!(meta.rows, keys.len() as u64, "a segment holds what was sealed");
+        self.collection.folder.prepare()?;
+        let id = {
+            let mut state = self.engine.state.write();
+            state.next_segment += 1;
+            state.next_segment - 1
+        };
+        let path = self.path(id);
+        write_synced(self.engine.fs.as_ref(), &path, &bytes).map_err(|e| Error::io("write the segment", &path, &e))?;
+        self.engine.metrics.segment_written(bytes.len() as u64);
+        self.written.push((DocumentSegmentRecord { id, meta, deleted: RoaringBitmap::new() }, keys));
+        Ok(())
+    }
+
+    fn path(&self, id: u64) -> PathBuf {
+        FileName::Segment(SegmentName { generation: Some(0), id }).path(self.collection.folder.path())
+    }
+
+    /// Makes the names of the files durable.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.finish_file()?;
+        if self.written.is_empty() {
+            return Ok(());
+        }
+        let folder = self.collection.folder.path();
+        let synced = self.engine.fs.sync_dir(folder);
+        synced.map_err(|e| self.engine.poison(&Error::io("sync the folder", folder, &e)))
+    }
+
+    /// The operations that add the segments.
+    pub(super) fn additions(&self) -> Vec<Op> {
+        let collection = self.collection.id;
+        let added = |(segment, _): &(DocumentSegmentRecord, _)| Op::AddDocumentSegment {
+            collection,
+            segment: segment.clone(),
+        };
+        self.written.iter().map(added).collect()
+    }
+
+    /// The ids of the segments.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.written.iter().map(|(segment, _)| segment.id)
+    }
+
+    /// The id of the segment that a file with this index became.
+    pub(super) fn id_of(&self, file: usize) -> Result<u64> {
+        self.written.get(file).map(|(segment, _)| segment.id).ok_or_else(|| Error::internal("a segment was not written"))
+    }
+
+    /// The rows whose keys fulfil a condition.
+    fn rows_where(&self, condition: impl Fn(&[u8]) -> bool) -> Vec<Row> {
+        let of_file = |(segment, keys): &(DocumentSegmentRecord, Vec<Bytes>)| {
+            let numbered = (0_u32..).zip(keys).filter(|(_, key)| condition(key));
+            numbered.map(|(row, _)| (segment.id, row)).collect::<Vec<Row>>()
+        };
+        self.written.iter().flat_map(of_file).collect()
+    }
+
+    /// Removes the files again, unless the manifest may name them.
+    pub(super) fn take_back(&self) {
+        if self.engine.poisoned().is_some() {
+            return;
+        }
+        for (segment, _) in &self.written {
+            let path = self.path(segment.id);
+            let taken_back = self.engine.fs.remove(&path);
+            tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A segment of an ordinary collection in one version of the state: its immutable file, and the rows that are gone from it.
+
+use crate::error::{Error, Result};
+use crate::manifest::Op;
+use crate::segment::file::SegmentFile;
+use crate::sync::Mutex;
+use ebbtide_buckets::{KeyedMeta, KeyedReader};
+use ebbtide_documents::DefaultTtl;
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A segment of documents in the manifest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DocumentSegmentRecord {
+    pub(crate) id: u64,
+    pub(crate) meta: KeyedMeta,
+    /// Rows that were replaced, removed or purged.
+    pub(crate) deleted: RoaringBitmap,
+}
+
+impl DocumentSegmentRecord {
+    /// What is wrong with it, if anything is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let rows = self.meta.rows;
+        if rows == 0 || rows > u64::from(u32::MAX) {
+            return Some(format!("a segment of {rows} documents"));
+        }
+        if self.deleted.max().is_some_and(|row| u64::from(row) >= rows) {
+            return Some(format!("names rows beyond the {rows} that it was written with"));
+        }
+        (self.deleted.len() >= rows).then(|| "no document is left, and the segment is not removed".to_owned())
+    }
+}
+
+/// When the documents of a segment expire, under one set of rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outlook {
+    /// The epoch of the rules.
+    pub(crate) epoch: u64,
+    /// Nothing expires before this instant, in milliseconds; `None` if nothing ever does.
+    pub(crate) first: Option<i64>,
+}
+
+/// A segment as one version sees it.
+#[derive(Debug)]
+pub(crate) struct DocumentSegment {
+    pub(crate) file: Arc<SegmentFile<KeyedReader>>,
+    /// Rows that are durably gone.
+    pub(crate) deleted: RoaringBitmap,
+    outlook: Mutex<Option<Outlook>>,
+}
+
+impl DocumentSegment {
+    pub(crate) fn new(file: Arc<SegmentFile<KeyedReader>>, deleted: RoaringBitmap) -> Self {
+        DocumentSegment { file, deleted, outlook: Mutex::new(None) }
+    }
+
+    /// The edit that adds it, as it is now, to nothing.
+    pub(crate) fn addition(&self, collection: u64) -> Op {
+        let (id, meta, deleted) = (self.file.id, self.file.meta.clone(), self.deleted.clone());
+        Op::AddDocumentSegment { collection, segment: DocumentSegmentRecord { id, meta, deleted } }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.file.id
+    }
+
+    /// Rows that are not durably gone.
+    pub(crate) fn live_rows(&self) -> u64 {
+        self.file.meta.rows.saturating_sub(self.deleted.len())
+    }
+
+    /// Bytes on disk of that many of its rows.
+    pub(crate) fn share(&self, rows: u64) -> u64 {
+        let bytes = u128::from(self.file.meta.bytes) * u128::from(rows) / u128::from(self.file.meta.rows.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// When its last document expires through time to live per item alone, in milliseconds; `None` if some document never does.
+    pub(crate) fn last_item_expiry(&self, default_ttl: DefaultTtl) -> Option<i64> {
+        let lives = &self.file.meta.lives;
+        let inherited = match default_ttl {
+            DefaultTtl::Off => return None,
+            DefaultTtl::Never if lives.inheriting > 0 => return None,
+            DefaultTtl::Never => 0,
+            DefaultTtl::Seconds(n) => i64::from(n).saturating_mul(1000),
+        };
+        if lives.never > 0 {
+            return None;
+        }
+        let of_inheriting = lives.written_max_inheriting.map(|written| written.saturating_add(inherited));
+        of_inheriting.into_iter().chain(lives.expires_max_own).max()
+    }
+
+    /// When its first document may expire through time to live per item alone, in milliseconds; `None` if none ever does.
+    pub(crate) fn first_item_expiry(&self, default_ttl: DefaultTtl) -> Option<i64> {
+        let lives = &self.file.meta.lives;
+        let of_inheriting = match default_ttl {
+            DefaultTtl::Off => return None,
+            DefaultTtl::Never => None,
+            DefaultTtl::Seconds(n) => {
+                lives.written_min_inheriting.map(|written| written.saturating_add(i64::from(n).saturating_mul(1000)))
+            }
+        };
+        of_inheriting.into_iter().chain(lives.expires_min_own).min()
+    }
+
+    /// The row of a key, whether or not it is gone.
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<u32>> {
+        let meta = &self.file.meta;
+        if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
+            return Ok(None);
+        }
+        let reader = self.file.reader()?;
+        if !reader.may_contain(key) {
+            return Ok(None);
+        }
+        Ok(reader.find(key)?)
+    }
+
+    /// When its documents expire, if that was found out under these rules.
+    pub(crate) fn outlook(&self, epoch: u64) -> Option<Outlook> {
+        self.outlook.lock().filter(|outlook| outlook.epoch == epoch)
+    }
+
+    /// Remembers when its documents expire.
+    pub(crate) fn set_outlook(&self, outlook: Outlook) {
+        *self.outlook.lock() = Some(outlook);
+    }
+
+    /// The same segment with more rows gone.
+    pub(crate) fn without(&self, deleted: RoaringBitmap) -> DocumentSegment {
+        let outlook = *self.outlook.lock();
+        DocumentSegment { file: self.file.clone(), deleted, outlook: Mutex::new(outlook) }
+    }
+
+    /// Checks that an edit only takes rows away.
+    pub(crate) fn check_deleted(&self, after: &RoaringBitmap) -> std::result::Result<(), String> {
+        if !self.deleted.is_subset(after) {
+            return Err("an edit restores removed documents".to_owned());
+        }
+        let record = DocumentSegmentRecord { id: self.id(), meta: self.file.meta.clone(), deleted: after.clone() };
+        record.fault().map_or(Ok(()), Err)
+    }
+}
+
+/// The row of a stored document as a number of 32 bits.
+pub(crate) fn row_number(row: usize) -> Result<u32> {
+    u32::try_from(row).map_err(|_| Error::internal("a segment of over 2^32 documents"))
+}

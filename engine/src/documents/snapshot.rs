@@ -1,0 +1,259 @@
+//! Reads of an ordinary collection: one version of it, and one reading of the clock.
+
+use super::memtable::Stored;
+use super::options::DocumentsOptions;
+use super::segment::DocumentSegment;
+use super::state::DocumentsState;
+use crate::error::Result;
+use bytes::Bytes;
+use ebbtide_buckets::KeyedColumns;
+use ebbtide_documents::{Filter, Sort};
+use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
+use ebbtide_ttl::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Whether a read returns expired documents too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    LeftOut,
+    Included,
+}
+
+/// A document that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Match {
+    pub(crate) key: Bytes,
+    pub(crate) stored: Stored,
+    /// Whether it has not expired.
+    pub(crate) is_visible: bool,
+}
+
+/// Whether a document has expired. No other code decides this.
+pub(crate) fn is_expired(state: &DocumentsState, stored: &Stored, now: Timestamp) -> bool {
+    state.rules.is_expired(raw(&stored.document), stored.written, now)
+}
+
+/// A stored document. What is not BSON is an empty document: checksums and checks on every way in exclude it.
+pub(crate) fn raw(document: &[u8]) -> &RawDocument {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    RawDocument::from_bytes(document)
+        .or_else(|_| RawDocument::from_bytes(EMPTY))
+        .unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
+}
+
+/// Documents that match a filter, in the order of their keys, at most `limit`.
+pub(crate) fn matching(
+    state: &DocumentsState,
+    now: Timestamp,
+    filter: &Filter,
+    hidden: Hidden,
+    limit: Option<usize>,
+) -> Result<Vec<Match>> {
+    let limit = limit.unwrap_or(usize::MAX);
+    let mut found = Vec::new();
+    visit(state, filter, &mut |key, stored| {
+        let is_visible = !is_expired(state, &stored, now);
+        if (is_visible || hidden == Hidden::Included) && filter.matches(raw(&stored.document)) {
+            found.push(Match { key, stored, is_visible });
+        }
+        Ok(found.len() < limit)
+    })?;
+    Ok(found)
+}
+
+/// Documents in the order of a sort; those that it does not tell apart keep theirs.
+pub(crate) fn sorted(found: Vec<Match>, sort: &Sort) -> Result<Vec<Match>> {
+    let with_key = |found: Match| Ok((sort.key(raw(&found.stored.document))?, found));
+    let mut keyed = found.into_iter().map(with_key).collect::<Result<Vec<(Vec<u8>, Match)>>>()?;
+    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(keyed.into_iter().map(|(_, found)| found).collect())
+}
+
+/// Visits the stored documents that may match a filter, in the order of their keys, until the visitor returns false.
+fn visit(
+    state: &DocumentsState,
+    filter: &Filter,
+    visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
+) -> Result<()> {
+    if let Some(mut keys) = filter.id_keys() {
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            if let Some((stored, _)) = state.get(&key)?
+                && !visitor(key.into(), stored)?
+            {
+                return Ok(());
+            }
+        }
+        return Ok(());
+    }
+    let mut sources: Vec<Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + '_>> = Vec::new();
+    sources.push(Box::new(state.memtable.documents().map(|(key, stored)| Ok((key.clone(), stored.clone())))));
+    for segment in state.segments.values() {
+        sources.push(Box::new(rows_of(state, segment)?));
+    }
+    merge(sources, visitor)
+}
+
+/// The rows of a segment that are not gone, in the order of their keys.
+fn rows_of<'a>(
+    state: &DocumentsState,
+    segment: &'a Arc<DocumentSegment>,
+) -> Result<impl Iterator<Item = Result<(Bytes, Stored)>> + use<'a>> {
+    let gone = state.gone(segment);
+    let reader = segment.file.reader()?;
+    let blocks = reader.scan(&gone, 0..u32::MAX, KeyedColumns { keys: true, documents: true });
+    Ok(blocks.flat_map(|block| {
+        let rows: Vec<Result<(Bytes, Stored)>> = match block {
+            Err(error) => vec![Err(error.into())],
+            Ok(block) => {
+                let columns = block.keys.into_iter().zip(block.written).zip(block.documents);
+                columns.map(|((key, written), document)| Ok((key, Stored { written, document }))).collect()
+            }
+        };
+        rows
+    }))
+}
+
+/// Merges ascending sources. A key is in one source only.
+fn merge(
+    mut sources: Vec<Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + '_>>,
+    visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
+) -> Result<()> {
+    let mut heads: BTreeMap<(Bytes, usize), Stored> = BTreeMap::new();
+    for (number, source) in sources.iter_mut().enumerate() {
+        if let Some(next) = source.next() {
+            let (key, stored) = next?;
+            heads.insert((key, number), stored);
+        }
+    }
+    while let Some(((key, number), stored)) = heads.pop_first() {
+        if let Some(next) = sources[number].next() {
+            let (key, stored) = next?;
+            heads.insert((key, number), stored);
+        }
+        if !visitor(key, stored)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A document as a read returns it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The document, exactly as it was written.
+    pub document: RawDocumentBuf,
+    /// `_ts`: the instant of its last write, in whole milliseconds.
+    pub written: Timestamp,
+}
+
+/// One ordinary collection at one instant. See [`crate::Snapshot::documents`].
+#[derive(Debug, Clone)]
+pub struct DocumentsSnapshot {
+    pub(crate) state: Arc<DocumentsState>,
+    pub(crate) now: Timestamp,
+}
+
+impl DocumentsSnapshot {
+    pub(crate) fn new(state: Arc<DocumentsState>, now: Timestamp) -> Self {
+        DocumentsSnapshot { state, now }
+    }
+
+    /// The collection's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The collection's number in its database. No two collections ever have the same one.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.state.id
+    }
+
+    /// Its default time to live and its indexes.
+    #[must_use]
+    pub fn options(&self) -> &DocumentsOptions {
+        &self.state.options
+    }
+
+    /// The instant at which expiry is decided.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Documents that match a filter, in the order of their keys, at most `limit`.
+    pub(crate) fn matching(&self, filter: &Filter, limit: Option<usize>) -> Result<Vec<Match>> {
+        matching(&self.state, self.now, filter, Hidden::LeftOut, limit)
+    }
+
+    /// The visible document with a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Stored>> {
+        let found = self.state.get(key)?.map(|(stored, _)| stored);
+        Ok(found.filter(|stored| !is_expired(&self.state, stored, self.now)))
+    }
+
+    /// Visits every visible document in the order of the keys, until the visitor returns false.
+    ///
+    /// # Errors
+    /// Errors of reading, and those of the visitor.
+    pub fn for_each(&self, visitor: &mut dyn FnMut(Document) -> Result<bool>) -> Result<()> {
+        visit(&self.state, &Filter::everything(), &mut |_, stored| {
+            match is_expired(&self.state, &stored, self.now) {
+                true => Ok(true),
+                false => visitor(document(&stored)),
+            }
+        })
+    }
+
+    /// Visits the visible documents that match a filter.
+    pub(crate) fn for_each_match(&self, filter: &Filter, visitor: &mut dyn FnMut(Match)) -> Result<()> {
+        visit(&self.state, filter, &mut |key, stored| {
+            if !is_expired(&self.state, &stored, self.now) && filter.matches(raw(&stored.document)) {
+                visitor(Match { key, stored, is_visible: true });
+            }
+            Ok(true)
+        })
+    }
+
+    /// The number of visible documents that match a filter.
+    pub(crate) fn count_matching(&self, filter: &Filter) -> Result<u64> {
+        let mut count = 0;
+        self.for_each_match(filter, &mut |_| count += 1)?;
+        Ok(count)
+    }
+
+    /// Bytes on disk of the segments.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.state.segments.values().map(|segment| segment.file.meta.bytes).sum()
+    }
+
+    /// Bytes on disk of what is stored, and in memory of what is not sealed yet.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let sealed: u64 = self.state.segments.values().map(|segment| segment.share(segment.live_rows())).sum();
+        sealed + self.state.memtable.bytes() as u64
+    }
+
+    /// The number of visible documents.
+    ///
+    /// # Errors
+    /// Errors of reading.
+    pub fn count(&self) -> Result<u64> {
+        let mut count = 0;
+        self.for_each(&mut |_| {
+            count += 1;
+            Ok(true)
+        })?;
+        Ok(count)
+    }
+}
+
+/// A stored document as a read returns it.
+pub(crate) fn document(stored: &Stored) -> Document {
+    Document { document: raw(&stored.document).to_owned(), written: Timestamp::from_millis(stored.written) }
+}

@@ -1,0 +1,88 @@
+//! An ordinary collection in one version of the state.
+
+use super::changes::Change;
+use super::memtable::{Known, Memtable, Row, Stored};
+use super::options::{DocumentsOptions, DocumentsRecord};
+use super::segment::DocumentSegment;
+use crate::error::Result;
+use crate::segment::folder::SegmentFolder;
+use ebbtide_documents::ItemRules;
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An ordinary collection in one version. Snapshots share it; a change makes a copy of what it changes.
+#[derive(Debug, Clone)]
+pub(crate) struct DocumentsState {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) options: Arc<DocumentsOptions>,
+    /// When documents expire, made of the options.
+    pub(crate) rules: Arc<ItemRules>,
+    pub(crate) rules_epoch: u64,
+    pub(crate) sealed_seq: u64,
+    pub(crate) segments: Arc<BTreeMap<u64, Arc<DocumentSegment>>>,
+    pub(crate) folder: Arc<SegmentFolder>,
+    pub(crate) memtable: Memtable,
+}
+
+/// A document that was found, and its row if it is in a segment.
+pub(crate) type Found = (Stored, Option<Row>);
+
+impl DocumentsState {
+    pub(crate) fn record(&self) -> DocumentsRecord {
+        DocumentsRecord {
+            id: self.id,
+            name: self.name.clone(),
+            options: (*self.options).clone(),
+            rules_epoch: self.rules_epoch,
+            sealed_seq: self.sealed_seq,
+        }
+    }
+
+    /// The stored document with a key, expired or not.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Found>> {
+        match self.memtable.get(key) {
+            Known::Document(stored) => Ok(Some((stored, None))),
+            Known::Removed => Ok(None),
+            Known::Nothing => match self.row_of(key)? {
+                None => Ok(None),
+                Some((segment, row)) => {
+                    let found = segment.file.reader()?.get(row)?;
+                    let stored = Stored { written: found.written, document: found.document };
+                    Ok(Some((stored, Some((segment.id(), row)))))
+                }
+            },
+        }
+    }
+
+    /// The row of a segment that holds the document with a key: at most one does.
+    fn row_of(&self, key: &[u8]) -> Result<Option<(&Arc<DocumentSegment>, u32)>> {
+        // New segments first: what was written lately is what is asked for.
+        for segment in self.segments.values().rev() {
+            let Some(row) = segment.find(key)? else { continue };
+            if !segment.deleted.contains(row) && !self.memtable.is_superseded((segment.id(), row)) {
+                return Ok(Some((segment, row)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Applies one change of the log, which is never judged again: neither clock nor rules are asked.
+    pub(crate) fn replay(&mut self, change: Change) -> Result<()> {
+        let old = match self.memtable.get(&change.key) {
+            Known::Nothing => self.row_of(&change.key)?.map(|(segment, row)| (segment.id(), row)),
+            _ => None,
+        };
+        match change.stored {
+            Some(stored) => self.memtable.put(change.key, stored, old),
+            None => self.memtable.remove(&change.key, old),
+        }
+        Ok(())
+    }
+
+    /// The rows of a segment that are gone in this version.
+    pub(crate) fn gone(&self, segment: &DocumentSegment) -> RoaringBitmap {
+        &segment.deleted | self.memtable.superseded(segment.id())
+    }
+}

@@ -1,0 +1,216 @@
+//! What of an ordinary collection is due, and dropping it: a segment of which all is due as one, other documents as rows.
+
+use super::seal::removals;
+use super::segment::{DocumentSegment, Outlook};
+use super::snapshot::raw;
+use super::state::DocumentsState;
+use crate::error::Result;
+use crate::manifest::Op;
+use ebbtide_buckets::KeyedColumns;
+use ebbtide_documents::{DefaultTtl, RuleName};
+use ebbtide_ttl::{Precision, RuleRef, Timestamp, Visit};
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The name of the rule of time to live per item.
+pub(crate) const ITEMS: &str = "items";
+
+/// The name of a rule in listings.
+pub(crate) fn label(rule: &RuleName) -> &str {
+    match rule {
+        RuleName::Items => ITEMS,
+        RuleName::Index(name) => name,
+    }
+}
+
+impl DocumentsState {
+    /// The rules that may expire documents.
+    pub(crate) fn sweep_rules(&self) -> impl Iterator<Item = RuleRef> {
+        let items = (self.options.default_ttl != DefaultTtl::Off).then(|| ITEMS.to_owned());
+        let indexes = self.options.indexes.iter().filter(|index| index.expire_after_seconds.is_some());
+        let names = items.into_iter().chain(indexes.map(|index| index.name.clone()));
+        names.map(|rule| RuleRef { collection: self.name.clone(), rule: Some(rule) })
+    }
+
+    /// The seconds of a rule, for the history: -1 for items with lives of their own only.
+    pub(crate) fn seconds_of(&self, rule: &str) -> Option<i64> {
+        if rule == ITEMS {
+            return match self.options.default_ttl {
+                DefaultTtl::Off => None,
+                DefaultTtl::Never => Some(-1),
+                DefaultTtl::Seconds(n) => Some(i64::from(n)),
+            };
+        }
+        self.options.indexes.iter().find(|index| index.name == rule)?.expire_after_seconds
+    }
+
+    /// Whether a document that is not sealed has expired.
+    pub(crate) fn has_due_in_memory(&self, now: Timestamp) -> bool {
+        let mut documents = self.memtable.documents();
+        documents.any(|(_, stored)| self.rules.is_expired(raw(&stored.document), stored.written, now))
+    }
+}
+
+/// Rows of one segment that are due, by rule.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Due {
+    by_rule: BTreeMap<String, RoaringBitmap>,
+}
+
+impl Due {
+    /// What of a segment is due at `now`.
+    pub(crate) fn of(collection: &DocumentsState, segment: &DocumentSegment, now: Timestamp) -> Result<Due> {
+        let at = now.to_units_saturating(Precision::Ms);
+        let (epoch, rules) = (collection.rules_epoch, &collection.rules);
+        if segment.outlook(epoch).is_some_and(|outlook| outlook.first.is_none_or(|first| first > at)) {
+            return Ok(Due::default());
+        }
+        let mut due = Due::default();
+        let rows = u32::try_from(segment.file.meta.rows).unwrap_or(u32::MAX);
+        if rules.indexes.is_empty() {
+            // The summary in the manifest tells of all items together.
+            let default_ttl = collection.options.default_ttl;
+            if segment.first_item_expiry(default_ttl).is_none_or(|first| first > at) {
+                return Ok(due);
+            }
+            if segment.last_item_expiry(default_ttl).is_some_and(|last| last <= at) {
+                let mut all = RoaringBitmap::new();
+                all.insert_range(0..rows);
+                due.by_rule.insert(ITEMS.to_owned(), all - &segment.deleted);
+                return Ok(due);
+            }
+        }
+        let mut first: Option<i64> = None;
+        let mut judge = |row: u32, expiry: Option<(Timestamp, RuleName)>| {
+            let Some((expires, rule)) = expiry else { return };
+            if expires <= now {
+                due.by_rule.entry(label(&rule).to_owned()).or_default().insert(row);
+            } else {
+                let expires = expires.to_units_saturating(Precision::Ms);
+                first = Some(first.map_or(expires, |first| first.min(expires)));
+            }
+        };
+        let reader = segment.file.reader()?;
+        if rules.indexes.is_empty() {
+            for block in reader.scan(&segment.deleted, 0..rows, KeyedColumns { keys: false, documents: false }) {
+                let block = block?;
+                for ((row, written), ttl) in block.rows.into_iter().zip(block.written).zip(block.ttls) {
+                    judge(row, rules.item_expiry(ttl, written).map(|at| (at, RuleName::Items)));
+                }
+            }
+        } else {
+            for block in reader.scan(&segment.deleted, 0..rows, KeyedColumns { keys: false, documents: true }) {
+                let block = block?;
+                for ((row, written), document) in block.rows.into_iter().zip(block.written).zip(block.documents) {
+                    judge(row, rules.expiry(raw(&document), written));
+                }
+            }
+        }
+        if due.by_rule.is_empty() {
+            segment.set_outlook(Outlook { epoch, first });
+        }
+        Ok(due)
+    }
+
+    /// How many rows are due, through any rule.
+    pub(crate) fn rows(&self) -> u64 {
+        self.by_rule.values().map(RoaringBitmap::len).sum()
+    }
+
+    /// How many rows are due through each rule.
+    pub(crate) fn by_rule(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.by_rule.iter().map(|(rule, rows)| (rule.as_str(), rows.len()))
+    }
+
+    /// Takes rows that are due through a rule: all of a segment, or up to `limit` documents. What writers have replaced is left
+    /// to the seal of the documents that replace it.
+    fn take(
+        &mut self,
+        collection: &DocumentsState,
+        segment: &Arc<DocumentSegment>,
+        rule: &str,
+        limit: u64,
+    ) -> Option<Taken> {
+        let superseded = collection.memtable.superseded(segment.id());
+        let gone = &segment.deleted | &superseded;
+        let rows = self.by_rule.get_mut(rule)?;
+        *rows -= &gone;
+        if rows.is_empty() || limit == 0 {
+            return None;
+        }
+        let documents = rows.len();
+        if superseded.is_empty() && documents + segment.deleted.len() >= segment.file.meta.rows {
+            rows.clear();
+            return Some(Taken { segment: segment.clone(), rows: None, documents });
+        }
+        let mut taken = std::mem::take(rows);
+        if documents > limit {
+            let kept: RoaringBitmap = taken.iter().skip(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
+            taken -= &kept;
+            *rows = kept;
+        }
+        let documents = taken.len();
+        Some(Taken { segment: segment.clone(), rows: Some(taken), documents })
+    }
+}
+
+/// What a visit takes of one segment.
+struct Taken {
+    segment: Arc<DocumentSegment>,
+    /// The rows; `None` for the segment as a whole.
+    rows: Option<RoaringBitmap>,
+    documents: u64,
+}
+
+/// What a visit takes.
+#[derive(Default)]
+pub(crate) struct Drops {
+    taken: Vec<Taken>,
+    /// Towards the limit of a visit a segment that goes as a whole counts one, and so does each other document.
+    pub(crate) counted: u64,
+}
+
+impl Drops {
+    /// Takes what is due of a segment through a rule, as far as the limit allows.
+    pub(crate) fn take(
+        &mut self,
+        due: &mut Due,
+        collection: &DocumentsState,
+        segment: &Arc<DocumentSegment>,
+        (rule, limit): (&str, Option<u64>),
+    ) {
+        let limit = limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.counted));
+        if let Some(taken) = due.take(collection, segment, rule, limit) {
+            self.counted += if taken.rows.is_none() { 1 } else { taken.documents };
+            self.taken.push(taken);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// The operations that drop what was taken, and what that is.
+    pub(crate) fn edits(&self, collection: &DocumentsState) -> (Vec<Op>, Visit) {
+        let mut visit = Visit::default();
+        let (mut ops, mut rows) = (Vec::new(), Vec::new());
+        for taken in &self.taken {
+            let id = taken.segment.id();
+            visit.measurements += taken.documents;
+            visit.bytes += taken.segment.share(taken.documents);
+            match &taken.rows {
+                None => {
+                    visit.buckets += 1;
+                    visit.files += 1;
+                    ops.push(Op::RemoveSegment { collection: collection.id, segment: id });
+                }
+                Some(bitmap) => rows.extend(bitmap.iter().map(|row| (id, row))),
+            }
+        }
+        let removed = removals(collection, rows.into_iter());
+        visit.files += removed.iter().filter(|op| matches!(op, Op::RemoveSegment { .. })).count() as u64;
+        ops.extend(removed);
+        (ops, visit)
+    }
+}

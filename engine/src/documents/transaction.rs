@@ -1,0 +1,151 @@
+//! One command on an ordinary collection, while the thread that writes the log evaluates it.
+
+use super::changes::Change;
+use super::memtable::{Row, Stored};
+use super::options::DocumentsOptions;
+use super::snapshot::{self, Hidden, Match};
+use super::state::DocumentsState;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::insert::queue::{Pending, Work};
+use crate::sync::Mutex;
+use bytes::Bytes;
+use ebbtide_documents::{Filter, Update, check_ttl};
+use ebbtide_ttl::{Code, Precision, Timestamp};
+use std::sync::Arc;
+
+/// What a command sees, and what it has done so far.
+pub(crate) struct Transaction<'a> {
+    state: &'a mut DocumentsState,
+    now: Timestamp,
+    /// Why the clock is not trusted, if it is not.
+    held: Option<String>,
+    changes: Vec<Change>,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(state: &'a mut DocumentsState, now: Timestamp, held: Option<String>) -> Self {
+        Transaction { state, now, held, changes: Vec::new() }
+    }
+
+    /// What the command did, in order.
+    pub(crate) fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+
+    /// The instant of the command: one reading of the clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The `_ts` of what the command writes.
+    pub(crate) fn written(&self) -> i64 {
+        self.now.to_units_saturating(Precision::Ms)
+    }
+
+    pub(crate) fn options(&self) -> &DocumentsOptions {
+        &self.state.options
+    }
+
+    /// The visible document with a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Stored>> {
+        let found = self.state.get(key)?;
+        Ok(found.map(|(stored, _)| stored).filter(|stored| !self.is_expired(stored)))
+    }
+
+    /// The stored document with a key, expired or not.
+    pub(crate) fn stored(&self, key: &[u8]) -> Result<Option<Stored>> {
+        Ok(self.state.get(key)?.map(|(stored, _)| stored))
+    }
+
+    fn is_expired(&self, stored: &Stored) -> bool {
+        snapshot::is_expired(self.state, stored, self.now)
+    }
+
+    /// Documents that match a filter, in the order of their keys, at most `limit`.
+    pub(crate) fn matching(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Result<Vec<Match>> {
+        snapshot::matching(self.state, self.now, filter, hidden, limit)
+    }
+
+    /// Writes a document under its key, whatever was there before. An expired document with this key is gone for good.
+    pub(crate) fn put(&mut self, key: Bytes, document: Bytes) -> Result<()> {
+        self.put_as_of(key, document, self.written())
+    }
+
+    /// As [`Transaction::put`], with the `_ts` of an earlier write: for a restore.
+    pub(crate) fn put_as_of(&mut self, key: Bytes, document: Bytes, written: i64) -> Result<()> {
+        let old = self.state.get(&key)?;
+        if let (Some((stored, _)), Some(held)) = (&old, &self.held)
+            && self.is_expired(stored)
+        {
+            let what = format!("the new document would replace an expired one for good, and the clock guard holds: {held}");
+            return Err(Error::new(Code::IllegalOperation, what));
+        }
+        let stored = Stored { written, document };
+        self.apply(Change { key, stored: Some(stored) }, old.and_then(|(_, row)| row));
+        Ok(())
+    }
+
+    /// Applies an update to a document that is stored; returns whether it changed anything. `_ts` moves in any case.
+    pub(crate) fn update(&mut self, key: Bytes, stored: &Stored, update: &Update) -> Result<bool> {
+        let changed = update.apply(snapshot::raw(&stored.document), self.written())?;
+        let document = match &changed {
+            Some(document) => {
+                check_ttl(document, self.state.options.default_ttl)?;
+                Bytes::copy_from_slice(document.as_bytes())
+            }
+            None => stored.document.clone(),
+        };
+        self.put(key, document)?;
+        Ok(changed.is_some())
+    }
+
+    /// Removes the document with a key for good, expired or not.
+    pub(crate) fn remove(&mut self, key: Bytes) -> Result<()> {
+        if let Some((_, row)) = self.state.get(&key)? {
+            self.apply(Change { key, stored: None }, row);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, change: Change, old: Option<Row>) {
+        match &change.stored {
+            Some(stored) => self.state.memtable.put(change.key.clone(), stored.clone(), old),
+            None => self.state.memtable.remove(&change.key, old),
+        }
+        self.changes.push(change);
+    }
+}
+
+impl Engine {
+    /// Runs a command on an ordinary collection: all that it does is one record of the log, durable when this returns. After an
+    /// error of `evaluate` it has done nothing.
+    pub(crate) fn write_documents<T: Send + 'static>(
+        &self,
+        name: &str,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _span = tracing::debug_span!("write", collection = name).entered();
+        self.check_writable()?;
+        self.make_room()?;
+        let collection = self.state.read().documents(name)?.id;
+        let reply = Arc::new(Mutex::new(None));
+        let filled = reply.clone();
+        let work = Work::Documents(Box::new(move |transaction: &mut Transaction<'_>| {
+            let outcome = evaluate(transaction)?;
+            *filled.lock() = Some(outcome);
+            Ok(())
+        }));
+        let mut queue = self.inserts.lock();
+        while queue.widening {
+            self.inserts.wait(&mut queue);
+        }
+        self.check_writable()?;
+        queue.next_ticket += 1;
+        let ticket = queue.next_ticket;
+        queue.pending.push(Pending { ticket, collection, work });
+        self.wait_for(queue, ticket)?;
+        let outcome = reply.lock().take();
+        outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
+    }
+}
