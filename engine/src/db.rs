@@ -9,7 +9,7 @@ mod views;
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
 pub use documents::{Documents, Updated};
-pub(crate) use documents::duplicate;
+pub(crate) use documents::{duplicate, id_of};
 pub use views::Replaces;
 
 use crate::engine::Engine;

@@ -16,6 +16,7 @@ use crate::state::State;
 use crate::sweep::sweeper::Sweeper;
 use crate::sync::{Mutex, Ordered, Rank, RwLock};
 use crate::wal::{self, LogWriter};
+use ebbtide_documents::ObjectIds;
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ pub(crate) struct Engine {
     pub(crate) metrics: Metrics,
     /// Tells the background that open buckets have reached half of their memory.
     pub(crate) half_full: Arc<tokio::sync::Notify>,
+    /// Makes the `_id`s of documents without one.
+    pub(crate) object_ids: ObjectIds,
     poison: Mutex<Option<Error>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -91,6 +94,7 @@ impl Engine {
             sweeper,
             metrics: Metrics::default(),
             half_full: Arc::default(),
+            object_ids: object_ids(),
             poison: Mutex::new(None),
             lock: Mutex::new(opened.lock),
         }
@@ -329,6 +333,14 @@ impl Drop for Engine {
             tracing::error!(%error, "the last inserts may not survive a power cut");
         }
     }
+}
+
+/// `_id`s that no other process makes. They need not be unpredictable.
+fn object_ids() -> ObjectIds {
+    use std::hash::{BuildHasher, Hasher};
+    // `RandomState` is seeded by the operating system.
+    let [a, b, c, d, e, rest @ ..] = std::hash::RandomState::new().build_hasher().finish().to_le_bytes();
+    ObjectIds::new([a, b, c, d, e], u32::from_le_bytes([rest[0], rest[1], rest[2], 0]))
 }
 
 /// Whether an edit frees space and names nothing new: on a full disk it may use the reserve.

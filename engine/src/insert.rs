@@ -234,9 +234,7 @@ impl Engine {
             }
         };
         let before = copy.memtable.clone();
-        let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
-        let held = self.sweeper.held(now, monotonic).map(|jump| jump.to_string());
-        let mut transaction = Transaction::new(copy, now, held);
+        let mut transaction = Transaction::new(self, copy);
         let payload = evaluate(&mut transaction).and_then(|()| {
             let changes = transaction.into_changes();
             if changes.is_empty() {

@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::options::check_collection_name;
 use bytes::Bytes;
-use ebbtide_documents::bson::raw::RawBson;
-use ebbtide_documents::bson::{Bson, Document, RawDocumentBuf};
+use ebbtide_documents::bson::raw::{RawBson, RawBsonRef};
+use ebbtide_documents::bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use ebbtide_documents::json::relaxed_value_text;
 use ebbtide_documents::{Filter, Purpose, Update, check_ttl, id_key, with_id};
 use ebbtide_ttl::Code;
 use serde::Serialize;
@@ -139,7 +140,7 @@ impl Documents {
     /// # Errors
     /// [`Code::InvalidIdField`], [`Code::BSONObjectTooLarge`], [`Code::BadValue`] for a bad time to live.
     pub fn put<T: Serialize>(&self, document: &T) -> Result<Bson> {
-        let (id, key, document) = to_document(document)?;
+        let (id, key, document) = self.ready(document)?;
         self.write(move |transaction| {
             check_ttl(&document, transaction.options().default_ttl)?;
             transaction.put(key, document.into_bytes().into())?;
@@ -152,11 +153,11 @@ impl Documents {
     /// # Errors
     /// [`Code::DuplicateKey`], and as for [`Documents::put`].
     pub fn insert<T: Serialize>(&self, document: &T) -> Result<Bson> {
-        let (id, key, document) = to_document(document)?;
+        let (id, key, document) = self.ready(document)?;
         self.write(move |transaction| {
             check_ttl(&document, transaction.options().default_ttl)?;
             if transaction.get(&key)?.is_some() {
-                return Err(duplicate(&id));
+                return Err(duplicate(&document));
             }
             transaction.put(key, document.into_bytes().into())?;
             Ok(id)
@@ -168,7 +169,7 @@ impl Documents {
     /// # Errors
     /// As for [`Documents::put`]; nothing is stored then.
     pub fn put_many<T: Serialize>(&self, documents: &[T]) -> Result<u64> {
-        let documents = documents.iter().map(to_document).collect::<Result<Vec<_>>>()?;
+        let documents = documents.iter().map(|document| self.ready(document)).collect::<Result<Vec<_>>>()?;
         self.write(move |transaction| {
             let count = documents.len() as u64;
             for (_, key, document) in documents {
@@ -217,6 +218,19 @@ impl Documents {
         found.iter().map(|found| from_document(&found.stored.document)).collect()
     }
 
+    /// A document with its `_id`, which is made where there is none, and the key of that.
+    pub(crate) fn with_id(&self, document: RawDocumentBuf) -> Result<(RawDocumentBuf, Bytes)> {
+        self.engine.with_id(document)
+    }
+
+    fn ready<T: Serialize>(&self, value: &T) -> Result<(Bson, Bytes, RawDocumentBuf)> {
+        let document = ebbtide_documents::bson::serialize_to_raw_document_buf(value)
+            .map_err(|e| Error::new(Code::BadValue, format!("the value cannot be stored as a document: {e}")))?;
+        let (document, key) = self.engine.with_id(document)?;
+        let id = Bson::try_from(id_of(&document)).map_err(|e| Error::new(Code::InvalidIdField, e.to_string()))?;
+        Ok((id, key, document))
+    }
+
     /// Runs a command that may read and write several documents: all of it is one atomic and durable step.
     pub(crate) fn write<T: Send + 'static>(
         &self,
@@ -226,9 +240,23 @@ impl Documents {
     }
 }
 
+impl Engine {
+    /// A document with its `_id`, which is made where there is none, and the key of that.
+    pub(crate) fn with_id(&self, document: RawDocumentBuf) -> Result<(RawDocumentBuf, Bytes)> {
+        let (document, key) = with_id(document, || self.object_ids.make(self.clock.now()))?;
+        Ok((document, key.into()))
+    }
+}
+
+/// The `_id` of a document that has one.
+pub(crate) fn id_of(document: &RawDocument) -> RawBsonRef<'_> {
+    document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null)
+}
+
 /// The error about an `_id` that is taken.
-pub(crate) fn duplicate(id: &impl std::fmt::Debug) -> Error {
-    Error::new(Code::DuplicateKey, format!("a document with _id {id:?} exists: update or replace it"))
+pub(crate) fn duplicate(document: &RawDocument) -> Error {
+    let id = relaxed_value_text(id_of(document));
+    Error::new(Code::DuplicateKey, format!("a document with _id {id} exists: update or replace it"))
 }
 
 fn key_of(id: &Bson) -> Result<Bytes> {
@@ -238,15 +266,6 @@ fn key_of(id: &Bson) -> Result<Bytes> {
 
 fn raw_of(document: &Document) -> Result<RawDocumentBuf> {
     RawDocumentBuf::try_from(document).map_err(|e| Error::new(Code::BadValue, format!("not a document: {e}")))
-}
-
-fn to_document<T: Serialize>(value: &T) -> Result<(Bson, Bytes, RawDocumentBuf)> {
-    let document = ebbtide_documents::bson::serialize_to_raw_document_buf(value)
-        .map_err(|e| Error::new(Code::BadValue, format!("the value cannot be stored as a document: {e}")))?;
-    let (document, id) = with_id(document)?;
-    let key = id_key(id.as_raw_bson_ref())?.into();
-    let id = Bson::try_from(id).map_err(|e| Error::new(Code::InvalidIdField, format!("no _id: {e}")))?;
-    Ok((id, key, document))
 }
 
 fn from_document<T: DeserializeOwned>(document: &[u8]) -> Result<T> {

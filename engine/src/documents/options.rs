@@ -2,12 +2,9 @@
 
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::RawDocument;
-use ebbtide_documents::{DefaultTtl, Filter, ItemRules, Purpose, TtlIndex};
+use ebbtide_documents::{DefaultTtl, Filter, ItemRules, Path, Purpose, TTL_SECONDS_MAX, TtlIndex};
 use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
 use serde::{Deserialize, Serialize};
-
-/// The greatest time to live of an item and of a collection, in seconds.
-pub(crate) const TTL_SECONDS_MAX: i64 = 2_147_483_647;
 
 /// What an ordinary collection is created with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +44,11 @@ impl DocumentsOptions {
                 return Err(Error::internal(format!("index '{}' cannot expire documents", index.name)));
             };
             let (name, path) = (index.name.clone(), path.clone());
-            indexes.push(TtlIndex { name, path, expire_after_seconds: e, filter });
+            let e = u32::try_from(e).map_err(|e| Error::internal(e.to_string()))?;
+            indexes.push(TtlIndex { name, path: Path::new(&path), expire_after_seconds: e, filter });
         }
         if let DefaultTtl::Seconds(n) = self.default_ttl
-            && !(1..=TTL_SECONDS_MAX).contains(&i64::from(n))
+            && !(1..=TTL_SECONDS_MAX).contains(&n)
         {
             return Err(Error::internal(format!("a default time to live of {n} seconds is not possible")));
         }

@@ -40,7 +40,8 @@ pub(super) enum Expiring {
 
 impl Expiring {
     pub(super) fn of(state: &DocumentsState, stored: &Stored) -> Expiring {
-        let Some(at) = state.rules.expires_at(raw(&stored.document), stored.written) else { return Expiring::Never };
+        let expiry = state.rules.expires_at(raw(&stored.document), stored.written);
+        let Some((at, _)) = expiry else { return Expiring::Never };
         Expiring::at(at.to_units_saturating(Precision::Ms), stored.written)
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Match {
 
 /// Whether a document has expired. No other code decides this.
 pub(crate) fn is_expired(state: &DocumentsState, stored: &Stored, now: Timestamp) -> bool {
-    state.rules.is_expired(raw(&stored.document), stored.written, now)
+    state.rules.expired_by(raw(&stored.document), stored.written, now).is_some()
 }
 
 /// A stored document. What is not BSON is an empty document: checksums and checks on every way in exclude it.

@@ -2,32 +2,21 @@
 
 use super::seal::removals;
 use super::segment::{DocumentSegment, Outlook};
-use super::snapshot::raw;
+use super::snapshot::{is_expired, raw};
 use super::state::DocumentsState;
 use crate::error::Result;
 use crate::manifest::Op;
 use ebbtide_buckets::KeyedColumns;
-use ebbtide_documents::{DefaultTtl, RuleName};
-use ebbtide_ttl::{Precision, RuleRef, Timestamp, Visit};
+use ebbtide_documents::{DefaultTtl, ITEMS_RULE, ItemTtl, RuleName};
+use ebbtide_ttl::{Precision, RuleRef, Timestamp, Visit, due_instant};
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The name of the rule of time to live per item.
-pub(crate) const ITEMS: &str = "items";
-
-/// The name of a rule in listings.
-pub(crate) fn label(rule: &RuleName) -> &str {
-    match rule {
-        RuleName::Items => ITEMS,
-        RuleName::Index(name) => name,
-    }
-}
-
 impl DocumentsState {
     /// The rules that may expire documents.
     pub(crate) fn sweep_rules(&self) -> impl Iterator<Item = RuleRef> {
-        let items = (self.options.default_ttl != DefaultTtl::Off).then(|| ITEMS.to_owned());
+        let items = (self.options.default_ttl != DefaultTtl::Off).then(|| ITEMS_RULE.to_owned());
         let indexes = self.options.indexes.iter().filter(|index| index.expire_after_seconds.is_some());
         let names = items.into_iter().chain(indexes.map(|index| index.name.clone()));
         names.map(|rule| RuleRef { collection: self.name.clone(), rule: Some(rule) })
@@ -35,7 +24,7 @@ impl DocumentsState {
 
     /// The seconds of a rule, for the history: -1 for items with lives of their own only.
     pub(crate) fn seconds_of(&self, rule: &str) -> Option<i64> {
-        if rule == ITEMS {
+        if rule == ITEMS_RULE {
             return match self.options.default_ttl {
                 DefaultTtl::Off => None,
                 DefaultTtl::Never => Some(-1),
@@ -48,7 +37,7 @@ impl DocumentsState {
     /// Whether a document that is not sealed has expired.
     pub(crate) fn has_due_in_memory(&self, now: Timestamp) -> bool {
         let mut documents = self.memtable.documents();
-        documents.any(|(_, stored)| self.rules.is_expired(raw(&stored.document), stored.written, now))
+        documents.any(|(_, stored)| is_expired(self, stored, now))
     }
 }
 
@@ -77,15 +66,15 @@ impl Due {
             if segment.last_item_expiry(default_ttl).is_some_and(|last| last <= at) {
                 let mut all = RoaringBitmap::new();
                 all.insert_range(0..rows);
-                due.by_rule.insert(ITEMS.to_owned(), all - &segment.deleted);
+                due.by_rule.insert(ITEMS_RULE.to_owned(), all - &segment.deleted);
                 return Ok(due);
             }
         }
         let mut first: Option<i64> = None;
-        let mut judge = |row: u32, expiry: Option<(Timestamp, RuleName)>| {
+        let mut judge = |row: u32, expiry: Option<(Timestamp, RuleName<'_>)>| {
             let Some((expires, rule)) = expiry else { return };
             if expires <= now {
-                due.by_rule.entry(label(&rule).to_owned()).or_default().insert(row);
+                due.by_rule.entry(rule.to_string()).or_default().insert(row);
             } else {
                 let expires = expires.to_units_saturating(Precision::Ms);
                 first = Some(first.map_or(expires, |first| first.min(expires)));
@@ -96,14 +85,16 @@ impl Due {
             for block in reader.scan(&segment.deleted, 0..rows, KeyedColumns { keys: false, documents: false }) {
                 let block = block?;
                 for ((row, written), ttl) in block.rows.into_iter().zip(block.written).zip(block.ttls) {
-                    judge(row, rules.item_expiry(ttl, written).map(|at| (at, RuleName::Items)));
+                    let life = rules.default_ttl.life(item_ttl(ttl));
+                    let at = life.map(|life| due_instant(written, i64::from(life), Precision::Ms));
+                    judge(row, at.map(|at| (at, RuleName::Items)));
                 }
             }
         } else {
             for block in reader.scan(&segment.deleted, 0..rows, KeyedColumns { keys: false, documents: true }) {
                 let block = block?;
                 for ((row, written), document) in block.rows.into_iter().zip(block.written).zip(block.documents) {
-                    judge(row, rules.expiry(raw(&document), written));
+                    judge(row, rules.expires_at(raw(&document), written));
                 }
             }
         }
@@ -152,6 +143,14 @@ impl Due {
         }
         let documents = taken.len();
         Some(Taken { segment: segment.clone(), rows: Some(taken), documents })
+    }
+}
+
+/// The time to live of an item as a segment keeps it.
+fn item_ttl(stored: Option<i64>) -> ItemTtl {
+    match stored {
+        None => ItemTtl::Inherit,
+        Some(seconds) => u32::try_from(seconds).map_or(ItemTtl::Never, ItemTtl::Seconds),
     }
 }
 

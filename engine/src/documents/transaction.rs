@@ -10,12 +10,14 @@ use crate::error::{Error, Result};
 use crate::insert::queue::{Pending, Work};
 use crate::sync::Mutex;
 use bytes::Bytes;
+use ebbtide_documents::bson::RawDocumentBuf;
 use ebbtide_documents::{Filter, Update, check_ttl};
 use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::sync::Arc;
 
 /// What a command sees, and what it has done so far.
 pub(crate) struct Transaction<'a> {
+    engine: &'a Engine,
     state: &'a mut DocumentsState,
     now: Timestamp,
     /// Why the clock is not trusted, if it is not.
@@ -24,18 +26,21 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn new(state: &'a mut DocumentsState, now: Timestamp, held: Option<String>) -> Self {
-        Transaction { state, now, held, changes: Vec::new() }
+    /// Begins a command at the clock's instant.
+    pub(crate) fn new(engine: &'a Engine, state: &'a mut DocumentsState) -> Self {
+        let (now, monotonic) = (engine.clock.now(), engine.clock.monotonic());
+        let held = engine.sweeper.held(now, monotonic).map(|jump| jump.to_string());
+        Transaction { engine, state, now, held, changes: Vec::new() }
+    }
+
+    /// A document with its `_id`, which is made where there is none, and the key of that.
+    pub(crate) fn with_id(&self, document: RawDocumentBuf) -> Result<(RawDocumentBuf, Bytes)> {
+        self.engine.with_id(document)
     }
 
     /// What the command did, in order.
     pub(crate) fn into_changes(self) -> Vec<Change> {
         self.changes
-    }
-
-    /// The instant of the command: one reading of the clock.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
     }
 
     /// The `_ts` of what the command writes.

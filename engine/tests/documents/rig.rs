@@ -2,6 +2,7 @@
 
 use crate::model::{Kept, Model};
 use crate::steps::{Cut, Rule, Step, Which};
+use ebbtide::documents_model::DefaultTtl;
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Clock, Precision, Timestamp, Value, VirtualClock};
 use ebbtide::{Database, DocumentsOptions, Error, Settings};
@@ -145,7 +146,12 @@ impl World {
         let snapshot = self.db.snapshot().documents(NAME).unwrap();
         let options = snapshot.options();
         let index = options.indexes.iter().find_map(|index| index.expire_after_seconds);
-        (options.default_ttl.seconds_or_never(), index)
+        let default_ttl = match options.default_ttl {
+            DefaultTtl::Off => None,
+            DefaultTtl::Never => Some(-1),
+            DefaultTtl::Seconds(n) => Some(i64::from(n)),
+        };
+        (default_ttl, index)
     }
 
     /// What is stored, expired or not: under rules that hide nothing.

@@ -8,9 +8,9 @@ use crate::documents::options::{DocumentsOptions, IndexSpec};
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::error::{Error, Result};
 use crate::json::value_of;
-use ebbtide_documents::json::{to_relaxed, value_from_json};
-use ebbtide_documents::{Filter, Purpose, exact_whole};
-use ebbtide_ttl::{Code, ExpireAfterContext, checked_index_name, parse_expire_after};
+use ebbtide_documents::json::to_relaxed;
+use ebbtide_documents::{Filter, Purpose};
+use ebbtide_ttl::{Code, ExpireAfterContext, Value, checked_index_name, exact_int, parse_expire_after};
 use serde_json::{Map, Value as Json, json};
 
 /// Options of an index that no collection here has.
@@ -115,7 +115,11 @@ fn read_key(json: &Json) -> Result<Vec<(String, i32)>> {
 }
 
 fn whole(json: &Json) -> Result<Option<i64>> {
-    Ok(exact_whole(value_from_json(json)?.as_raw_bson_ref()))
+    Ok(match value_of(json)? {
+        Value::Int(i) => Some(i),
+        Value::Double(d) => exact_int(d),
+        _ => None,
+    })
 }
 
 fn read_filter(json: &Json) -> Result<Vec<u8>> {

@@ -4,11 +4,11 @@ use super::{indexes, refused};
 use crate::commands::args::Args;
 use crate::commands::{done, reply};
 use crate::db::{Database, Documents};
-use crate::documents::options::{DocumentsOptions, TTL_SECONDS_MAX};
+use crate::documents::options::DocumentsOptions;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::error::Result;
 use ebbtide_documents::json::value_from_json;
-use ebbtide_documents::{DefaultTtl, exact_whole};
+use ebbtide_documents::DefaultTtl;
 use serde_json::{Map, Value as Json};
 
 /// Options that ordinary collections do not have.
@@ -49,18 +49,7 @@ fn check_refused(args: &Args<'_>) -> Result<()> {
 
 /// Reads a `defaultTTL`.
 fn read_default_ttl(json: &Json) -> Result<DefaultTtl> {
-    let wrong = || {
-        let what = format!("defaultTTL must be \"off\", -1 or a whole number from 1 to {TTL_SECONDS_MAX}, not {json}");
-        refused(&what)
-    };
-    if json.as_str() == Some("off") {
-        return Ok(DefaultTtl::Off);
-    }
-    match exact_whole(value_from_json(json)?.as_raw_bson_ref()) {
-        Some(-1) => Ok(DefaultTtl::Never),
-        Some(n) if n >= 1 => u32::try_from(n).ok().filter(|n| i64::from(*n) <= TTL_SECONDS_MAX).map(DefaultTtl::Seconds).ok_or_else(wrong),
-        _ => Err(wrong()),
-    }
+    Ok(DefaultTtl::parse(value_from_json(json)?.as_raw_bson_ref())?)
 }
 
 pub(in crate::commands) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {

@@ -3,16 +3,14 @@
 use super::{document, filter, flag, parse_filter};
 use crate::commands::args::{Args, mismatch};
 use crate::commands::reply;
-use crate::db::{Documents, duplicate};
+use crate::db::{Documents, duplicate, id_of};
 use crate::documents::memtable::Stored;
 use crate::documents::snapshot::{Hidden, Match, raw, sorted};
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
-use bytes::Bytes;
-use ebbtide_documents::bson::raw::RawBson;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::json::{document_from_json, to_relaxed, to_relaxed_value, value_from_json};
-use ebbtide_documents::{Filter, Projection, Sort, Update, check_ttl, id_key, with_id};
+use ebbtide_documents::{Filter, Projection, Sort, Update, check_ttl};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
 
@@ -78,14 +76,15 @@ pub(in crate::commands) fn insert(documents: &Documents, args: &Args<'_>) -> Res
     if let Some((index, other)) = given.iter().enumerate().find(|(_, d)| !d.is_object()) {
         return Err(mismatch(&format!("documents: the document at index {index}"), "an object", other));
     }
-    let mut ready = given.iter().map(|json| Some(prepare(json))).collect::<Vec<_>>();
+    let read = |json: &Json| documents.with_id(document_from_json(json)?);
+    let mut ready = given.iter().map(|json| Some(read(json))).collect::<Vec<_>>();
     let outcome = documents.write(move |transaction| {
         Outcome::of(ordered, ready.len(), |outcome, index| {
             let prepared = ready.get_mut(index).and_then(Option::take);
-            let (id, key, document) = prepared.ok_or_else(|| Error::internal("a document was inserted before"))??;
+            let (document, key) = prepared.ok_or_else(|| Error::internal("a document was inserted before"))??;
             check_ttl(&document, transaction.options().default_ttl)?;
             if transaction.get(&key)?.is_some() {
-                return Err(duplicate(&id));
+                return Err(duplicate(&document));
             }
             transaction.put(key, document.into_bytes().into())?;
             outcome.n += 1;
@@ -93,17 +92,6 @@ pub(in crate::commands) fn insert(documents: &Documents, args: &Args<'_>) -> Res
         })
     })?;
     Ok(outcome.reply(false))
-}
-
-/// A document of a command, with an `_id` and the key that it makes.
-fn prepare(json: &Json) -> Result<(RawBson, Bytes, RawDocumentBuf)> {
-    ready(document_from_json(json)?)
-}
-
-fn ready(document: RawDocumentBuf) -> Result<(RawBson, Bytes, RawDocumentBuf)> {
-    let (document, id) = with_id(document)?;
-    let key = id_key(id.as_raw_bson_ref())?.into();
-    Ok((id, key, document))
 }
 
 /// One entry of `updates`.
@@ -134,9 +122,9 @@ impl OneUpdate {
         let limit = (!self.multi).then_some(1);
         let found = transaction.matching(&self.filter, Hidden::LeftOut, limit)?;
         if found.is_empty() && self.upsert {
-            let (id, _) = upsert(transaction, &self.query, &self.update)?;
+            let made = upsert(transaction, &self.query, &self.update)?;
             outcome.n += 1;
-            outcome.upserted.push(json!({"index": index, "_id": to_relaxed_value(id.as_raw_bson_ref())}));
+            outcome.upserted.push(json!({"index": index, "_id": to_relaxed_value(id_of(&made))}));
             return Ok(());
         }
         for found in found {
@@ -149,19 +137,15 @@ impl OneUpdate {
 }
 
 /// Stores the document that an upsert makes where nothing matches.
-fn upsert(
-    transaction: &mut Transaction<'_>,
-    query: &RawDocument,
-    update: &Update,
-) -> Result<(RawBson, RawDocumentBuf)> {
-    let (id, key, document) = ready(update.upsert(query, transaction.written())?)?;
+fn upsert(transaction: &mut Transaction<'_>, query: &RawDocument, update: &Update) -> Result<RawDocumentBuf> {
+    let (document, key) = transaction.with_id(update.upsert(query, transaction.written())?)?;
     check_ttl(&document, transaction.options().default_ttl)?;
     // The query matched nothing, and still a document may have this _id.
     if transaction.get(&key)?.is_some() {
-        return Err(duplicate(&id));
+        return Err(duplicate(&document));
     }
     transaction.put(key, document.clone().into_bytes().into())?;
-    Ok((id, document))
+    Ok(document)
 }
 
 pub(in crate::commands) fn update(documents: &Documents, args: &Args<'_>) -> Result<Map<String, Json>> {
@@ -249,7 +233,7 @@ pub(in crate::commands) fn find_and_modify(documents: &Documents, args: &Args<'_
         last.insert("updatedExisting".to_owned(), Json::from(updated_existing));
     }
     if let Some(id) = &upserted {
-        last.insert("upserted".to_owned(), to_relaxed_value(id.as_raw_bson_ref()));
+        last.insert("upserted".to_owned(), id.clone());
     }
     let value = value.map_or(Json::Null, shown);
     Ok(reply([("lastErrorObject", Json::Object(last)), ("value", value)]))
@@ -266,7 +250,7 @@ struct FindAndModify {
 }
 
 /// The document to reply with its `_ts`, whether an existing one was updated, and the `_id` of one that was made.
-type Modified = (Option<(i64, RawDocumentBuf)>, bool, Option<RawBson>);
+type Modified = (Option<(i64, RawDocumentBuf)>, bool, Option<Json>);
 
 impl FindAndModify {
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<Modified> {
@@ -297,7 +281,8 @@ impl FindAndModify {
     fn nothing_found(&self, transaction: &mut Transaction<'_>) -> Result<Modified> {
         match &self.update {
             Some(update) if self.upsert => {
-                let (id, made) = upsert(transaction, &self.query, update)?;
+                let made = upsert(transaction, &self.query, update)?;
+                let id = to_relaxed_value(id_of(&made));
                 let value = self.new.then(|| (transaction.written(), made));
                 Ok((value, false, Some(id)))
             }
