@@ -12,6 +12,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod compact;
+pub(crate) mod index;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod seal;

@@ -75,7 +75,7 @@ pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::db::{Builder, Collection, Database, Documents, LenientReply, Replaces, RuleChange, SweepOptions, Updated};
 pub use crate::delete::RowPredicate;
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
-pub use crate::documents::snapshot::{Document, DocumentsSnapshot};
+pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};

@@ -85,7 +85,11 @@ impl Database {
         if record.options != before {
             record.options.rules()?;
             record.rules_epoch += 1;
+            let options = record.options.clone();
             engine.commit(vec![Op::PutDocuments(record)])?;
+            let paths: Vec<&str> = options.indexes.iter().filter_map(|index| Some(index.key.first()?.0.as_str())).collect();
+            let present = engine.state.read().documents(name)?.clone();
+            present.segments.values().for_each(|segment| segment.forget_indexes_but(&paths));
         }
         Ok(outcome)
     }

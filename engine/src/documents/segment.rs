@@ -1,5 +1,6 @@
 //! A segment of an ordinary collection in one version of the state: its immutable file, and the rows that are gone from it.
 
+use super::index::SegmentIndex;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::segment::file::SegmentFile;
@@ -8,6 +9,7 @@ use ebbtide_buckets::{KeyedMeta, KeyedReader};
 use ebbtide_documents::DefaultTtl;
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A segment of documents in the manifest.
@@ -49,11 +51,28 @@ pub(crate) struct DocumentSegment {
     /// Rows that are durably gone.
     pub(crate) deleted: RoaringBitmap,
     outlook: Mutex<Option<Outlook>>,
+    /// What indexes say of it, by path.
+    indexes: Arc<Mutex<BTreeMap<String, Arc<SegmentIndex>>>>,
 }
 
 impl DocumentSegment {
     pub(crate) fn new(file: Arc<SegmentFile<KeyedReader>>, deleted: RoaringBitmap) -> Self {
-        DocumentSegment { file, deleted, outlook: Mutex::new(None) }
+        DocumentSegment { file, deleted, outlook: Mutex::new(None), indexes: Arc::default() }
+    }
+
+    /// What an index on a path says of it, if that is known.
+    pub(crate) fn index(&self, path: &str) -> Option<Arc<SegmentIndex>> {
+        self.indexes.lock().get(path).cloned()
+    }
+
+    /// Keeps what an index on a path says of it.
+    pub(crate) fn keep_index(&self, path: &str, index: Arc<SegmentIndex>) {
+        self.indexes.lock().insert(path.to_owned(), index);
+    }
+
+    /// Forgets what indexes on other paths than these say.
+    pub(crate) fn forget_indexes_but(&self, paths: &[&str]) {
+        self.indexes.lock().retain(|path, _| paths.contains(&path.as_str()));
     }
 
     /// The edit that adds it, as it is now, to nothing.
@@ -132,7 +151,8 @@ impl DocumentSegment {
     /// The same segment with more rows gone.
     pub(crate) fn without(&self, deleted: RoaringBitmap) -> DocumentSegment {
         let outlook = *self.outlook.lock();
-        DocumentSegment { file: self.file.clone(), deleted, outlook: Mutex::new(outlook) }
+        let (file, indexes) = (self.file.clone(), self.indexes.clone());
+        DocumentSegment { file, deleted, outlook: Mutex::new(outlook), indexes }
     }
 
     /// Checks that an edit only takes rows away.

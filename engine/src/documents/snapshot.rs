@@ -1,15 +1,18 @@
 //! Reads of an ordinary collection: one version of it, and one reading of the clock.
 
+use super::index::Chosen;
 use super::memtable::Stored;
 use super::options::DocumentsOptions;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
+use crate::db::id_of;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_buckets::KeyedColumns;
-use ebbtide_documents::{Filter, Sort};
+use ebbtide_documents::{Filter, Purpose, Sort, id_key};
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_ttl::Timestamp;
+use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -88,22 +91,51 @@ fn visit(
         }
         return Ok(());
     }
-    let mut sources: Vec<Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + '_>> = Vec::new();
-    sources.push(Box::new(state.memtable.documents().map(|(key, stored)| Ok((key.clone(), stored.clone())))));
+    let chosen = Chosen::of(&state.options.indexes, filter);
+    let in_memory = state.memtable.documents().filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
+    let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), stored.clone())));
+    let mut sources: Vec<Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + '_>> = vec![Box::new(in_memory)];
     for segment in state.segments.values() {
-        sources.push(Box::new(rows_of(state, segment)?));
+        match &chosen {
+            None => sources.push(Box::new(rows_of(segment, &state.gone(segment))?)),
+            Some(chosen) => {
+                let wanted = chosen.rows(segment)? - state.gone(segment);
+                if wanted.len() <= FEW_ROWS {
+                    sources.push(Box::new(few_rows_of(segment, wanted)?));
+                } else {
+                    let mut unwanted = RoaringBitmap::new();
+                    unwanted.insert_range(0..u32::try_from(segment.file.meta.rows).unwrap_or(u32::MAX));
+                    sources.push(Box::new(rows_of(segment, &(unwanted - wanted))?));
+                }
+            }
+        }
     }
     merge(sources, visitor)
 }
 
-/// The rows of a segment that are not gone, in the order of their keys.
-fn rows_of<'a>(
-    state: &DocumentsState,
-    segment: &'a Arc<DocumentSegment>,
-) -> Result<impl Iterator<Item = Result<(Bytes, Stored)>> + use<'a>> {
-    let gone = state.gone(segment);
+/// So many rows are read one by one, since they are far from each other.
+const FEW_ROWS: u64 = 4_096;
+
+/// Some rows of a segment.
+fn few_rows_of(
+    segment: &Arc<DocumentSegment>,
+    rows: RoaringBitmap,
+) -> Result<impl Iterator<Item = Result<(Bytes, Stored)>> + use<>> {
     let reader = segment.file.reader()?;
-    let blocks = reader.scan(&gone, 0..u32::MAX, KeyedColumns { keys: true, documents: true });
+    Ok(rows.into_iter().map(move |row| {
+        let found = reader.get(row)?;
+        let key = id_key(id_of(raw(&found.document)))?;
+        Ok((key.into(), Stored { written: found.written, document: found.document }))
+    }))
+}
+
+/// The rows of a segment but some, in the order of their keys.
+fn rows_of(
+    segment: &Arc<DocumentSegment>,
+    unwanted: &RoaringBitmap,
+) -> Result<impl Iterator<Item = Result<(Bytes, Stored)>> + use<>> {
+    let reader = segment.file.reader()?;
+    let blocks = reader.scan(unwanted, 0..u32::MAX, KeyedColumns { keys: true, documents: true });
     Ok(blocks.flat_map(|block| {
         let rows: Vec<Result<(Bytes, Stored)>> = match block {
             Err(error) => vec![Err(error.into())],
@@ -147,6 +179,17 @@ pub struct Document {
     pub document: RawDocumentBuf,
     /// `_ts`: the instant of its last write, in whole milliseconds.
     pub written: Timestamp,
+}
+
+/// How a find went: see [`DocumentsSnapshot::explain`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindReport {
+    /// The index that told where to look: `_id_` for look-ups by `_id`; `None` if all documents were looked at.
+    pub index: Option<String>,
+    /// Documents that were looked at.
+    pub examined: u64,
+    /// Visible documents that matched.
+    pub returned: u64,
 }
 
 /// One ordinary collection at one instant. See [`crate::Snapshot::documents`].
@@ -207,6 +250,27 @@ impl DocumentsSnapshot {
                 false => visitor(document(&stored)),
             }
         })
+    }
+
+    /// Runs a find without returning its documents, and says how it went.
+    ///
+    /// # Errors
+    /// [`Code::BadValue`](ebbtide_ttl::Code::BadValue) for a wrong filter, and errors of reading.
+    pub fn explain(&self, filter: &RawDocument) -> Result<FindReport> {
+        let filter = Filter::parse(filter, Purpose::Find)?;
+        let chosen = Chosen::of(&self.state.options.indexes, &filter);
+        let index = match filter.id_keys() {
+            Some(_) => Some("_id_".to_owned()),
+            None => chosen.map(|chosen| chosen.name.to_owned()),
+        };
+        let mut report = FindReport { index, examined: 0, returned: 0 };
+        visit(&self.state, &filter, &mut |_, stored| {
+            report.examined += 1;
+            let is_visible = !is_expired(&self.state, &stored, self.now);
+            report.returned += u64::from(is_visible && filter.matches(raw(&stored.document)));
+            Ok(true)
+        })?;
+        Ok(report)
     }
 
     /// Visits the visible documents that match a filter.

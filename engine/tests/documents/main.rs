@@ -41,6 +41,29 @@ fn an_ordinary_collection_agrees_with_a_plain_map() {
     runs(cases, number("EBBTIDE_LAWS_SEED").unwrap_or(SEED)).unwrap_or_else(|what| panic!("{what}"));
 }
 
+#[test]
+fn a_find_by_the_leading_field_of_an_index_looks_at_few_documents() {
+    use ebbtide::documents_model::bson::rawdoc;
+    let folder = tempfile::tempdir().unwrap();
+    let db = ebbtide::Database::open(folder.path().join("db")).unwrap();
+    let documents = db.create_documents("d", ebbtide::DocumentsOptions::default()).unwrap();
+    let command = serde_json::json!({"createIndexes": "d", "indexes": [{"key": {"user": 1, "at": -1}}]});
+    db.run_command(&command).unwrap();
+    let many: Vec<_> = (0..10_000_i64).map(|n| serde_json::json!({"_id": n, "user": n % 500, "at": n})).collect();
+    documents.put_many(&many[..9_000]).unwrap();
+    db.flush().unwrap();
+    documents.put_many(&many[9_000..]).unwrap();
+    let snapshot = documents.snapshot().unwrap();
+    let report = snapshot.explain(&rawdoc! { "user": 7_i64 }).unwrap();
+    assert_eq!((report.index.as_deref(), report.examined, report.returned), (Some("user_1_at_-1"), 20, 20));
+    let range = snapshot.explain(&rawdoc! { "user": { "$gte": 490_i64 }, "at": { "$lt": 500_i64 } }).unwrap();
+    assert_eq!((range.examined, range.returned), (200, 10));
+    let by_id = snapshot.explain(&rawdoc! { "_id": 77_i64 }).unwrap();
+    assert_eq!((by_id.index.as_deref(), by_id.examined), (Some("_id_"), 1));
+    let other = snapshot.explain(&rawdoc! { "at": 5_i64 }).unwrap();
+    assert_eq!((other.index, other.examined, other.returned), (None, 10_000, 1));
+}
+
 /// A long campaign: rounds with fresh seeds, until its time is over.
 #[test]
 #[ignore = "runs for as long as EBBTIDE_CAMPAIGN_SECONDS says"]
