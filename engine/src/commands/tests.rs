@@ -89,7 +89,7 @@ fn create_checks_its_options() {
         command
     };
     for (more, code) in [
-        (json!({}), Code::InvalidOptions),
+        (json!({"expireAfterSeconds": 10}), Code::InvalidOptions),
         (json!({"timeseries": 5}), Code::TypeMismatch),
         (json!({"timeseries": null}), Code::TypeMismatch),
         (json!({"timeseries": {}}), Code::InvalidOptions),
