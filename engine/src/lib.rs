@@ -92,7 +92,8 @@ pub use crate::snapshot::{
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;
-/// Documents of ordinary collections: BSON, filters, updates.
+pub use ebbtide_documents::{DefaultTtl, bson};
+/// Documents of ordinary collections: filters, updates, Extended JSON, expiry.
 pub use ebbtide_documents as documents_model;
 /// The columnar layer: schemas, metas, windows.
 pub use ebbtide_buckets as buckets;

@@ -96,6 +96,35 @@ impl Database {
 }
 
 /// A handle to an ordinary collection. It names the collection; each call sees it as it is then.
+///
+/// ```
+/// use ebbtide::bson::doc;
+/// use ebbtide::{Database, DefaultTtl, DocumentsOptions};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// struct Session {
+///     #[serde(rename = "_id")]
+///     id: String,
+///     user: String,
+///     visits: i64,
+/// }
+///
+/// # let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path().join("sessions"))?;
+/// // A session lives for half an hour after its last write.
+/// let options = DocumentsOptions { default_ttl: DefaultTtl::Seconds(30 * 60), ..DocumentsOptions::default() };
+/// let sessions = db.create_documents("sessions", options)?;
+///
+/// sessions.put(&Session { id: "3f2a".into(), user: "ada".into(), visits: 1 })?; // Durable when this returns.
+/// sessions.update("3f2a", &doc! { "$inc": { "visits": 1_i64 } })?;
+/// let session: Option<Session> = sessions.get("3f2a")?;
+/// assert_eq!(session.map(|session| session.visits), Some(2));
+///
+/// let later = db.clock().now().plus_seconds(30 * 60);
+/// assert_eq!(db.snapshot_at(later).documents("sessions")?.count()?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Documents {
     engine: Arc<Engine>,
