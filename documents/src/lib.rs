@@ -15,8 +15,10 @@ pub mod json;
 mod key;
 mod order;
 mod paths;
+mod projection;
 mod raw;
 mod sort;
+mod update;
 mod validate;
 
 pub use bson;
@@ -32,7 +34,9 @@ pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, value_key};
 pub use order::{TypeClass, compare, compare_objects};
 pub use paths::{Path, index_keys};
+pub use projection::Projection;
 pub use sort::Sort;
+pub use update::Update;
 pub use validate::{DOCUMENT_BYTES_MAX, ObjectIds, check, with_id};
 
 /// The result of an operation on documents.

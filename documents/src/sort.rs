@@ -103,13 +103,15 @@ impl Sort {
             return Ok(());
         };
         let mut next = Vec::with_capacity(cursors.len());
-        if list.is_empty() {
-            next.extend(cursors.iter().map(|cursor| cursor.in_empty_list()));
+        let is_element =
+            |cursor: &Cursor<'_, '_>| !matches!(cursor, Cursor::List(list, rest) if numbered(list, rest).is_none());
+        if list.is_empty() || cursors.iter().all(is_element) {
+            next.extend(cursors.iter().map(|cursor| cursor.in_element(None)));
             return self.expand(&next, least);
         }
         for element in list.into_iter().map_while(std::result::Result::ok) {
             next.clear();
-            next.extend(cursors.iter().map(|cursor| cursor.in_element(element)));
+            next.extend(cursors.iter().map(|cursor| cursor.in_element(Some(element))));
             self.expand(&next, least)?;
         }
         Ok(())
@@ -155,56 +157,50 @@ impl Sort {
 }
 
 impl<'s, 'd> Cursor<'s, 'd> {
-    fn in_empty_list(self) -> Cursor<'s, 'd> {
-        match self {
-            Cursor::List(_, []) => Cursor::Done(RawBsonRef::Undefined),
-            Cursor::List(..) => Cursor::Done(RawBsonRef::Null),
-            done @ Cursor::Done(_) => done,
+    /// Where the path goes on in an element of the list, or in none of an empty list.
+    fn in_element(self, element: Option<RawBsonRef<'d>>) -> Cursor<'s, 'd> {
+        let Cursor::List(list, rest) = self else { return self };
+        if let Some((element, after)) = numbered(list, rest) {
+            return match element {
+                // What a number names is one value, also if it is a list.
+                RawBsonRef::Array(inner) if after.is_empty() && inner.is_empty() => Cursor::Done(RawBsonRef::Undefined),
+                RawBsonRef::Array(inner) if !after.is_empty() => Cursor::List(inner, after),
+                RawBsonRef::Document(object) if !after.is_empty() => enter(object, after),
+                value if after.is_empty() => Cursor::Done(value),
+                _ => Cursor::Done(RawBsonRef::Null),
+            };
         }
-    }
-
-    fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'s, 'd> {
-        match (self, element) {
-            (Cursor::Done(_), _) => self,
-            (Cursor::List(_, []), value) => Cursor::Done(value),
-            (Cursor::List(_, rest), RawBsonRef::Document(object)) => enter(object, rest),
-            (Cursor::List(..), _) => Cursor::Done(RawBsonRef::Null),
+        match element {
+            Some(value) if rest.is_empty() => Cursor::Done(value),
+            None if rest.is_empty() => Cursor::Done(RawBsonRef::Undefined),
+            Some(RawBsonRef::Document(object)) => enter(object, rest),
+            _ => Cursor::Done(RawBsonRef::Null),
         }
     }
 }
 
 /// Follows names to a value, or to the first list.
 fn enter<'s, 'd>(object: &'d RawDocument, names: &'s [String]) -> Cursor<'s, 'd> {
-    let Some((first, rest)) = names.split_first() else { return Cursor::Done(RawBsonRef::Document(object)) };
-    match member(object, first) {
-        Some(RawBsonRef::Array(list)) => at_list(list, rest),
-        Some(value) => at_value(value, rest),
-        None => Cursor::Done(RawBsonRef::Null),
+    let mut value = RawBsonRef::Document(object);
+    for (i, name) in names.iter().enumerate() {
+        value = match value {
+            RawBsonRef::Document(object) => member(object, name).unwrap_or(RawBsonRef::Null),
+            RawBsonRef::Array(list) => return Cursor::List(list, &names[i..]),
+            _ => RawBsonRef::Null,
+        };
     }
-}
-
-fn at_value<'s, 'd>(value: RawBsonRef<'d>, rest: &'s [String]) -> Cursor<'s, 'd> {
     match value {
-        value if rest.is_empty() => Cursor::Done(value),
-        RawBsonRef::Document(object) => enter(object, rest),
-        RawBsonRef::Array(list) => at_list(list, rest),
-        _ => Cursor::Done(RawBsonRef::Null),
+        RawBsonRef::Array(list) => Cursor::List(list, &[]),
+        value => Cursor::Done(value),
     }
 }
 
-/// At a list a number names an element, if there is one; else the names are those of members of its elements.
-fn at_list<'s, 'd>(list: &'d RawArray, rest: &'s [String]) -> Cursor<'s, 'd> {
-    let numbered = rest.split_first().and_then(|(first, after)| {
-        let is_number = first.bytes().all(|b| b.is_ascii_digit()) && (first == "0" || !first.starts_with('0'));
-        let index = if is_number { first.parse().ok()? } else { return None };
-        Some((list.get(index).ok()??, after))
-    });
-    match numbered {
-        // What a number names is one value, also if it is a list.
-        Some((RawBsonRef::Array(inner), [])) if inner.is_empty() => Cursor::Done(RawBsonRef::Undefined),
-        Some((element, after)) => at_value(element, after),
-        None => Cursor::List(list, rest),
-    }
+/// The element that a number names, if the list has it, and the names after that.
+fn numbered<'s, 'd>(list: &'d RawArray, names: &'s [String]) -> Option<(RawBsonRef<'d>, &'s [String])> {
+    let (first, after) = names.split_first()?;
+    let is_number = first.bytes().all(|b| b.is_ascii_digit()) && (first == "0" || !first.starts_with('0'));
+    let index = if is_number { first.parse().ok()? } else { return None };
+    Some((list.get(index).ok()??, after))
 }
 
 #[cfg(test)]
