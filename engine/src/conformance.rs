@@ -219,7 +219,11 @@ impl<'a> Case<'a> {
 
     fn run(&self, step: &Map<String, Json>) -> Outcomes {
         let outcome = self.db()?.run_command(&step["run"]);
-        check_outcome(step, &outcome)?;
+        let refused = outcome.as_ref().ok().and_then(first_write_error);
+        match (refused, step.get("error")) {
+            (Some((code, message)), Some(_)) => check_error(step, &code, &message)?,
+            _ => check_outcome(step, &outcome)?,
+        }
         outcome.map_or(Ok(()), |reply| check_reply(step, &reply))
     }
 
@@ -324,18 +328,29 @@ fn instant(json: &Json) -> Result<Timestamp, Failure> {
 
 /// Whether a step fails exactly if it should, and as it should.
 fn check_outcome<T: Debug>(step: &Map<String, Json>, outcome: &Result<T, Error>) -> Result<(), String> {
-    const MESSAGE_CHARS_MIN: usize = 10;
     let Some(expected) = step.get("error") else {
         return match outcome {
             Ok(_) => Ok(()),
             Err(error) => Err(format!("expected success, actual {}", described(error))),
         };
     };
-    let expected = expected.as_str().ok_or("error must hold the name of a code")?;
     let Err(error) = outcome else { return Err(format!("expected error {expected}, actual success")) };
-    let message = error.to_string();
-    if error.code().name() != expected {
-        return Err(format!("expected error {expected}, actual {}", described(error)));
+    check_error(step, error.code().name(), &error.to_string())
+}
+
+/// The code name and the message of the first document that a command refused, if it refused single ones.
+fn first_write_error(reply: &Json) -> Option<(String, String)> {
+    let first = reply.get("writeErrors")?.get(0)?;
+    let text = |name: &str| first.get(name).and_then(Json::as_str).unwrap_or_default().to_owned();
+    Some((text("codeName"), text("errmsg")))
+}
+
+/// Whether an error is the one that a step expects.
+fn check_error(step: &Map<String, Json>, code: &str, message: &str) -> Result<(), String> {
+    const MESSAGE_CHARS_MIN: usize = 10;
+    let expected = step.get("error").and_then(Json::as_str).ok_or("error must hold the name of a code")?;
+    if code != expected {
+        return Err(format!("expected error {expected}, actual {code}: {message}"));
     }
     if message.chars().count() < MESSAGE_CHARS_MIN {
         return Err(format!("expected a message that says something, actual '{message}'"));
@@ -358,6 +373,13 @@ fn dry_run(db: &Database, at: Timestamp) -> Result<Json, Error> {
             buckets += row.buckets;
             measurements += row.measurements;
             bytes += row.bytes;
+        }
+    }
+    for name in snapshot.document_collections() {
+        for due in snapshot.documents(&name)?.due(at, None)? {
+            buckets += due.buckets;
+            measurements += due.documents;
+            bytes += due.bytes;
         }
     }
     Ok(json!({

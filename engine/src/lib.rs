@@ -76,6 +76,7 @@ pub use crate::db::{Builder, Collection, Database, Documents, LenientReply, Repl
 pub use crate::delete::RowPredicate;
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
+pub use crate::documents::sweep::DocumentsDue;
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};

@@ -3,7 +3,7 @@
 use super::Database;
 use crate::documents::options::{DocumentsOptions, DocumentsRecord};
 use crate::documents::snapshot::DocumentsSnapshot;
-use crate::documents::transaction::Transaction;
+use crate::documents::transaction::{Modification, Transaction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use ebbtide_documents::bson::raw::{RawBson, RawBsonRef};
 use ebbtide_documents::bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use ebbtide_documents::json::relaxed_value_text;
-use ebbtide_documents::{Filter, Purpose, Update, check_ttl, id_key, with_id};
+use ebbtide_documents::{Filter, Purpose, check_ttl, id_key, with_id};
 use ebbtide_ttl::Code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -220,7 +220,7 @@ impl Documents {
     /// [`Code::FailedToParse`] for unknown operators, [`Code::ImmutableField`] for a change of the `_id`, and errors of operators.
     pub fn update(&self, id: impl Into<Bson>, update: &Document) -> Result<Updated> {
         let key = key_of(&id.into())?;
-        let update = Update::parse(RawBson::Document(raw_of(update)?).as_raw_bson_ref(), false)?;
+        let update = Modification::parse(RawBson::Document(raw_of(update)?).as_raw_bson_ref(), false)?;
         self.write(move |transaction| {
             let Some(stored) = transaction.get(&key)? else { return Ok(Updated { matched: 0, modified: 0 }) };
             let modified = transaction.update(key, &stored, &update)?;

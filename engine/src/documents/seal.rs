@@ -80,12 +80,9 @@ pub(crate) fn flush(engine: &Engine, name: &str) -> Result<()> {
     }
     // What is sealed must not be newer than what the log keeps of other collections.
     engine.sync_log()?;
-    let mut groups: BTreeMap<Expiring, Vec<(Bytes, Stored)>> = BTreeMap::new();
-    for (key, stored) in collection.memtable.frozen_documents() {
-        groups.entry(Expiring::of(&collection, stored)).or_default().push((key.clone(), stored.clone()));
-    }
     let mut output = Output::new(engine, &collection);
-    let sealed = write_groups(&mut output, groups).and_then(|()| output.sync()).and_then(|()| {
+    let groups = groups(&collection, collection.memtable.frozen_documents());
+    let sealed = write(&mut output, groups).and_then(|()| output.sync()).and_then(|()| {
         let mut ops = output.additions();
         ops.extend(removals(&collection, collection.memtable.frozen_superseded()));
         ops.push(Op::Sealed { collection: collection.id, seq });
@@ -149,17 +146,33 @@ pub(super) fn removals(collection: &DocumentsState, rows: impl Iterator<Item = R
     by_segment.into_iter().filter_map(op).collect()
 }
 
-fn write_groups(output: &mut Output<'_>, groups: BTreeMap<Expiring, Vec<(Bytes, Stored)>>) -> Result<()> {
-    let mut rows: Vec<(Bytes, Stored)> = Vec::new();
-    let mut groups = groups.into_iter().peekable();
-    while let Some((group, more)) = groups.next() {
-        rows.extend(more);
-        let next_is_alike = groups.peek().is_some_and(|(next, _)| (*next == Expiring::Never) == (group == Expiring::Never));
-        if rows.len() < GROUP_ROWS_MIN && next_is_alike {
+/// Documents that lie together, each group in the order of its keys: what expires at about one time.
+pub(super) fn groups<'a>(
+    collection: &DocumentsState,
+    documents: impl Iterator<Item = (&'a Bytes, &'a Stored)>,
+) -> Vec<Vec<(Bytes, Stored)>> {
+    let mut alike: BTreeMap<Expiring, Vec<(Bytes, Stored)>> = BTreeMap::new();
+    for (key, stored) in documents {
+        alike.entry(Expiring::of(collection, stored)).or_default().push((key.clone(), stored.clone()));
+    }
+    let (mut groups, mut group) = (Vec::new(), Vec::new());
+    let mut alike = alike.into_iter().peekable();
+    while let Some((expiring, more)) = alike.next() {
+        group.extend(more);
+        let next_may_join =
+            alike.peek().is_some_and(|(next, _)| (*next == Expiring::Never) == (expiring == Expiring::Never));
+        if group.len() < GROUP_ROWS_MIN && next_may_join {
             continue;
         }
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
-        for (key, stored) in std::mem::take(&mut rows) {
+        group.sort_by(|a: &(Bytes, Stored), b| a.0.cmp(&b.0));
+        groups.push(std::mem::take(&mut group));
+    }
+    groups
+}
+
+fn write(output: &mut Output<'_>, groups: Vec<Vec<(Bytes, Stored)>>) -> Result<()> {
+    for group in groups {
+        for (key, stored) in group {
             output.push(key, &stored)?;
         }
         output.finish_file()?;

@@ -1,8 +1,10 @@
 //! What of an ordinary collection is due, and dropping it: a segment of which all is due as one, other documents as rows.
 
-use super::seal::removals;
+use super::memtable::Stored;
+use super::options::DocumentsOptions;
+use super::seal::{groups, removals};
 use super::segment::{DocumentSegment, Outlook};
-use super::snapshot::{is_expired, raw};
+use super::snapshot::{DocumentsSnapshot, is_expired, raw};
 use super::state::DocumentsState;
 use crate::error::Result;
 use crate::manifest::Op;
@@ -41,6 +43,73 @@ impl DocumentsState {
     }
 }
 
+/// The epoch of rules that are only proposed: what is found out under them is not remembered. Those of collections begin with 1.
+const PROPOSED: u64 = 0;
+
+/// What a sweep would drop of an ordinary collection through one rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DocumentsDue {
+    /// `items` for time to live per item, or the index's name.
+    pub rule: String,
+    /// Segments that would go as a whole.
+    pub buckets: u64,
+    /// Documents that would go, in such segments and others.
+    pub documents: u64,
+    /// Bytes on disk of these documents, and in memory of those that are not sealed yet.
+    pub bytes: u64,
+}
+
+impl DocumentsSnapshot {
+    /// What a sweep at `at` would drop, under the present settings or proposed ones, by rule. Nothing is changed.
+    ///
+    /// # Errors
+    /// Errors of reading; what is wrong with the proposed settings.
+    pub fn due(&self, at: Timestamp, proposed: Option<&DocumentsOptions>) -> Result<Vec<DocumentsDue>> {
+        let Some(options) = proposed else { return due(&self.state, at) };
+        let mut state = (*self.state).clone();
+        (state.rules, state.rules_epoch) = (Arc::new(options.rules()?), PROPOSED);
+        state.options = Arc::new(options.clone());
+        due(&state, at)
+    }
+}
+
+/// What a sweep at `at` would drop: it goes through the rules in the order of a sweep, which seals first what is due in memory.
+fn due(collection: &DocumentsState, at: Timestamp) -> Result<Vec<DocumentsDue>> {
+    let rules = collection.sweep_rules().filter_map(|rule| rule.rule);
+    let mut found: Vec<DocumentsDue> = rules.map(|rule| DocumentsDue { rule, ..DocumentsDue::default() }).collect();
+    let seals = collection.has_due_in_memory(at);
+    for segment in collection.segments.values() {
+        let due = Due::of(collection, segment, at)?;
+        let superseded = collection.memtable.superseded(segment.id());
+        let mut left = segment.live_rows() - (&superseded - &segment.deleted).len();
+        for sum in &mut found {
+            let rows = due.by_rule.get(&sum.rule).map_or(0, |rows| (rows - &superseded).len());
+            left = left.saturating_sub(rows);
+            sum.documents += rows;
+            sum.bytes += segment.share(rows);
+            sum.buckets += u64::from(rows > 0 && left == 0 && (seals || superseded.is_empty()));
+        }
+    }
+    if !seals {
+        return Ok(found);
+    }
+    for group in groups(collection, collection.memtable.documents()) {
+        let mut left = group.len();
+        let rule_of = |stored: &Stored| collection.rules.expired_by(raw(&stored.document), stored.written, at).map(|r| r.to_string());
+        let rules: Vec<Option<String>> = group.iter().map(|(_, stored)| rule_of(stored)).collect();
+        for sum in &mut found {
+            let due = group.iter().zip(&rules).filter(|(_, rule)| rule.as_ref() == Some(&sum.rule));
+            let bytes = due.map(|((key, stored), _)| key.len() + stored.document.len());
+            let (rows, bytes) = bytes.fold((0, 0), |(rows, sum), bytes| (rows + 1, sum + bytes));
+            left -= rows;
+            sum.documents += rows as u64;
+            sum.bytes += bytes as u64;
+            sum.buckets += u64::from(rows > 0 && left == 0);
+        }
+    }
+    Ok(found)
+}
+
 /// Rows of one segment that are due, by rule.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Due {
@@ -52,7 +121,8 @@ impl Due {
     pub(crate) fn of(collection: &DocumentsState, segment: &DocumentSegment, now: Timestamp) -> Result<Due> {
         let at = now.to_units_saturating(Precision::Ms);
         let (epoch, rules) = (collection.rules_epoch, &collection.rules);
-        if segment.outlook(epoch).is_some_and(|outlook| outlook.first.is_none_or(|first| first > at)) {
+        let outlook = if epoch == PROPOSED { None } else { segment.outlook(epoch) };
+        if outlook.is_some_and(|outlook| outlook.first.is_none_or(|first| first > at)) {
             return Ok(Due::default());
         }
         let mut due = Due::default();
@@ -98,20 +168,10 @@ impl Due {
                 }
             }
         }
-        if due.by_rule.is_empty() {
+        if due.by_rule.is_empty() && epoch != PROPOSED {
             segment.set_outlook(Outlook { epoch, first });
         }
         Ok(due)
-    }
-
-    /// How many rows are due, through any rule.
-    pub(crate) fn rows(&self) -> u64 {
-        self.by_rule.values().map(RoaringBitmap::len).sum()
-    }
-
-    /// How many rows are due through each rule.
-    pub(crate) fn by_rule(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.by_rule.iter().map(|(rule, rows)| (rule.as_str(), rows.len()))
     }
 
     /// Takes rows that are due through a rule: all of a segment, or up to `limit` documents. What writers have replaced is left

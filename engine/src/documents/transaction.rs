@@ -10,10 +10,39 @@ use crate::error::{Error, Result};
 use crate::insert::queue::{Pending, Work};
 use crate::sync::Mutex;
 use bytes::Bytes;
-use ebbtide_documents::bson::RawDocumentBuf;
-use ebbtide_documents::{Filter, Update, check_ttl};
+use ebbtide_documents::bson::raw::RawBsonRef;
+use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
+use ebbtide_documents::{Filter, TTL_FIELD, Update, check_ttl};
 use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::sync::Arc;
+
+/// An update, and whether it sets `ttl`: one that does not leaves what is stored as it is, even what would be refused.
+pub(crate) struct Modification {
+    pub(crate) update: Update,
+    sets_ttl: bool,
+}
+
+impl Modification {
+    /// Reads an update; `multi` as for [`Update::parse`].
+    ///
+    /// # Errors
+    /// As for [`Update::parse`].
+    pub(crate) fn parse(update: RawBsonRef<'_>, multi: bool) -> Result<Self> {
+        let sets_ttl = update.as_document().is_some_and(sets_ttl);
+        Ok(Modification { update: Update::parse(update, multi)?, sets_ttl })
+    }
+}
+
+/// Whether an update names `ttl` in any of its operators, or is a whole document.
+fn sets_ttl(update: &RawDocument) -> bool {
+    let is_ttl = |path: &str| path.split('.').next() == Some(TTL_FIELD);
+    let names_it = |fields: RawBsonRef<'_>| {
+        let mut fields = fields.as_document().into_iter().flatten().filter_map(std::result::Result::ok);
+        fields.any(|(path, value)| is_ttl(path.as_str()) || value.as_str().is_some_and(is_ttl))
+    };
+    let mut members = update.iter().filter_map(std::result::Result::ok);
+    members.any(|(name, value)| !name.as_str().starts_with('$') || names_it(value))
+}
 
 /// What a command sees, and what it has done so far.
 pub(crate) struct Transaction<'a> {
@@ -92,13 +121,14 @@ impl<'a> Transaction<'a> {
     }
 
     /// Applies an update to a document that is stored; returns whether it changed anything. `_ts` moves in any case.
-    pub(crate) fn update(&mut self, key: Bytes, stored: &Stored, update: &Update) -> Result<bool> {
-        let changed = update.apply(snapshot::raw(&stored.document), self.written())?;
+    pub(crate) fn update(&mut self, key: Bytes, stored: &Stored, change: &Modification) -> Result<bool> {
+        let before = snapshot::raw(&stored.document);
+        let changed = change.update.apply(before, self.written())?;
+        if change.sets_ttl {
+            check_ttl(changed.as_deref().unwrap_or(before), self.state.options.default_ttl)?;
+        }
         let document = match &changed {
-            Some(document) => {
-                check_ttl(document, self.state.options.default_ttl)?;
-                Bytes::copy_from_slice(document.as_bytes())
-            }
+            Some(document) => Bytes::copy_from_slice(document.as_bytes()),
             None => stored.document.clone(),
         };
         self.put(key, document)?;

@@ -6,7 +6,7 @@ use crate::commands::reply;
 use crate::db::{Documents, duplicate, id_of};
 use crate::documents::memtable::Stored;
 use crate::documents::snapshot::{Hidden, Match, raw, sorted};
-use crate::documents::transaction::Transaction;
+use crate::documents::transaction::{Modification, Transaction};
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::json::{document_from_json, to_relaxed, to_relaxed_value, value_from_json};
@@ -98,7 +98,7 @@ pub(in crate::commands) fn insert(documents: &Documents, args: &Args<'_>) -> Res
 struct OneUpdate {
     query: RawDocumentBuf,
     filter: Filter,
-    update: Update,
+    update: Modification,
     multi: bool,
     upsert: bool,
 }
@@ -114,7 +114,7 @@ impl OneUpdate {
         let (multi, upsert) = (flag(&args, "multi")?, flag(&args, "upsert")?);
         let query = document(args.required("q")?, "q")?;
         let filter = parse_filter(args.required("q")?, "q")?;
-        let update = Update::parse(value_from_json(args.required("u")?)?.as_raw_bson_ref(), multi)?;
+        let update = Modification::parse(value_from_json(args.required("u")?)?.as_raw_bson_ref(), multi)?;
         Ok(OneUpdate { query, filter, update, multi, upsert })
     }
 
@@ -122,7 +122,7 @@ impl OneUpdate {
         let limit = (!self.multi).then_some(1);
         let found = transaction.matching(&self.filter, Hidden::LeftOut, limit)?;
         if found.is_empty() && self.upsert {
-            let made = upsert(transaction, &self.query, &self.update)?;
+            let made = upsert(transaction, &self.query, &self.update.update)?;
             outcome.n += 1;
             outcome.upserted.push(json!({"index": index, "_id": to_relaxed_value(id_of(&made))}));
             return Ok(());
@@ -209,7 +209,7 @@ pub(in crate::commands) fn find_and_modify(documents: &Documents, args: &Args<'_
     let fields = args.get("fields").map(|json| Ok::<_, Error>(Projection::parse(&document(json, "fields")?)?));
     let fields = fields.transpose()?;
     let (remove, new, upsert) = (flag(args, "remove")?, flag(args, "new")?, flag(args, "upsert")?);
-    let parse = |json: &Json| Ok::<_, Error>(Update::parse(value_from_json(json)?.as_raw_bson_ref(), false)?);
+    let parse = |json: &Json| Modification::parse(value_from_json(json)?.as_raw_bson_ref(), false);
     let update = args.get("update").map(parse).transpose()?;
     let wrong = match (&update, remove) {
         (None, false) => Some("findAndModify needs either update or remove"),
@@ -244,7 +244,7 @@ struct FindAndModify {
     filter: Filter,
     sort: Option<Sort>,
     /// `None` to remove the document.
-    update: Option<Update>,
+    update: Option<Modification>,
     new: bool,
     upsert: bool,
 }
@@ -281,7 +281,7 @@ impl FindAndModify {
     fn nothing_found(&self, transaction: &mut Transaction<'_>) -> Result<Modified> {
         match &self.update {
             Some(update) if self.upsert => {
-                let made = upsert(transaction, &self.query, update)?;
+                let made = upsert(transaction, &self.query, &update.update)?;
                 let id = to_relaxed_value(id_of(&made));
                 let value = self.new.then(|| (transaction.written(), made));
                 Ok((value, false, Some(id)))
