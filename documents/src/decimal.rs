@@ -10,6 +10,8 @@ use big::Big;
 use bson::Decimal128;
 use std::cmp::Ordering;
 
+/// Digits of a coefficient.
+const DIGITS_MAX: usize = 34;
 /// The largest coefficient is one less.
 const COEFFICIENT_END: u128 = 10u128.pow(34);
 pub(crate) const EXPONENT_MIN: i32 = -6176;
@@ -101,9 +103,9 @@ impl Decimal {
         let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
         let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|b| b - b'0').collect();
         let power: i32 = power.parse().unwrap_or(0);
-        let (kept, carried) = rounded(&digits, DOUBLE_DIGITS);
-        let exponent = power + 1 - i32::try_from(DOUBLE_DIGITS).unwrap_or(0) + i32::from(carried);
-        Decimal::Finite { negative: d < 0.0, coefficient: kept, exponent }
+        let (coefficient, carry) = without_carry(rounded(&digits, DOUBLE_DIGITS), DOUBLE_DIGITS);
+        let exponent = power + 1 - i32::try_from(DOUBLE_DIGITS).unwrap_or(0) + carry;
+        Decimal::Finite { negative: d < 0.0, coefficient, exponent }
     }
 
     /// Whether it is 0 or -0.
@@ -362,23 +364,23 @@ fn carried(mut sums: Vec<u32>) -> Vec<u8> {
     sums.into_iter().map(|digit| u8::try_from(digit).unwrap_or(0)).collect()
 }
 
-/// The first `kept` digits as a number, rounded half to even by the rest; and whether that carried into a digit more,
-/// which was then cut off at the other end.
-fn rounded(digits: &[u8], kept: usize) -> (u128, bool) {
+/// The first `kept` digits as a number, rounded half to even by the rest. The number can have a digit more.
+fn rounded(digits: &[u8], kept: usize) -> u128 {
     let number = |digits: &[u8]| digits.iter().fold(0u128, |n, d| n * 10 + u128::from(*d));
     let (head, tail) = digits.split_at(kept.min(digits.len()));
-    let mut n = number(head) * 10u128.pow(u32::try_from(kept - head.len()).unwrap_or(0));
+    let n = number(head) * 10u128.pow(u32::try_from(kept - head.len()).unwrap_or(0));
     let half = match tail.split_first() {
         None => Ordering::Less,
-        Some((first, rest)) => {
-            first.cmp(&5).then(if rest.iter().any(|d| *d != 0) { Ordering::Greater } else { Ordering::Equal })
-        }
+        Some((first, rest)) if rest.iter().all(|d| *d == 0) => first.cmp(&5),
+        Some((first, _)) => first.cmp(&5).then(Ordering::Greater),
     };
-    if half.is_gt() || (half.is_eq() && n % 2 == 1) {
-        n += 1;
-    }
-    let end = 10u128.pow(u32::try_from(kept).unwrap_or(0));
-    if n == end && kept > 0 { (n / 10, true) } else { (n, false) }
+    if half.is_gt() || (half.is_eq() && n % 2 == 1) { n + 1 } else { n }
+}
+
+/// Drops the last digit, a zero, if the coefficient has one digit more than `digits`; and whether it did.
+fn without_carry(coefficient: u128, digits: usize) -> (u128, i32) {
+    let has_carried = coefficient == 10u128.pow(u32::try_from(digits).unwrap_or(0));
+    if has_carried { (coefficient / 10, 1) } else { (coefficient, 0) }
 }
 
 /// The number of these digits, greatest first, times ten to the exponent: rounded, subnormal or infinite as need be.
@@ -394,8 +396,9 @@ fn finish(negative: bool, digits: &[u8], exponent: i32) -> Decimal {
         // All digits lie below half of the smallest number.
         Err(_) => (0, EXPONENT_MIN),
         Ok(kept) => {
-            let (coefficient, carried) = rounded(digits, kept);
-            (coefficient, exponent + dropped + i32::from(carried))
+            // A subnormal number has room for the carry.
+            let (coefficient, carry) = without_carry(rounded(digits, kept), DIGITS_MAX);
+            (coefficient, exponent + dropped + carry)
         }
     };
     if exponent <= EXPONENT_MAX {

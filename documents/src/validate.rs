@@ -27,28 +27,29 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 ///   name with `$` within the `_id`, unless it is a `DBRef`;
 /// - `InvalidIdField` for an `_id` that is a list, a regular expression or undefined.
 pub fn check(document: &RawDocument) -> Result<()> {
-    let bytes = document.as_bytes().len();
-    if bytes > DOCUMENT_BYTES_MAX {
-        let message =
-            format!("a document of {bytes} bytes is too large; the limit is {DOCUMENT_BYTES_MAX} bytes (16 MiB)");
-        return Err(RuleError::new(Code::BSONObjectTooLarge, message));
-    }
-    let mut has_id = false;
+    checked(document).map(|_| ())
+}
+
+/// Checks a document; the key of its `_id`, if it has one.
+fn checked(document: &RawDocument) -> Result<Option<Vec<u8>>> {
+    check_size(document)?;
+    let mut key = None;
     let mut place = Place::default();
     for member in document {
         let (name, value) = member.map_err(|e| place.malformed(&e))?;
         place.names.push(name.as_str());
+        // First the depth: a key is made by recursion.
+        check_member(name.as_str(), value, 1, &mut place)?;
         if name.as_str() == "_id" {
-            if std::mem::replace(&mut has_id, true) {
+            if key.is_some() {
                 return Err(place.fault(Code::BadValue, "the document has two of them; leave one"));
             }
-            id_key(value)?;
-            check_id(value, &mut place)?;
+            check_id(value, 1, &mut place)?;
+            key = Some(id_key(value)?);
         }
-        check_member(name.as_str(), value, 1, &mut place)?;
         place.names.pop();
     }
-    Ok(())
+    Ok(key)
 }
 
 /// The document with an `_id`, and the key of that. Where it is missing, `fresh` makes one, which comes first.
@@ -56,10 +57,7 @@ pub fn check(document: &RawDocument) -> Result<()> {
 /// # Errors
 /// As for [`check`], of the document with its `_id`.
 pub fn with_id(document: RawDocumentBuf, fresh: impl FnOnce() -> ObjectId) -> Result<(RawDocumentBuf, Vec<u8>)> {
-    let id = document.get("_id").map_err(|e| Place::default().malformed(&e))?;
-    if let Some(id) = id {
-        let key = id_key(id)?;
-        check(&document)?;
+    if let Some(key) = checked(&document)? {
         return Ok((document, key));
     }
     let id = RawBsonRef::ObjectId(fresh());
@@ -71,8 +69,17 @@ pub fn with_id(document: RawDocumentBuf, fresh: impl FnOnce() -> ObjectId) -> Re
     let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     let document = RawDocumentBuf::from_bytes(bytes).map_err(|e| Place::default().malformed(&e))?;
-    check(&document)?;
+    check_size(&document)?;
     Ok((document, id_key(id)?))
+}
+
+fn check_size(document: &RawDocument) -> Result<()> {
+    let bytes = document.as_bytes().len();
+    if bytes <= DOCUMENT_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("a document of {bytes} bytes is too large; the limit is {DOCUMENT_BYTES_MAX} bytes (16 MiB)");
+    Err(RuleError::new(Code::BSONObjectTooLarge, message))
 }
 
 /// Makes `_id`s for documents without one: seconds, five bytes of this process, and a number that counts up.
@@ -143,11 +150,7 @@ fn check_member<'a>(name: &str, value: RawBsonRef<'a>, level: usize, place: &mut
 }
 
 /// Checks the names within an `_id`, whose depth is checked with the rest.
-fn check_id<'a>(id: RawBsonRef<'a>, place: &mut Place<'a>) -> Result<()> {
-    check_id_level(id, 1, place)
-}
-
-fn check_id_level<'a>(value: RawBsonRef<'a>, level: usize, place: &mut Place<'a>) -> Result<()> {
+fn check_id<'a>(value: RawBsonRef<'a>, level: usize, place: &mut Place<'a>) -> Result<()> {
     let object = match value {
         RawBsonRef::Document(object) => Some(object),
         RawBsonRef::Array(list) => list_as_object(list),
@@ -164,7 +167,7 @@ fn check_id_level<'a>(value: RawBsonRef<'a>, level: usize, place: &mut Place<'a>
             let message = "a name within an _id cannot begin with $; use another name";
             return Err(place.fault(Code::DollarPrefixedFieldName, message));
         }
-        check_id_level(value, level + 1, place)?;
+        check_id(value, level + 1, place)?;
         place.names.pop();
     }
     Ok(())

@@ -9,14 +9,19 @@ fn bytes(body: &[u8]) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes([&length.to_le_bytes(), body, &[0]].concat()).unwrap()
 }
 
-fn nested(levels: usize) -> RawDocumentBuf {
-    let mut document = RawDocumentBuf::new();
-    for _ in 1..levels {
-        let mut outer = RawDocumentBuf::new();
-        outer.append(cstr!("a"), document);
-        document = outer;
+/// A document of so many levels, which are objects with one member.
+fn nested(name: &str, levels: usize) -> RawDocumentBuf {
+    let mut head = Vec::new();
+    for inner in (1..levels).rev() {
+        let bytes = i32::try_from(5 + inner * (7 + name.len())).unwrap();
+        head.extend(bytes.to_le_bytes());
+        head.push(3);
+        head.extend(name.as_bytes());
+        head.push(0);
     }
-    document
+    head.extend(5i32.to_le_bytes());
+    head.resize(head.len() + levels, 0);
+    RawDocumentBuf::from_bytes(head).unwrap()
 }
 
 /// A document of exactly this many bytes.
@@ -74,12 +79,13 @@ fn refuses_names_that_a_dump_could_not_keep() {
 
 #[test]
 fn refuses_more_than_a_hundred_levels() {
-    check(&nested(100)).unwrap();
-    refused(&nested(101), Code::BadValue, "nested deeper than 100 levels");
-    refused(&nested(10_000), Code::BadValue, "nested deeper than 100 levels");
-    let mut id = RawDocumentBuf::new();
-    id.append(cstr!("_id"), nested(100));
-    refused(&id, Code::BadValue, "nested deeper");
+    check(&nested("a", 100)).unwrap();
+    check(&nested("_id", 100)).unwrap();
+    for levels in [101, 10_000, 1_000_000] {
+        refused(&nested("a", levels), Code::BadValue, "nested deeper than 100 levels");
+        refused(&nested("_id", levels), Code::BadValue, "nested deeper than 100 levels");
+        assert_eq!(with_id(nested("_id", levels), ObjectId::default).unwrap_err().code, Code::BadValue);
+    }
 }
 
 #[test]

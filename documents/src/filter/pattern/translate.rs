@@ -1,5 +1,8 @@
 //! From the syntax of PCRE to that of the crate `regex`, with the meaning that MongoDB gives it: `\d`, `\w` and `\s` are
 //! ASCII, `$` also holds before a line feed at the end, braces and brackets that mean nothing are themselves.
+//!
+//! Two things differ: with the option m, `^` also holds after a line feed that ends the text; and what follows a `$` that
+//! holds before the last line feed, in the same pattern, cannot look at that line feed.
 
 /// What a translation cannot say, for messages.
 const NOT_SUPPORTED: &str = "is not supported: matching takes linear time, without back-references, look-around, atomic \
@@ -126,12 +129,13 @@ impl Translation {
     fn escape(&mut self) -> Result<(), String> {
         let Some(c) = self.next() else { return Err("it ends with a backslash".to_owned()) };
         if let Some((set, is_negated)) = set_of(c) {
-            self.out.push_str(&format!("[{}{set}]", if is_negated { "^" } else { "" }));
+            // Without case: the long s and the Kelvin sign are no letters of ASCII.
+            self.out.push_str(&format!("(?-i:[{}{set}])", if is_negated { "^" } else { "" }));
             return Ok(());
         }
         match c {
             'b' => self.out.push_str(r"(?-u:\b)"),
-            'B' => self.out.push_str(r"\B"),
+            'B' => self.out.push_str(r"(?-u:\B)"),
             'A' => self.out.push_str(r"\A"),
             'z' => self.out.push_str(r"\z"),
             'Z' => self.out.push_str(r"(?:\n?\z)"),
@@ -144,7 +148,11 @@ impl Translation {
                 }
             }
             'E' => {}
-            'p' | 'P' => self.property(c),
+            'p' | 'P' => {
+                self.out.push_str("(?-i:");
+                self.property(c);
+                self.out.push(')');
+            }
             '1'..='9' | 'g' | 'k' => return Err(unsupported(&format!(r"the back-reference \{c}"))),
             _ => {
                 let c = self.character(c)?;
