@@ -1,7 +1,7 @@
 //! What may be stored: well-formed documents of bounded size and depth, each with an `_id`.
 //!
 //! 1. After [`check`] every read of the document succeeds at every level: nothing that reads stored documents looks at
-//!    errors again, or recurses deeper than [`DEPTH_MAX`](crate::json::DEPTH_MAX).
+//!    errors again, or recurses deeper than [`DEPTH_MAX`].
 //! 2. A document is stored as it came: nothing is sorted, merged or removed. A missing `_id` is added, at the front.
 //! 3. What is stored reads back exactly from a dump, so the names of Extended JSON's types are no names of fields.
 
