@@ -101,6 +101,18 @@ fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
             total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
         }
     }
+    for name in snapshot.document_collections() {
+        let rows = snapshot.documents(&name)?.explain_expiry(at, None)?;
+        if !rows.is_empty() {
+            say!("{name}:");
+            let batch = system::expiry_rows(&rows).map_err(ebbtide_query::QueryError::from)?;
+            let style = TableStyle { width: files::width(), ..TableStyle::default() };
+            say!("{}", render(&batch.schema(), &[batch], style));
+        }
+        for row in rows {
+            total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
+        }
+    }
     say!("a sweep at {at} would drop {}, {}", contents(total.0, total.1), bytes(total.2));
     Ok(())
 }

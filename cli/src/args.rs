@@ -236,8 +236,16 @@ pub(crate) struct ImportArgs {
 
     /// The collection; it is created if it does not exist. Optional for line protocol: each measurement then goes to
     /// the collection of its name.
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", visible_alias = "into")]
     pub(crate) collection: Option<String>,
+
+    /// Import lines of Extended JSON into an ordinary collection. A document takes the place of the one with its _id: to
+    /// continue an interrupted import, run it again.
+    #[arg(long, conflicts_with_all = ["time", "meta", "meta_field", "meta_from_name", "set", "rename", "text", "number", "without",
+        "null", "skip_empty", "time_format", "at", "time_zone", "decimal_comma", "thousands", "delimiter", "header", "no_header",
+        "columns", "skip", "skip_after_header", "comment", "encoding", "resume", "from_start", "granularity", "precision",
+        "expire_after"])]
+    pub(crate) documents: bool,
 
     /// Format of the input. Default: by the file's name.
     #[arg(long, short, value_enum)]

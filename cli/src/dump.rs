@@ -1,9 +1,11 @@
 //! `dump` and `restore`: whole collections in a folder of files in open formats.
 //!
-//! A dump is a folder with a Parquet file for each collection and `dump.json`, which describes the collections: the
+//! A dump is a folder with a file for each collection (Parquet for measurements, lines of canonical Extended JSON for
+//! documents) and `dump.json`, which describes the collections: the
 //! command documents that create them and their rules, the types of their fields, and the length and checksum of each
 //! file. It is written last: a folder without it is not a dump. A dump contains what is visible at one instant.
 
+mod documents;
 mod restore;
 
 pub(crate) use restore::{restore, unfinished};
@@ -11,7 +13,7 @@ pub(crate) use restore::{restore, unfinished};
 use crate::args::{Cli, DumpArgs};
 use crate::{Failure, files, open};
 use ebbtide::fs::{Fs, RealFs, WriteFile};
-use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide::{CollectionSnapshot, DocumentColumn, DocumentsSnapshot, ScanRequest, Snapshot};
 use ebbtide_buckets::Schema;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const FORMAT: &str = "ebbtide-dump";
 const VERSION: u32 = 1;
+/// The version of a dump with ordinary collections, which earlier programs cannot restore.
+const VERSION_WITH_DOCUMENTS: u32 = 2;
 const CONTENTS: &str = "dump.json";
 
 /// The contents of `dump.json`.
@@ -53,10 +57,16 @@ struct DumpEntry {
     /// The command document that creates its partial TTL indexes, if it has any.
     #[serde(rename = "createIndexes")]
     create_indexes: Option<Json>,
-    schema: Schema,
+    /// The fields of a time-series collection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schema: Option<Schema>,
+    /// The columns of an ordinary collection in SQL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    columns: Option<Vec<DocumentColumn>>,
     file: String,
     bytes: u64,
     crc32: u32,
+    /// Measurements, or documents.
     measurements: u64,
 }
 
@@ -95,7 +105,9 @@ impl Write for Sink {
 pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     let database = open::for_reading(cli)?;
     let snapshot = database.snapshot();
-    let all = snapshot.collections();
+    let mut all = snapshot.collections();
+    all.extend(snapshot.document_collections());
+    all.sort();
     let names = if args.collection.is_empty() { all } else { args.collection.clone() };
     let folder = &args.folder;
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write the dump {}: {e}", folder.display()));
@@ -107,11 +119,14 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
         )));
     }
     files::keep_out(&cli.db, &folder.join(CONTENTS))?;
-    let collections = names.iter().map(|n| snapshot.collection(n)).collect::<Result<Vec<_>, _>>()?;
+    let collections = names.iter().map(|name| Dumped::find(&snapshot, name)).collect::<Result<Vec<_>, _>>()?;
     fs.create_dir(folder).map_err(|e| fail(&e))?;
     let mut contents = Contents {
         format: FORMAT.to_owned(),
-        version: VERSION,
+        version: match collections.iter().any(|c| matches!(c, Dumped::Documents(_))) {
+            true => VERSION_WITH_DOCUMENTS,
+            false => VERSION,
+        },
         instant: snapshot.now().to_string(),
         collections: Vec::new(),
         views: Vec::new(),
@@ -121,10 +136,19 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
         contents.views = views.map(|(name, text)| View { name: name.clone(), text: text.clone() }).collect();
     }
     for (at, collection) in collections.iter().enumerate() {
-        let file = file_name(collection.name(), at);
-        match dump_one(collection, &file, folder) {
+        let (outcome, file, what) = match collection {
+            Dumped::Series(collection) => {
+                let file = file_name(collection.name(), at, "parquet");
+                (dump_one(collection, &file, folder), file, "measurements")
+            }
+            Dumped::Documents(collection) => {
+                let file = file_name(collection.name(), at, "ndjson");
+                (documents::dump(collection, &file, folder), file, "documents")
+            }
+        };
+        match outcome {
             Ok(dumped) => {
-                eprintln!("{}: {} measurements, {} bytes", dumped.name, dumped.measurements, dumped.bytes);
+                eprintln!("{}: {} {what}, {} bytes", dumped.name, dumped.measurements, dumped.bytes);
                 contents.collections.push(dumped);
             }
             Err(failure) => {
@@ -144,10 +168,25 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A collection to dump.
+enum Dumped {
+    Series(CollectionSnapshot),
+    Documents(DocumentsSnapshot),
+}
+
+impl Dumped {
+    fn find(snapshot: &Snapshot, name: &str) -> ebbtide::Result<Dumped> {
+        match snapshot.documents(name) {
+            Ok(documents) => Ok(Dumped::Documents(documents)),
+            Err(_) => snapshot.collection(name).map(Dumped::Series),
+        }
+    }
+}
+
 /// The file name of a collection, by its position in the dump.
-fn file_name(collection: &str, at: usize) -> String {
+fn file_name(collection: &str, at: usize, extension: &str) -> String {
     let plain: String = collection.chars().take(80).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    format!("{:04}-{plain}.parquet", at + 1)
+    format!("{:04}-{plain}.{extension}", at + 1)
 }
 
 fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Result<DumpEntry, Failure> {
@@ -172,7 +211,8 @@ fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Resul
         name: collection.name().to_owned(),
         create: collection.create_command(),
         create_indexes: collection.create_indexes_command(),
-        schema: schema.as_ref().clone(),
+        schema: Some(schema.as_ref().clone()),
+        columns: None,
         file: file.to_owned(),
         bytes,
         crc32,

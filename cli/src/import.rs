@@ -32,6 +32,7 @@ mod step;
 mod stream;
 mod text;
 mod times;
+mod upsert;
 
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::{Failure, files, human};
@@ -61,6 +62,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     if cli.read_only {
         return Err(Failure::usage("an import writes to the database: drop --read-only"));
+    }
+    if args.documents {
+        return upsert::run(cli, args);
     }
     let mut paths = source::expand(&args.files)?;
     let from_stdin = paths.iter().any(|p| p.as_os_str() == "-");

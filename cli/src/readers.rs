@@ -11,7 +11,16 @@ use std::path::{Path, PathBuf};
 
 /// Runs `ebbtide files`. The files go to standard output, one a line; what to know about them to standard error.
 pub(crate) fn files(cli: &Cli, args: &FilesArgs) -> Result<(), Failure> {
-    let snapshot = open::for_reading(cli)?.snapshot().collection(&args.collection)?;
+    let snapshot = open::for_reading(cli)?.snapshot();
+    if snapshot.documents(&args.collection).is_ok() {
+        let what = format!(
+            "'{0}' is an ordinary collection, whose files hold documents in a form that other programs do not know: write them \
+             with ebbtide export {0} -o {0}.ndjson",
+            args.collection
+        );
+        return Err(Failure::new(what));
+    }
+    let snapshot = snapshot.collection(&args.collection)?;
     let found = absolute(snapshot.segment_files()?);
     for note in notes(&found) {
         eprintln!("{note}");

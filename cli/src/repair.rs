@@ -46,6 +46,11 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
             due = (due.0 + row.buckets, due.1 + row.measurements, due.2 + row.bytes);
         }
     }
+    for name in snapshot.document_collections() {
+        for row in snapshot.documents(&name)?.explain_expiry(now, None)? {
+            due = (due.0 + row.buckets, due.1 + row.measurements, due.2 + row.bytes);
+        }
+    }
     if let Some(newest) = newest {
         say!("the newest stored measurement is from {newest}");
     }

@@ -1,12 +1,16 @@
 //! `ebbtide sql` and `ebbtide export`.
 
 use crate::args::{Cli, ExportArgs, FormatOrFile, SqlArgs};
+use crate::human::counted;
 use crate::open::{LazySession, need};
 use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files, parse_now};
+use ebbtide::DocumentsSnapshot;
+use ebbtide::documents_model::json::canonical_text;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
 use ebbtide_query::{SessionSettings, statement};
 use futures::StreamExt;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Runs `ebbtide sql`.
@@ -161,13 +165,36 @@ fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> 
     }
 }
 
+/// Writes the documents of an ordinary collection as lines of canonical Extended JSON, which read back exactly.
+fn export_documents(cli: &Cli, documents: &DocumentsSnapshot, path: Option<&Path>) -> Result<(), Failure> {
+    let file = path.map(|path| files::NewFile::create(path, &cli.db)).transpose()?;
+    let mut sink = BufWriter::new(file.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink)?);
+    let (mut count, mut failed) = (0_u64, None);
+    documents.for_each(&mut |found| {
+        count += 1;
+        failed = writeln!(sink, "{}", canonical_text(&found.document)).err();
+        Ok(failed.is_none())
+    })?;
+    failed.map_or_else(|| sink.flush(), Err)?;
+    drop(sink);
+    let (Some(file), Some(path)) = (file, path) else { return Ok(()) };
+    file.keep()?;
+    eprintln!("{} written to {}", counted(count, "document"), path.display());
+    Ok(())
+}
+
 /// Runs `ebbtide export`.
 pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let settings = SessionSettings { now: parse_now(args.now.as_deref())?, ..SessionSettings::default() };
     let path = Some(args.output.as_path()).filter(|path| !is_stdout(path));
-    let format = format_of(args.format, path, Format::Csv)?;
     let mut session = LazySession::new(cli, settings, crate::open::Need::Read);
     let name = args.query.trim();
+    let ordinary = session.get(None)?.snapshot().documents(name).ok();
+    let default = if ordinary.is_some() { Format::Ndjson } else { Format::Csv };
+    let format = format_of(args.format, path, default)?;
+    if let (Some(documents), Format::Ndjson) = (&ordinary, format) {
+        return export_documents(cli, documents, path);
+    }
     let text = match session.get(None)?.table_names().iter().any(|t| t == name) {
         true => format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")),
         false => args.query.clone(),

@@ -3,7 +3,7 @@
 use crate::args::{Cli, StatusArgs};
 use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, say};
-use ebbtide::{BucketInfo, CollectionSnapshot, Database, RuleInfo, Snapshot};
+use ebbtide::{BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, RuleInfo, Snapshot};
 use ebbtide_query::system;
 use ebbtide_ttl::{Timestamp, retention_text};
 
@@ -16,13 +16,18 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     {
         say!("note: {note}");
     }
-    if snapshot.collections().is_empty() {
+    let ordinary = snapshot.document_collections();
+    if snapshot.collections().is_empty() && ordinary.is_empty() {
         say!("no collections");
         return Ok(());
     }
     for name in snapshot.collections() {
         say!();
         one_status(&snapshot.collection(&name)?)?;
+    }
+    for name in ordinary {
+        say!();
+        documents_status(&snapshot.documents(&name)?)?;
     }
     let drops = database.sweeps();
     if let Some(last) = drops.last() {
@@ -56,6 +61,42 @@ fn open_snapshot(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), F
         None => database.snapshot(),
     };
     Ok((database, snapshot))
+}
+
+/// Prints what an ordinary collection stores by rule, and what expires next.
+pub(crate) fn documents_status(collection: &DocumentsSnapshot) -> Result<(), Failure> {
+    let info = collection.info()?;
+    let (documents, buckets) = (counted(info.measurements, "document"), counted(info.buckets, "bucket"));
+    say!("{}: {documents} in {buckets}, {}", info.name, bytes(info.bytes));
+    let columns = collection.columns().iter().count() as u64;
+    let indexes = collection.options().indexes.len();
+    let indexes = match indexes {
+        0 => String::new(),
+        1 => ", 1 index".to_owned(),
+        many => format!(", {many} indexes"),
+    };
+    say!("  an ordinary collection, {}{indexes}", counted(columns, "column"));
+    let rules = collection.rule_infos()?;
+    if rules.is_empty() {
+        say!("  keeps everything forever");
+    }
+    for rule in rules {
+        let filter = rule.filter.as_ref().map(|f| format!(" where {}", system::value_text(f))).unwrap_or_default();
+        let life = match (rule.rule.as_str(), rule.expire_after_seconds) {
+            ("items", -1) => "items with a ttl of their own expire after it".to_owned(),
+            ("items", n) => format!("items keep {}, or their own ttl", retention_text(n)),
+            (name, 0) => format!("{name} expires documents at their date{filter}"),
+            (name, n) => format!("{name} expires documents {} after their date{filter}", retention_text(n)),
+        };
+        say!("  {life}: {}, {}", counted(rule.measurements, "document"), bytes(rule.bytes));
+        if rule.due_measurements > 0 {
+            say!("    due now: {}", counted(rule.due_measurements, "document"));
+        }
+        if let Some(next) = rule.next_expiry.filter(|next| *next > collection.now()) {
+            say!("    next at {next}, in {}", about(age(next, collection.now())));
+        }
+    }
+    Ok(())
 }
 
 /// Prints what a collection stores by age and rule, and what expires next.

@@ -4,12 +4,14 @@ mod alter;
 mod builder;
 mod collection;
 mod documents;
+mod rewrite;
 mod views;
 
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
 pub use documents::{Documents, Updated};
 pub(crate) use documents::{duplicate, id_of};
+pub use rewrite::{OnConflict, Rewrite};
 pub use views::Replaces;
 
 use crate::engine::Engine;

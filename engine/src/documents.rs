@@ -11,8 +11,10 @@
 //!    lock, which every writer needs.
 
 pub(crate) mod changes;
+pub(crate) mod columns;
 pub(crate) mod compact;
 pub(crate) mod index;
+mod listing;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod seal;

@@ -180,6 +180,7 @@ impl Engine {
         for (id, copy) in group.documents {
             if let Some(documents) = state.documents_by_id_mut(id) {
                 documents.memtable = copy.memtable;
+                documents.columns = copy.columns;
             }
         }
         drop(state);
@@ -203,7 +204,8 @@ impl Engine {
                     group.applied.push((seq, collection, Some(rows)));
                     seq += 1;
                 }
-                Work::Documents(evaluate) => match self.evaluate_one(&mut group.documents, (collection, seq), evaluate) {
+                Work::Documents(evaluate) => match self.evaluate_one(&mut group.documents, (collection, seq), evaluate)
+                {
                     Ok(None) => {}
                     Ok(Some(payload)) => {
                         wal::put_frame(&mut group.frames, place, record, &payload, crc32fast::hash(&payload));
@@ -233,7 +235,7 @@ impl Engine {
                 place.insert((*present.ok_or_else(gone)?).clone())
             }
         };
-        let before = copy.memtable.clone();
+        let before = (copy.memtable.clone(), copy.columns.clone());
         let mut transaction = Transaction::new(self, copy);
         let payload = evaluate(&mut transaction).and_then(|()| {
             let changes = transaction.into_changes();
@@ -247,7 +249,7 @@ impl Engine {
         match payload {
             Ok(Some(_)) => copy.memtable.note(seq),
             Ok(None) => {}
-            Err(_) => copy.memtable = before,
+            Err(_) => (copy.memtable, copy.columns) = before,
         }
         payload
     }

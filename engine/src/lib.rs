@@ -30,6 +30,11 @@
 #[doc = include_str!("../../docs/library.md")]
 struct Readme;
 
+/// The program of the page on documents.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/documents.md")]
+struct DocumentsPage;
+
 mod async_api;
 mod background;
 mod batch_id;
@@ -72,8 +77,12 @@ pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
-pub use crate::db::{Builder, Collection, Database, Documents, LenientReply, Replaces, RuleChange, SweepOptions, Updated};
+pub use crate::db::{
+    Builder, Collection, Database, Documents, LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions,
+    Updated,
+};
 pub use crate::delete::RowPredicate;
+pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
 pub use crate::documents::sweep::DocumentsDue;
@@ -93,10 +102,10 @@ pub use crate::snapshot::{
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;
-pub use ebbtide_documents::{DefaultTtl, bson};
-/// Documents of ordinary collections: filters, updates, Extended JSON, expiry.
-pub use ebbtide_documents as documents_model;
 /// The columnar layer: schemas, metas, windows.
 pub use ebbtide_buckets as buckets;
+/// Documents of ordinary collections: filters, updates, Extended JSON, expiry.
+pub use ebbtide_documents as documents_model;
+pub use ebbtide_documents::{DefaultTtl, bson};
 /// Rules, filters, clocks and the value model.
 pub use ebbtide_ttl as ttl;

@@ -6,6 +6,7 @@
 //! sync, rename and folder sync, so that the newest file always starts with a complete checkpoint. FORMAT.md has the bytes.
 
 use crate::batch_id::LastBatch;
+use crate::documents::columns::DocumentColumn;
 use crate::documents::options::DocumentsRecord;
 use crate::documents::segment::DocumentSegmentRecord;
 use crate::files::{FileEnd, FileName};
@@ -116,6 +117,8 @@ pub(crate) enum Op {
     AddDocumentSegment { collection: u64, segment: DocumentSegmentRecord },
     /// The rows that are gone from a segment of documents: those that were gone before, and more.
     SetDeletedDocuments { collection: u64, segment: u64, deleted: RoaringBitmap },
+    /// The columns of an ordinary collection in SQL: those that there were before, and more, or with wider types.
+    SetDocumentColumns { collection: u64, columns: Vec<DocumentColumn> },
 }
 
 impl Op {
@@ -137,7 +140,8 @@ impl Op {
             | Op::SetFileTypes { collection: id, .. }
             | Op::AddSegmentInFolder { collection: id, .. }
             | Op::AddDocumentSegment { collection: id, .. }
-            | Op::SetDeletedDocuments { collection: id, .. } => Some(*id),
+            | Op::SetDeletedDocuments { collection: id, .. }
+            | Op::SetDocumentColumns { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }

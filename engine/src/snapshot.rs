@@ -72,6 +72,20 @@ impl Snapshot {
         }
     }
 
+    /// Names of the collections of both kinds, sorted.
+    #[must_use]
+    pub fn all_collections(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.collections.keys().chain(self.documents.keys()).cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Whether there is a collection of this name, of either kind.
+    #[must_use]
+    pub fn has_collection(&self, name: &str) -> bool {
+        self.collections.contains_key(name) || self.documents.contains_key(name)
+    }
+
     pub(crate) fn documents_states(&self) -> impl Iterator<Item = &Arc<DocumentsState>> {
         self.documents.values()
     }

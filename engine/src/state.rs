@@ -285,9 +285,9 @@ impl State {
                 let is_taken = self.names.contains_key(&record.id) || self.kind_of(&record.name).is_some();
                 fails(is_taken, name_or_number_is_taken(&record.name))
             }
-            Op::AddDocumentSegment { collection: id, .. } | Op::SetDeletedDocuments { collection: id, .. } => {
-                Err(format!("collection {id} is no ordinary one"))
-            }
+            Op::AddDocumentSegment { collection: id, .. }
+            | Op::SetDeletedDocuments { collection: id, .. }
+            | Op::SetDocumentColumns { collection: id, .. } => Err(format!("collection {id} is no ordinary one")),
             Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } => collection(id).map(drop),
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
@@ -416,7 +416,10 @@ impl State {
                 let folder = SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder);
                 self.known(collection)?.folder = Arc::new(folder);
             }
-            Op::PutDocuments(_) | Op::AddDocumentSegment { .. } | Op::SetDeletedDocuments { .. } => {
+            Op::PutDocuments(_)
+            | Op::AddDocumentSegment { .. }
+            | Op::SetDeletedDocuments { .. }
+            | Op::SetDocumentColumns { .. } => {
                 return Err(Error::internal("an operation of an ordinary collection was not applied to one"));
             }
             Op::Swept(record) => {
@@ -478,6 +481,11 @@ impl State {
                 let next = Arc::new(old.without(deleted));
                 segments.insert(segment, next);
             }
+            Op::SetDocumentColumns { collection, columns } => {
+                let known = self.known_documents(collection)?;
+                Arc::make_mut(&mut known.sealed_columns).join(columns.clone());
+                Arc::make_mut(&mut known.columns).join(columns);
+            }
             Op::RemoveSegment { collection, segment } => {
                 let segments = Arc::make_mut(&mut self.known_documents(collection)?.segments);
                 let gone = segments.remove(&segment).ok_or_else(|| unknown("segment", segment))?;
@@ -525,6 +533,8 @@ impl State {
             segments: Arc::default(),
             folder: Arc::new(SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder)),
             memtable: DocumentsMemtable::default(),
+            columns: Arc::default(),
+            sealed_columns: Arc::default(),
         };
         self.names.insert(record.id, record.name.clone());
         self.documents.insert(record.name, Arc::new(state));
@@ -621,6 +631,7 @@ impl State {
             ops.push(Op::PutDocuments(documents.record()));
             let folder = documents.folder.name().filter(|f| *f != collection_folder(&documents.name, documents.id));
             ops.extend(folder.map(|folder| Op::SetFolder { collection: documents.id, folder: folder.to_owned() }));
+            ops.extend(documents.all_columns());
             ops.extend(documents.segments.values().map(|s| s.addition(documents.id)));
         }
         ops.extend(self.views.iter().map(|(name, text)| Op::PutView { name: name.clone(), text: text.clone() }));
@@ -652,6 +663,7 @@ fn check_documents(documents: &DocumentsState, op: &Op) -> Check {
         Op::SetDeletedDocuments { segment: id, deleted, .. } => {
             segment(id)?.check_deleted(deleted).map_err(|what| format!("segment {id}: {what}"))
         }
+        Op::SetDocumentColumns { .. } => Ok(()),
         Op::RemoveSegment { segment: id, .. } => segment(id).map(drop),
         Op::Sealed { seq, .. } if *seq >= documents.sealed_seq => Ok(()),
         Op::Sealed { .. } => Err(format!("collection {id} is sealed up to {} only", documents.sealed_seq)),

@@ -2,6 +2,7 @@
 //! tables.
 
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
+use crate::documents::table::DocumentsTable;
 use crate::provider::CollectionTable;
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, 
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::TableType;
+use ebbtide::DocumentColumns;
 use ebbtide_buckets::Schema;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +44,7 @@ impl SessionTables {
 pub(crate) struct CatalogVersion {
     changes: u64,
     schemas: Vec<(String, Arc<Schema>)>,
+    documents: Vec<(String, Arc<DocumentColumns>)>,
     views: Arc<BTreeMap<String, String>>,
 }
 
@@ -63,7 +66,10 @@ impl StatementCatalog {
         let snapshot = context.snapshot();
         let schema = |name: String| Some((Arc::clone(snapshot.collection(&name).ok()?.schema()), name));
         let schemas = snapshot.collections().into_iter().filter_map(schema).map(|(schema, name)| (name, schema));
+        let planned = |name: String| Some((Arc::clone(snapshot.documents(&name).ok()?.columns()), name));
+        let documents = snapshot.document_collections().into_iter().filter_map(planned);
         CatalogVersion {
+            documents: documents.map(|(columns, name)| (name, columns)).collect(),
             changes: tables.changes.load(Ordering::Relaxed),
             schemas: schemas.collect(),
             views: Arc::clone(snapshot.views()),
@@ -123,14 +129,14 @@ struct Collections {
 
 impl Collections {
     fn exists(&self, name: &str) -> bool {
-        self.context.snapshot().collection(name).is_ok()
+        self.context.snapshot().has_collection(name)
     }
 }
 
 #[async_trait]
 impl SchemaProvider for Collections {
     fn table_names(&self) -> Vec<String> {
-        let mut names = self.context.snapshot().collections();
+        let mut names = self.context.snapshot().all_collections();
         names.extend(self.context.snapshot().views().keys().cloned());
         names.extend(self.tables.names());
         names
@@ -147,6 +153,9 @@ impl SchemaProvider for Collections {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Ok(collection) = self.context.snapshot().collection(name) {
             return Ok(Some(Arc::new(CollectionTable::new(&collection))));
+        }
+        if let Ok(documents) = self.context.snapshot().documents(name) {
+            return Ok(Some(Arc::new(DocumentsTable::new(&documents))));
         }
         if let Some(text) = self.context.snapshot().views().get(name) {
             return crate::views::table(name, text, &self.context, &self.tables).await.map(Some);

@@ -4,6 +4,8 @@
 //! source is planned as a separate query, and its rows go to the engine as one atomic batch. A DELETE also removes
 //! hidden measurements, which no scan returns: so its condition is compiled and handed to the engine.
 
+use crate::documents::values::documents_of;
+use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
 use crate::pushdown::unqualified;
 use crate::timestamp_coercion::rewrite_expr;
@@ -36,16 +38,34 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct InsertTarget {
     database: Database,
-    insert: Arc<Insert>,
+    into: Arc<Into>,
     rows: SchemaRef,
+}
+
+/// What rows are inserted into.
+#[derive(Debug)]
+pub(crate) enum Into {
+    /// A time-series collection.
+    Series(Insert),
+    /// An ordinary collection.
+    Documents(DocumentsInsert),
+}
+
+impl Into {
+    fn collection(&self) -> &str {
+        match self {
+            Into::Series(insert) => &insert.collection,
+            Into::Documents(insert) => &insert.collection,
+        }
+    }
 }
 
 impl InsertTarget {
     /// The plan that inserts the rows of `source`.
-    pub(crate) fn plan(database: Database, insert: Insert, source: Arc<LogicalPlan>) -> LogicalPlan {
-        let name = TableReference::bare(insert.collection.clone());
+    pub(crate) fn plan(database: Database, into: Into, source: Arc<LogicalPlan>) -> LogicalPlan {
+        let name = TableReference::bare(into.collection().to_owned());
         let rows = Arc::clone(source.schema().inner());
-        let target = InsertTarget { database, insert: Arc::new(insert), rows };
+        let target = InsertTarget { database, into: Arc::new(into), rows };
         let target = provider_as_source(Arc::new(target));
         LogicalPlan::Dml(DmlStatement::new(name, target, WriteOp::Insert(InsertOp::Append), source))
     }
@@ -77,8 +97,8 @@ impl TableProvider for InsertTarget {
         input: Arc<dyn ExecutionPlan>,
         _op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (database, insert) = (self.database.clone(), Arc::clone(&self.insert));
-        let sink = InsertSink { database, insert, schema: input.schema() };
+        let (database, into) = (self.database.clone(), Arc::clone(&self.into));
+        let sink = InsertSink { database, into, schema: input.schema() };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
 }
@@ -87,13 +107,13 @@ impl TableProvider for InsertTarget {
 #[derive(Debug)]
 struct InsertSink {
     database: Database,
-    insert: Arc<Insert>,
+    into: Arc<Into>,
     schema: SchemaRef,
 }
 
 impl DisplayAs for InsertSink {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InsertSink: collection={}", self.insert.collection)
+        write!(f, "InsertSink: collection={}", self.into.collection())
     }
 }
 
@@ -105,8 +125,22 @@ impl DataSink for InsertSink {
 
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
         let batch = collect(data).await?;
-        let batch = insert_batch(&self.insert, &batch).map_err(|e| DataFusionError::External(Box::new(e)))?;
-        insert(self.database.clone(), self.insert.collection.clone(), batch).await
+        let failed = |e: QueryError| DataFusionError::External(Box::new(e));
+        match self.into.as_ref() {
+            Into::Series(into) => {
+                let batch = insert_batch(into, &batch).map_err(failed)?;
+                insert(self.database.clone(), into.collection.clone(), batch).await
+            }
+            Into::Documents(into) => {
+                let documents = documents_of(&batch, &into.columns).map_err(failed)?;
+                let (database, name, conflict) = (self.database.clone(), into.collection.clone(), into.conflict);
+                let store = move || database.documents(&name)?.store(documents, conflict);
+                match tokio::task::spawn_blocking(store).await {
+                    Ok(stored) => stored.map_err(external),
+                    Err(error) => Err(DataFusionError::External(Box::new(error))),
+                }
+            }
+        }
     }
 }
 
@@ -245,6 +279,14 @@ fn refuse_unusual(insert: &ast::Insert) -> QueryResult<()> {
         (insert.or.is_some(), "INSERT OR ...: measurements are only ever added; DELETE removes them"),
         (insert.ignore, "INSERT IGNORE: measurements have no unique key"),
         (insert.on.is_some(), "ON CONFLICT: measurements have no unique key"),
+    ];
+    refuse_first(&unusual)?;
+    refuse_other_forms(insert)
+}
+
+/// Refuses the forms that no collection takes.
+pub(crate) fn refuse_other_forms(insert: &ast::Insert) -> QueryResult<()> {
+    let unusual = [
         (
             insert.returning.is_some() || insert.output.is_some(),
             "RETURNING: an INSERT returns the number of rows stored",
@@ -257,7 +299,11 @@ fn refuse_unusual(insert: &ast::Insert) -> QueryResult<()> {
         (insert.format_clause.is_some(), "FORMAT: ebbtide import reads files"),
         (insert.multi_table_insert_type.is_some(), "an INSERT into several collections at once"),
     ];
-    match unusual.into_iter().find(|(is_used, _)| *is_used) {
+    refuse_first(&unusual)
+}
+
+fn refuse_first(unusual: &[(bool, &str)]) -> QueryResult<()> {
+    match unusual.iter().find(|(is_used, _)| *is_used) {
         Some((_, what)) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
         None => Ok(()),
     }
@@ -343,7 +389,7 @@ pub(crate) fn table_name(name: &ast::ObjectName) -> Option<String> {
     }
 }
 
-fn part(part: &ast::ObjectNamePart) -> Option<String> {
+pub(crate) fn part(part: &ast::ObjectNamePart) -> Option<String> {
     part.as_ident().map(|i| if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() })
 }
 
@@ -458,7 +504,7 @@ fn df_schema_of(schema: &SchemaRef) -> Result<DFSchema> {
     DFSchema::try_from(schema.as_ref().clone())
 }
 
-fn has_subquery(expr: &Expr) -> bool {
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     expr.exists(|e| {
         Ok(matches!(e, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)))

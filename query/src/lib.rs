@@ -27,6 +27,7 @@ mod cancellation;
 mod catalog;
 mod context;
 mod dml;
+mod documents;
 mod engine_aggregate;
 mod error;
 mod exec;

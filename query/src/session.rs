@@ -10,6 +10,7 @@ mod writes;
 use crate::cancellation::{Stop, YieldingJoins};
 use crate::catalog::{self, CatalogVersion, SessionTables, StatementCatalog};
 use crate::context::{CATALOG, COLLECTIONS, StatementContext};
+use crate::documents::cells::PlannedDocuments;
 use crate::error::{Explainer, QueryError, Result};
 use crate::frames::FastFrames;
 use crate::options::EbbtideOptions;
@@ -260,7 +261,7 @@ impl Session {
                 StatementKind::Compact(name) => {
                     let name = name.clone();
                     if let Some(name) = &name {
-                        self.collection(name)?;
+                        self.must_exist(name)?;
                     }
                     self.blocking(move |db| db.compact(name.as_deref())).await?;
                     Ok(StatementStream::message("compacted"))
@@ -325,7 +326,7 @@ impl Session {
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        let mut names = snapshot.collections();
+        let mut names = snapshot.all_collections();
         names.extend(snapshot.views().keys().cloned());
         names.extend(self.tables.names());
         names
@@ -362,6 +363,9 @@ impl Session {
         let mut names = Vec::new();
         for collection in snapshot.collections().iter().filter_map(|name| snapshot.collection(name).ok()) {
             gather(collection.schema().arrow().fields(), 0, &mut names);
+        }
+        for documents in snapshot.document_collections().iter().filter_map(|name| snapshot.documents(name).ok()) {
+            gather(PlannedDocuments::new(&documents).arrow.fields(), 0, &mut names);
         }
         names
     }

@@ -3,7 +3,7 @@
 mod listing;
 mod tables;
 
-pub use tables::{describe_rows, expiry_rows};
+pub use tables::{describe_documents, describe_rows, expiry_rows};
 pub(crate) use tables::{sweep_row, type_name};
 
 use crate::context::StatementContext;
@@ -63,6 +63,12 @@ impl SystemTable {
             Ok(())
         })
         .map_err(external)?;
+        if name == "ttl_rules" {
+            for name in snapshot.document_collections() {
+                let rules = snapshot.documents(&name).and_then(|documents| documents.rule_infos()).map_err(external)?;
+                times.extend(rules.into_iter().filter_map(|rule| rule.next_expiry));
+            }
+        }
         times.extend(context.database().sweeps().iter().flat_map(|record| [record.at, record.cutoff]));
         times.extend(context.database().current_operation().map(|running| running.started));
         Ok(SystemTable { table, unit: unit_of(&times) })

@@ -2,6 +2,7 @@
 //!
 //! `EXPLAIN PLAN` and `EXPLAIN VERBOSE` show the plan itself.
 
+use crate::documents::scan::DocumentsScanExec;
 use crate::engine_aggregate::EngineAggregateExec;
 use crate::exec::BucketScanExec;
 use crate::frames::FrameExec;
@@ -59,6 +60,9 @@ fn tell(node: &Arc<dyn ExecutionPlan>, depth: usize, lines: &mut Vec<String>) {
 
 fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
     if let Some(scan) = node.downcast_ref::<BucketScanExec>() {
+        return Some(scan.words());
+    }
+    if let Some(scan) = node.downcast_ref::<DocumentsScanExec>() {
         return Some(scan.words());
     }
     if let Some(aggregate) = node.downcast_ref::<EngineAggregateExec>() {

@@ -3,7 +3,7 @@
 //! A file in the database's folder lists the collections that are not complete, by their numbers: a collection of the
 //! same name that was created since is a different one. Each insert has an id, so that inserts by others are noticed.
 
-use super::{CONTENTS, Contents, DumpEntry, FORMAT, VERSION, publish};
+use super::{CONTENTS, Contents, DumpEntry, FORMAT, VERSION, VERSION_WITH_DOCUMENTS, documents, publish};
 use crate::args::{Cli, RestoreArgs};
 use crate::batching::piece;
 use crate::import::open_parquet;
@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, NullArray, RecordBatch, 
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
 use ebbtide::fs::{Fs, RealFs};
-use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, Replaces, Snapshot};
+use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, DocumentsSnapshot, Replaces, Snapshot};
 use ebbtide_buckets::{FieldType, Schema, batch_from_documents};
 use ebbtide_ttl::{Filter, Timestamp, Value};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ const BATCH_ROWS: usize = 50_000;
 struct PendingRestore {
     /// The source in the ids of the restore's inserts.
     source: u64,
+    /// The instant of the dump, after which no document in it was written.
+    #[serde(default)]
+    instant: Option<Timestamp>,
     collections: Vec<PendingCollection>,
 }
 
@@ -50,6 +53,21 @@ impl PendingRestore {
             Some(id) => collection.id() == id,
             None => is_untouched(collection),
         }
+    }
+
+    /// Whether a restore left this ordinary collection incomplete.
+    fn is_left_of_documents(restoring: &PendingCollection, collection: &DocumentsSnapshot) -> bool {
+        restoring.id.map_or_else(|| collection.columns().iter().next().is_none(), |id| collection.id() == id)
+    }
+
+    /// Whether nobody else has written to the ordinary collection since.
+    fn are_ours(&self, collection: &DocumentsSnapshot) -> ebbtide::Result<bool> {
+        let mut ours = true;
+        collection.for_each(&mut |found| {
+            ours = self.instant.is_some_and(|instant| found.written <= instant);
+            Ok(ours)
+        })?;
+        Ok(ours)
     }
 
     /// Whether nobody else has inserted into the collection since.
@@ -89,7 +107,7 @@ impl Marker {
             Err(error) => {
                 let names: Vec<String> = serde_json::from_slice(&bytes).map_err(|_| fail(&error))?;
                 let collections = names.into_iter().map(|name| PendingCollection { name, id: None }).collect();
-                Ok(Some(PendingRestore { source: 0, collections }))
+                Ok(Some(PendingRestore { source: 0, instant: None, collections }))
             }
         }
     }
@@ -145,6 +163,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     }
     let snapshot = database.snapshot();
     let mut existing = snapshot.collections();
+    existing.extend(snapshot.document_collections());
     existing.extend(snapshot.views().keys().cloned());
     let names = wanted.iter().map(|c| &c.name).chain(views.iter().map(|view| &view.name));
     if let Some(name) = names.into_iter().find(|n| existing.contains(n)) {
@@ -155,7 +174,8 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
         )));
     }
     let collections = wanted.iter().map(|c| PendingCollection { name: c.name.clone(), id: None }).collect();
-    let mut unfinished = PendingRestore { source: RandomState::new().build_hasher().finish(), collections };
+    let source = RandomState::new().build_hasher().finish();
+    let mut unfinished = PendingRestore { source, instant: Timestamp::parse(&contents.instant).ok(), collections };
     marker.write(&unfinished)?;
     if let Err(failure) = restore_all(&database, &wanted, &args.folder, &marker, &mut unfinished) {
         for made in unfinished.collections.iter().filter(|c| c.id.is_some()) {
@@ -202,13 +222,21 @@ fn restore_all(
             create["timeseries"]["outOfRange"] = json!("suspend");
         }
         database.run_command(&create)?;
-        restoring.id = Some(database.snapshot().collection(&dumped.name)?.id());
+        restoring.id = Some(match &dumped.schema {
+            Some(_) => database.snapshot().collection(&dumped.name)?.id(),
+            None => database.snapshot().documents(&dumped.name)?.id(),
+        });
     }
     marker.write(unfinished)?;
     let mut next = BatchId { source: unfinished.source, number: 0 };
     for dumped in wanted {
-        let count = fill(database, dumped, folder, &mut next)?;
-        eprintln!("{}: {count} measurements", dumped.name);
+        match &dumped.schema {
+            Some(schema) => {
+                let count = fill(database, (dumped, schema), folder, &mut next)?;
+                eprintln!("{}: {count} measurements", dumped.name);
+            }
+            None => eprintln!("{}: {} documents", dumped.name, documents::fill(database, dumped, folder)?),
+        }
     }
     Ok(())
 }
@@ -219,16 +247,22 @@ fn undo(database: &Database, left: &PendingRestore) -> Result<(), Failure> {
     let snapshot = database.snapshot();
     let mut dropped = Vec::new();
     for restoring in &left.collections {
-        let Ok(collection) = snapshot.collection(&restoring.name) else { continue };
-        if !PendingRestore::is_left(restoring, &collection) {
+        let (is_left, is_ours) = match (snapshot.collection(&restoring.name), snapshot.documents(&restoring.name)) {
+            (Ok(series), _) => (PendingRestore::is_left(restoring, &series), left.is_ours(&series)),
+            (_, Ok(documents)) => {
+                (PendingRestore::is_left_of_documents(restoring, &documents), left.are_ours(&documents)?)
+            }
+            _ => continue,
+        };
+        if !is_left {
             continue;
         }
-        if left.is_ours(&collection) {
+        if is_ours {
             database.drop_collection(&restoring.name)?;
             dropped.push(restoring.name.as_str());
         } else {
             eprintln!(
-                "note: an interrupted restore left {0} incomplete; it is kept because measurements were inserted since: \
+                "note: an interrupted restore left {0} incomplete; it is kept because others wrote to it since: \
                  DROP COLLECTION {0} drops it",
                 restoring.name
             );
@@ -243,7 +277,10 @@ fn undo(database: &Database, left: &PendingRestore) -> Result<(), Failure> {
 /// A note about an interrupted restore, for `ebbtide status`.
 pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Option<String>, Failure> {
     let Some(left) = Marker::new(folder).read()? else { return Ok(None) };
-    let is_left = |r: &&PendingCollection| snapshot.collection(&r.name).is_ok_and(|c| PendingRestore::is_left(r, &c));
+    let is_left = |r: &&PendingCollection| {
+        snapshot.collection(&r.name).is_ok_and(|c| PendingRestore::is_left(r, &c))
+            || snapshot.documents(&r.name).is_ok_and(|c| PendingRestore::is_left_of_documents(r, &c))
+    };
     let names: Vec<&str> = left.collections.iter().filter(is_left).map(|r| r.name.as_str()).collect();
     let note = format!("a restore was interrupted: {} may be incomplete; ebbtide restore undoes it", names.join(", "));
     Ok((!names.is_empty()).then_some(note))
@@ -267,8 +304,12 @@ fn contents(folder: &Path) -> Result<Contents, Failure> {
     if head["format"] != FORMAT {
         return Err(wrong(&format!("its format is not {FORMAT}")));
     }
-    if head["version"] != VERSION {
-        return Err(wrong(&format!("its version is {}; this program reads version {VERSION}", head["version"])));
+    if head["version"] != VERSION && head["version"] != VERSION_WITH_DOCUMENTS {
+        let what = format!(
+            "its version is {}; this program reads versions {VERSION} and {VERSION_WITH_DOCUMENTS}",
+            head["version"]
+        );
+        return Err(wrong(&what));
     }
     let contents: Contents = serde_json::from_value(head).map_err(|e| wrong(&e.to_string()))?;
     Timestamp::parse(&contents.instant).map_err(|e| wrong(&format!("its instant: {}", e.escape_debug())))?;
@@ -277,6 +318,9 @@ fn contents(folder: &Path) -> Result<Contents, Failure> {
         let name = dumped.name.escape_debug();
         if dumped.name.chars().any(char::is_control) || !names.insert(dumped.name.as_str()) {
             return Err(wrong(&format!("the name '{name}' is not valid or appears twice")));
+        }
+        if dumped.schema.is_some() == dumped.columns.is_some() {
+            return Err(wrong(&format!("'{name}' must have either a schema or columns")));
         }
         if !runs(&dumped.create, "create", &dumped.name) {
             return Err(wrong(&format!("create of '{name}' is a different command or names a different collection")));
@@ -333,7 +377,12 @@ fn refuses_times(create: &Json) -> bool {
 }
 
 /// Fills a new collection and creates its rules. `next` is the id of the next insert.
-fn fill(database: &Database, dumped: &DumpEntry, folder: &Path, next: &mut BatchId) -> Result<u64, Failure> {
+fn fill(
+    database: &Database,
+    (dumped, fields): (&DumpEntry, &Schema),
+    folder: &Path,
+    next: &mut BatchId,
+) -> Result<u64, Failure> {
     let path = folder.join(&dumped.file);
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot restore from {}: {e}", path.display()));
     let collection = database.collection(&dumped.name)?;
@@ -343,13 +392,13 @@ fn fill(database: &Database, dumped: &DumpEntry, folder: &Path, next: &mut Batch
     };
     // One measurement with a value in every field, deleted at once, fixes the types and the order of the fields.
     let schema = collection.snapshot()?.schema().as_ref().clone();
-    let first = batch_from_documents(&[pattern(&dumped.schema)], &schema).map_err(|e| fail(&e.error))?;
-    insert(&collection, &loaded(&first.batch, &dumped.schema).map_err(|e| fail(&e))?)?;
+    let first = batch_from_documents(&[pattern(fields)], &schema).map_err(|e| fail(&e.error))?;
+    insert(&collection, &loaded(&first.batch, fields).map_err(|e| fail(&e))?)?;
     collection.delete(&Filter::everything())?;
     let (_, _, mut batches) = open_parquet(files::open(&path)?, BATCH_ROWS).map_err(|e| fail(&e))?;
     let mut count = 0;
     while let Some(batch) = guarded(|| batches.next()).map_err(|e| fail(&e))? {
-        let batch = loaded(&batch.map_err(|e| fail(&e))?, &dumped.schema).map_err(|e| fail(&e))?;
+        let batch = loaded(&batch.map_err(|e| fail(&e))?, fields).map_err(|e| fail(&e))?;
         let mut from = 0;
         while from < batch.num_rows() {
             let piece = piece(&batch, from, BATCH_ROWS);
@@ -360,7 +409,7 @@ fn fill(database: &Database, dumped: &DumpEntry, folder: &Path, next: &mut Batch
     if count != dumped.measurements {
         return Err(fail(&format!("it contains {count} measurements instead of {}", dumped.measurements)));
     }
-    if collection.snapshot()?.schema().as_ref() != &dumped.schema {
+    if collection.snapshot()?.schema().as_ref() != fields {
         return Err(fail(&"its fields differ from those in the dump's description"));
     }
     if let Some(rules) = &dumped.create_indexes {

@@ -121,6 +121,11 @@ impl Assistant {
                 }
             }
         }
+        for name in snapshot.document_collections() {
+            if let Ok(collection) = snapshot.documents(&name) {
+                self.names.extend(collection.columns().iter().map(|column| column.name.clone()));
+            }
+        }
         let functions = session.function_names().into_iter();
         self.functions = functions.chain(ebbtide_query::TABLE_FUNCTIONS.map(str::to_owned)).collect();
         self.names.extend(self.functions.iter().cloned());

@@ -3,7 +3,8 @@
 use crate::human::bytes;
 use crate::{Failure, files, say, status};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use ebbtide::{CollectionSnapshot, Snapshot};
+use ebbtide::documents_model::DefaultTtl;
+use ebbtide::{CollectionSnapshot, DocumentsSnapshot, Snapshot};
 use ebbtide_query::Session;
 use ebbtide_query::output::{TableStyle, render};
 use ebbtide_query::suggest;
@@ -13,15 +14,25 @@ use std::sync::Arc;
 /// Lists the collections with their retention and size.
 pub(super) fn collections(session: &Session) -> Result<(), Failure> {
     let snapshot = session.snapshot();
-    let names = snapshot.collections();
+    let mut names = snapshot.collections();
+    names.extend(snapshot.document_collections());
+    names.sort();
     if names.is_empty() {
         say!("no collections yet: CREATE COLLECTION makes one, and so does ebbtide import");
         return Ok(());
     }
-    let infos = names.iter().map(|name| snapshot.collection(name)?.info()).collect::<ebbtide::Result<Vec<_>>>()?;
+    let info = |name: &String| match snapshot.documents(name) {
+        Ok(documents) => documents.info(),
+        Err(_) => snapshot.collection(name)?.info(),
+    };
+    let infos = names.iter().map(info).collect::<ebbtide::Result<Vec<_>>>()?;
     let text = |cells: Vec<String>| -> ArrayRef { Arc::new(StringArray::from(cells)) };
     let day = |at: Option<Timestamp>| at.map(|t| t.to_string().chars().take(10).collect()).unwrap_or_default();
-    let keeps = names.iter().map(|n| Ok(keeps(&snapshot.collection(n)?))).collect::<ebbtide::Result<_>>()?;
+    let keeps = |name: &String| match snapshot.documents(name) {
+        Ok(documents) => Ok(keeps_of_documents(&documents)),
+        Err(_) => Ok(keeps(&snapshot.collection(name)?)),
+    };
+    let keeps = names.iter().map(keeps).collect::<ebbtide::Result<_>>()?;
     let measurements = infos.iter().map(|i| i.measurements).collect::<Vec<_>>();
     let batch = RecordBatch::try_from_iter([
         ("name", text(names.clone())),
@@ -50,10 +61,28 @@ fn keeps(collection: &CollectionSnapshot) -> String {
     }
 }
 
+fn keeps_of_documents(collection: &DocumentsSnapshot) -> String {
+    let long = match collection.options().default_ttl {
+        DefaultTtl::Off => "forever".to_owned(),
+        DefaultTtl::Never => "by item".to_owned(),
+        DefaultTtl::Seconds(seconds) => retention_text(i64::from(seconds)),
+    };
+    match collection.options().indexes.iter().filter(|index| index.expire_after_seconds.is_some()).count() {
+        0 => long,
+        1 => format!("{long} + 1 rule"),
+        count => format!("{long} + {count} rules"),
+    }
+}
+
 pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
     let snapshot = session.snapshot();
     for name in snapshot.collections() {
         if snapshot.collection(&name)?.rules().iter().next().is_some() {
+            return Ok(true);
+        }
+    }
+    for name in snapshot.document_collections() {
+        if !snapshot.documents(&name)?.rule_infos()?.is_empty() {
             return Ok(true);
         }
     }
@@ -63,7 +92,14 @@ pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
 /// Shows one collection: its columns, what is stored by age and rule, and what expires next.
 pub(super) fn collection(session: &Session, name: &str) -> Result<(), Failure> {
     let snapshot = session.snapshot();
-    let collection = snapshot.collection(&known(&snapshot, name)?)?;
+    let name = known(&snapshot, name)?;
+    if let Ok(documents) = snapshot.documents(&name) {
+        let columns = ebbtide_query::system::describe_documents(&documents).map_err(ebbtide_query::QueryError::from)?;
+        let style = TableStyle { width: files::width(), ..TableStyle::default() };
+        say!("{}", render(&columns.schema(), &[columns], style));
+        return status::documents_status(&documents);
+    }
+    let collection = snapshot.collection(&name)?;
     let columns = ebbtide_query::system::describe_rows(&collection).map_err(ebbtide_query::QueryError::from)?;
     say!("{}", render(&columns.schema(), &[columns], TableStyle { width: files::width(), ..TableStyle::default() }));
     status::one_status(&collection)
@@ -74,7 +110,7 @@ pub(super) fn schema(session: &Session, name: Option<&str>) -> Result<(), Failur
     let snapshot = session.snapshot();
     let names = match name {
         Some(name) => vec![known(&snapshot, name)?],
-        None => snapshot.collections(),
+        None => snapshot.collections().into_iter().chain(snapshot.document_collections()).collect(),
     };
     if name.is_none() {
         for text in snapshot.views().values() {
@@ -82,8 +118,11 @@ pub(super) fn schema(session: &Session, name: Option<&str>) -> Result<(), Failur
         }
     }
     for name in names {
-        let collection = snapshot.collection(&name)?;
-        for line in statements_of(&collection) {
+        let lines = match snapshot.documents(&name) {
+            Ok(documents) => statements_of_documents(&documents),
+            Err(_) => statements_of(&snapshot.collection(&name)?),
+        };
+        for line in lines {
             say!("{line}");
         }
     }
@@ -107,6 +146,18 @@ fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
     lines
 }
 
+/// What makes an ordinary collection and its indexes.
+fn statements_of_documents(collection: &DocumentsSnapshot) -> Vec<String> {
+    let expiry = match collection.options().default_ttl {
+        DefaultTtl::Off => String::new(),
+        DefaultTtl::Never => " EXPIRE ITEMS".to_owned(),
+        DefaultTtl::Seconds(seconds) => format!(" EXPIRE ITEMS AFTER {seconds} SECONDS"),
+    };
+    let mut lines = vec![format!("CREATE COLLECTION {}{expiry};", quoted(collection.name()))];
+    lines.extend(collection.create_indexes_command().map(|rules| format!("-- ebbtide command '{rules}'")));
+    lines
+}
+
 /// A name as SQL has it.
 fn quoted(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
@@ -116,7 +167,8 @@ fn quoted(name: &str) -> String {
 
 /// The name of a collection, however its letters are written.
 fn known(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
-    let names = snapshot.collections();
+    let mut names = snapshot.collections();
+    names.extend(snapshot.document_collections());
     let name = name.trim_matches('"');
     if let Some(text) = snapshot.views().get(name) {
         return Err(Failure::new(format!("'{name}' is a view: {text}")));

@@ -5,6 +5,7 @@
 mod admin;
 mod bombs;
 mod cli;
+mod documents;
 mod dump;
 mod frictions_import;
 mod frictions_sql;

@@ -87,7 +87,8 @@ impl Database {
             record.rules_epoch += 1;
             let options = record.options.clone();
             engine.commit(vec![Op::PutDocuments(record)])?;
-            let paths: Vec<&str> = options.indexes.iter().filter_map(|index| Some(index.key.first()?.0.as_str())).collect();
+            let paths: Vec<&str> =
+                options.indexes.iter().filter_map(|index| Some(index.key.first()?.0.as_str())).collect();
             let present = engine.state.read().documents(name)?.clone();
             present.segments.values().for_each(|segment| segment.forget_indexes_but(&paths));
         }
@@ -127,7 +128,7 @@ impl Database {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Documents {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     name: Arc<str>,
 }
 

@@ -5,7 +5,7 @@ use imbl::{OrdMap, OrdSet};
 use roaring::RoaringBitmap;
 
 /// Approximate bytes that an entry takes in addition to its key and document.
-const ENTRY_BYTES: usize = 96;
+pub(super) const ENTRY_BYTES: usize = 96;
 
 /// A stored document and the instant of its last write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,7 +197,13 @@ fn merge<'a, V: 'a>(
 ) -> impl Iterator<Item = (&'a Bytes, V)> {
     let (mut a, mut b) = (a.peekable(), b.peekable());
     std::iter::from_fn(move || match (a.peek(), b.peek()) {
-        (Some((x, _)), Some((y, _))) => if x <= y { a.next() } else { b.next() },
+        (Some((x, _)), Some((y, _))) => {
+            if x <= y {
+                a.next()
+            } else {
+                b.next()
+            }
+        }
         (Some(_), None) => a.next(),
         (None, _) => b.next(),
     })

@@ -56,7 +56,9 @@ impl Expiring {
         let default_ttl = state.options.default_ttl;
         match (segment.last_item_expiry(default_ttl), default_ttl) {
             (None, _) => Expiring::Never,
-            (Some(at), DefaultTtl::Seconds(n)) => Expiring::at(at, at.saturating_sub(i64::from(n).saturating_mul(1000))),
+            (Some(at), DefaultTtl::Seconds(n)) => {
+                Expiring::at(at, at.saturating_sub(i64::from(n).saturating_mul(1000)))
+            }
             (Some(at), _) => Expiring::at(at, at.saturating_sub(LIFE_OF_ITEMS)),
         }
     }
@@ -85,6 +87,7 @@ pub(crate) fn flush(engine: &Engine, name: &str) -> Result<()> {
     let sealed = write(&mut output, groups).and_then(|()| output.sync()).and_then(|()| {
         let mut ops = output.additions();
         ops.extend(removals(&collection, collection.memtable.frozen_superseded()));
+        ops.extend(collection.new_columns());
         ops.push(Op::Sealed { collection: collection.id, seq });
         let log = engine.log.lock();
         // What was written or removed since the freeze replaces the rows that were sealed.
@@ -253,10 +256,8 @@ impl<'a> Output<'a> {
     /// The operations that add the segments.
     pub(super) fn additions(&self) -> Vec<Op> {
         let collection = self.collection.id;
-        let added = |(segment, _): &(DocumentSegmentRecord, _)| Op::AddDocumentSegment {
-            collection,
-            segment: segment.clone(),
-        };
+        let added =
+            |(segment, _): &(DocumentSegmentRecord, _)| Op::AddDocumentSegment { collection, segment: segment.clone() };
         self.written.iter().map(added).collect()
     }
 
@@ -267,7 +268,10 @@ impl<'a> Output<'a> {
 
     /// The id of the segment that a file with this index became.
     pub(super) fn id_of(&self, file: usize) -> Result<u64> {
-        self.written.get(file).map(|(segment, _)| segment.id).ok_or_else(|| Error::internal("a segment was not written"))
+        self.written
+            .get(file)
+            .map(|(segment, _)| segment.id)
+            .ok_or_else(|| Error::internal("a segment was not written"))
     }
 
     /// The rows whose keys fulfil a condition.

@@ -9,8 +9,8 @@ use crate::db::id_of;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_buckets::KeyedColumns;
-use ebbtide_documents::{Filter, Purpose, Sort, id_key};
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
+use ebbtide_documents::{Filter, Purpose, Sort, id_key};
 use ebbtide_ttl::Timestamp;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -63,6 +63,19 @@ pub(crate) fn matching(
         Ok(found.len() < limit)
     })?;
     Ok(found)
+}
+
+/// Visits the stored documents that may match a filter, and whether each is visible, until the visitor returns false.
+pub(crate) fn visit_stored(
+    state: &DocumentsState,
+    now: Timestamp,
+    filter: &Filter,
+    visitor: &mut dyn FnMut(Match) -> Result<bool>,
+) -> Result<()> {
+    visit(state, filter, &mut |key, stored| {
+        let is_visible = !is_expired(state, &stored, now);
+        visitor(Match { key, stored, is_visible })
+    })
 }
 
 /// Documents in the order of a sort; those that it does not tell apart keep theirs.
@@ -244,11 +257,28 @@ impl DocumentsSnapshot {
     /// # Errors
     /// Errors of reading, and those of the visitor.
     pub fn for_each(&self, visitor: &mut dyn FnMut(Document) -> Result<bool>) -> Result<()> {
-        visit(&self.state, &Filter::everything(), &mut |_, stored| {
-            match is_expired(&self.state, &stored, self.now) {
-                true => Ok(true),
-                false => visitor(document(&stored)),
-            }
+        visit(&self.state, &Filter::everything(), &mut |_, stored| match is_expired(&self.state, &stored, self.now) {
+            true => Ok(true),
+            false => visitor(document(&stored)),
+        })
+    }
+
+    /// Visits the visible documents that match a filter in MongoDB's form, in the order of their keys, until the visitor returns
+    /// false. A filter on `_id` alone looks these documents up.
+    ///
+    /// # Errors
+    /// [`Code::BadValue`](ebbtide_ttl::Code::BadValue) for a wrong filter, errors of reading, and those of the visitor.
+    pub fn for_each_where(
+        &self,
+        filter: &RawDocument,
+        visitor: &mut dyn FnMut(Document) -> Result<bool>,
+    ) -> Result<()> {
+        let filter = Filter::parse(filter, Purpose::Find)?;
+        visit(&self.state, &filter, &mut |_, stored| match is_expired(&self.state, &stored, self.now)
+            || !filter.matches(raw(&stored.document))
+        {
+            true => Ok(true),
+            false => visitor(document(&stored)),
         })
     }
 

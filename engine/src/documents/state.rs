@@ -1,10 +1,13 @@
 //! An ordinary collection in one version of the state.
 
 use super::changes::Change;
+use super::columns::{self, DocumentColumns};
 use super::memtable::{Known, Memtable, Row, Stored};
 use super::options::{DocumentsOptions, DocumentsRecord};
 use super::segment::DocumentSegment;
+use super::snapshot::raw;
 use crate::error::Result;
+use crate::manifest::Op;
 use crate::segment::folder::SegmentFolder;
 use ebbtide_documents::ItemRules;
 use roaring::RoaringBitmap;
@@ -24,6 +27,10 @@ pub(crate) struct DocumentsState {
     pub(crate) segments: Arc<BTreeMap<u64, Arc<DocumentSegment>>>,
     pub(crate) folder: Arc<SegmentFolder>,
     pub(crate) memtable: Memtable,
+    /// The columns in SQL, of all documents that were ever stored.
+    pub(crate) columns: Arc<DocumentColumns>,
+    /// Those that the manifest has.
+    pub(crate) sealed_columns: Arc<DocumentColumns>,
 }
 
 /// A document that was found, and its row if it is in a segment.
@@ -38,6 +45,19 @@ impl DocumentsState {
             rules_epoch: self.rules_epoch,
             sealed_seq: self.sealed_seq,
         }
+    }
+
+    /// The operation that makes the columns durable, if any are new.
+    pub(crate) fn new_columns(&self) -> Option<Op> {
+        let columns = || self.columns.list().to_vec();
+        (self.columns != self.sealed_columns)
+            .then(|| Op::SetDocumentColumns { collection: self.id, columns: columns() })
+    }
+
+    /// The operation that makes all columns durable, if there are any.
+    pub(crate) fn all_columns(&self) -> Option<Op> {
+        let columns = self.columns.list().to_vec();
+        (!columns.is_empty()).then_some(Op::SetDocumentColumns { collection: self.id, columns })
     }
 
     /// The stored document with a key, expired or not.
@@ -75,7 +95,10 @@ impl DocumentsState {
             _ => None,
         };
         match change.stored {
-            Some(stored) => self.memtable.put(change.key, stored, old),
+            Some(stored) => {
+                columns::observe(&mut self.columns, raw(&stored.document));
+                self.memtable.put(change.key, stored, old);
+            }
             None => self.memtable.remove(&change.key, old),
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! One command on an ordinary collection, while the thread that writes the log evaluates it.
 
 use super::changes::Change;
+use super::columns;
 use super::memtable::{Row, Stored};
 use super::options::DocumentsOptions;
 use super::snapshot::{self, Hidden, Match};
@@ -101,6 +102,11 @@ impl<'a> Transaction<'a> {
         snapshot::matching(self.state, self.now, filter, hidden, limit)
     }
 
+    /// Visits the stored documents that may match a filter.
+    pub(crate) fn visit(&self, filter: &Filter, visitor: &mut dyn FnMut(Match) -> Result<bool>) -> Result<()> {
+        snapshot::visit_stored(self.state, self.now, filter, visitor)
+    }
+
     /// Writes a document under its key, whatever was there before. An expired document with this key is gone for good.
     pub(crate) fn put(&mut self, key: Bytes, document: Bytes) -> Result<()> {
         self.put_as_of(key, document, self.written())
@@ -112,7 +118,8 @@ impl<'a> Transaction<'a> {
         if let (Some((stored, _)), Some(held)) = (&old, &self.held)
             && self.is_expired(stored)
         {
-            let what = format!("the new document would replace an expired one for good, and the clock guard holds: {held}");
+            let what =
+                format!("the new document would replace an expired one for good, and the clock guard holds: {held}");
             return Err(Error::new(Code::IllegalOperation, what));
         }
         let stored = Stored { written, document };
@@ -145,7 +152,10 @@ impl<'a> Transaction<'a> {
 
     fn apply(&mut self, change: Change, old: Option<Row>) {
         match &change.stored {
-            Some(stored) => self.state.memtable.put(change.key.clone(), stored.clone(), old),
+            Some(stored) => {
+                columns::observe(&mut self.state.columns, snapshot::raw(&stored.document));
+                self.state.memtable.put(change.key.clone(), stored.clone(), old);
+            }
             None => self.state.memtable.remove(&change.key, old),
         }
         self.changes.push(change);

@@ -81,6 +81,7 @@ fn check_op(op: &Op) -> Check {
             segment.fault().map_or(Ok(()), |what| Err(format!("segment {}: {what}", segment.id)))
         }
         Op::SetDeletedDocuments { collection, segment, .. } => numbers_have_successors(&[*collection, *segment]),
+        Op::SetDocumentColumns { collection, .. } => numbers_have_successors(&[*collection]),
     }
 }
 
@@ -164,7 +165,8 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             }
             Op::SetLastBatch { collection, .. }
             | Op::SetFileTypes { collection, .. }
-            | Op::SetFolder { collection, .. } => {
+            | Op::SetFolder { collection, .. }
+            | Op::SetDocumentColumns { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));
                 }

@@ -93,6 +93,16 @@ pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
             open_bytes: collection.state.memtable.bytes() as u64,
         });
     }
+    for name in snapshot.document_collections() {
+        let collection = snapshot.documents(&name)?;
+        all.push(Sizes {
+            info: collection.info()?,
+            rules: collection.rule_infos()?,
+            suspended: false,
+            segments: collection.segments().len() as u64,
+            open_bytes: collection.open_bytes(),
+        });
+    }
     collections(&mut page, &all);
     rules(&mut page, &all);
     page.single("now_seconds", "gauge", "The instant that expiry was decided at, since 1970.", seconds(snapshot.now()));

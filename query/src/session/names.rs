@@ -14,7 +14,10 @@ use std::ops::ControlFlow;
 /// something, or after a dot.
 pub(super) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
     let mut names: Vec<String> = Vec::new();
-    for name in snapshot.collections() {
+    for name in snapshot.all_collections() {
+        if let Ok(documents) = snapshot.documents(&name) {
+            names.extend(documents.columns().iter().map(|column| column.name.clone()));
+        }
         if let Ok(collection) = snapshot.collection(&name) {
             let schema = collection.schema();
             names.push(schema.time.clone());

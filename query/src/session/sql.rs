@@ -1,8 +1,10 @@
 //! SQL statements, from their text to a stream of rows.
 
 use super::names::{locations_of_names, quote_mixed_case};
+use super::writes::planned_of;
 use super::{Session, StatementStream};
 use crate::context::{COLLECTIONS, StatementContext};
+use crate::documents::cells::PlannedDocuments;
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::sql::{self, Heading, ParsedStatement};
@@ -48,6 +50,9 @@ impl Session {
         if let Some(stream) = self.insert(&parsed, &context).await? {
             return Ok(stream);
         }
+        if let Some(stream) = self.update_documents(&parsed, &context).await? {
+            return Ok(stream);
+        }
         if let DfStatement::Statement(inner) = &parsed {
             refuse_without_effect(inner)?;
         }
@@ -61,7 +66,10 @@ impl Session {
         match state.statement_to_plan(parsed).await? {
             LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
                 Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
-                None => self.run_with(LogicalPlan::Dml(dml), state, &context, &[]).await,
+                None => match documents_deleted_from(&dml.table_name, &context) {
+                    Some(planned) => self.delete_documents(planned, &dml.input, &state, &context).await,
+                    None => self.run_with(LogicalPlan::Dml(dml), state, &context, &[]).await,
+                },
             },
             LogicalPlan::Ddl(ddl) => {
                 spare_collections(&ddl, &context)?;
@@ -205,6 +213,12 @@ fn deleted_from(name: &TableReference, context: &StatementContext) -> Option<Col
     context.snapshot().collection(name.table()).ok().filter(|_| is_public)
 }
 
+/// The ordinary collection that a DELETE refers to.
+fn documents_deleted_from(name: &TableReference, context: &StatementContext) -> Option<PlannedDocuments> {
+    let is_public = name.schema().is_none_or(|schema| schema == COLLECTIONS);
+    planned_of(context, name.table()).filter(|_| is_public)
+}
+
 /// DROP TABLE is for tables of the session. DataFusion would say that no table of that name exists.
 fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<()> {
     let name = match ddl {
@@ -213,7 +227,7 @@ fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<(
         _ => return Ok(()),
     };
     let is_public = name.schema().is_none_or(|s| s == COLLECTIONS);
-    if is_public && context.snapshot().collection(name.table()).is_ok() {
+    if is_public && context.snapshot().has_collection(name.table()) {
         let message = format!("'{}' is a collection: DROP COLLECTION removes it and everything in it", name.table());
         return Err(QueryError::new(Code::BadValue, message));
     }

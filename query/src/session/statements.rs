@@ -4,8 +4,10 @@ use super::{Session, StatementStream};
 use crate::error::{QueryError, Result};
 use crate::statement::{self, Listing, Statement};
 use crate::{functions, system};
-use ebbtide::Database;
+use ebbtide::documents_model::DefaultTtl;
+use ebbtide::documents_model::json::value_from_json;
 use ebbtide::suggest;
+use ebbtide::{Database, Snapshot};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use serde_json::{Map, Value};
 
@@ -25,12 +27,17 @@ impl Session {
         self.snapshot().collection(name).map_err(|e| self.with_hint(e.into(), name))
     }
 
+    /// Refuses the name of no collection.
+    pub(super) fn must_exist(&self, name: &str) -> Result<()> {
+        if self.snapshot().has_collection(name) { Ok(()) } else { self.collection(name).map(drop) }
+    }
+
     /// Adds the name that was probably meant to an error about an unknown collection.
     pub(super) fn with_hint(&self, error: QueryError, name: &str) -> QueryError {
         if error.code() != Code::NamespaceNotFound {
             return error;
         }
-        let names = self.snapshot().collections();
+        let names = self.snapshot().all_collections();
         let hint = suggest::hint(name, names.iter().map(String::as_str));
         QueryError::new(error.code(), format!("{}{hint}", error.message()))
     }
@@ -45,7 +52,7 @@ impl Session {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
             _ => ("", ""),
         };
-        let exists = self.snapshot().collection(name).is_ok();
+        let exists = self.snapshot().has_collection(name);
         if lenient && command == "create" && exists {
             return Ok(StatementStream::message(format!("collection {name} already exists; nothing was done")));
         }
@@ -53,20 +60,27 @@ impl Session {
             return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
         }
         let changes_rules = ["collMod", "createIndexes"].contains(&command);
-        let before = changes_rules.then(|| self.snapshot().collection(name).ok()).flatten();
+        let snapshot = self.snapshot();
+        let what = if snapshot.documents(name).is_ok() { "document" } else { "measurement" };
+        let before = Some(snapshot).filter(|snapshot| changes_rules && snapshot.has_collection(name));
+        let name_of = name.to_owned();
         let value = Value::Object(document.clone());
         let work = move |db: Database| {
             // A count fails if data is damaged, which is no reason to refuse a change of rules.
-            let visible = before.as_ref().and_then(|before| before.count().ok());
+            let count = |snapshot: &Snapshot| match snapshot.documents(&name_of) {
+                Ok(documents) => documents.count(),
+                Err(_) => snapshot.collection(&name_of)?.count(),
+            };
+            let visible = before.as_ref().and_then(|before| count(before).ok());
             db.run_command(&value)?;
             let Some((before, visible)) = before.zip(visible) else { return Ok(0) };
-            let after = db.snapshot_at(before.now()).collection(before.name()).and_then(|after| after.count());
+            let after = count(&db.snapshot_at(before.now()));
             Ok(visible.saturating_sub(after.unwrap_or(visible)))
         };
         Ok(StatementStream::message(match self.blocking(work).await.map_err(|e| self.with_hint(e, name))? {
             0 => done.to_owned(),
-            1 => format!("{done}; this hides 1 measurement that was visible"),
-            hidden => format!("{done}; this hides {hidden} measurements that were visible"),
+            1 => format!("{done}; this hides 1 {what} that was visible"),
+            hidden => format!("{done}; this hides {hidden} {what}s that were visible"),
         }))
     }
 
@@ -80,7 +94,7 @@ impl Session {
             Listing::Collections => "SELECT * FROM ebbtide.collections ORDER BY name".to_owned(),
             Listing::Ttl(None) => "SELECT * FROM ebbtide.ttl_rules ORDER BY collection".to_owned(),
             Listing::Ttl(Some(name)) => {
-                self.collection(name)?;
+                self.must_exist(name)?;
                 format!("SELECT * FROM ebbtide.ttl_rules WHERE collection = '{}'", quoted(name))
             }
             Listing::Buckets(name) => {
@@ -104,6 +118,9 @@ impl Session {
     }
 
     pub(super) async fn describe(&self, name: &str, statement: &Statement, text: &str) -> Result<StatementStream> {
+        if let Ok(documents) = self.snapshot().documents(name) {
+            return Ok(StatementStream::batch(system::describe_documents(&documents)?, None));
+        }
         match self.snapshot().collection(name) {
             Ok(collection) => Ok(StatementStream::batch(system::describe_rows(&collection)?, None)),
             Err(_) => self.sql(statement, text).await,
@@ -116,11 +133,17 @@ impl Session {
         at: Option<&str>,
         proposed: &Map<String, Value>,
     ) -> Result<StatementStream> {
-        let collection = self.collection(name)?;
+        let snapshot = self.snapshot();
         let at = match at {
             Some(text) => Timestamp::parse(text).map_err(|e| QueryError::new(Code::BadValue, e))?,
-            None => collection.now(),
+            None => snapshot.now(),
         };
+        if let Ok(documents) = snapshot.documents(name) {
+            let rows = documents.explain_expiry(at, proposed_ttl(proposed)?)?;
+            let message = rows.is_empty().then(|| format!("a sweep at {at} would drop nothing of {name}"));
+            return Ok(StatementStream::batch(system::expiry_rows(&rows)?, message));
+        }
+        let collection = snapshot.collection(name).map_err(|e| self.with_hint(e.into(), name))?;
         let rules = proposed_rules(&collection, proposed)?;
         let rows = collection.explain_expiry(at, rules.as_ref())?;
         let message = match collection.suspended() {
@@ -130,6 +153,25 @@ impl Session {
         };
         Ok(StatementStream::batch(system::expiry_rows(&rows)?, message))
     }
+}
+
+/// The `defaultTTL` that EXPLAIN EXPIRY of an ordinary collection assumes; `None` for the current one.
+fn proposed_ttl(proposed: &Map<String, Value>) -> Result<Option<DefaultTtl>> {
+    let mut given = None;
+    for (key, value) in proposed {
+        if key != "defaultTTL" {
+            let message = format!("EXPLAIN EXPIRY of an ordinary collection has no option {key}; it takes defaultTTL");
+            return Err(QueryError::new(Code::IDLUnknownField, message));
+        }
+        let value = match value {
+            Value::String(text) => Value::String(text.to_lowercase()),
+            other => other.clone(),
+        };
+        let failed = |e: ebbtide_ttl::RuleError| QueryError::new(e.code, e.message);
+        let value = value_from_json(&value).map_err(failed)?;
+        given = Some(DefaultTtl::parse(value.as_raw_bson_ref()).map_err(failed)?);
+    }
+    Ok(given)
 }
 
 /// The rules that EXPLAIN EXPIRY assumes; `None` for the current ones.

@@ -7,6 +7,8 @@ use super::sql::Failure;
 use super::{Session, StatementStream};
 use crate::context::StatementContext;
 use crate::dml::{self, Condition, cast_of};
+use crate::documents::cells::PlannedDocuments;
+use crate::documents::write as documents;
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::provider::count_batch;
@@ -171,10 +173,11 @@ impl Session {
         context: &Arc<StatementContext>,
     ) -> Result<(), Failure> {
         let state = self.state(context);
-        let checked = match dml::take_insert(write, |name| schema_of(context, name))? {
-            Some((_, source)) => ast::Statement::Query(source),
-            None => write.clone(),
+        let source = match documents::take_insert(write, |name| planned_of(context, name))? {
+            Some((_, source)) => Some(source),
+            None => dml::take_insert(write, |name| schema_of(context, name))?.map(|(_, source)| source),
         };
+        let checked = source.map_or_else(|| write.clone(), ast::Statement::Query);
         state.statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
         let reserved = state.statement_to_plan(parse_one(&format!("PREPARE {name} AS SELECT 1"), 0)?).await?;
         self.context.execute_logical_plan(reserved).await?;
@@ -195,10 +198,17 @@ impl Session {
             },
             _ => return Ok(None),
         };
-        let Some((insert, source)) = dml::take_insert(inner, |name| schema_of(context, name))? else { return Ok(None) };
+        let planned_of = |name: &str| planned_of(context, name);
+        let (into, source) = match documents::take_insert(inner, planned_of)? {
+            Some((insert, source)) => (dml::Into::Documents(insert), source),
+            None => match dml::take_insert(inner, |name| schema_of(context, name))? {
+                Some((insert, source)) => (dml::Into::Series(insert), source),
+                None => return Ok(None),
+            },
+        };
         let state = self.state(context);
         let source = DfStatement::Statement(Box::new(ast::Statement::Query(source)));
-        let into = |source| Arc::new(dml::InsertTarget::plan(self.database.clone(), insert, source));
+        let into = |source| Arc::new(dml::InsertTarget::plan(self.database.clone(), into, source));
         let Some(explain) = explain else {
             let source = state.statement_to_plan(source).await?;
             let (now, config) = (context.now(), state.config_options());
@@ -242,6 +252,43 @@ impl Session {
         let deleted = self.blocking(move |db| db.collection(&name)?.delete_where(&condition)).await?;
         Ok(StatementStream::batch(count_batch(deleted)?, None))
     }
+}
+
+impl Session {
+    /// Runs an UPDATE of an ordinary collection; `None` for any other statement.
+    pub(super) async fn update_documents(
+        &self,
+        parsed: &DfStatement,
+        context: &Arc<StatementContext>,
+    ) -> Result<Option<StatementStream>, Failure> {
+        let DfStatement::Statement(inner) = parsed else { return Ok(None) };
+        let Some((planned, names, select)) = documents::take_update(inner, |name| planned_of(context, name))? else {
+            return Ok(None);
+        };
+        let state = self.state(context);
+        let plan = state.statement_to_plan(parse_one(&select, 0)?).await?;
+        let change = documents::Change::of(planned, &plan, Some(names), &state, context.now())?;
+        let updated = self.blocking(move |db| change.run(&db)).await?;
+        Ok(Some(StatementStream::batch(count_batch(updated)?, None)))
+    }
+
+    /// Runs a DELETE of an ordinary collection.
+    pub(super) async fn delete_documents(
+        &self,
+        planned: PlannedDocuments,
+        input: &LogicalPlan,
+        state: &SessionState,
+        context: &Arc<StatementContext>,
+    ) -> Result<StatementStream, Failure> {
+        let change = documents::Change::of(planned, input, None, state, context.now())?;
+        let deleted = self.blocking(move |db| change.run(&db)).await?;
+        Ok(StatementStream::batch(count_batch(deleted)?, None))
+    }
+}
+
+/// The columns of an ordinary collection, if this is one.
+pub(super) fn planned_of(context: &StatementContext, collection: &str) -> Option<PlannedDocuments> {
+    Some(PlannedDocuments::new(&context.snapshot().documents(collection).ok()?))
 }
 
 fn schema_of(context: &StatementContext, collection: &str) -> Option<Arc<Schema>> {

@@ -15,7 +15,9 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
         [a, b] if a == "CREATE" && b == "COLLECTION" => p.create_collection()?,
         [a, b] if a == "CREATE" && b == "TTL" => p.create_index()?,
         [a, b] if a == "DROP" && b == "COLLECTION" => p.drop_collection()?,
-        [a, b] if a == "DROP" && b == "TTL" => p.drop_index()?,
+        [a, b] if a == "DROP" && (b == "TTL" || (b == "INDEX" && p.names_a_collection())) => {
+            p.drop_index(b == "TTL")?
+        }
         [a, b] if a == "ALTER" && (b == "COLLECTION" || b == "TABLE") => p.alter_collection()?,
         [a, b] if a == "ALTER" && b == "TTL" => p.alter_index()?,
         [a, b] if a == "SET" && b == "PARAMETER" => p.set_parameter()?,
@@ -314,7 +316,7 @@ impl Parser<'_> {
                 }
                 _ => self.name("an option")?,
             };
-            let known = TIMESERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds"]);
+            let known = TIMESERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds", "defaultTTL"]);
             let plain = |s: &str| s.replace('_', "").to_lowercase();
             let key = match known.clone().find(|k| plain(k) == plain(&key)) {
                 Some(known) => known.to_owned(),
@@ -333,7 +335,9 @@ impl Parser<'_> {
             }
             self.need(&Token::Eq)?;
             let value = match self.peek() {
-                _ if key == "expireAfterSeconds" && self.is_retention() => self.duration()?,
+                _ if ["expireAfterSeconds", "defaultTTL"].contains(&key.as_str()) && self.is_retention() => {
+                    self.duration()?
+                }
                 Some(Token::Word(w)) if !matches!(w.value.to_uppercase().as_str(), "TRUE" | "FALSE" | "NULL") => {
                     let text = w.value.clone();
                     self.next += 1;
@@ -371,7 +375,7 @@ impl Parser<'_> {
         let name = self.name("the new collection")?;
         let mut document = Map::from_iter([("create".to_owned(), json!(name))]);
         let mut series = Map::new();
-        let mut expire = None;
+        let (mut expire, mut items) = (None, None);
         loop {
             if self.take_word("WITH") {
                 for (key, value) in self.options()? {
@@ -386,7 +390,15 @@ impl Parser<'_> {
                     return Err(self.error("expiry is given twice"));
                 }
                 self.next += 1;
-                self.need_word("AFTER")?;
+                if self.is_word("ITEMS") {
+                    if items.replace(self.expire_items()?).is_some() {
+                        return Err(self.error("expiry is given twice"));
+                    }
+                    continue;
+                }
+                if !self.take_word("AFTER") {
+                    return Err(self.expected(&["AFTER", "ITEMS"]));
+                }
                 expire = Some(self.duration()?);
             } else if self.at_end() || self.is_word("AS") {
                 break;
@@ -394,7 +406,16 @@ impl Parser<'_> {
                 return Err(self.expected(&["WITH", "EXPIRE", "AS"]));
             }
         }
-        document.insert("timeseries".to_owned(), Value::Object(series));
+        if let Some(items) = items {
+            if document.insert("defaultTTL".to_owned(), items).is_some() {
+                return Err(self.error("expiry is given twice: EXPIRE ITEMS and defaultTTL"));
+            }
+        }
+        // Without anything of a time series it is an ordinary collection.
+        let is_series = expire.is_some() || document.contains_key("expireAfterSeconds");
+        if !series.is_empty() || is_series || self.is_word("AS") {
+            document.insert("timeseries".to_owned(), Value::Object(series));
+        }
         if let Some(seconds) = expire {
             if document.contains_key("expireAfterSeconds") {
                 return Err(self.error("expiry is given twice: EXPIRE AFTER and expireAfterSeconds"));
@@ -431,6 +452,15 @@ impl Parser<'_> {
         let from = Offsets::new(&self.piece.text).of(first.span.start);
         self.next = self.piece.tokens.len();
         Ok(self.piece.text[from..].to_owned())
+    }
+
+    /// `ITEMS [AFTER 30 MINUTES | OFF]` as the value of `defaultTTL`.
+    fn expire_items(&mut self) -> Result<Value, SyntaxError> {
+        self.need_word("ITEMS")?;
+        if self.take_word("OFF") {
+            return Ok(json!("off"));
+        }
+        if self.take_word("AFTER") { self.duration() } else { Ok(json!(-1)) }
     }
 
     fn drop_collection(&mut self) -> Result<StatementKind, SyntaxError> {
@@ -502,11 +532,25 @@ impl Parser<'_> {
         Ok((index, self.name("a collection")?))
     }
 
-    fn drop_index(&mut self) -> Result<StatementKind, SyntaxError> {
-        let (index, collection) = self.index_on()?;
+    /// Whether the statement goes on with `ON`, as Ebbtide's own statements about indexes do.
+    fn names_a_collection(&self) -> bool {
+        let is_on = |token: &Token| matches!(token, Token::Word(w) if w.value.eq_ignore_ascii_case("ON"));
+        self.piece.tokens.get(3).is_some_and(|token| is_on(&token.token))
+    }
+
+    fn drop_index(&mut self, is_ttl: bool) -> Result<StatementKind, SyntaxError> {
+        let (index, collection) = if is_ttl {
+            self.index_on()?
+        } else {
+            self.next = 2;
+            let index = self.name("an index")?;
+            self.need_word("ON")?;
+            (index, self.name("a collection")?)
+        };
+        let kind = if is_ttl { "TTL index" } else { "index" };
         let document =
             Map::from_iter([("dropIndexes".to_owned(), json!(collection)), ("index".to_owned(), json!(index))]);
-        Ok(StatementKind::Command { document, done: format!("TTL index {index} dropped"), lenient: false })
+        Ok(StatementKind::Command { document, done: format!("{kind} {index} dropped"), lenient: false })
     }
 
     fn alter_index(&mut self) -> Result<StatementKind, SyntaxError> {
@@ -549,12 +593,19 @@ impl Parser<'_> {
         let mut series = Map::new();
         while !self.at_end() {
             if !document.contains_key("expireAfterSeconds") && self.take_word("EXPIRE") {
+                if self.is_word("ITEMS") {
+                    let items = self.expire_items()?;
+                    if document.insert("defaultTTL".to_owned(), items).is_some() {
+                        return Err(self.error("expiry is given twice"));
+                    }
+                    continue;
+                }
                 let value = if self.take_word("OFF") {
                     json!("off")
                 } else if self.take_word("AFTER") {
                     self.duration()?
                 } else {
-                    return Err(self.expected(&["AFTER", "OFF"]));
+                    return Err(self.expected(&["AFTER", "OFF", "ITEMS"]));
                 };
                 document.insert("expireAfterSeconds".to_owned(), value);
             } else if self.take_word("SET") {

@@ -3,13 +3,15 @@
 
 use super::listing::{Column, batch, batch_in, count, flag, int, schema, text, time};
 use super::value_text;
+use crate::documents::cells::PlannedDocuments;
 use crate::error::external;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
+use ebbtide::documents_model::DefaultTtl;
 use ebbtide::{
-    BucketInfo, CollectionInfo, CollectionSnapshot, Database, ExpiryRow, Operation, RuleInfo, SegmentInfo, Snapshot,
-    SweepRecord, TtlMetrics,
+    BucketInfo, CollectionInfo, CollectionSnapshot, Database, DocumentsSnapshot, ExpiryRow, Operation, RuleInfo,
+    SegmentInfo, Snapshot, SweepRecord, TtlMetrics,
 };
 use ebbtide_ttl::{Bucketing, ExpiryMode, Granularity, OutOfRange, Precision, Value};
 
@@ -68,31 +70,54 @@ fn named<T>(
     Ok(rows)
 }
 
-const COLLECTIONS: Listing<(CollectionSnapshot, CollectionInfo)> = Listing {
+/// A collection of either kind.
+struct Listed {
+    info: CollectionInfo,
+    /// `None` for an ordinary collection.
+    series: Option<CollectionSnapshot>,
+    expire_after_seconds: Option<i64>,
+}
+
+impl Listed {
+    fn of(&self, shown: impl Fn(&CollectionSnapshot) -> Option<String>) -> Option<String> {
+        self.series.as_ref().and_then(shown)
+    }
+}
+
+const COLLECTIONS: Listing<Listed> = Listing {
     columns: &[
-        text("name", |(_, info)| Some(info.name.clone())),
-        text("time_field", |(c, _)| Some(c.options().time_field.clone())),
-        text("meta_field", |(c, _)| c.options().meta_field.clone()),
-        text("granularity", |(c, _)| granularity(c).map(str::to_owned)),
-        int("span_seconds", |(c, _)| Some(c.options().bucketing.span_seconds())),
-        text("precision", |(c, _)| Some(c.options().precision.name().to_owned())),
-        text("expiry", |(c, _)| Some(expiry(c.options().expiry).to_owned())),
-        text("out_of_range", |(c, _)| Some(out_of_range(c.options().out_of_range).to_owned())),
-        int("expire_after_seconds", |(c, _)| c.rules().collection()),
-        count("buckets", |(_, info)| info.buckets),
-        count("measurements", |(_, info)| info.measurements),
-        count("bytes", |(_, info)| info.bytes),
-        time("first_time", |(_, info)| info.first_time),
-        time("last_time", |(_, info)| info.last_time),
-        text("state", |(_, info)| Some(info.state.clone())),
+        text("name", |row| Some(row.info.name.clone())),
+        text("time_field", |row| row.of(|c| Some(c.options().time_field.clone()))),
+        text("meta_field", |row| row.of(|c| c.options().meta_field.clone())),
+        text("granularity", |row| row.of(|c| granularity(c).map(str::to_owned))),
+        int("span_seconds", |row| row.series.as_ref().map(|c| c.options().bucketing.span_seconds())),
+        text("precision", |row| row.of(|c| Some(c.options().precision.name().to_owned()))),
+        text("expiry", |row| row.of(|c| Some(expiry(c.options().expiry).to_owned()))),
+        text("out_of_range", |row| row.of(|c| Some(out_of_range(c.options().out_of_range).to_owned()))),
+        int("expire_after_seconds", |row| row.expire_after_seconds),
+        count("buckets", |row| row.info.buckets),
+        count("measurements", |row| row.info.measurements),
+        count("bytes", |row| row.info.bytes),
+        time("first_time", |row| row.info.first_time),
+        time("last_time", |row| row.info.last_time),
+        text("state", |row| Some(row.info.state.clone())),
     ],
     rows: |_, snapshot| {
         let mut rows = Vec::new();
         each(snapshot, |c| {
-            let info = c.info()?;
-            rows.push((c, info));
+            let (info, expire_after_seconds) = (c.info()?, c.rules().collection());
+            rows.push(Listed { info, expire_after_seconds, series: Some(c) });
             Ok(())
         })?;
+        for name in snapshot.document_collections() {
+            let documents = snapshot.documents(&name)?;
+            let expire_after_seconds = match documents.options().default_ttl {
+                DefaultTtl::Off => None,
+                DefaultTtl::Never => Some(-1),
+                DefaultTtl::Seconds(seconds) => Some(i64::from(seconds)),
+            };
+            rows.push(Listed { info: documents.info()?, series: None, expire_after_seconds });
+        }
         Ok(rows)
     },
 };
@@ -136,7 +161,14 @@ const RULES: Listing<(String, RuleInfo)> = Listing {
         time("next_expiry", |(_, rule)| rule.next_expiry),
         text("state", |(_, rule)| Some(rule.state.clone())),
     ],
-    rows: |_, snapshot| named(snapshot, CollectionSnapshot::rule_infos),
+    rows: |_, snapshot| {
+        let mut rows = named(snapshot, CollectionSnapshot::rule_infos)?;
+        for name in snapshot.document_collections() {
+            let rules = snapshot.documents(&name)?.rule_infos()?;
+            rows.extend(rules.into_iter().map(|rule| (name.clone(), rule)));
+        }
+        Ok(rows)
+    },
 };
 
 const BUCKETS: Listing<(String, BucketInfo)> = Listing {
@@ -167,7 +199,14 @@ const SEGMENTS: Listing<(String, SegmentInfo)> = Listing {
         time("first_time", |(_, segment)| segment.first_time),
         time("last_time", |(_, segment)| segment.last_time),
     ],
-    rows: |_, snapshot| named(snapshot, |c| Ok(c.segments())),
+    rows: |_, snapshot| {
+        let mut rows = named(snapshot, |c| Ok(c.segments()))?;
+        for name in snapshot.document_collections() {
+            let segments = snapshot.documents(&name)?.segments();
+            rows.extend(segments.into_iter().map(|segment| (name.clone(), segment)));
+        }
+        Ok(rows)
+    },
 };
 
 const OPERATIONS: Listing<Operation> = Listing {
@@ -251,6 +290,19 @@ pub fn describe_rows(c: &CollectionSnapshot) -> Result<RecordBatch> {
     }
     rows.extend(schema.fields.iter().map(|(name, ty)| (name.clone(), ty.name(), "field")));
     batch(COLUMNS, &rows)
+}
+
+/// The rows of `DESCRIBE` for an ordinary collection.
+///
+/// # Errors
+/// None in practice: all columns are text.
+pub fn describe_documents(documents: &DocumentsSnapshot) -> Result<RecordBatch> {
+    const COLUMNS: &[Column<(String, String, &str)>] = &[
+        text("column", |(name, _, _)| Some(name.clone())),
+        text("type", |(_, ty, _)| Some(ty.clone())),
+        text("role", |(_, _, role)| Some((*role).to_owned())),
+    ];
+    batch(COLUMNS, &PlannedDocuments::new(documents).described())
 }
 
 /// What a type of Arrow is called.

@@ -1,0 +1,126 @@
+//! Ordinary collections: imports, exports and dumps keep documents exactly.
+
+use crate::cli::{Output, inside, write};
+use std::path::Path;
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    inside(folder, args, "")
+}
+
+fn good(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+    output.stdout
+}
+
+/// Values of every type, in canonical Extended JSON.
+const EVERY_TYPE: &str = concat!(
+    r#"{"_id":"every","i":{"$numberInt":"1"},"l":{"$numberLong":"1"},"d":{"$numberDouble":"1.0"},"#,
+    r#""m":{"$numberDecimal":"1.10"},"nan":{"$numberDouble":"NaN"},"s":"caf\u00e9","b":{"$binary":{"base64":"AP8=","subType":"05"}},"#,
+    r#""o":{"$oid":"507f1f77bcf86cd799439011"},"t":true,"n":null,"at":{"$date":{"$numberLong":"-62135596800001"}},"#,
+    r#""ts":{"$timestamp":{"t":1,"i":2}},"r":{"$regularExpression":{"pattern":"^a","options":"i"}},"#,
+    r#""min":{"$minKey":1},"max":{"$maxKey":1},"code":{"$code":"f()"},"list":[[{"$numberInt":"1"}],{}],"_ts":"mine","document":{"x":[]}}"#,
+);
+
+#[test]
+fn dumps_keep_documents_their_last_writes_and_their_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let create = r#"{"create": "s", "defaultTTL": 3600}"#;
+    let index = r#"{"createIndexes": "s", "indexes": [{"key": {"at": 1}, "name": "dates", "expireAfterSeconds": 0,
+        "partialFilterExpression": {"kind": {"$type": "string"}}}, {"key": {"a": 1, "b": -1}, "name": "plain"}]}"#;
+    let insert =
+        format!(r#"{{"insert": "s", "documents": [{EVERY_TYPE}, {{"_id": 2, "z": 1}}, {{"_id": 1, "z": "x"}}]}}"#);
+    for command in [create, index, &insert] {
+        good(path, &["command", command]);
+    }
+    good(path, &["sql", "CREATE COLLECTION w WITH (timeField = 't'); INSERT INTO w (t, v) VALUES (now(), 1)"]);
+    good(path, &["sql", "CREATE COLLECTION none EXPIRE ITEMS; CREATE COLLECTION other"]);
+    good(path, &["dump", "dump"]);
+    let told = run(path, &["--db", "again", "restore", "dump"]);
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    assert!(told.stderr.contains("s: 3 documents"), "{}", told.stderr);
+    let seen = |db: &str| {
+        let mut seen = String::new();
+        for statement in [
+            "SELECT _id, _ts, document FROM s ORDER BY _id",
+            "SELECT name, expire_after_seconds, measurements FROM ebbtide.collections ORDER BY name",
+            "SELECT collection, rule, filter, expire_after_seconds, measurements FROM ebbtide.ttl_rules ORDER BY 1, 2",
+            "DESCRIBE s",
+        ] {
+            seen.push_str(&good(path, &["--db", db, "sql", "--format", "ndjson", statement]));
+        }
+        seen.push_str(&good(path, &["--db", db, "command", r#"{"listIndexes": "s"}"#]));
+        seen + &good(path, &["--db", db, "export", "s", "-o", "-"])
+    };
+    let (before, after) = (seen("ebbtide.db"), seen("again"));
+    assert_eq!(before, after);
+    let canonical = EVERY_TYPE.replace("\\u00e9", "\u{e9}");
+    assert!(before.contains(&canonical), "{before}");
+    let refused = run(path, &["--db", "again", "restore", "dump"]);
+    assert!(refused.stderr.contains("already exists"), "{}", refused.stderr);
+    good(path, &["--db", "third", "restore", "dump", "--collection", "s", "--as", "renamed"]);
+    assert!(good(path, &["--db", "third", "export", "renamed", "-o", "-"]).contains(&canonical));
+    assert!(good(path, &["--db", "third", "verify"]).starts_with("no faults"));
+}
+
+#[test]
+fn an_import_puts_documents_in_the_place_of_those_with_their_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let write = |name: &str, text: &str| write(path, name, text);
+    write("a.ndjson", &format!("{EVERY_TYPE}\n\n{{\"_id\": 1, \"v\": 1}}\n{{\"_id\": 1.0, \"v\": 2}}\n"));
+    let import = ["import", "--documents", "a.ndjson", "--into", "s"];
+    let dry = run(path, &[&import[..], &["--dry-run"]].concat());
+    assert!(dry.stderr.contains("3 documents would be imported into s"), "{}", dry.stderr);
+    for _ in 0..2 {
+        let told = run(path, &import);
+        assert_eq!((told.code, told.stderr.trim()), (0, "3 documents imported into s"));
+        let exported = good(path, &["export", "s", "-o", "-"]);
+        assert_eq!(exported.lines().count(), 2, "{exported}");
+        assert!(exported.contains(&EVERY_TYPE.replace("\\u00e9", "\u{e9}")), "{exported}");
+    }
+    let cases = [
+        ("{\"_id\": 5}\n{\"_id\": ", "bad.ndjson:2: "),
+        ("{\"_id\": 5}\n[1]", "bad.ndjson:2: "),
+        ("{\"_id\": 5}\n{\"_id\": [1]}", "bad.ndjson:2: "),
+        ("{\"_id\": 5}\n{\"a\": {\"$date\": 7.5}}", "bad.ndjson:2: "),
+    ];
+    for (text, message) in cases {
+        write("bad.ndjson", text);
+        let told = run(path, &["import", "--documents", "bad.ndjson", "--into", "s"]);
+        assert!(told.code != 0 && told.stderr.contains(message), "{text}: {}", told.stderr);
+        // Nothing is stored before the files have been checked.
+        assert_eq!(good(path, &["export", "s", "-o", "-"]).lines().count(), 2);
+    }
+    let told = run(path, &["import", "--documents", "bad.ndjson", "--into", "s", "--bad-lines", "bad.csv"]);
+    assert!(told.code == 0 && told.stderr.contains("1 document imported"), "{}", told.stderr);
+    assert_eq!(
+        good(path, &["sql", "--format", "csv", "SELECT file, line FROM 'bad.csv'"]),
+        "file,line\nbad.ndjson,2\n"
+    );
+    let piped = inside(path, &["import", "--documents", "-", "--into", "s"], "{\"_id\": \"p\"}\n");
+    assert_eq!(piped.code, 0, "{}", piped.stderr);
+    good(path, &["sql", "CREATE COLLECTION w WITH (timeField = 't')"]);
+    let refused = run(path, &["import", "--documents", "a.ndjson", "--into", "w"]);
+    assert!(refused.stderr.contains("time-series"), "{}", refused.stderr);
+}
+
+#[test]
+fn the_program_tells_of_documents() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    good(path, &["sql", "CREATE COLLECTION s EXPIRE ITEMS AFTER 60 SECONDS; INSERT INTO s (_id, a) VALUES (1, 'x')"]);
+    let status = good(path, &["status"]);
+    for part in ["s: 1 document in 1 bucket", "an ordinary collection, 2 columns", "items keep 60 seconds", "next at"] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    assert!(good(path, &["metrics"]).contains("collection_measurements{collection=\"s\"} 1"));
+    let files = run(path, &["files", "s"]);
+    assert!(files.code != 0 && files.stderr.contains("ebbtide export s"), "{}", files.stderr);
+    assert!(good(path, &["sweep", "--dry-run", "--now", "+2m"]).contains("items"));
+    assert!(good(path, &["export", "SELECT a FROM s", "-o", "-"]).contains("a\nx"));
+    assert!(good(path, &["export", "s", "--format", "csv", "-o", "-"]).starts_with("_id,_ts,a,document"));
+    good(path, &["sweep", "--now", "+2m"]);
+    assert_eq!(good(path, &["export", "s", "-o", "-"]), "");
+}

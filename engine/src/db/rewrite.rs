@@ -1,0 +1,181 @@
+//! Writes of many documents at once: inserts, restores, and changes that the caller decides on.
+
+use super::documents::{Documents, duplicate};
+use crate::documents::columns::DocumentColumn;
+use crate::documents::snapshot::{Document, Match, document};
+use crate::documents::transaction::Transaction;
+use crate::error::{Error, Result};
+use crate::manifest::Op;
+use bytes::Bytes;
+use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
+use ebbtide_documents::{Filter, Purpose, check, check_ttl, id_key};
+use ebbtide_ttl::{Code, Precision};
+
+/// Documents that are decided on together at most.
+const BATCH: usize = 1024;
+/// Bytes of documents that are decided on together, about.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// What becomes of a document whose `_id` a visible document has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// The whole write is refused.
+    Refuse,
+    /// The new document takes its place.
+    Replace,
+}
+
+/// What becomes of a document in [`Documents::rewrite`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rewrite {
+    /// It stays as it is, and its `_ts` too.
+    Keep,
+    /// It is removed for good.
+    Remove,
+    /// This takes its place, under the same `_id`.
+    Put(RawDocumentBuf),
+}
+
+impl Documents {
+    /// Stores documents in one atomic and durable step. Returns how many. A document without an `_id` gets a new ObjectId.
+    ///
+    /// # Errors
+    /// [`Code::DuplicateKey`] unless they replace, and as for [`Documents::put`]; nothing is stored then.
+    pub fn store(&self, documents: Vec<RawDocumentBuf>, conflict: OnConflict) -> Result<u64> {
+        let documents = documents.into_iter().map(|document| self.with_id(document)).collect::<Result<Vec<_>>>()?;
+        self.write(move |transaction| {
+            let count = documents.len() as u64;
+            for (document, key) in documents {
+                check_ttl(&document, transaction.options().default_ttl)?;
+                if conflict == OnConflict::Refuse && transaction.get(&key)?.is_some() {
+                    return Err(duplicate(&document));
+                }
+                transaction.put(key, document.into_bytes().into())?;
+            }
+            Ok(count)
+        })
+    }
+
+    /// Stores documents with the `_ts` that they had, in one atomic and durable step: for a restore. A time to live is not
+    /// checked, since one that means nothing may have been stored.
+    ///
+    /// # Errors
+    /// [`Code::InvalidIdField`], [`Code::BSONObjectTooLarge`]; nothing is stored then.
+    pub fn restore(&self, documents: Vec<Document>) -> Result<u64> {
+        let ready = |found: Document| {
+            let written = found.written.to_units_saturating(Precision::Ms);
+            self.with_id(found.document).map(|(document, key)| (document, key, written))
+        };
+        let documents = documents.into_iter().map(ready).collect::<Result<Vec<_>>>()?;
+        self.write(move |transaction| {
+            let count = documents.len() as u64;
+            for (document, key, written) in documents {
+                transaction.put_as_of(key, document.into_bytes().into(), written)?;
+            }
+            Ok(count)
+        })
+    }
+
+    /// Gives the collection columns in SQL before its first document has them: for a restore.
+    ///
+    /// # Durability
+    /// When this returns, they survive a power cut.
+    /// # Errors
+    /// [`Code::NamespaceNotFound`].
+    pub fn restore_columns(&self, columns: Vec<DocumentColumn>) -> Result<()> {
+        let engine = &self.engine;
+        let _maintenance = engine.maintenance.lock();
+        engine.check_writable()?;
+        // Without the log's lock a command that is being evaluated would bring back the columns that it began with.
+        let _log = engine.log.lock();
+        let collection = engine.state.read().documents(self.name())?.id;
+        engine.commit(vec![Op::SetDocumentColumns { collection, columns }])
+    }
+
+    /// Decides on the documents that match a filter in MongoDB's form, some at a time, and does all of it in one atomic and durable
+    /// step. Expired documents are shown if `with_expired`; those that are removed or replaced do not count. Returns how many
+    /// were removed or replaced.
+    ///
+    /// # Errors
+    /// Errors of `decide`; [`Code::ImmutableField`] for a change of an `_id`; [`Code::BadValue`] for a bad time to live. Nothing is
+    /// changed then.
+    pub fn rewrite(
+        &self,
+        filter: &RawDocument,
+        with_expired: bool,
+        mut decide: impl FnMut(&[Document]) -> Result<Vec<Rewrite>> + Send + 'static,
+    ) -> Result<u64> {
+        let filter = Filter::parse(filter, Purpose::Find)?;
+        self.write(move |transaction| {
+            let mut changes = Changes::default();
+            let mut waiting: Vec<Match> = Vec::new();
+            let mut bytes = 0;
+            transaction.visit(&filter, &mut |found| {
+                if found.is_visible || with_expired {
+                    bytes += found.stored.document.len();
+                    waiting.push(found);
+                }
+                if waiting.len() >= BATCH || bytes >= BATCH_BYTES {
+                    changes.decide(std::mem::take(&mut waiting), &filter, &mut decide)?;
+                    bytes = 0;
+                }
+                Ok(true)
+            })?;
+            changes.decide(waiting, &filter, &mut decide)?;
+            changes.apply(transaction)
+        })
+    }
+}
+
+/// What was decided, by key: the new document, or none; and whether the old one is visible.
+#[derive(Default)]
+struct Changes(Vec<(Bytes, Option<RawDocumentBuf>, bool)>);
+
+impl Changes {
+    fn decide(
+        &mut self,
+        mut found: Vec<Match>,
+        filter: &Filter,
+        decide: &mut impl FnMut(&[Document]) -> Result<Vec<Rewrite>>,
+    ) -> Result<()> {
+        let shown: Vec<Document> = found.iter().map(|found| document(&found.stored)).collect();
+        let matches: Vec<bool> = shown.iter().map(|shown| filter.matches(&shown.document)).collect();
+        let mut kept = matches.iter();
+        found.retain(|_| kept.next().copied().unwrap_or(false));
+        let shown: Vec<Document> =
+            shown.into_iter().zip(matches).filter_map(|(d, matches)| matches.then_some(d)).collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        for (found, outcome) in found.into_iter().zip(decide(&shown)?) {
+            match outcome {
+                Rewrite::Keep => {}
+                Rewrite::Remove => self.0.push((found.key, None, found.is_visible)),
+                Rewrite::Put(document) => {
+                    check(&document)?;
+                    if id_key(super::documents::id_of(&document))? != found.key {
+                        let what = "the _id of a document cannot be changed: insert a new one and delete the old one";
+                        return Err(Error::new(Code::ImmutableField, what));
+                    }
+                    self.0.push((found.key, Some(document), found.is_visible));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(self, transaction: &mut Transaction<'_>) -> Result<u64> {
+        let mut count = 0;
+        for (key, document, is_visible) in self.0 {
+            count += u64::from(is_visible);
+            match document {
+                None => transaction.remove(key)?,
+                Some(document) => {
+                    check_ttl(&document, transaction.options().default_ttl)?;
+                    transaction.put(key, document.into_bytes().into())?;
+                }
+            }
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,225 @@
+//! The columns that an ordinary collection has in SQL: its top-level names in the order in which they appeared, and the type of
+//! each.
+//!
+//! Documents are observed in the order in which they are applied, by writers and by the replay of the log alike. Observing a
+//! document again changes nothing.
+
+use ebbtide_buckets::FieldType;
+use ebbtide_documents::bson::RawDocument;
+use ebbtide_documents::bson::raw::RawBsonRef;
+use ebbtide_documents::bson::spec::BinarySubtype;
+use ebbtide_ttl::int_fits_double;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Columns that a collection has at most, besides [`RESERVED`].
+const COLUMNS_MAX: usize = 1000;
+/// Members that the type of a column has at most; what has more is JSON text.
+const MEMBERS_MAX: usize = 1000;
+/// Levels of objects that the type of a column has at most; what has more is JSON text.
+const LEVELS_MAX: usize = 32;
+/// The columns that every collection has. Fields of these names are seen in `document`.
+pub(crate) const RESERVED: [&str; 2] = ["_ts", "document"];
+
+/// A column of an ordinary collection in SQL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentColumn {
+    /// The name of the field.
+    pub name: String,
+    /// What its values are.
+    pub kind: ColumnKind,
+}
+
+/// What the values of a column are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ColumnKind {
+    /// It has had no value but null.
+    Unknown,
+    /// All of one type.
+    Of(FieldType),
+    /// Of several types, or of one that columns do not have: each is shown as Extended JSON.
+    Json,
+}
+
+/// The columns of an ordinary collection, in order of appearance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DocumentColumns {
+    list: Vec<DocumentColumn>,
+    by_name: HashMap<String, usize, ahash::RandomState>,
+}
+
+impl DocumentColumns {
+    /// The columns.
+    pub fn iter(&self) -> impl Iterator<Item = &DocumentColumn> {
+        self.list.iter()
+    }
+
+    pub(crate) fn list(&self) -> &[DocumentColumn] {
+        &self.list
+    }
+
+    /// Adds columns, or the types of some, that were known before.
+    pub(crate) fn join(&mut self, known: Vec<DocumentColumn>) {
+        for column in known {
+            match self.by_name.get(&column.name) {
+                None => self.push(column),
+                Some(at) if column.kind == ColumnKind::Json || self.list[*at].kind == ColumnKind::Unknown => {
+                    self.list[*at].kind = column.kind;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn push(&mut self, column: DocumentColumn) {
+        self.by_name.insert(column.name.clone(), self.list.len());
+        self.list.push(column);
+    }
+
+    /// Whether a document has no name and no type of value that is new.
+    fn cover(&self, document: &RawDocument) -> bool {
+        document.iter().flatten().all(|(name, value)| match self.by_name.get(name.as_str()) {
+            Some(at) => self.list[*at].kind.covers(value),
+            None => self.list.len() >= COLUMNS_MAX || RESERVED.contains(&name.as_str()),
+        })
+    }
+
+    fn add(&mut self, document: &RawDocument) {
+        for (name, value) in document.iter().flatten() {
+            let name = name.as_str();
+            match self.by_name.get(name) {
+                Some(at) => self.list[*at].kind.widen(value),
+                None if self.list.len() >= COLUMNS_MAX || RESERVED.contains(&name) => {}
+                None => {
+                    let mut kind = ColumnKind::Unknown;
+                    kind.widen(value);
+                    self.push(DocumentColumn { name: name.to_owned(), kind });
+                }
+            }
+        }
+    }
+}
+
+/// Adds what is new in a document to the columns.
+pub(crate) fn observe(columns: &mut Arc<DocumentColumns>, document: &RawDocument) {
+    if !columns.cover(document) {
+        Arc::make_mut(columns).add(document);
+    }
+}
+
+fn is_null(value: RawBsonRef<'_>) -> bool {
+    matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)
+}
+
+impl ColumnKind {
+    fn covers(&self, value: RawBsonRef<'_>) -> bool {
+        is_null(value)
+            || match self {
+                ColumnKind::Unknown => false,
+                ColumnKind::Of(ty) => fits(ty, value),
+                ColumnKind::Json => true,
+            }
+    }
+
+    fn widen(&mut self, value: RawBsonRef<'_>) {
+        if self.covers(value) {
+            return;
+        }
+        let wider = match self {
+            ColumnKind::Unknown => type_of(value, LEVELS_MAX),
+            ColumnKind::Of(ty) => widened(ty, value, LEVELS_MAX),
+            ColumnKind::Json => None,
+        };
+        *self = match wider.filter(|ty| members(ty) <= MEMBERS_MAX) {
+            Some(ty) => ColumnKind::Of(ty),
+            None => ColumnKind::Json,
+        };
+    }
+}
+
+/// Whether a column of a type holds a value as it is.
+fn fits(ty: &FieldType, value: RawBsonRef<'_>) -> bool {
+    match (ty, value) {
+        (_, RawBsonRef::Null | RawBsonRef::Undefined) => true,
+        (FieldType::Double, RawBsonRef::Int64(whole)) => int_fits_double(whole),
+        (FieldType::Bool, RawBsonRef::Boolean(_))
+        | (FieldType::Int64, RawBsonRef::Int32(_) | RawBsonRef::Int64(_))
+        | (FieldType::Double, RawBsonRef::Double(_) | RawBsonRef::Int32(_))
+        | (FieldType::String, RawBsonRef::String(_))
+        | (FieldType::Timestamp, RawBsonRef::DateTime(_)) => true,
+        (FieldType::Binary, RawBsonRef::Binary(binary)) => binary.subtype == BinarySubtype::Generic,
+        (FieldType::List(item), RawBsonRef::Array(items)) => items.into_iter().flatten().all(|value| fits(item, value)),
+        (FieldType::Object(members), RawBsonRef::Document(object)) => {
+            let known = |name: &str| members.iter().find(|(known, _)| known == name);
+            let mut values = object.iter().flatten();
+            !repeats_a_name(object)
+                && values
+                    .all(|(name, value)| is_null(value) || known(name.as_str()).is_some_and(|(_, ty)| fits(ty, value)))
+        }
+        _ => false,
+    }
+}
+
+fn repeats_a_name(object: &RawDocument) -> bool {
+    let mut names: Vec<&str> = object.iter().flatten().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// The type of a value, if a column can have it. The items of a list are no lists and no objects.
+fn type_of(value: RawBsonRef<'_>, levels: usize) -> Option<FieldType> {
+    Some(match value {
+        RawBsonRef::Boolean(_) => FieldType::Bool,
+        RawBsonRef::Int32(_) | RawBsonRef::Int64(_) => FieldType::Int64,
+        RawBsonRef::Double(_) => FieldType::Double,
+        RawBsonRef::String(_) => FieldType::String,
+        RawBsonRef::DateTime(_) => FieldType::Timestamp,
+        RawBsonRef::Binary(binary) if binary.subtype == BinarySubtype::Generic => FieldType::Binary,
+        RawBsonRef::Array(_) => widened(&FieldType::List(Box::new(FieldType::Unknown)), value, levels)?,
+        RawBsonRef::Document(_) => widened(&FieldType::Object(Vec::new()), value, levels)?,
+        _ => return None,
+    })
+}
+
+/// The type that holds the values of a column and one more, if there is one.
+fn widened(ty: &FieldType, value: RawBsonRef<'_>, levels: usize) -> Option<FieldType> {
+    if fits(ty, value) {
+        return Some(ty.clone());
+    }
+    match (ty, value) {
+        (FieldType::Unknown, value) => {
+            let item = type_of(value, 0)?;
+            (!matches!(item, FieldType::List(_) | FieldType::Object(_))).then_some(item)
+        }
+        (FieldType::List(item), RawBsonRef::Array(items)) => {
+            let mut item = (**item).clone();
+            for value in items.into_iter().flatten() {
+                item = widened(&item, value, 0)?;
+            }
+            Some(FieldType::List(Box::new(item)))
+        }
+        (FieldType::Object(members), RawBsonRef::Document(object)) if levels > 0 && !repeats_a_name(object) => {
+            let mut members = members.clone();
+            for (name, value) in object.iter().flatten().filter(|(_, value)| !is_null(*value)) {
+                match members.iter().position(|(known, _)| known == name.as_str()) {
+                    Some(at) => members[at].1 = widened(&members[at].1, value, levels - 1)?,
+                    None if members.len() >= MEMBERS_MAX => return None,
+                    None => members.push((name.as_str().to_owned(), type_of(value, levels - 1)?)),
+                }
+            }
+            Some(FieldType::Object(members))
+        }
+        _ => None,
+    }
+}
+
+fn members(ty: &FieldType) -> usize {
+    match ty {
+        FieldType::Object(inner) => inner.iter().map(|(_, ty)| 1 + members(ty)).sum(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! Ordinary collections in SQL: each is a table with a column for each top-level name of its documents.
+
+pub(crate) mod cells;
+pub(crate) mod ids;
+pub(crate) mod scan;
+pub(crate) mod table;
+pub(crate) mod values;
+pub(crate) mod write;

@@ -1,0 +1,100 @@
+//! An ordinary collection as a DataFusion table. It keeps names and types, never data: each scan reads the snapshot of its
+//! statement.
+
+use super::cells::PlannedDocuments;
+use super::ids::{filter_of, ids_of};
+use super::scan::DocumentsScanExec;
+use crate::context::StatementContext;
+use crate::dml::DeleteSink;
+use crate::error::external;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, not_impl_err};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use ebbtide::DocumentsSnapshot;
+use std::sync::Arc;
+
+/// An ordinary collection.
+#[derive(Debug)]
+pub(crate) struct DocumentsTable {
+    pub(crate) planned: PlannedDocuments,
+}
+
+impl DocumentsTable {
+    pub(crate) fn new(snapshot: &DocumentsSnapshot) -> Self {
+        DocumentsTable { planned: PlannedDocuments::new(snapshot) }
+    }
+}
+
+#[async_trait]
+impl TableProvider for DocumentsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.planned.arrow)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let kind = self.planned.id_kind();
+        let supports = |filter: &&Expr| match ids_of(filter, kind) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(supports).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = StatementContext::of(state.config())?;
+        let snapshot = context.snapshot().documents(&self.planned.name).map_err(external)?;
+        let filter = filter_of(filters, self.planned.id_kind());
+        // A filter that is applied again may leave fewer rows.
+        let limit = limit.filter(|_| filters.is_empty());
+        Ok(Arc::new(DocumentsScanExec::new(snapshot, self.planned.clone(), projection, filter, limit)?))
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!(
+            "this form of INSERT into a collection; write INSERT INTO {} (...) VALUES ... or SELECT ...",
+            self.planned.name
+        )
+    }
+
+    async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
+        // What EXPLAIN shows; a DELETE itself does not run as a plan.
+        let schema = Arc::new(Schema::empty());
+        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
+        let sink = DeleteSink { collection: self.planned.name.clone(), schema };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+
+    async fn update(
+        &self,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("EXPLAIN and PREPARE of UPDATE; run the UPDATE by itself")
+    }
+
+    async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("TRUNCATE: DELETE FROM {} removes every document", self.planned.name)
+    }
+}

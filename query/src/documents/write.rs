@@ -1,0 +1,283 @@
+//! INSERT, UPDATE and DELETE on ordinary collections. Each is one atomic and durable step: conditions and new values are computed
+//! from what is stored at that moment, not from the statement's snapshot.
+
+use super::cells::{DOCUMENT, ID, PlannedDocuments, WRITTEN};
+use super::ids::filter_of;
+use super::values::{plain, value_of};
+use crate::dml::{refuse_other_forms, table_name};
+use crate::error::{QueryError, Result};
+use crate::pushdown::unqualified;
+use crate::timestamp_coercion::rewrite_expr;
+use chrono::{DateTime, Utc};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::PhysicalExpr;
+use datafusion::sql::sqlparser::ast;
+use ebbtide::documents_model::bson::raw::{CString, RawBson};
+use ebbtide::documents_model::bson::{RawDocument, RawDocumentBuf};
+use ebbtide::documents_model::json::document_from_json;
+use ebbtide::{Database, Document, OnConflict, Rewrite};
+use ebbtide_ttl::Code;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// An INSERT into an ordinary collection.
+#[derive(Debug)]
+pub(crate) struct DocumentsInsert {
+    pub(crate) collection: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) conflict: OnConflict,
+}
+
+/// Splits an INSERT into an ordinary collection into its target and its source; `None` for any other statement.
+///
+/// # Errors
+/// [`Code::BadValue`] for forms of INSERT that only other databases have.
+pub(crate) fn take_insert(
+    statement: &ast::Statement,
+    planned_of: impl Fn(&str) -> Option<PlannedDocuments>,
+) -> Result<Option<(DocumentsInsert, Box<ast::Query>)>> {
+    let (statement, with) = match statement {
+        ast::Statement::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Insert(inner) => (inner, query.with.as_ref()),
+            _ => return Ok(None),
+        },
+        other => (other, None),
+    };
+    let ast::Statement::Insert(insert) = statement else { return Ok(None) };
+    let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
+    let Some(planned) = table_name(name).and_then(|name| planned_of(&name)) else { return Ok(None) };
+    let refused = |what: &str| Err(QueryError::new(Code::BadValue, format!("not supported: {what}")));
+    let conflict = match &insert.or {
+        None => OnConflict::Refuse,
+        Some(ast::SqliteOnConflict::Replace) => OnConflict::Replace,
+        Some(_) => {
+            return refused(
+                "INSERT OR ... but INSERT OR REPLACE, which puts a document in the place of the one with its _id",
+            );
+        }
+    };
+    if insert.replace_into || insert.overwrite || insert.on.is_some() || insert.ignore {
+        return refused("REPLACE, OVERWRITE, IGNORE and ON CONFLICT; write INSERT OR REPLACE INTO");
+    }
+    refuse_other_forms(insert)?;
+    let Some(mut source) = insert.source.clone() else {
+        return Err(QueryError::new(Code::FailedToParse, "INSERT needs rows: VALUES (...) or SELECT ..."));
+    };
+    if let Some(with) = with {
+        if source.with.is_some() {
+            return Err(QueryError::new(Code::BadValue, "WITH appears twice: before INSERT and before its SELECT"));
+        }
+        source.with = Some(with.clone());
+    }
+    let mut columns: Vec<String> =
+        insert.columns.iter().filter_map(|name| name.0.last()).filter_map(crate::dml::part).collect();
+    if columns.is_empty() {
+        columns = planned.fields().map(str::to_owned).collect();
+    }
+    Ok(Some((DocumentsInsert { collection: planned.name, columns, conflict }, source)))
+}
+
+/// The SELECT whose plan has the expressions of an UPDATE of an ordinary collection, the collection, and the columns that it sets;
+/// `None` for any other statement.
+///
+/// # Errors
+/// [`Code::BadValue`] for forms of UPDATE that only other databases have.
+pub(crate) fn take_update(
+    statement: &ast::Statement,
+    planned_of: impl Fn(&str) -> Option<PlannedDocuments>,
+) -> Result<Option<(PlannedDocuments, Vec<String>, String)>> {
+    let ast::Statement::Update(update) = statement else { return Ok(None) };
+    let ast::TableFactor::Table { name, .. } = &update.table.relation else { return Ok(None) };
+    let Some(planned) = table_name(name).and_then(|name| planned_of(&name)) else { return Ok(None) };
+    let wrong = |what: String| QueryError::new(Code::BadValue, what);
+    let unusual = [
+        (!update.table.joins.is_empty() || update.from.is_some(), "UPDATE with FROM or a join"),
+        (update.returning.is_some() || update.output.is_some(), "RETURNING: an UPDATE returns the number of documents"),
+        (update.or.is_some(), "UPDATE OR ..."),
+        (!update.order_by.is_empty() || update.limit.is_some(), "ORDER BY and LIMIT of an UPDATE"),
+    ];
+    if let Some((_, what)) = unusual.into_iter().find(|(is_used, _)| *is_used) {
+        return Err(wrong(format!("not supported: {what}")));
+    }
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for assignment in &update.assignments {
+        let name = match &assignment.target {
+            ast::AssignmentTarget::ColumnName(name) => match name.0.as_slice() {
+                [one] => crate::dml::part(one),
+                _ => None,
+            },
+            ast::AssignmentTarget::Tuple(_) => None,
+        };
+        let Some(name) = name else {
+            return Err(wrong(format!(
+                "not supported: SET {}: set a field of the document as a whole",
+                assignment.target
+            )));
+        };
+        match name.as_str() {
+            ID => return Err(QueryError::new(Code::ImmutableField, "the _id of a document cannot be changed")),
+            WRITTEN | DOCUMENT => {
+                return Err(wrong(format!("column {name} cannot be set: set the fields of the document")));
+            }
+            _ if names.contains(&name) => return Err(wrong(format!("column '{name}' is set twice"))),
+            _ => {}
+        }
+        values.push(format!("({}) AS \"set {}\"", assignment.value, names.len()));
+        names.push(name);
+    }
+    let condition = update.selection.as_ref().map(|e| format!(" WHERE {e}")).unwrap_or_default();
+    let select = format!("SELECT {} FROM {}{condition}", values.join(", "), update.table);
+    Ok(Some((planned, names, select)))
+}
+
+/// What an UPDATE or a DELETE does to each document.
+pub(crate) struct Change {
+    planned: PlannedDocuments,
+    /// A filter in MongoDB's form for what is looked up by `_id`.
+    filter: Value,
+    condition: Option<Arc<dyn PhysicalExpr>>,
+    /// The fields that are set, with their new values; `None` to remove the document.
+    values: Option<Vec<(String, Arc<dyn PhysicalExpr>)>>,
+    /// The columns that all of these read.
+    projection: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl Change {
+    /// Compiles a DELETE from the input of its plan, or an UPDATE from the plan of its SELECT.
+    pub(crate) fn of(
+        planned: PlannedDocuments,
+        input: &LogicalPlan,
+        sets: Option<Vec<String>>,
+        state: &SessionState,
+        now: Option<DateTime<Utc>>,
+    ) -> Result<Change> {
+        let statement = if sets.is_some() { "UPDATE" } else { "DELETE" };
+        let unsupported =
+            |what: &str| QueryError::new(Code::BadValue, format!("not supported: {statement} with {what}"));
+        let (values, input) = match (&sets, input) {
+            (Some(_), LogicalPlan::Projection(projection)) => (projection.expr.clone(), projection.input.as_ref()),
+            (Some(_), _) => return Err(unsupported("anything other than values of its own rows")),
+            (None, input) => (Vec::new(), input),
+        };
+        let condition = match without_alias(input) {
+            LogicalPlan::TableScan(_) => None,
+            LogicalPlan::Filter(filter) if matches!(without_alias(&filter.input), LogicalPlan::TableScan(_)) => {
+                Some(filter.predicate.clone())
+            }
+            LogicalPlan::Limit(_) => return Err(unsupported("LIMIT")),
+            _ => return Err(unsupported("anything other than a condition on its own rows")),
+        };
+        let full = DFSchema::try_from(planned.arrow.as_ref().clone())?;
+        let ready = |expr: Expr| -> Result<Expr> {
+            if crate::dml::has_subquery(&expr) {
+                return Err(unsupported("a subquery; SELECT the values first"));
+            }
+            Ok(rewrite_expr(unqualified(expr.unalias())?, &full, now, state.config_options())?)
+        };
+        let condition = condition.map(&ready).transpose()?;
+        let values = values.into_iter().map(&ready).collect::<Result<Vec<_>>>()?;
+        let mut names: Vec<&str> = Vec::new();
+        let used: Vec<String> =
+            condition.iter().chain(&values).flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
+        for name in &used {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        let projection = planned.positions(&names)?;
+        let schema: SchemaRef = Arc::new(planned.arrow.project(&projection)?);
+        let df_schema = DFSchema::try_from(schema.as_ref().clone())?;
+        let filter = filter_of(condition.iter().flat_map(split_conjunction), planned.id_kind());
+        let compile = |expr: Expr| state.create_physical_expr(expr, &df_schema);
+        let condition = condition.map(compile).transpose()?;
+        let values = values.into_iter().map(compile).collect::<std::result::Result<Vec<_>, _>>()?;
+        let values = sets.map(|names| names.into_iter().zip(values).collect());
+        Ok(Change { planned, filter, condition, values, projection, schema })
+    }
+
+    /// Does it; returns the number of visible documents that were changed or removed.
+    pub(crate) fn run(self, database: &Database) -> ebbtide::Result<u64> {
+        let documents = database.documents(&self.planned.name)?;
+        let filter = document_from_json(&self.filter)?;
+        // As a delete command does, a DELETE removes what has expired for good.
+        let with_expired = self.values.is_none();
+        documents.rewrite(&filter, with_expired, move |found| {
+            self.decide(found).map_err(|e| ebbtide::Error::new(e.code(), e.message()))
+        })
+    }
+
+    fn decide(&self, found: &[Document]) -> Result<Vec<Rewrite>> {
+        let batch = self.planned.batch(found, &self.projection, &self.schema)?;
+        let matches = match &self.condition {
+            None => BooleanArray::from(vec![true; found.len()]),
+            Some(condition) => {
+                let matches = evaluate(condition, &batch)?;
+                let matches = matches.as_boolean_opt().cloned();
+                matches.ok_or_else(|| QueryError::new(Code::BadValue, "the condition is not a boolean"))?
+            }
+        };
+        let mut values = Vec::new();
+        for (name, value) in self.values.iter().flatten() {
+            values.push((name.as_str(), plain(&evaluate(value, &batch)?)?));
+        }
+        let mut outcomes = Vec::with_capacity(found.len());
+        for (row, document) in found.iter().enumerate() {
+            outcomes.push(match (matches.is_valid(row) && matches.value(row), &self.values) {
+                (false, _) => Rewrite::Keep,
+                (true, None) => Rewrite::Remove,
+                (true, Some(_)) => Rewrite::Put(set(&document.document, &values, row)?),
+            });
+        }
+        Ok(outcomes)
+    }
+}
+
+fn without_alias(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => without_alias(&alias.input),
+        plan => plan,
+    }
+}
+
+fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
+    Ok(expr.evaluate(batch).and_then(|value| value.into_array(batch.num_rows()))?)
+}
+
+/// A document with fields set to the values of a row; NULL removes a field. Other fields stay as they are, in their order.
+fn set(document: &RawDocument, values: &[(&str, ArrayRef)], row: usize) -> Result<RawDocumentBuf> {
+    let wrong = |name: &str, e: String| QueryError::new(Code::BadValue, format!("column '{name}': {e}"));
+    let mut new = Vec::with_capacity(values.len());
+    for (name, column) in values {
+        let value = match column.data_type() {
+            DataType::Null => None,
+            _ => value_of(column, row).map_err(|e| wrong(name, e))?,
+        };
+        let value = value.map(RawBson::try_from).transpose().map_err(|e| wrong(name, e.to_string()))?;
+        new.push((*name, value, false));
+    }
+    let mut changed = RawDocumentBuf::new();
+    for (name, value) in document.iter().flatten() {
+        match new.iter_mut().find(|(known, _, _)| *known == name.as_str()) {
+            None => changed.append(name, value),
+            Some((_, value, is_set)) => {
+                if !*is_set && let Some(value) = value {
+                    changed.append(name, value.as_raw_bson_ref());
+                }
+                *is_set = true;
+            }
+        }
+    }
+    for (name, value, _) in new.iter().filter(|(_, _, is_set)| !is_set) {
+        if let Some(value) = value {
+            let key = CString::try_from(*name).map_err(|e| wrong(name, e.to_string()))?;
+            changed.append(key, value.as_raw_bson_ref());
+        }
+    }
+    Ok(changed)
+}
