@@ -94,6 +94,39 @@ fn a_case_that_holds_has_no_failures() {
 }
 
 #[test]
+fn an_error_may_be_that_of_the_first_refused_document() {
+    let insert = json!({"insert": "c", "documents": [{"_id": 1}, {"_id": 1}, {"_id": [1]}], "ordered": false});
+    let case = |step: Json| failures(json!([{"run": {"create": "c"}}, step]));
+    let refused = json!([{"index": 1, "codeName": "DuplicateKey"}, {"index": 2, "codeName": "InvalidIdField"}]);
+    for (step, holds) in [
+        (json!({"run": insert}), true),
+        (json!({"run": insert, "reply": {"n": 1, "writeErrors": refused}}), true),
+        (json!({"run": insert, "error": "DuplicateKey", "error_contains": "_id 1", "reply": {"n": 1}}), true),
+        (json!({"run": insert, "error": "DuplicateKey", "reply": {"n": 2}}), false),
+        (json!({"run": insert, "error": "InvalidIdField"}), false),
+        (json!({"run": insert, "error": "DuplicateKey", "error_contains": "elephant"}), false),
+        (json!({"run": {"insert": "c", "documents": [{}]}, "error": "DuplicateKey"}), false),
+    ] {
+        assert_eq!(case(step.clone()).is_empty(), holds, "{step}");
+    }
+}
+
+#[test]
+fn a_dry_run_counts_documents_too() {
+    let failures = failures(json!([
+        {"at": "2024-01-01T00:00:00Z"},
+        {"run": {"create": "c", "defaultTTL": 10}},
+        {"run": {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}, {"_id": 3, "ttl": -1}]}},
+        {"flush": {}},
+        {"run": {"insert": "c", "documents": [{"_id": 4}]}},
+        {"sweep": {"dryRun": true, "at": "2024-01-01T00:00:10Z"}, "reply": {"deletedDocuments": 3, "deletedBuckets": 2}},
+        {"at": "2024-01-01T00:00:10Z"},
+        {"sweep": {}, "reply": {"deletedDocuments": 3, "deletedBuckets": 2}},
+    ]));
+    assert_eq!(failures, Vec::<String>::new());
+}
+
+#[test]
 fn every_step_that_does_not_hold_is_a_failure_with_its_number() {
     let failures = failures(json!([
         {"run": {"ping": 1}, "replay": {}},

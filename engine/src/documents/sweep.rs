@@ -95,7 +95,9 @@ fn due(collection: &DocumentsState, at: Timestamp) -> Result<Vec<DocumentsDue>> 
     }
     for group in groups(collection, collection.memtable.documents()) {
         let mut left = group.len();
-        let rule_of = |stored: &Stored| collection.rules.expired_by(raw(&stored.document), stored.written, at).map(|r| r.to_string());
+        let rule_of = |stored: &Stored| {
+            collection.rules.expired_by(raw(&stored.document), stored.written, at).map(|r| r.to_string())
+        };
         let rules: Vec<Option<String>> = group.iter().map(|(_, stored)| rule_of(stored)).collect();
         for sum in &mut found {
             let due = group.iter().zip(&rules).filter(|(_, rule)| rule.as_ref() == Some(&sum.rule));

@@ -7,6 +7,7 @@ mod async_api;
 mod batch_ids;
 mod cost;
 mod damage;
+mod documents;
 mod file_types;
 mod machine;
 mod reading;

@@ -8,6 +8,7 @@
 mod changes;
 mod closing;
 mod commits;
+mod documents;
 mod faults;
 mod pins;
 mod rig;

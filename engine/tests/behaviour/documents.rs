@@ -1,0 +1,356 @@
+//! Ordinary collections through the library.
+
+use crate::{Sim, assert_names, at};
+use ebbtide::documents_model::bson::{Bson, Document, doc, oid::ObjectId};
+use ebbtide::documents_model::{DOCUMENT_BYTES_MAX, DefaultTtl};
+use ebbtide::fs::Fs;
+use ebbtide::fs::sim::Variant;
+use ebbtide::ttl::{Code, Timestamp};
+use ebbtide::{Database, Documents, DocumentsOptions, ErrorKind, RepairMode, Settings, Snapshot};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const THREADS: i64 = 8;
+const WRITES: i64 = 40;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Session {
+    #[serde(rename = "_id")]
+    id: String,
+    user: i64,
+    tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<i32>,
+}
+
+fn session(id: &str, user: i64) -> Session {
+    Session { id: id.to_owned(), user, tags: vec!["web".to_owned()], ttl: None }
+}
+
+fn sessions(seconds: u32) -> DocumentsOptions {
+    DocumentsOptions { default_ttl: DefaultTtl::Seconds(seconds), indexes: Vec::new() }
+}
+
+fn made(sim: &Sim) -> (Database, Documents) {
+    let db = sim.open();
+    let documents = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+    (db, documents)
+}
+
+fn numbered(id: i64, n: i64) -> Document {
+    doc! { "_id": id, "n": n, "text": "a session of some length ".repeat(4) }
+}
+
+/// The numbers by `_id`; one that comes twice is a failure.
+fn numbers_in(snapshot: &Snapshot) -> ebbtide::Result<BTreeMap<i64, i64>> {
+    let mut numbers = BTreeMap::new();
+    snapshot.documents("sessions")?.for_each(&mut |found| {
+        let whole = |name: &str| found.document.get(name).unwrap().unwrap().as_i64().unwrap();
+        assert_eq!(numbers.insert(whole("_id"), whole("n")), None, "an _id is there twice");
+        Ok(true)
+    })?;
+    Ok(numbers)
+}
+
+fn numbers(db: &Database) -> BTreeMap<i64, i64> {
+    numbers_in(&db.snapshot()).unwrap()
+}
+
+fn all(ids: std::ops::Range<i64>, n: i64) -> BTreeMap<i64, i64> {
+    ids.map(|id| (id, n)).collect()
+}
+
+#[test]
+fn typed_values_go_in_and_come_out() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let store = db.create_documents("sessions", sessions(1800)).unwrap();
+    assert_eq!(store.put(&session("a", 1)).unwrap(), Bson::from("a"));
+    store.insert(&session("b", 2)).unwrap();
+    let error = store.insert(&session("b", 3)).unwrap_err();
+    assert_eq!((error.code(), error.kind()), (Code::DuplicateKey, ErrorKind::Invalid), "{error}");
+    assert_eq!(store.put_many(&[session("c", 3), session("a", 4)]).unwrap(), 2);
+    assert_eq!(store.get::<Session>("a").unwrap(), Some(session("a", 4)));
+    assert_eq!(store.get::<Session>("none").unwrap(), None);
+    let updated = store.update("c", &doc! { "$push": { "tags": "app" }, "$set": { "ttl": 60 } }).unwrap();
+    assert_eq!((updated.matched, updated.modified), (1, 1));
+    let found: Vec<Session> = store.find(&doc! { "tags": "app" }).unwrap();
+    assert_eq!(found, [Session { tags: vec!["web".into(), "app".into()], ttl: Some(60), ..session("c", 3) }]);
+    let none = store.update("none", &doc! { "$set": { "user": 1 } }).unwrap();
+    assert_eq!((none.matched, none.modified), (0, 0));
+    assert!(store.delete("b").unwrap());
+    assert!(!store.delete("b").unwrap());
+    sim.clock.set(at(60));
+    assert_eq!(store.get::<Session>("c").unwrap(), None);
+    assert!(!store.delete("c").unwrap(), "an expired document is not counted");
+    assert_eq!(store.snapshot().unwrap().count().unwrap(), 1);
+    db.close().unwrap();
+    let store = sim.open().documents("sessions").unwrap();
+    assert_eq!(store.get::<Session>("a").unwrap(), Some(session("a", 4)));
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_and_nothing_is_half_done() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    let code = |outcome: ebbtide::Result<Bson>| outcome.unwrap_err().code();
+    assert_eq!(code(documents.put(&doc! { "_id": [1] })), Code::InvalidIdField);
+    assert_eq!(code(documents.put(&5)), Code::BadValue);
+    let room = DOCUMENT_BYTES_MAX - doc! { "_id": 1_i64, "t": "" }.to_vec().unwrap().len();
+    assert_eq!(code(documents.put(&doc! { "_id": 1_i64, "t": "x".repeat(room + 1) })), Code::BSONObjectTooLarge);
+    documents.put(&doc! { "_id": 1_i64, "t": "x".repeat(room) }).unwrap();
+    let error = documents.update(1_i64, &doc! { "$set": { "u": 1 } }).unwrap_err();
+    assert_eq!(error.code(), Code::BSONObjectTooLarge, "{error}");
+    let many = [doc! { "_id": 2_i64 }, doc! { "_id": [3] }];
+    assert_eq!(documents.put_many(&many).unwrap_err().code(), Code::InvalidIdField);
+    assert_eq!(documents.get::<Session>(1_i64).unwrap_err().code(), Code::BadValue);
+    assert_eq!(documents.update(1_i64, &doc! { "$foo": { "a": 1 } }).unwrap_err().code(), Code::FailedToParse);
+    assert_eq!(documents.snapshot().unwrap().count().unwrap(), 1);
+    assert_eq!(db.create_documents("sessions", sessions(5)).unwrap_err().code(), Code::NamespaceExists);
+    assert_eq!(db.documents("none").unwrap_err().code(), Code::NamespaceNotFound);
+    db.drop_collection("sessions").unwrap();
+    assert_eq!(documents.put(&doc! {}).unwrap_err().code(), Code::NamespaceNotFound);
+}
+
+#[test]
+fn fields_keep_their_order_and_values_their_types() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    let written = doc! { "z": 1_i32, "_id": 7_i64, "a": 1_i64, "m": { "y": 1.0, "b": [1_i32, "x", Bson::Null] }, "": Bson::MaxKey };
+    documents.put(&written).unwrap();
+    let id = documents.put(&doc! { "v": 1 }).unwrap();
+    let id: ObjectId = id.as_object_id().unwrap();
+    for _ in 0..2 {
+        let found: Document = documents.get(7_i64).unwrap().unwrap();
+        assert_eq!(found.to_vec().unwrap(), written.to_vec().unwrap());
+        assert_eq!(documents.get::<Document>(7.0).unwrap(), Some(found));
+        assert_eq!(documents.get::<Document>(id).unwrap(), Some(doc! { "_id": id, "v": 1 }));
+        db.flush().unwrap();
+    }
+}
+
+#[test]
+fn what_eight_threads_were_told_is_stored_is_there_once_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { memtable_bytes_max: 32 << 10, wal_file_bytes_max: 16 << 10, ..Settings::default() };
+    let open = || Database::builder(folder.path().join("db")).settings(settings.clone()).open().unwrap();
+    let db = open();
+    let documents = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (documents, db) = (&documents, &db);
+            scope.spawn(move || {
+                for write in 0..WRITES {
+                    let id = thread * 10 + write % 10;
+                    documents.put(&numbered(id, write)).unwrap();
+                    let read: Document = documents.get(id).unwrap().unwrap();
+                    assert_eq!(read.get_i64("n").unwrap(), write);
+                    match (thread, write % 8) {
+                        (0, 7) => db.flush().unwrap(),
+                        (1, 7) => db.compact(None).unwrap(),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    let expected: BTreeMap<i64, i64> = (0..THREADS * 10).map(|id| (id, WRITES - 10 + id % 10)).collect();
+    assert_eq!(numbers(&db), expected);
+    db.abandon();
+    let db = open();
+    assert_eq!(numbers(&db), expected);
+    db.compact(None).unwrap();
+    assert_eq!(numbers(&db), expected);
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn one_counter_counts_what_many_threads_add() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    documents.put(&numbered(1, 0)).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                (0..WRITES).for_each(|_| drop(documents.update(1_i64, &doc! { "$inc": { "n": 1_i64 } }).unwrap()))
+            });
+        }
+    });
+    assert_eq!(numbers(&db), BTreeMap::from([(1, THREADS * WRITES)]));
+}
+
+#[test]
+fn a_snapshot_keeps_seeing_what_it_saw() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    documents.put_many(&(0..20).map(|id| numbered(id, 0)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    documents.put(&numbered(20, 0)).unwrap();
+    let before = db.snapshot();
+    documents.put_many(&(0..10).map(|id| numbered(id, 1)).collect::<Vec<_>>()).unwrap();
+    documents.delete(15_i64).unwrap();
+    db.flush().unwrap();
+    db.compact(None).unwrap();
+    sim.clock.set(at(100));
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 20);
+    assert_eq!(numbers(&db), BTreeMap::new());
+    assert_eq!(numbers_in(&before).unwrap(), all(0..21, 0));
+    db.drop_collection("sessions").unwrap();
+    assert_eq!(numbers_in(&before).unwrap(), all(0..21, 0));
+    drop(before);
+    assert!(sim.files("seg-").is_empty(), "files that nobody reads are gone");
+}
+
+#[test]
+fn a_read_only_opener_reads_and_writes_nothing() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    documents.put_many(&[numbered(1, 0), numbered(2, 0)]).unwrap();
+    db.flush().unwrap();
+    documents.put(&numbered(2, 1)).unwrap();
+    let reader = sim.builder().read_only().open().unwrap();
+    assert_eq!(numbers(&reader), BTreeMap::from([(1, 0), (2, 1)]));
+    let store = reader.documents("sessions").unwrap();
+    let writes = [store.put(&numbered(3, 0)).unwrap_err(), store.delete(1_i64).unwrap_err()];
+    for error in writes {
+        assert_eq!(error.code(), Code::IllegalOperation, "{error}");
+    }
+    assert!(reader.sweep().is_err());
+    assert!(reader.create_documents("more", DocumentsOptions::default()).is_err());
+    assert_eq!(reader.verify().unwrap().faults, Vec::<String>::new());
+    drop(reader);
+    assert_eq!(numbers(&db), BTreeMap::from([(1, 0), (2, 1)]));
+}
+
+#[test]
+fn a_full_disk_loses_no_document_and_can_be_swept() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    documents.put_many(&(0..500).map(|id| numbered(id, 0)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    documents.put_many(&(0..50).map(|id| numbered(id, 1)).collect::<Vec<_>>()).unwrap();
+    let mut expected = all(0..500, 0);
+    expected.extend(all(0..50, 1));
+    for room in [0, 1, 100, 300] {
+        sim.fs.set_capacity(Some(sim.fs.used() + room));
+        let more = (100..400).map(|id| numbered(id, 2)).collect::<Vec<_>>();
+        let error = documents.put_many(&more).unwrap_err();
+        assert_eq!((error.code(), error.kind()), (Code::OutOfDiskSpace, ErrorKind::Full), "{error}");
+        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Full);
+        assert_eq!(numbers(&db), expected);
+        let crashed = sim.on(sim.fs.crash(Variant::V3, room));
+        assert_eq!(numbers(&crashed.open()), expected);
+    }
+    sim.clock.set(at(100));
+    let used = sim.fs.used();
+    sim.fs.set_capacity(Some(used + 600));
+    assert!(db.sweep().unwrap().counts.deleted_documents >= 450);
+    assert!(sim.fs.used() < used);
+    sim.fs.set_capacity(None);
+    documents.put(&numbered(1, 5)).unwrap();
+    db.sweep().unwrap();
+    assert_eq!(numbers(&db), BTreeMap::from([(1, 5)]));
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+/// Three segments of ten documents, and nothing in the log.
+fn sealed() -> Sim {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    for part in [0..10, 10..20, 20..30] {
+        documents.put_many(&part.map(|id| numbered(id, 0)).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+    }
+    db.abandon();
+    sim
+}
+
+#[test]
+fn damage_in_a_segment_is_found_named_never_served_and_repaired() {
+    let sim = sealed();
+    let segment = sim.files("seg-")[1].clone();
+    let length = sim.fs.read(&segment).unwrap().len();
+    for offset in (0..length).step_by(11) {
+        let damaged = sim.on(sim.fs.fork());
+        damaged.fs.tamper(&segment, |bytes| bytes[offset] ^= 1 << (offset % 8)).unwrap();
+        let db = damaged.open();
+        match numbers_in(&db.snapshot()) {
+            Ok(numbers) => assert_eq!(numbers, all(0..30, 0), "offset {offset}"),
+            Err(error) => {
+                assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+                assert_names(&error.to_string(), &segment);
+            }
+        }
+        let faults = db.verify().unwrap().faults;
+        assert_eq!(faults.len(), 1, "offset {offset}: {faults:?}");
+        assert_names(&faults[0], &segment);
+        if db.compact(None).is_ok() {
+            assert_eq!(numbers(&db), all(0..30, 0), "offset {offset}");
+        }
+    }
+    sim.fs.tamper(&segment, |bytes| bytes[length / 2] ^= 1).unwrap();
+    let report = sim.builder().repair(RepairMode::Apply).unwrap();
+    let lost: u64 = report.losses.iter().filter_map(|loss| loss.rows).sum();
+    let db = sim.open();
+    let left = numbers(&db);
+    assert_eq!(left.len() as u64 + lost, 30, "{report}");
+    assert!(left.len() >= 20 && left.values().all(|n| *n == 0), "{left:?}");
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn damage_in_a_log_with_documents_is_found_named_and_repaired() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    for id in 0..3 {
+        documents.put(&numbered(id, 0)).unwrap();
+    }
+    db.close().unwrap();
+    let log = sim.file("wal-");
+    let length = sim.fs.read(&log).unwrap().len();
+    for offset in (36..length).step_by(17) {
+        let damaged = sim.on(sim.fs.fork());
+        damaged.fs.tamper(&log, |bytes| bytes[offset] ^= 1 << (offset % 8)).unwrap();
+        let error = damaged.builder().open().expect_err("a damaged database is not opened");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_names(&error.to_string(), &log);
+        let report = damaged.builder().repair(RepairMode::Apply).unwrap();
+        assert!(!report.losses.is_empty(), "{report}");
+        let left = numbers(&damaged.open());
+        assert!(left.len() < 3 && left.iter().all(|(id, n)| *id < 3 && *n == 0), "offset {offset}: {left:?}");
+    }
+}
+
+#[test]
+fn a_time_to_live_that_counts_from_a_restored_clock_is_exact() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(10)).unwrap();
+    sim.clock.set(Timestamp::from_nanos(at(0).nanos() + 999_999));
+    documents.put(&numbered(1, 0)).unwrap();
+    let written = |db: &Database| {
+        let mut seen = Vec::new();
+        let snapshot = db.snapshot().documents("sessions").unwrap();
+        let visited = snapshot.for_each(&mut |found| {
+            seen.push(found.written);
+            Ok(true)
+        });
+        visited.unwrap();
+        seen
+    };
+    assert_eq!(written(&db), [at(0)], "_ts is in whole milliseconds");
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = sim.open();
+    assert_eq!(written(&db), [at(0)]);
+    sim.clock.set(Timestamp::from_nanos(at(10).nanos() - 1));
+    assert_eq!(written(&db), [at(0)]);
+    sim.clock.set(at(10));
+    assert_eq!(written(&db), []);
+    assert_eq!(db.snapshot().documents("sessions").unwrap().due(at(10), None).unwrap()[0].documents, 1);
+    let longer = db.snapshot().documents("sessions").unwrap().due(at(10), Some(&sessions(11))).unwrap();
+    assert_eq!(longer[0].documents, 0, "what a longer life would leave");
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1);
+}
