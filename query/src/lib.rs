@@ -37,6 +37,7 @@ mod functions;
 mod leaf;
 mod options;
 pub mod output;
+mod parsing;
 mod planning;
 mod prepared;
 mod provider;
