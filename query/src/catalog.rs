@@ -113,11 +113,16 @@ pub(crate) fn bind(
 ) -> SessionState {
     state.config_mut().set_extension(Arc::clone(context));
     state.register_catalog_list(Arc::new(StatementCatalog::new(context, tables)));
+    start(&mut state, context);
+    state
+}
+
+/// Sets the instant of a state's `now()` to the statement's.
+pub(crate) fn start(state: &mut SessionState, context: &StatementContext) {
     state.mark_start_execution();
     if let Some(now) = context.now() {
         state.execution_props_mut().query_execution_start_time = Some(now);
     }
-    state
 }
 
 /// Collections, and the views and tables that the session created.

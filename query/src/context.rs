@@ -65,6 +65,11 @@ impl StatementContext {
         chrono_time(self.snapshot.now())
     }
 
+    /// The session's configuration, with this context.
+    pub(crate) fn config(self: &Arc<Self>) -> SessionConfig {
+        self.session.copied_config().with_extension(Arc::clone(self))
+    }
+
     /// The session's state, planning for this statement.
     pub(crate) fn state(self: &Arc<Self>) -> SessionState {
         let mut state = self.session.state();

@@ -29,13 +29,14 @@ use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, plan_err};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::planner::RelationPlanner;
-use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode};
 use datafusion::optimizer::Optimizer;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as PhysicalColumn;
@@ -131,6 +132,11 @@ pub(crate) fn register_rewrites(registry: &mut dyn FunctionRegistry) -> Result<(
     registry.register_function_rewrite(Arc::new(arithmetic::ExactArithmetic))
 }
 
+/// Whether [`register_rewrites`] may change an expression, at any depth.
+pub(crate) fn may_be_rewritten(expr: &Expr) -> Result<bool> {
+    expr.exists(|expr| Ok(arithmetic::may_be_rewritten(expr)))
+}
+
 /// Inserts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been
 /// analyzed.
 ///
@@ -141,7 +147,24 @@ pub(crate) fn rewrite(
     now: Option<DateTime<Utc>>,
     config: &Arc<ConfigOptions>,
 ) -> Result<LogicalPlan> {
-    gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })
+    match asks_for_nodes(&plan)? {
+        true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config }),
+        false => Ok(plan),
+    }
+}
+
+/// Whether a plan calls a function that stands for gap filling or an ASOF join.
+fn asks_for_nodes(plan: &LogicalPlan) -> Result<bool> {
+    const CALLS: [&str; 4] = [date_bin::GAPFILL, date_bin::LOCF, date_bin::INTERPOLATE, MARK];
+    let is_call = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if CALLS.contains(&call.func.name()));
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| Ok(is_call(expr)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
 }
 
 /// Plans queries as DataFusion does, including the nodes of this module.

@@ -17,11 +17,14 @@ pub(crate) fn parse(
     context: &StatementContext,
 ) -> Result<ParsedStatement, Failure> {
     let parse = |text: &str| -> Result<(DfStatement, bool), Failure> {
-        let desugared = functions::desugar(text).map_err(|e| Failure::Query(e.into()))?;
-        Ok((sql::parse_query(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
+        let desugared = functions::desugar(text, &statement.tokens).map_err(|e| Failure::Query(e.into()))?;
+        let tokens = (desugared.is_none() && text == statement.text).then(|| statement.all_tokens());
+        Ok((sql::parse_query(desugared.as_deref().unwrap_or(text), tokens, stack)?, desugared.is_some()))
     };
-    let text = sql::without_plan(statement);
-    let (parsed, desugared) = parse(&text)?;
+    let (parsed, desugared) = match sql::asks_for_plan(&statement.tokens) {
+        true => parse(&sql::blanked(statement.text.clone(), statement))?,
+        false => parse(&statement.text)?,
+    };
     // Looked for only where a word of SQL is a name with capitals too.
     let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
     let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));

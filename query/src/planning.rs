@@ -5,8 +5,10 @@
 //! answers without one, and the number of rows to read decides whether the plan runs on one thread or on all:
 //! distributing few rows over threads would take longer than reading them.
 
+use crate::catalog;
+use crate::context::StatementContext;
 use crate::engine_aggregate::AnswerAggregates;
-use crate::functions::{Planner, register_rewrites};
+use crate::functions::{Planner, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
 use datafusion::common::Result;
@@ -17,8 +19,10 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{Analyzer, Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
 use std::sync::Arc;
 
 /// Up to this many rows are read by one thread.
@@ -49,6 +53,8 @@ pub(crate) struct Planning {
     /// Plans for one thread, with the optimizer rules for plain plans and no physical ones. It has no functions: they
     /// are only looked up by name while text is parsed.
     plain: SessionState,
+    /// The analyzer for plain plans without arithmetic.
+    analyzer: Analyzer,
 }
 
 /// A physical plan, and the context to run it in.
@@ -58,6 +64,9 @@ impl Planning {
     pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Result<Self> {
         let mut rules = Optimizer::new().rules;
         rules.retain(|rule| !NOT_FOR_PLAIN_PLANS.contains(&rule.name()));
+        for rule in rules.iter_mut().filter(|rule| rule.name() == "eliminate_duplicated_expr") {
+            *rule = Arc::new(EliminateRepeated(Arc::clone(rule)));
+        }
         rules.push(Arc::new(AnswerAggregates { in_order: true }));
         let mut plain = SessionStateBuilder::new()
             .with_runtime_env(runtime)
@@ -65,33 +74,59 @@ impl Planning {
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rules(Vec::new())
             .build();
+        let analyzer = Analyzer::with_rules(plain.analyzer().rules.clone());
         register_rewrites(&mut plain)?;
-        Ok(Planning { plain })
+        Ok(Planning { plain, analyzer })
     }
 
-    /// The physical plan for a logical one. The plan may be an EXPLAIN, which shows what would run.
-    pub(crate) async fn plan(&self, plan: LogicalPlan, state: SessionState) -> Result<ExecutablePlan> {
-        let (plan, state) = match fast_paths(state.config_options()) && is_plain(&plan)? {
-            true => self.optimize_plain(&plan, state)?,
-            false => (state.optimize(&plan)?, state),
+    /// The physical plan for a logical one. The plan may be an EXPLAIN, which shows what would run. The session's
+    /// `state` is only made for a plan that is not plain, or groups rows.
+    pub(crate) async fn plan(
+        &self,
+        plan: LogicalPlan,
+        context: &StatementContext,
+        config: &SessionConfig,
+        state: impl FnOnce() -> SessionState + Send,
+    ) -> Result<ExecutablePlan> {
+        let shape = if fast_paths(config.options()) { Shape::of(&plan)? } else { Shape::Other };
+        let (plan, state) = match shape {
+            Shape::Plain { computes } => self.optimize_plain(plan, computes, (context, config), state)?,
+            Shape::Other => {
+                let state = state();
+                (state.optimize(&plan)?, state)
+            }
         };
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         Ok((physical, state.task_ctx()))
     }
 
     /// Optimizes a plain plan, and chooses the state for its physical planning.
-    fn optimize_plain(&self, plan: &LogicalPlan, mut state: SessionState) -> Result<(LogicalPlan, SessionState)> {
+    fn optimize_plain(
+        &self,
+        plan: LogicalPlan,
+        computes: bool,
+        (context, config): (&StatementContext, &SessionConfig),
+        state: impl FnOnce() -> SessionState,
+    ) -> Result<(LogicalPlan, SessionState)> {
         let mut plain = self.plain.clone();
-        *plain.config_mut() = state.config().clone();
-        *plain.execution_props_mut() = state.execution_props().clone();
+        *plain.config_mut() = config.clone();
+        catalog::start(&mut plain, context);
         let options = plain.config_mut().options_mut();
         options.optimizer.max_passes = 1;
         options.execution.target_partitions = 1;
-        let (plan, rows) = with_scans(plain.optimize(plan)?, &plain)?;
+        let plan = match computes || matches!(plan, LogicalPlan::Explain(_)) {
+            true => plain.optimize(&plan)?,
+            false => {
+                let analyzed = self.analyzer.execute_and_check(plan, plain.config_options(), |_, _| {})?;
+                plain.optimizer().optimize(analyzed, &plain, |_, _| {})?
+            }
+        };
+        let (plan, rows) = with_scans(plan, &plain)?;
         let one_thread = rows.is_some_and(|rows| rows <= ROWS_OF_ONE_THREAD);
         if one_thread && !aggregates(&plan)? {
             return Ok((plan, plain));
         }
+        let mut state = state();
         if one_thread {
             state.config_mut().options_mut().execution.target_partitions = 1;
         }
@@ -122,32 +157,65 @@ fn aggregates(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
 }
 
-/// Whether a plan reads one table, without subqueries and windows.
-fn is_plain(plan: &LogicalPlan) -> Result<bool> {
-    let mut plain = true;
-    plan.apply(|node| {
-        plain = matches!(
-            node,
-            LogicalPlan::Projection(_)
-                | LogicalPlan::Filter(_)
-                | LogicalPlan::Aggregate(_)
-                | LogicalPlan::Sort(_)
-                | LogicalPlan::Limit(_)
-                | LogicalPlan::SubqueryAlias(_)
-                | LogicalPlan::TableScan(_)
-                | LogicalPlan::Explain(_)
-                | LogicalPlan::Analyze(_)
-        );
-        node.apply_expressions(|expr| {
-            plain &= !expr.exists(|e| {
-                Ok(matches!(
-                    e,
-                    Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)
-                ))
+/// What a plan consists of.
+enum Shape {
+    /// One table, without subqueries and windows; and whether it has expressions that are rewritten to be exact.
+    Plain { computes: bool },
+    /// Anything else.
+    Other,
+}
+
+impl Shape {
+    fn of(plan: &LogicalPlan) -> Result<Shape> {
+        let (mut plain, mut computes) = (true, false);
+        plan.apply(|node| {
+            plain = matches!(
+                node,
+                LogicalPlan::Projection(_)
+                    | LogicalPlan::Filter(_)
+                    | LogicalPlan::Aggregate(_)
+                    | LogicalPlan::Sort(_)
+                    | LogicalPlan::Limit(_)
+                    | LogicalPlan::SubqueryAlias(_)
+                    | LogicalPlan::TableScan(_)
+                    | LogicalPlan::Explain(_)
+                    | LogicalPlan::Analyze(_)
+            );
+            node.apply_expressions(|expr| {
+                plain &= !expr.exists(|e| {
+                    Ok(matches!(
+                        e,
+                        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)
+                    ))
+                })?;
+                computes = computes || may_be_rewritten(expr)?;
+                Ok(TreeNodeRecursion::Continue)
             })?;
-            Ok(TreeNodeRecursion::Continue)
+            Ok(if plain { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
         })?;
-        Ok(if plain { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-    })?;
-    Ok(plain)
+        Ok(if plain { Shape::Plain { computes } } else { Shape::Other })
+    }
+}
+
+/// DataFusion's rule against repeated expressions, for nodes with more than one: it makes every aggregate anew.
+#[derive(Debug)]
+struct EliminateRepeated(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for EliminateRepeated {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let several = match &plan {
+            LogicalPlan::Sort(sort) => sort.expr.len() > 1,
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.len() > 1,
+            _ => false,
+        };
+        if several { self.0.rewrite(plan, config) } else { Ok(Transformed::no(plan)) }
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) use rewrite::calls;
 
 use crate::error::Result;
 use datafusion::common::DataFusionError;
-use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ParserInput, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{Query, Statement, VisitMut};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -54,10 +54,10 @@ pub(crate) fn on_stack<T>(stack: usize, mut work: BoxFuture<'_, T>) -> impl Futu
 ///
 /// # Errors
 /// Errors of the parser.
-pub(crate) fn parse_one(sql: &str, stack: usize) -> Result<DfStatement, DataFusionError> {
+pub(crate) fn parse_one<'a>(input: impl Into<ParserInput<'a>>, stack: usize) -> Result<DfStatement, DataFusionError> {
+    let builder = DFParserBuilder::new(input).with_dialect(&dialect::EbbtideDialect);
     let parse = || {
-        let mut statements =
-            DFParserBuilder::new(sql).with_dialect(&dialect::EbbtideDialect).build()?.parse_statements()?;
+        let mut statements = builder.build()?.parse_statements()?;
         let Some(mut statement) = statements.pop_front() else {
             return Err(DataFusionError::Plan("there is no statement".to_owned()));
         };
@@ -76,15 +76,23 @@ pub(crate) fn parse_one(sql: &str, stack: usize) -> Result<DfStatement, DataFusi
 /// What is put before `FROM t WHERE ...`.
 const SELECT_ALL: &str = "SELECT * ";
 
-/// As [`parse_one`]; a statement may begin with FROM, and then it selects all.
+/// As [`parse_one`]; a statement may begin with FROM, and then it selects all. `tokens` are those of the text, if they
+/// are known.
 ///
 /// # Errors
 /// Of the parser.
-pub(crate) fn parse_query(sql: &str, stack: usize) -> Result<DfStatement, DataFusionError> {
-    let parsed = parse_one(sql, stack);
+pub(crate) fn parse_query(
+    sql: &str,
+    tokens: Option<Vec<TokenWithSpan>>,
+    stack: usize,
+) -> Result<DfStatement, DataFusionError> {
+    let parsed = match tokens {
+        Some(tokens) => parse_one(tokens, stack),
+        None => parse_one(sql, stack),
+    };
     let from = sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("from"));
     match parsed {
-        Err(_) if from => parse_one(&format!("{SELECT_ALL}{sql}"), stack).map_err(moved),
+        Err(_) if from => parse_one(format!("{SELECT_ALL}{sql}").as_str(), stack).map_err(moved),
         parsed => parsed,
     }
 }
@@ -113,17 +121,12 @@ fn moved(error: DataFusionError) -> DataFusionError {
 }
 
 /// Whether a statement begins with EXPLAIN PLAN.
-fn asks_for_plan(tokens: &[TokenWithSpan]) -> bool {
+pub(crate) fn asks_for_plan(tokens: &[TokenWithSpan]) -> bool {
     let is = |at: usize, word: &str| matches!(tokens.get(at).map(|t| &t.token), Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
     is(0, "EXPLAIN") && is(1, "PLAN")
 }
 
-/// The text of a statement, `EXPLAIN PLAN` as `EXPLAIN`; all places stay what they are.
-pub(crate) fn without_plan(statement: &crate::statement::Statement) -> String {
-    blanked(statement.text.clone(), statement)
-}
-
-/// The same of a text that begins as a statement does.
+/// A text that begins as a statement does, with `EXPLAIN PLAN` as `EXPLAIN`; all places stay what they are.
 pub(crate) fn blanked(mut text: String, statement: &crate::statement::Statement) -> String {
     if asks_for_plan(&statement.tokens) {
         let span = statement.tokens[1].span;

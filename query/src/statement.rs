@@ -82,8 +82,25 @@ pub struct Statement {
     /// What it asks for.
     pub kind: StatementKind,
     pub(crate) tokens: Vec<TokenWithSpan>,
+    /// White space and comments between the tokens, each with the number of tokens before it.
+    spaces: Vec<(usize, TokenWithSpan)>,
     pub(crate) line: u64,
     pub(crate) column: u64,
+}
+
+impl Statement {
+    /// Its tokens with white space and comments, as a tokenizer returns them.
+    pub(crate) fn all_tokens(&self) -> Vec<TokenWithSpan> {
+        let mut all = Vec::with_capacity(self.tokens.len() + self.spaces.len());
+        let mut spaces = self.spaces.iter().peekable();
+        for (at, token) in self.tokens.iter().enumerate() {
+            all.push(token.clone());
+            while let Some((_, space)) = spaces.next_if(|(before, _)| *before == at + 1) {
+                all.push(space.clone());
+            }
+        }
+        all
+    }
 }
 
 /// What a statement asks for.
@@ -169,7 +186,8 @@ pub fn parse(text: &str) -> Result<Vec<Statement>, SyntaxError> {
         .into_iter()
         .map(|piece| {
             let kind = grammar::parse(&piece).map_err(|e| e.shifted(text, piece.line, piece.column))?;
-            Ok(Statement { text: piece.text, kind, tokens: piece.tokens, line: piece.line, column: piece.column })
+            let lexer::Piece { text, line, column, tokens, spaces } = piece;
+            Ok(Statement { text, kind, tokens, spaces, line, column })
         })
         .collect()
 }

@@ -37,6 +37,9 @@ impl FunctionRewrite for ExactArithmetic {
     }
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        if !may_be_rewritten(&expr) {
+            return Ok(Transformed::no(expr));
+        }
         let kind = |expr: &Expr| expr.get_type(schema).unwrap_or(DataType::Null);
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(op) => {
@@ -95,6 +98,19 @@ impl FunctionRewrite for ExactArithmetic {
             }
             other => Transformed::no(other),
         })
+    }
+}
+
+/// Whether an expression, without those inside it, is replaced if its types ask for that.
+pub(super) fn may_be_rewritten(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(binary) => is_arithmetic(binary.op),
+        Expr::Negative(_) => true,
+        Expr::ScalarFunction(call) => call.func.name() == "nullif" || MAY_MAKE_NAN.contains(&call.func.name()),
+        Expr::Cast(cast) => cast.field.data_type().is_floating(),
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => value.is_nan(),
+        Expr::AggregateFunction(call) => call.params.distinct && call.func.name() == "count",
+        _ => false,
     }
 }
 

@@ -2,9 +2,9 @@
 //! `weather.sensor[region]` and `avg(weather.temp)`.
 
 use crate::sql::Heading;
-use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection};
 use std::collections::HashSet;
 
 /// The plan with such names in its result. Aliases are kept, and so are names that would otherwise occur twice.
@@ -23,8 +23,51 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
             _ => return Ok(plan),
         };
     };
+    let typed = typed(headings, columns.len());
+    let as_is = |(column, expr): (&Column, &Expr)| matches!(expr, Expr::Alias(_)) || is_word(&column.name);
+    let is_known = |(at, pair): (usize, (&Column, &Expr))| typed[at].is_some() || as_is(pair);
+    let (tables, fields) = match columns.iter().zip(selected).enumerate().all(is_known) {
+        true => Default::default(),
+        false => names_below(below)?,
+    };
+    let shown = |(column, expr): (&Column, &Expr)| match expr {
+        _ if as_is((column, expr)) => column.name.clone(),
+        // A field's own name, even if it looks like one that DataFusion made.
+        Expr::Column(_) if fields.contains(&column.name) => column.name.clone(),
+        _ => member(&column.name).unwrap_or_else(|| simplified(&column.name, &tables)),
+    };
+    let names: Vec<String> = columns
+        .iter()
+        .zip(selected)
+        .enumerate()
+        .map(|(at, pair)| typed.get(at).copied().flatten().map_or_else(|| shown(pair), str::to_owned))
+        .collect();
+    let is_single = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    if names.iter().zip(&columns).all(|(name, column)| *name == column.name || !is_single(name)) {
+        return Ok(plan);
+    }
+    let named = |(expr, (column, name)): (Expr, (&Column, &String))| match column.name == *name || !is_single(name) {
+        true => expr,
+        false => expr.unalias().alias(name),
+    };
+    let names = columns.iter().zip(&names);
+    if let LogicalPlan::Projection(projection) = plan {
+        let renamed = projection.expr.into_iter().zip(names).map(named).collect();
+        return Ok(LogicalPlan::Projection(Projection::try_new(renamed, projection.input)?));
+    }
+    let renamed: Vec<Expr> = columns.iter().cloned().map(Expr::Column).zip(names).map(named).collect();
+    LogicalPlanBuilder::from(plan).project(renamed)?.build()
+}
+
+/// Whether a name consists of letters, digits and `_`.
+fn is_word(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The names of the tables of a plan, and of their fields.
+fn names_below(plan: &LogicalPlan) -> Result<(HashSet<String>, HashSet<String>)> {
     let (mut tables, mut fields) = (HashSet::new(), HashSet::new());
-    below.apply(|node| {
+    plan.apply(|node| {
         let name = match node {
             LogicalPlan::TableScan(scan) => {
                 fields.extend(scan.source.schema().fields().iter().map(|field| field.name().clone()));
@@ -36,32 +79,7 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
         tables.extend([Some(name.table()), name.schema(), name.catalog()].into_iter().flatten().map(str::to_owned));
         Ok(TreeNodeRecursion::Continue)
     })?;
-    let shown = |(column, expr): (&datafusion::common::Column, &Expr)| match expr {
-        Expr::Alias(_) => column.name.clone(),
-        // A field's own name, even if it looks like one that DataFusion made.
-        Expr::Column(_) if fields.contains(&column.name) => column.name.clone(),
-        _ => member(&column.name).unwrap_or_else(|| simplified(&column.name, &tables)),
-    };
-    let typed = typed(headings, columns.len());
-    let names: Vec<String> = columns
-        .iter()
-        .zip(selected)
-        .enumerate()
-        .map(|(at, pair)| typed.get(at).copied().flatten().map_or_else(|| shown(pair), str::to_owned))
-        .collect();
-    let is_single = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
-    if names.iter().zip(&columns).all(|(name, column)| *name == column.name || !is_single(name)) {
-        return Ok(plan);
-    }
-    let renamed: Vec<Expr> = columns
-        .into_iter()
-        .zip(&names)
-        .map(|(column, name)| match column.name == *name || !is_single(name) {
-            true => Expr::Column(column),
-            false => Expr::Column(column).alias(name),
-        })
-        .collect();
-    LogicalPlanBuilder::from(plan).project(renamed)?.build()
+    Ok((tables, fields))
 }
 
 /// The typed headings of columns: the positions of those before the first and after the last `*` are known.
@@ -85,7 +103,7 @@ fn typed(headings: &[Heading], columns: usize) -> Vec<Option<&str>> {
 /// `sensor.site.floor` for `weather.sensor[site][floor]`.
 fn member(name: &str) -> Option<String> {
     let (column, members) = name.strip_suffix(']')?.split_once('[')?;
-    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let plain = |word: &str| !word.is_empty() && is_word(word);
     let column = column.rsplit('.').next()?;
     let path: Vec<&str> = std::iter::once(column).chain(members.split("][")).collect();
     path.iter().all(|word| plain(word)).then(|| path.join("."))

@@ -77,7 +77,8 @@ impl Session {
         let (now, config) = (context.now(), state.config_options());
         let plan = functions::readable(functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?, &headings)?;
         let sources = sources(&plan)?;
-        let (physical, task) = self.planning.plan(plan, state).await?;
+        let config = state.config().clone();
+        let (physical, task) = self.planning.plan(plan, &context, &config, || state).await?;
         let mut rows = execute_stream(physical, task)?;
         let schema = rows.schema();
         let options = document.entry("timeseries").or_insert_with(|| json!({}));

@@ -16,7 +16,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Replaces};
@@ -149,7 +149,7 @@ impl Session {
         context: &Arc<StatementContext>,
         headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
-        self.run_with(plan, self.state(context), context, headings).await
+        self.run_in(plan, context, (&context.config(), || self.state(context)), headings).await
     }
 
     /// What a plan would do.
@@ -161,7 +161,8 @@ impl Session {
     ) -> Result<StatementStream, Failure> {
         let (now, config) = (context.now(), state.config_options());
         let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
-        let (physical, _) = self.planning.plan(plan, state).await?;
+        let config = state.config().clone();
+        let (physical, _) = self.planning.plan(plan, context, &config, || state).await?;
         Ok(StatementStream::batch(crate::words::explained(&physical)?, None))
     }
 
@@ -172,12 +173,24 @@ impl Session {
         context: &Arc<StatementContext>,
         headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
-        let (now, config) = (context.now(), state.config_options());
-        let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
+        let config = state.config().clone();
+        self.run_in(plan, context, (&config, || state), headings).await
+    }
+
+    /// Runs a plan with this configuration, and a state that is only made if it is needed.
+    async fn run_in(
+        &self,
+        plan: LogicalPlan,
+        context: &Arc<StatementContext>,
+        (config, state): (&SessionConfig, impl FnOnce() -> SessionState + Send),
+        headings: &[Heading],
+    ) -> Result<StatementStream, Failure> {
+        let (now, options) = (context.now(), config.options());
+        let plan = functions::rewrite(rewrite_plan(plan, now, options)?, now, options)?;
         let plan = functions::readable(plan, headings)?;
         let schema = Arc::clone(plan.schema().inner());
         let is_analyze = matches!(plan, LogicalPlan::Analyze(_));
-        let (physical, task) = self.planning.plan(plan, state).await?;
+        let (physical, task) = self.planning.plan(plan, context, config, state).await?;
         let mut stream = execute_stream(physical, task)?;
         if is_analyze {
             stream = with_hidden(stream, Arc::clone(context));

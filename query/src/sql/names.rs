@@ -9,8 +9,8 @@ use super::rewrite::call;
 use crate::functions::APART;
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut,
-    VisitorMut, visit_expressions,
+    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, Visit,
+    VisitMut, VisitorMut, visit_expressions,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::{HashMap, HashSet};
@@ -214,8 +214,11 @@ fn name_all(query: &mut Query) {
 fn name_sorted_casts(query: &mut Query) {
     let Some(order) = &query.order_by else { return };
     let OrderByKind::Expressions(order) = &order.kind else { return };
-    let sorted: HashSet<String> = order.iter().map(|by| by.expr.to_string()).collect();
     let SetExpr::Select(select) = query.body.as_mut() else { return };
+    if !select.projection.iter().any(|item| matches!(item, SelectItem::UnnamedExpr(Expr::Cast { .. }))) {
+        return;
+    }
+    let sorted: HashSet<String> = order.iter().map(|by| by.expr.to_string()).collect();
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr @ Expr::Cast { .. }) = &*item
             && is_column(expr)
@@ -256,8 +259,8 @@ fn make_unique(items: &mut [SelectItem]) {
         .iter()
         .map(|item| match item {
             SelectItem::UnnamedExpr(expr) => {
-                let (text, bare) = (expr.to_string(), bare(expr));
-                let is_cast = text != bare;
+                let bare = bare(expr);
+                let is_cast = has_casts(expr) && expr.to_string() != bare;
                 Some((bare, is_cast))
             }
             _ => None,
@@ -289,6 +292,9 @@ fn make_unique(items: &mut [SelectItem]) {
 
 /// Gives casts a name of their own within calls, and in GROUP BY, that differ in their casts alone.
 fn keep_casts_apart(query: &mut Query) {
+    if !has_casts(query) {
+        return;
+    }
     let mut forms: HashMap<String, HashSet<String>> = HashMap::new();
     let mut note = |expr: &Expr| {
         forms.entry(bare(expr)).or_default().insert(expr.to_string());
@@ -337,10 +343,23 @@ impl VisitorMut for Apart {
     }
 }
 
+/// Whether there is a cast, or an expression in parentheses, at any depth.
+fn has_casts(within: &impl Visit) -> bool {
+    let is_cast = |expr: &Expr| matches!(expr, Expr::Cast { .. } | Expr::Nested(_));
+    let found = visit_expressions(within, |expr| match is_cast(expr) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
 /// The text of an expression without its casts and parentheses.
 fn bare(expr: &Expr) -> String {
+    if !has_casts(expr) {
+        return expr.to_string();
+    }
     let mut expr = expr.clone();
-    let _all = expr.visit(&mut WithoutCasts);
+    let _all = VisitMut::visit(&mut expr, &mut WithoutCasts);
     expr.to_string()
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Piece {
     pub(crate) column: u64,
     /// Its tokens; locations are relative to `text`, from 1.
     pub(crate) tokens: Vec<TokenWithSpan>,
+    /// White space and comments between the tokens, each with the number of tokens before it.
+    pub(crate) spaces: Vec<(usize, TokenWithSpan)>,
 }
 
 /// Whether the text ends inside quotes or a comment, or after a statement without a semicolon.
@@ -38,28 +40,31 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
     })?;
     let offsets = Offsets::new(text);
     let mut pieces = Vec::new();
-    let mut current: Vec<TokenWithSpan> = Vec::new();
-    let mut finish = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
+    let (mut current, mut between) = (Vec::new(), Vec::new());
+    let mut finish = |tokens: &mut Vec<TokenWithSpan>, spaces: &mut Vec<_>, end: Option<Location>| {
+        let mut spaces = std::mem::take(spaces);
         if let Some(first) = tokens.first() {
             let start = first.span.start;
             let end = end.map_or(text.len(), |l| offsets.of(l));
             let slice = text.get(offsets.of(start)..end).unwrap_or_default().trim_end().to_owned();
             let mut tokens = std::mem::take(tokens);
-            for token in &mut tokens {
+            for token in tokens.iter_mut().chain(spaces.iter_mut().map(|(_, space)| space)) {
                 rebase(&mut token.span.start, start);
                 rebase(&mut token.span.end, start);
             }
-            pieces.push(Piece { text: slice, line: start.line - 1, column: start.column - 1, tokens });
+            pieces.push(Piece { text: slice, line: start.line - 1, column: start.column - 1, tokens, spaces });
         }
     };
     for token in tokens {
         match token.token {
-            Token::SemiColon => finish(&mut current, Some(token.span.start)),
-            Token::Whitespace(_) | Token::EOF => {}
+            Token::SemiColon => finish(&mut current, &mut between, Some(token.span.start)),
+            Token::EOF => {}
+            Token::Whitespace(_) if current.is_empty() => {}
+            Token::Whitespace(_) => between.push((current.len(), token)),
             _ => current.push(token),
         }
     }
-    finish(&mut current, None);
+    finish(&mut current, &mut between, None);
     Ok(pieces)
 }
 

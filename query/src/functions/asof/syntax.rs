@@ -39,7 +39,11 @@ fn is(token: Option<&TokenWithSpan>, word: &str) -> bool {
 
 /// Rewrites the ASOF joins of a statement as joins with a marker in their condition; `None` if there are none.
 /// Positions before the first condition do not change.
-pub(crate) fn desugar(text: &str) -> Result<Option<String>, SyntaxError> {
+/// `known` are the tokens of the text before any name in it was quoted.
+pub(crate) fn desugar(text: &str, known: &[TokenWithSpan]) -> Result<Option<String>, SyntaxError> {
+    if !known.iter().any(|token| is(Some(token), "ASOF")) {
+        return Ok(None);
+    }
     // The parser reports what cannot be tokenized.
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() else { return Ok(None) };
     let tokens: Vec<TokenWithSpan> =
