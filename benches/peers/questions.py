@@ -45,6 +45,8 @@ def sql(question, table, key, words):
         return words.last(table, key, fields)
     if name == "count":
         return f"SELECT count(*) FROM {table}"
+    if name == "windows":
+        return f"SELECT {key}, time, {parts['functions']} FROM {table}{where}"
     if name == "summary":
         return f"SELECT min({fields[0]}), max({fields[0]}), avg({fields[0]}) FROM {table}"
     raise ValueError(f"unknown question {name}")

@@ -32,7 +32,7 @@ struct Args {
     /// Number of runs of each query. Default: 15, or the number of runs if that is greater. Use many under a profiler.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     asks: Option<u32>,
-    /// Run only the queries of `weather` and `tsbs` whose names start with this.
+    /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this.
     #[arg(long)]
     only: Option<String>,
 }
@@ -57,6 +57,8 @@ enum Name {
     Latency,
     /// How costs grow with the amount of stored data.
     Growth,
+    /// Window functions over recorded weather, as SQL.
+    Windows,
 }
 
 fn main() -> ExitCode {
@@ -78,6 +80,7 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Memory => Workload::Memory,
         Name::Latency => Workload::Latency,
         Name::Growth => Workload::Growth,
+        Name::Windows => Workload::Windows,
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let plan = Plan {

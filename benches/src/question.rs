@@ -37,6 +37,11 @@ pub enum Kind {
     Count,
     /// Minimum, maximum and mean of the first field.
     Summary,
+    /// The meta and the time of every row, and window functions; only as SQL.
+    Windows {
+        /// The functions, as SQL that all engines understand.
+        functions: String,
+    },
 }
 
 /// A query: what is computed, and from which rows.
@@ -111,7 +116,7 @@ impl Question {
     /// Runs the query without SQL.
     ///
     /// # Errors
-    /// Errors of the database.
+    /// Errors of the database; an error for windows.
     pub fn direct(&self, snapshot: &CollectionSnapshot, names: Names) -> Result<Vec<RecordBatch>> {
         let request = self.request(names);
         let grouping = |aggregate, width, by_series| Grouping {
@@ -152,6 +157,7 @@ impl Question {
                     ..Default::default()
                 })?])
             }
+            Kind::Windows { .. } => Err("windows are computed by SQL alone".into()),
         }
     }
 
@@ -237,6 +243,7 @@ impl Question {
                 let field = self.fields.first().map_or("", String::as_str);
                 (format!("min({field}), max({field}), avg({field})"), String::new())
             }
+            Kind::Windows { functions } => (format!("{}, time, {functions}", names.meta), String::new()),
         };
         let from = match self.what {
             Kind::Last => format!("latest('{}')", names.collection),

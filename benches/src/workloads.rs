@@ -7,6 +7,7 @@ mod memory;
 mod open;
 mod tsbs;
 mod weather;
+mod windows;
 
 use crate::Result;
 use crate::report::Report;
@@ -29,7 +30,7 @@ pub struct Plan {
     pub runs: usize,
     /// Number of runs of each query, if not 15 or the number of runs.
     pub asks: Option<usize>,
-    /// The start of the names of the only queries of `weather` or `tsbs` to run.
+    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run.
     pub only: Option<String>,
 }
 
@@ -60,6 +61,8 @@ pub enum Workload {
     Latency,
     /// Costs at sizes from 1,000 to 1,000,000 buckets.
     Growth,
+    /// Window functions over recorded weather, as SQL.
+    Windows,
 }
 
 impl Workload {
@@ -76,6 +79,7 @@ impl Workload {
             Workload::Memory => memory::run(plan),
             Workload::Latency => latency::run(plan),
             Workload::Growth => growth::run(plan),
+            Workload::Windows => windows::run(plan),
         }
     }
 }

@@ -14,15 +14,15 @@ use ebbtide::ttl::Granularity;
 use ebbtide::{Collection, CollectionOptions, Database, Settings, json};
 use std::path::Path;
 
-const BATCH_ROWS: usize = 10_000;
+pub(super) const BATCH_ROWS: usize = 10_000;
 const DOCUMENTS: usize = 600_000;
 const DOCUMENT_BATCH: usize = 1_000;
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-const NAMES: Names = Names { collection: "weather", meta: "station", member: None };
+pub(super) const NAMES: Names = Names { collection: "weather", meta: "station", member: None };
 
-fn create(dir: &Path) -> Result<(Database, Collection)> {
+pub(super) fn create(dir: &Path) -> Result<(Database, Collection)> {
     let db = Database::open(dir)?;
     let options = CollectionOptions::new("time").meta_field("station").granularity(Granularity::Hours);
     let weather = db.create_collection("weather", options)?;
