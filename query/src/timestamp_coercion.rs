@@ -14,8 +14,8 @@ pub(crate) use units::BeneathCasts;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Cast, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -40,6 +40,9 @@ pub(crate) fn rewrite_plan(
         let plan = if units_change { plan.recompute_schema()? } else { plan };
         let Transformed { data: plan, transformed, .. } = units::in_one_unit(plan)?;
         units_change |= transformed;
+        if !has_work(&plan)? {
+            return Ok(Transformed::new_transformed(plan, transformed));
+        }
         let rewriter = Rewriter { schema: input_schema(&plan)?, now, config: Arc::clone(config) };
         let names = NamePreserver::new(&plan);
         let rewritten = plan.map_expressions(|expr| {
@@ -51,13 +54,29 @@ pub(crate) fn rewrite_plan(
     Ok(plan.data)
 }
 
+/// Whether a node has an expression that [`Rewriter::node`] looks at.
+fn has_work(plan: &LogicalPlan) -> Result<bool> {
+    let is_work = |expr: &Expr| match expr {
+        Expr::BinaryExpr(binary) => is_comparison(binary.op),
+        other => matches!(other, Expr::Between(_) | Expr::InList(_) | Expr::Cast(_)),
+    };
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found = expr.exists(|expr| Ok(is_work(expr)))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
 /// The schema that the expressions of a node refer to.
-fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
-    match plan {
-        LogicalPlan::TableScan(scan) => {
-            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
+fn input_schema(plan: &LogicalPlan) -> Result<DFSchemaRef> {
+    match (plan, plan.inputs().as_slice()) {
+        (LogicalPlan::TableScan(scan), _) => {
+            let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+            Ok(Arc::new(schema))
         }
-        other => Ok(merge_schema(&other.inputs())),
+        (_, [input]) => Ok(Arc::clone(input.schema())),
+        (_, inputs) => Ok(Arc::new(merge_schema(inputs))),
     }
 }
 
@@ -95,7 +114,7 @@ pub(crate) fn rewrite_expr(
     now: Option<DateTime<Utc>>,
     config: &Arc<ConfigOptions>,
 ) -> Result<Expr> {
-    Ok(Rewriter { schema: schema.clone(), now, config: Arc::clone(config) }.rewrite(expr)?.data)
+    Ok(Rewriter { schema: Arc::new(schema.clone()), now, config: Arc::clone(config) }.rewrite(expr)?.data)
 }
 
 /// The instant that a constant expression stands for.
@@ -104,11 +123,11 @@ pub(crate) fn constant_instant(
     now: Option<DateTime<Utc>>,
     config: &Arc<ConfigOptions>,
 ) -> Option<Timestamp> {
-    Rewriter { schema: DFSchema::empty(), now, config: Arc::clone(config) }.instant(expr)
+    Rewriter { schema: Arc::new(DFSchema::empty()), now, config: Arc::clone(config) }.instant(expr)
 }
 
 struct Rewriter {
-    schema: DFSchema,
+    schema: DFSchemaRef,
     now: Option<DateTime<Utc>>,
     config: Arc<ConfigOptions>,
 }

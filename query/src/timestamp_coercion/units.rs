@@ -1,6 +1,6 @@
 //! Timestamps of different units in one column.
 
-use super::{Rewriter, input_schema};
+use super::{Rewriter, has_work, input_schema};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -67,6 +67,9 @@ impl OptimizerRule for BeneathCasts {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !has_work(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
         let rewriter = Rewriter { schema: input_schema(&plan)?, now: None, config: config.options() };
         let names = NamePreserver::new(&plan);
         plan.map_expressions(|expr| {
