@@ -10,7 +10,6 @@ use crate::statement::{Statement, StatementKind, parse};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
@@ -156,10 +155,7 @@ impl PreparedStatement<'_> {
 
 /// Refuses every statement other than a query.
 fn check_query(statement: &DfStatement) -> Result<()> {
-    match statement {
-        DfStatement::Statement(inner) if matches!(**inner, ast::Statement::Query(_)) => Ok(()),
-        _ => Err(not_a_query()),
-    }
+    if session::is_query(statement) { Ok(()) } else { Err(not_a_query()) }
 }
 
 fn not_a_query() -> QueryError {

@@ -1,6 +1,7 @@
 //! A session: the statements of one user, one after the other, each over its own snapshot.
 
 mod create;
+mod lookup;
 mod short;
 mod sql;
 mod statements;
@@ -35,6 +36,8 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
 use tracing::Instrument;
+
+pub(crate) use sql::is_query;
 
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
 pub const DEFAULT_MEMORY_BYTES: usize = 1 << 30;

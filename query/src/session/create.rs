@@ -1,5 +1,6 @@
 //! `CREATE COLLECTION c AS SELECT ...`: a collection of a query's rows.
 
+use super::sql::is_query;
 use super::{Session, StatementStream};
 use crate::dml;
 use crate::error::{QueryError, Result};
@@ -18,8 +19,6 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
@@ -67,9 +66,7 @@ impl Session {
     ) -> Result<StatementStream, Failure> {
         let context = self.begin();
         let ParsedStatement { statement, headings } = parse(query, stack, &context)?;
-        let is_query =
-            matches!(&statement, DfStatement::Statement(s) if matches!(s.as_ref(), ast::Statement::Query(_)));
-        if !is_query {
+        if !is_query(&statement) {
             return Err(QueryError::new(Code::FailedToParse, "a query is expected after AS").into());
         }
         let state = self.state(&context);

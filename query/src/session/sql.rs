@@ -56,6 +56,14 @@ impl Session {
         }
         let mut parsed = parsed;
         let temporary = take_temporary(&mut parsed);
+        if is_query(&parsed) {
+            let plan = self.query_to_plan(parsed, &context).await?;
+            return match plan {
+                // SELECT INTO.
+                LogicalPlan::Ddl(ddl) => self.create_or_drop(ddl, self.state(&context), &context).await,
+                plan => self.run_plan(plan, &context, &headings).await,
+            };
+        }
         let state = self.state(&context);
         if let Some(explained) = sql::explained_in_words(&parsed, &statement.tokens) {
             let plan = state.statement_to_plan(explained).await?;
@@ -197,6 +205,11 @@ impl Session {
         }
         Ok(StatementStream { schema, stream: Some(stream), message: None })
     }
+}
+
+/// Whether a statement is a query, and is not explained.
+pub(crate) fn is_query(statement: &DfStatement) -> bool {
+    matches!(statement, DfStatement::Statement(inner) if matches!(inner.as_ref(), ast::Statement::Query(_)))
 }
 
 /// The collection that a DELETE refers to; `None` if it is another table.

@@ -1,0 +1,156 @@
+//! Plans queries with the session's functions where they are. A copy of the session's state, which DataFusion's own
+//! `statement_to_plan` needs for a catalog of its own, takes as long as the rest of planning a short query.
+
+use super::Session;
+use crate::catalog::StatementCatalog;
+use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::{CatalogProvider, TableFunctionArgs};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DFSchema, ResolvedTableReference, Result, TableReference, plan_datafusion_err};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use datafusion::sql::resolve::resolve_table_references;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+impl Session {
+    /// The plan of a query, not analyzed.
+    pub(crate) async fn query_to_plan(
+        &self,
+        statement: DfStatement,
+        context: &Arc<StatementContext>,
+    ) -> Result<LogicalPlan> {
+        let config = context.config();
+        let normalizes = config.options().sql_parser.enable_ident_normalization;
+        let (references, _) = resolve_table_references(&statement, normalizes)?;
+        let catalog = StatementCatalog::new(context, &self.tables);
+        let mut tables = HashMap::with_capacity(references.len());
+        for reference in references {
+            let name = resolved(reference, config.options());
+            if *name.catalog != *CATALOG || ![COLLECTIONS, SYSTEM].contains(&&*name.schema) {
+                return self.state(context).statement_to_plan(statement).await;
+            }
+            if let Some(schema) = catalog.schema(&name.schema)
+                && !tables.contains_key(&name)
+                && let Some(table) = schema.table(&name.table).await?
+            {
+                tables.insert(name, provider_as_source(table));
+            }
+        }
+        let session = self.context.state_ref();
+        let state = session.read();
+        let lookup = Lookup { session: self, state: &state, context, options: config.options(), tables };
+        SqlToRel::new_with_options(&lookup, parser_options(config.options())).statement_to_plan(statement)
+    }
+}
+
+fn resolved(name: TableReference, options: &ConfigOptions) -> ResolvedTableReference {
+    name.resolve(&options.catalog.default_catalog, &options.catalog.default_schema)
+}
+
+fn parser_options(options: &ConfigOptions) -> ParserOptions {
+    let parser = &options.sql_parser;
+    ParserOptions {
+        parse_float_as_decimal: parser.parse_float_as_decimal,
+        enable_ident_normalization: parser.enable_ident_normalization,
+        enable_options_value_normalization: parser.enable_options_value_normalization,
+        support_varchar_with_length: parser.support_varchar_with_length,
+        map_string_types_to_utf8view: parser.map_string_types_to_utf8view,
+        collect_spans: parser.collect_spans,
+        default_null_ordering: parser.default_null_ordering.as_str().into(),
+    }
+}
+
+/// What names in a query stand for.
+struct Lookup<'a> {
+    session: &'a Session,
+    state: &'a SessionState,
+    context: &'a Arc<StatementContext>,
+    options: &'a ConfigOptions,
+    tables: HashMap<ResolvedTableReference, Arc<dyn TableSource>>,
+}
+
+impl ContextProvider for Lookup<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let name = resolved(name, self.options);
+        self.tables.get(&name).cloned().ok_or_else(|| plan_datafusion_err!("table '{name}' not found"))
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let function = self.state.table_functions().get(name);
+        let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        // A table function is given the state of the statement.
+        let state = self.session.bind(self.state.clone(), self.context);
+        let simplify = SimplifyContext::builder()
+            .with_config_options(Arc::clone(state.config_options()))
+            .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+            .build();
+        let simplifier = ExprSimplifier::new(simplify);
+        let schema = DFSchema::empty();
+        let constant = |arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg));
+        let args = args.into_iter().map(constant).collect::<Result<Vec<Expr>>>()?;
+        let table = function.create_table_provider_with_args(TableFunctionArgs::new(&args, &state))?;
+        Ok(provider_as_source(table))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    /// There are no variables.
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}
