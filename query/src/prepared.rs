@@ -155,7 +155,7 @@ impl PreparedStatement<'_> {
 
 /// Refuses every statement other than a query.
 fn check_query(statement: &DfStatement) -> Result<()> {
-    if session::is_query(statement) { Ok(()) } else { Err(not_a_query()) }
+    if crate::session::is_query(statement) { Ok(()) } else { Err(not_a_query()) }
 }
 
 fn not_a_query() -> QueryError {

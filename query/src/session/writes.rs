@@ -266,7 +266,7 @@ impl Session {
             return Ok(None);
         };
         let state = self.state(context);
-        let plan = state.statement_to_plan(parse_one(&select, 0)?).await?;
+        let plan = state.statement_to_plan(parse_one(select.as_str(), 0)?).await?;
         let change = documents::Change::of(planned, &plan, Some(names), &state, context.now())?;
         let updated = self.blocking(move |db| change.run(&db)).await?;
         Ok(Some(StatementStream::batch(count_batch(updated)?, None)))
