@@ -11,6 +11,8 @@ mod rewrite;
 mod settings;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};
+#[cfg(test)]
+pub(crate) use dialect::EbbtideDialect;
 pub(crate) use names::Heading;
 pub(crate) use rewrite::calls;
 

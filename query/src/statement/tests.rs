@@ -1,4 +1,5 @@
 use super::*;
+use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use serde_json::json;
 
 fn one(text: &str) -> StatementKind {
@@ -25,6 +26,22 @@ fn text_is_cut_at_semicolons_outside_of_quotes_and_comments() {
     assert_eq!(texts, ["select ';' -- a; b", "sweep", "flush"]);
     assert_eq!(all[1].kind, StatementKind::Sweep);
     assert!(parse("  -- nothing\n").unwrap().is_empty());
+}
+
+/// The parser is given these tokens in the place of the text.
+#[test]
+fn tokens_of_a_statement_are_those_of_its_text() {
+    let text = "  -- first\n select /*+ hint */ a, 'x;\ny' -- é\n from \"T\" ;\n\n/* c */ select 1e3::double , $1 from t--x\nwhere a /* d */ \n";
+    let all = parse(text).unwrap();
+    assert_eq!(all.len(), 2);
+    for statement in all {
+        let dialect = crate::sql::EbbtideDialect;
+        let wanted = Tokenizer::new(&dialect, &statement.text).tokenize_with_location().unwrap();
+        let mut found = statement.all_tokens();
+        // White space after a statement is not in its text.
+        found.truncate(wanted.len());
+        assert_eq!(found, wanted, "{}", statement.text);
+    }
 }
 
 #[test]
