@@ -217,6 +217,21 @@ impl Schema {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, ty)| ty)
     }
 
+    /// The same schema with another name for a field. The time field and the meta field keep theirs.
+    #[must_use]
+    pub fn with_field_renamed(&self, from: &str, to: &str) -> Schema {
+        let name = |name: &String| if name == from { to.to_owned() } else { name.clone() };
+        let fields = self.fields.iter().map(|(field, ty)| (name(field), ty.clone())).collect();
+        Schema { fields, ..self.clone() }
+    }
+
+    /// The same schema without a field. The time field and the meta field stay.
+    #[must_use]
+    pub fn without_field(&self, name: &str) -> Schema {
+        let fields = self.fields.iter().filter(|(field, _)| field != name).cloned().collect();
+        Schema { fields, ..self.clone() }
+    }
+
     /// The least schema that holds the values of both: new fields are added, int64 meets double as double at every
     /// depth, members of objects are merged. The caller checks that stored integers fit into doubles.
     ///

@@ -83,17 +83,10 @@ impl Engine {
                 check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
             }
             let mut queue = self.inserts.lock();
-            while queue.widening {
-                self.inserts.wait(&mut queue);
-            }
+            self.inserts.wait_for_others(&mut queue);
             if !widens.is_empty() {
                 // No queued insert may still bring whole numbers to the fields that become floating point.
-                queue.widening = true;
-                while queue.leader || !queue.pending.is_empty() {
-                    self.inserts.wait(&mut queue);
-                }
-                queue.widening = false;
-                self.inserts.notify_all();
+                self.inserts.wait_until_empty(&mut queue);
             }
             let current = {
                 let state = self.state.read();

@@ -44,11 +44,13 @@ mod commands;
 mod compact;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+mod copy;
 mod db;
 mod delete;
 mod documents;
 mod engine;
 mod error;
+mod fields;
 mod files;
 mod framed;
 pub mod fs;

@@ -111,6 +111,9 @@ pub(crate) enum Op {
     RenameCollection { id: u64, name: String },
     /// The folder of a collection that had another name when it was created. Comes before its segments, in checkpoints only.
     SetFolder { collection: u64, folder: String },
+    /// The fields of a collection after one got another name or went, and the types of their columns. Comes after the removal
+    /// of all segments, which the same edit replaces.
+    ReplaceFields { collection: u64, schema: Schema, types: FileTypes },
     /// Creates an ordinary collection, or changes the options of one with this number.
     PutDocuments(DocumentsRecord),
     /// Adds a segment of documents, whose file is durable in the folder of its collection.
@@ -130,6 +133,7 @@ impl Op {
             | Op::DropCollection { id }
             | Op::RenameCollection { id, .. }
             | Op::SetFolder { collection: id, .. }
+            | Op::ReplaceFields { collection: id, .. }
             | Op::SetSchema { collection: id, .. }
             | Op::AddSegment { collection: id, .. }
             | Op::SetSegment { collection: id, .. }

@@ -127,7 +127,7 @@ impl CollectionOptions {
 }
 
 /// A top-level name: not empty, no dot, no leading dollar sign, no NUL, not `_id`.
-fn check_field_name(option: &str, name: &str) -> Result<()> {
+pub(crate) fn check_field_name(option: &str, name: &str) -> Result<()> {
     let wrong = if name.is_empty() {
         "it must not be empty"
     } else if name == "_id" {

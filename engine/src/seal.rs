@@ -14,7 +14,7 @@ use crate::segment::bounds::{BucketBounds, ClassStamp, LiveSummary, SegmentRecor
 use crate::state::CollectionState;
 use crate::sync::Guard;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{BucketId, FileTypes, Schema, SealRun, Sealer, adapt, times, to_usize};
+use ebbtide_buckets::{BucketId, Chunk, FileTypes, Schema, SealRun, Sealer, adapt, times, to_usize};
 use ebbtide_ttl::in_range;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -62,6 +62,34 @@ impl SealInput {
         self.times.push(times(&batch)?.to_vec());
         self.pieces.push(batch);
         Ok(number)
+    }
+
+    /// Adds rows of the memtable.
+    pub(crate) fn add_chunk(&mut self, chunk: &Chunk, schema: &Schema) -> Result<()> {
+        let piece = self.add_piece(&chunk.batch, schema)?;
+        for bucket in &chunk.buckets {
+            let rows = self.buckets.entry(bucket.id.clone()).or_default();
+            rows.extend(bucket.rows.iter().map(|row| (piece, *row)));
+        }
+        Ok(())
+    }
+
+    /// The same rows under another schema; `source` says what a column is called now. Columns that are left out go.
+    pub(crate) fn with_columns<'a>(mut self, schema: &'a Schema, source: impl Fn(&'a str) -> &'a str) -> Result<Self> {
+        let arrow = schema.arrow();
+        let names: Vec<&str> = std::iter::once(schema.time.as_str())
+            .chain(schema.meta.as_deref().filter(|_| schema.meta_type.is_some()))
+            .chain(schema.fields.iter().map(|(name, _)| name.as_str()))
+            .collect();
+        for piece in &mut self.pieces {
+            let column = |name: &&'a str| {
+                let column = piece.column_by_name(source(name));
+                column.cloned().ok_or_else(|| Error::internal(format!("rows to be sealed have no column for '{name}'")))
+            };
+            let columns = names.iter().map(column).collect::<Result<Vec<_>>>()?;
+            *piece = RecordBatch::try_new(arrow.clone(), columns)?;
+        }
+        Ok(self)
     }
 
     pub(crate) fn add_segment(&mut self, segment: &Segment, schema: &Schema) -> Result<()> {
@@ -143,25 +171,13 @@ fn flush_collection(engine: &Engine, name: &str) -> Result<()> {
     let _span = tracing::debug_span!("seal", collection = name).entered();
     // What is sealed must not be newer than what the log keeps of other collections.
     engine.sync_log()?;
-    let (chunks, seq, collection) = {
-        let mut state = engine.state.write();
-        let seq = state.applied_seq;
-        let id = state.collection(name)?.id;
-        let Some(collection) = state.by_id_mut(id) else { return Err(Error::no_collection(name)) };
-        (collection.memtable.freeze(), seq, collection.clone())
-    };
+    let (chunks, seq, collection) = freeze(engine, name)?;
     if chunks.is_empty() {
         return Ok(());
     }
     engine.sync_log()?;
     let mut input = SealInput::default();
-    for chunk in &chunks {
-        let piece = input.add_piece(&chunk.batch, &collection.schema)?;
-        for bucket in &chunk.buckets {
-            let rows = input.buckets.entry(bucket.id.clone()).or_default();
-            rows.extend(bucket.rows.iter().map(|row| (piece, *row)));
-        }
-    }
+    chunks.iter().try_for_each(|chunk| input.add_chunk(chunk, &collection.schema))?;
     let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
     ops.extend(write_segments(engine, &collection, input)?);
     ops.extend(collection.sealed(seq));
@@ -170,9 +186,18 @@ fn flush_collection(engine: &Engine, name: &str) -> Result<()> {
     settle_types(engine, collection.id)
 }
 
+/// Freezes the open buckets of a collection: their chunks, the last insert among them, and the collection.
+pub(crate) fn freeze(engine: &Engine, name: &str) -> Result<(Vec<Arc<Chunk>>, u64, CollectionState)> {
+    let mut state = engine.state.write();
+    let seq = state.applied_seq;
+    let id = state.collection(name)?.id;
+    let Some(collection) = state.by_id_mut(id) else { return Err(Error::no_collection(name)) };
+    Ok((collection.memtable.freeze(), seq, collection.clone()))
+}
+
 /// Rewrites the segments that have other types than the newest ones now, if they are small: then other programs can read all
 /// files of the collection together again at once, and not only after a compaction. What fails waits for that.
-fn settle_types(engine: &Engine, id: u64) -> Result<()> {
+pub(crate) fn settle_types(engine: &Engine, id: u64) -> Result<()> {
     let collection = engine.state.read().by_id(id).filter(|collection| collection.types_differ()).cloned();
     let Some(collection) = collection else { return Ok(()) };
     let outdated = collection.segments.values().filter(|segment| !segment.is_of_types(&collection.file_types));
@@ -239,7 +264,7 @@ pub(crate) fn commit_segments(engine: &Engine, collection: &CollectionState, ops
 }
 
 /// The files of the segments that edits add.
-fn added(collection: &CollectionState, ops: &[Op]) -> Vec<PathBuf> {
+pub(crate) fn added(collection: &CollectionState, ops: &[Op]) -> Vec<PathBuf> {
     let added = |op: &Op| match op {
         Op::AddSegmentInFolder { segment, generation, .. } => {
             Some(segment_path(collection, SegmentName { generation: Some(*generation), id: segment.id }))
@@ -253,7 +278,7 @@ fn segment_path(collection: &CollectionState, name: SegmentName) -> PathBuf {
     FileName::Segment(name).path(collection.folder.path())
 }
 
-fn take_back(engine: &Engine, collection: &CollectionState, paths: &[PathBuf]) {
+pub(crate) fn take_back(engine: &Engine, collection: &CollectionState, paths: &[PathBuf]) {
     if engine.poisoned().is_some() {
         return; // The manifest may name them.
     }

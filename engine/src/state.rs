@@ -324,7 +324,17 @@ impl State {
                 if !self.names.contains_key(id) {
                     return Err(format!("unknown collection {id}"));
                 }
-                fails(self.kind_of(name).is_some(), format!("collection {id} is given the name of another collection or a view, '{name}'"))
+                fails(
+                    self.kind_of(name).is_some(),
+                    format!("collection {id} is given the name of another collection or a view, '{name}'"),
+                )
+            }
+            Op::ReplaceFields { collection: id, schema, types } => {
+                let known = collection(id)?;
+                let (old, new) = (&known.schema, schema);
+                let same = (&old.time, &old.meta, old.precision) == (&new.time, &new.meta, new.precision);
+                let follows = types.generation() > known.file_types.generation() && known.segments.is_empty();
+                fails(!same || !follows, format!("the fields of collection {id} change under its segments"))
             }
             // Its segments would no longer be found.
             Op::SetFolder { collection: id, .. } => fails(
@@ -335,9 +345,22 @@ impl State {
         }
     }
 
-    /// Checks an edit before it is written. No step of an edit depends on the ones before it.
+    /// Checks an edit before it is written.
     pub(crate) fn check_edit(&self, edit: &[Op]) -> Result<()> {
-        edit.iter().try_for_each(|op| self.check(op)).map_err(refused)
+        let depends = |op: &Op| match op {
+            Op::ReplaceFields { .. } => true,
+            Op::PutCollection(record) => edit.len() > 1 && self.by_id(record.id).is_none(),
+            _ => false,
+        };
+        if !edit.iter().any(depends) {
+            // No step depends on the ones before it.
+            return edit.iter().try_for_each(|op| self.check(op)).map_err(refused);
+        }
+        let mut trial = State { unlinks: false, ..self.clone() };
+        edit.iter().try_for_each(|op| {
+            trial.check(op).map_err(refused)?;
+            trial.apply(op.clone())
+        })
     }
 
     /// Applies one operation of an edit that is durable.
@@ -410,6 +433,11 @@ impl State {
             }
             Op::DropView { name } => {
                 Arc::make_mut(&mut self.views).remove(&name);
+            }
+            Op::ReplaceFields { collection, schema, types } => {
+                let known = self.known(collection)?;
+                known.schema = Arc::new(schema);
+                known.file_types = Arc::new(types);
             }
             Op::RenameCollection { id, name } => self.rename(id, name)?,
             Op::SetFolder { collection, folder } => {

@@ -243,6 +243,7 @@ impl Session {
                 StatementKind::Command { document, done, lenient } => self.command(document, done, *lenient).await,
                 StatementKind::Show(listing) => self.show(listing).await,
                 StatementKind::CreateAs(create) => self.create_as(create, statement, text).await,
+                StatementKind::Alter { collection, change } => self.alter(collection, change).await,
                 StatementKind::Pivot(pivot) => self.pivot(pivot).await,
                 StatementKind::Summarize(source) => self.summarize(source).await,
                 StatementKind::Describe(name) => self.describe(name, statement, text).await,

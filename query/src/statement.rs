@@ -122,6 +122,13 @@ pub enum StatementKind {
     Show(Listing),
     /// `CREATE COLLECTION c ... AS SELECT ...`, and `CREATE TABLE c AS SELECT ...`.
     CreateAs(Box<CreateAs>),
+    /// `COPY COLLECTION c TO d`, `ALTER COLLECTION c RENAME FIELD a TO b`, `ALTER COLLECTION c DROP FIELD a`.
+    Alter {
+        /// The collection.
+        collection: String,
+        /// What happens to it.
+        change: Alteration,
+    },
     /// `PIVOT` or `UNPIVOT`.
     Pivot(Box<Pivot>),
     /// `SUMMARIZE` of a table's name or a query in parentheses.
@@ -154,6 +161,22 @@ pub struct CreateAs {
     pub lenient: bool,
     /// The query.
     pub query: String,
+}
+
+/// A change of a collection for which there is no command document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Alteration {
+    /// A field gets another name.
+    RenameField {
+        /// The name now.
+        from: String,
+        /// The name afterwards.
+        to: String,
+    },
+    /// A field goes, with its values.
+    DropField(String),
+    /// Another collection of this name gets the same options, rules and visible measurements.
+    Copy(String),
 }
 
 /// What `SHOW` lists.

@@ -289,6 +289,24 @@ impl FileTypes {
         }
     }
 
+    /// The types of columns of which one has another name. No file that is there has them, so a generation begins.
+    #[must_use]
+    pub fn with_column_renamed(&self, from: &str, to: &str) -> FileTypes {
+        let name = |name: &String| if name == from { to.to_owned() } else { name.clone() };
+        self.anew(self.columns.iter().map(|(column, ty)| (name(column), ty.clone())).collect())
+    }
+
+    /// The types of the columns but one. No file that is there has them, so a generation begins.
+    #[must_use]
+    pub fn without_column(&self, name: &str) -> FileTypes {
+        self.anew(self.columns.iter().filter(|(column, _)| column != name).cloned().collect())
+    }
+
+    fn anew(&self, columns: Vec<(String, FileType)>) -> FileTypes {
+        let generation = self.generation.saturating_add(1);
+        FileTypes { generation, widened: generation, columns }
+    }
+
     /// The type of a column, which may be at place `at`.
     pub(super) fn of(&self, name: &str, at: usize) -> Option<&FileType> {
         by_name(&self.columns, name, at)

@@ -12,7 +12,7 @@ use rustyline::{Context, Helper};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-const WORDS: [&str; 73] = [
+const WORDS: [&str; 77] = [
     "SELECT",
     "FROM",
     "WHERE",
@@ -61,6 +61,10 @@ const WORDS: [&str; 73] = [
     "DROP COLLECTION",
     "DROP TTL INDEX",
     "ALTER COLLECTION",
+    "RENAME TO",
+    "RENAME FIELD",
+    "DROP FIELD",
+    "COPY COLLECTION",
     "ALTER TTL INDEX",
     "EXPIRE AFTER",
     "EXPIRE OFF",

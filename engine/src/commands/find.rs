@@ -4,8 +4,8 @@
 //! flush or a compaction does not change what a limit returns.
 
 use super::args::{Args, mismatch};
-use super::{cursor, documents, reply};
 use super::projection::Projection;
+use super::{cursor, documents, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};

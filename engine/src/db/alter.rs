@@ -1,9 +1,12 @@
-//! Changes of a collection's name.
+//! Changes of a collection's name and fields, and copies.
 
 use super::Database;
+use crate::copy;
 use crate::error::{Error, Result};
+use crate::fields::{self, FieldChange};
 use crate::manifest::Op;
 use crate::options::check_collection_name;
+use crate::state::State;
 use ebbtide_ttl::Code;
 
 impl Database {
@@ -32,16 +35,60 @@ impl Database {
                 let what = format!("collection '{from}' has this name already: give it another one");
                 return Err(Error::new(Code::IllegalOperation, what));
             }
-            let taken = match (state.kind_of(to), state.views.contains_key(to)) {
-                (Some("collection"), _) => "collection '{}' exists already: drop it first, or choose another name",
-                (_, true) => "'{}' is a view already: DROP VIEW removes it",
-                _ => "",
-            };
-            if !taken.is_empty() {
-                return Err(Error::new(Code::NamespaceExists, taken.replace("{}", to)));
-            }
+            check_free(&state, to)?;
             id
         };
         engine.commit(vec![Op::RenameCollection { id, name: to.to_owned() }])
     }
+
+    /// Gives a field another name. The time field and the meta field keep theirs, and so do members of objects.
+    ///
+    /// All segments of the collection are rewritten, which takes as long and as much space on disk as a compaction of all of
+    /// them. Inserts go on meanwhile and wait only at the end; those that still name the field as before make a new field.
+    /// Snapshots that are open keep the old name. Expired measurements that were not dropped are kept.
+    ///
+    /// # Durability
+    /// When this returns, the new name survives a power cut. Until then, all measurements have the old one.
+    /// # Errors
+    /// [`Code::NamespaceNotFound`]; [`Code::BadValue`] if there is no such field, or one of the new name;
+    /// [`Code::InvalidOptions`] for the time field, the meta field, a member of an object and a name that is not allowed;
+    /// [`Code::OutOfDiskSpace`], and damage in a segment: nothing was changed.
+    pub fn rename_field(&self, collection: &str, from: &str, to: &str) -> Result<()> {
+        fields::change(&self.engine, collection, FieldChange::Rename { from, to })
+    }
+
+    /// Removes a field and its values, for good. The name is free for values of any type. In all else it is like
+    /// [`Database::rename_field`].
+    ///
+    /// # Durability
+    /// When this returns, the values do not come back after a power cut.
+    /// # Errors
+    /// As for [`Database::rename_field`].
+    pub fn drop_field(&self, collection: &str, field: &str) -> Result<()> {
+        fields::change(&self.engine, collection, FieldChange::Drop { field })
+    }
+
+    /// Makes a collection with the options, rules and fields of another one and the measurements that are visible in it now;
+    /// returns their number. Values are the same to the bit. Expired measurements are not copied, and neither is the history
+    /// of sweeps; buckets have the present width of windows.
+    ///
+    /// # Durability
+    /// When this returns, the copy survives a power cut. At no time is there a part of it.
+    /// # Errors
+    /// [`Code::NamespaceNotFound`] for `from`; [`Code::InvalidNamespace`] for `to`, [`Code::NamespaceExists`] if a collection or
+    /// a view has that name; [`Code::OutOfDiskSpace`], and damage in a segment: nothing was changed.
+    pub fn copy_collection(&self, from: &str, to: &str) -> Result<u64> {
+        check_collection_name(to)?;
+        copy::copy(&self.engine, from, to, || check_free(&self.engine.state.read(), to))
+    }
+}
+
+/// Refuses a name that a collection or a view has.
+fn check_free(state: &State, name: &str) -> Result<()> {
+    let taken = match (state.kind_of(name), state.views.contains_key(name)) {
+        (Some("collection"), _) => format!("collection '{name}' exists already: drop it first, or choose another name"),
+        (_, true) => format!("'{name}' is a view already: DROP VIEW removes it"),
+        _ => return Ok(()),
+    };
+    Err(Error::new(Code::NamespaceExists, taken))
 }

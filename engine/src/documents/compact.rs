@@ -178,9 +178,8 @@ impl<B: Iterator<Item = std::result::Result<KeyedBlock, ebbtide_buckets::Segment
             let Some(block) = self.blocks.next() else { return Ok(None) };
             let block = block?;
             let columns = block.rows.into_iter().zip(block.keys).zip(block.written).zip(block.documents);
-            let rows: Vec<_> = columns
-                .map(|(((row, key), written), document)| (row, key, Stored { written, document }))
-                .collect();
+            let rows: Vec<_> =
+                columns.map(|(((row, key), written), document)| (row, key, Stored { written, document })).collect();
             self.block = rows.into_iter();
         }
     }

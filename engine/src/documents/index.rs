@@ -114,7 +114,12 @@ impl<'a> Chosen<'a> {
             Some(index) => index,
             None => {
                 let built = Arc::new(SegmentIndex::build(segment, &self.path)?);
-                tracing::debug!(segment = segment.id(), path = self.path.as_str(), bytes = built.bytes(), "made an index");
+                tracing::debug!(
+                    segment = segment.id(),
+                    path = self.path.as_str(),
+                    bytes = built.bytes(),
+                    "made an index"
+                );
                 segment.keep_index(self.path.as_str(), built.clone());
                 built
             }

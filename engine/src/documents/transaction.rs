@@ -182,9 +182,7 @@ impl Engine {
             Ok(())
         }));
         let mut queue = self.inserts.lock();
-        while queue.widening {
-            self.inserts.wait(&mut queue);
-        }
+        self.inserts.wait_for_others(&mut queue);
         self.check_writable()?;
         queue.next_ticket += 1;
         let ticket = queue.next_ticket;

@@ -47,8 +47,8 @@ pub(crate) struct Queue {
     pub(crate) failed: HashMap<u64, Error>,
     /// Whether a thread is writing what was queued.
     pub(crate) leader: bool,
-    /// Whether an insert waits until nothing is queued. Nothing more may be queued meanwhile, or it would wait forever.
-    pub(crate) widening: bool,
+    /// Whether somebody waits until nothing is queued. Nothing more may be queued meanwhile, or it would wait forever.
+    emptying: bool,
     /// Schemas that include queued inserts, where they differ from the visible ones.
     pub(crate) schemas: HashMap<u64, Arc<Schema>>,
 }
@@ -88,6 +88,23 @@ impl InsertQueue {
     /// Waits until an insert is decided, or the queue is open for others again.
     pub(crate) fn wait(&self, queue: &mut Guard<'_, Queue>) {
         self.decided.wait(queue.inner());
+    }
+
+    /// Waits while somebody else waits until nothing is queued.
+    pub(crate) fn wait_for_others(&self, queue: &mut Guard<'_, Queue>) {
+        while queue.emptying {
+            self.wait(queue);
+        }
+    }
+
+    /// Waits until nothing is queued and nothing is being written. It stays so while the guard is held.
+    pub(crate) fn wait_until_empty(&self, queue: &mut Guard<'_, Queue>) {
+        queue.emptying = true;
+        while queue.leader || !queue.pending.is_empty() {
+            self.wait(queue);
+        }
+        queue.emptying = false;
+        self.notify_all();
     }
 
     pub(crate) fn notify_all(&self) {

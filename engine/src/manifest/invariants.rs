@@ -40,7 +40,7 @@ fn check_op(op: &Op) -> Check {
         Op::SetSchema { collection, .. } | Op::SetLastBatch { collection, .. } => {
             numbers_have_successors(&[*collection])
         }
-        Op::SetFileTypes { collection, types } => {
+        Op::SetFileTypes { collection, types } | Op::ReplaceFields { collection, types, .. } => {
             numbers_have_successors(&[*collection])?;
             types.fault().map_or(Ok(()), Err)
         }

@@ -99,6 +99,8 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         postcard::from_bytes::<RuleSet>(&forged).unwrap()
     };
     let last = LastBatch { id: BatchId { source: u64::MAX, number: u64::MAX }, is_newest: true };
+    let fields =
+        |collection| Op::ReplaceFields { collection, schema: record.schema.clone(), types: types.without_column("v") };
     let rename = |id, name: &str| Op::RenameCollection { id, name: name.to_owned() };
     let folder = |collection, folder: &str| Op::SetFolder { collection, folder: folder.to_owned() };
     let forged = [
@@ -163,6 +165,10 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::RemoveLog { first_seq: NUMBER_END - 1 },
         Op::SetFileTypes { collection: c + 1, types: types.clone() },
         Op::SetFileTypes { collection: c, types: FileTypes::default() },
+        fields(u64::MAX),
+        fields(c + 1),
+        // It has segments, which would be read under other fields.
+        fields(c),
         rename(u64::MAX, "other"),
         rename(c + 1, "other"),
         rename(c, "c"),

@@ -47,6 +47,13 @@ pub(crate) struct ExpectedCollection {
     pub(crate) maybe: Vec<BTreeSet<i64>>,
     /// Whether the field `extra` is known.
     pub(crate) extra: There,
+    /// Ids whose value must be in the field `y`, and those whose value must be in `x`.
+    pub(crate) in_y: BTreeSet<i64>,
+    pub(crate) in_x: BTreeSet<i64>,
+    /// Of these ids, all have their values in `y` or none.
+    pub(crate) moved: BTreeSet<i64>,
+    /// Ids that have lost the field `extra`.
+    pub(crate) without_extra: BTreeSet<i64>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -74,6 +81,10 @@ pub(crate) struct FoundCollection {
     pub(crate) visible: Vec<i64>,
     /// With those which are expired, but not dropped yet.
     pub(crate) stored: Vec<i64>,
+    /// Those whose value is in the field `y`.
+    pub(crate) in_y: Vec<i64>,
+    /// Those which have the field `extra`.
+    pub(crate) with_extra: Vec<i64>,
     /// What is wrong with the rows themselves.
     pub(crate) wrong: Vec<String>,
 }
@@ -152,6 +163,9 @@ impl Expected {
             expected.extra = if found.extra { There::Yes } else { There::No };
             expected.sure = found.stored.iter().copied().collect();
             expected.maybe.clear();
+            expected.in_y = found.in_y.iter().copied().collect();
+            expected.in_x = expected.sure.difference(&expected.in_y).copied().collect();
+            expected.moved.clear();
         }
     }
 }
@@ -165,6 +179,48 @@ impl ExpectedCollection {
             sure: BTreeSet::new(),
             maybe: Vec::new(),
             extra: There::No,
+            in_y: BTreeSet::new(),
+            in_x: BTreeSet::new(),
+            moved: BTreeSet::new(),
+            without_extra: BTreeSet::new(),
+        }
+    }
+
+    /// Takes note that the field `x` was named `y`, or may have been.
+    pub(crate) fn rename_field(&mut self, certain: bool) {
+        let x = std::mem::take(&mut self.in_x);
+        if certain { self.in_y.extend(x) } else { self.moved = x }
+    }
+
+    /// Takes note that the field `extra` was dropped, or may have been.
+    pub(crate) fn drop_field(&mut self, certain: bool) {
+        self.extra = if certain { There::No } else { There::Maybe };
+        if certain {
+            self.without_extra = self.rows.keys().copied().collect();
+        }
+    }
+
+    /// What a copy of this has. Rules and rows are certain when one is made.
+    pub(crate) fn copy(&self, there: There, now: i64) -> Self {
+        let hidden = |id: &i64| self.rules.iter().all(|rules| rules.hides(&self.rows[id], now));
+        let sure = self.sure.iter().copied().filter(|id| !hidden(id)).collect();
+        ExpectedCollection { there, sure, maybe: Vec::new(), ..self.clone() }
+    }
+
+    fn check_fields(&self, found: &FoundCollection) -> Result<(), String> {
+        let in_y: BTreeSet<i64> = found.in_y.iter().copied().collect();
+        let moved: Vec<bool> =
+            found.stored.iter().filter(|id| self.moved.contains(id)).map(|id| in_y.contains(id)).collect();
+        if moved.iter().any(|is| *is != moved[0]) {
+            return Err("half a rename of a field".to_owned());
+        }
+        let with_extra = found.with_extra.iter().find(|id| self.without_extra.contains(id));
+        let in_x = found.stored.iter().find(|id| self.in_y.contains(id) && !in_y.contains(id));
+        let in_y = in_y.iter().find(|id| self.in_x.contains(id));
+        match (with_extra, in_x, in_y) {
+            (Some(id), ..) => Err(format!("row {id} has the dropped field extra again")),
+            (_, Some(id), _) | (.., Some(id)) => Err(format!("the value of row {id} is in the other field")),
+            _ => Ok(()),
         }
     }
 
@@ -175,6 +231,7 @@ impl ExpectedCollection {
         if !self.rules.contains(&found.rules) {
             return Err(format!("rules found={:?} expected one of {:?}", found.rules, self.rules));
         }
+        self.check_fields(found)?;
         match (self.extra, found.extra) {
             (There::Yes, false) => return Err("the field extra is lost".to_owned()),
             (There::No, true) => return Err("the field extra was never given".to_owned()),
@@ -209,6 +266,7 @@ impl ExpectedCollection {
     /// Takes note of an insert.
     pub(crate) fn insert(&mut self, rows: &[Row], there: There) {
         let ids = rows.iter().map(|row| row.id);
+        self.in_x.extend(ids.clone());
         match there {
             There::Yes => self.sure.extend(ids),
             There::Maybe => self.maybe.push(ids.collect()),

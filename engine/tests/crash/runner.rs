@@ -81,20 +81,27 @@ pub(crate) fn read_batch(
     wrong: &mut Vec<String>,
 ) {
     let column = |name: &str| batch.column_by_name(name);
-    let (Some(id), Some(t), Some(x), Some(m)) = (column("id"), column("t"), column("x"), column("m")) else {
+    let (Some(id), Some(t), Some(m)) = (column("id"), column("t"), column("m")) else {
         if batch.num_rows() > 0 {
             wrong.push(format!("columns are missing: {:?}", batch.schema()));
         }
         return;
     };
     let (id, t) = (id.as_primitive::<Int64Type>(), t.as_primitive::<TimestampMillisecondType>());
-    let (x, m) = (x.as_primitive::<Float64Type>(), m.as_string_view());
+    let m = m.as_string_view();
+    // The value is in one of the two, and in no row in both.
+    let in_field = |name: &str, row: usize| {
+        let column = column(name)?.as_primitive::<Float64Type>();
+        column.is_valid(row).then(|| column.value(row))
+    };
     for row in 0..batch.num_rows() {
         let at = id.value(row);
         let known = expected.and_then(|expected| expected.rows.get(&at));
         let fits = known.is_none_or(|known| known.t == t.value(row) && known.meta == m.value(row));
-        if !fits || id.is_null(row) || x.is_null(row) || x.value(row) != at as f64 + 0.5 || m.is_null(row) {
-            wrong.push(format!("row {at}: t={} m={} x={}, not {known:?}", t.value(row), m.value(row), x.value(row)));
+        let (x, y) = (in_field("x", row), in_field("y", row));
+        let is_right = x.xor(y) == Some(at as f64 + 0.5);
+        if !fits || id.is_null(row) || !is_right || m.is_null(row) {
+            wrong.push(format!("row {at}: t={} m={} x={x:?} y={y:?}, not {known:?}", t.value(row), m.value(row)));
         }
         for (name, text) in [("extra", text_of as fn(i64) -> String), ("long", long_of)] {
             if let Some(found) = column(name).map(|column| column.as_string_view())
@@ -106,6 +113,25 @@ pub(crate) fn read_batch(
         }
         ids.push(at);
     }
+}
+
+/// The ids of the stored rows that have a field.
+fn ids_with(snapshot: &CollectionSnapshot, field: &str) -> Result<Vec<i64>, Error> {
+    let mut ids = Vec::new();
+    if snapshot.schema().field_type(field).is_none() {
+        return Ok(ids);
+    }
+    let projection = Some(vec!["id".to_owned(), field.to_owned()]);
+    for unit in snapshot.scan(&ScanRequest { projection, include_hidden: true, ..ScanRequest::default() })? {
+        for batch in unit.read()? {
+            let batch = batch?;
+            let (Some(id), Some(field)) = (batch.column_by_name("id"), batch.column_by_name(field)) else { continue };
+            let id = id.as_primitive::<Int64Type>();
+            ids.extend((0..batch.num_rows()).filter(|row| field.is_valid(*row)).map(|row| id.value(row)));
+        }
+    }
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 pub(crate) fn find(db: &Database, expected: &Expected) -> Result<Found, Error> {
@@ -126,10 +152,11 @@ pub(crate) fn find(db: &Database, expected: &Expected) -> Result<Found, Error> {
         }
         let extra = collection.schema().fields.iter().any(|(name, _)| name == "extra");
         let known = expected.collections.get(&name);
+        let (in_y, with_extra) = (ids_with(&collection, "y")?, ids_with(&collection, "extra")?);
         let (visible, mut wrong) = scan(&collection, false, known)?;
         let (stored, more) = scan(&collection, true, known)?;
         wrong.extend(more);
-        found.collections.insert(name, FoundCollection { rules, extra, visible, stored, wrong });
+        found.collections.insert(name, FoundCollection { rules, extra, visible, stored, in_y, with_extra, wrong });
     }
     Ok(found)
 }
@@ -272,6 +299,9 @@ impl<F: Fs + Clone + 'static> Runner<F> {
             }
             Step::DropCollection(name) => db.drop_collection(name),
             Step::Rename(from, to) => db.rename_collection(from, to),
+            Step::RenameField(name) => db.rename_field(name, "x", "y"),
+            Step::DropField(name) => db.drop_field(name, "extra"),
+            Step::Copy(from, to) => db.copy_collection(from, to).map(drop),
             Step::PutView(name, text) => db.put_view(name, text, Replaces::View),
             Step::DropView(name) => db.drop_view(name),
             Step::Insert(name, rows, fields) => {
@@ -374,6 +404,21 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
             }
         }
         Step::Rename(from, to) => expected.rename(from, to, certain),
+        Step::RenameField(name) => {
+            if let Some(collection) = expected.collections.get_mut(*name) {
+                collection.rename_field(certain);
+            }
+        }
+        Step::DropField(name) => {
+            if let Some(collection) = expected.collections.get_mut(*name) {
+                collection.drop_field(certain);
+            }
+        }
+        Step::Copy(from, to) => {
+            if let Some(copy) = expected.collections.get(*from).map(|collection| collection.copy(there, now)) {
+                expected.collections.insert((*to).to_owned(), copy);
+            }
+        }
         Step::PutView(name, text) => expected.view(name, Some(text), certain),
         Step::DropView(name) => expected.view(name, None, certain),
         Step::Insert(name, rows, fields) => {

@@ -65,6 +65,45 @@ fn every_scenario() -> Vec<Scenario> {
             ],
         ),
         scenario(
+            "field renamed",
+            vec![
+                Create("c", Some(3 * 3600)),
+                insert(1, 6, NOON - 3 * HOUR),
+                Flush,
+                Delete("c", "b"),
+                insert(10, 3, NOON - HOUR),
+                Hold("c"),
+                RenameField("c"),
+                insert(20, 3, NOON - HOUR),
+                Release,
+            ],
+        ),
+        scenario(
+            "field dropped",
+            vec![
+                Create("c", None),
+                Insert("c", rows(1, 3, NOON - HOUR, &["a"]), Fields::Extra),
+                Flush,
+                Insert("c", rows(10, 3, NOON - HOUR, &["a"]), Fields::Extra),
+                DropField("c"),
+                Insert("c", rows(20, 3, NOON - HOUR, &["a"]), Fields::Extra),
+                Reopen,
+            ],
+        ),
+        scenario(
+            "copy",
+            vec![
+                Create("c", Some(3600)),
+                insert(1, 9, NOON - HOUR - HOUR / 20),
+                Flush,
+                insert(20, 3, NOON - HOUR / 2),
+                Copy("c", "e"),
+                DropCollection("c"),
+                Insert("e", rows(30, 3, NOON - HOUR, &["b"]), Fields::Plain),
+                Copy("e", "c"),
+            ],
+        ),
+        scenario(
             "views",
             vec![
                 Create("c", None),

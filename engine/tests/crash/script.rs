@@ -16,6 +16,12 @@ pub(crate) enum Step {
     DropCollection(&'static str),
     /// Gives a collection another name, which none has.
     Rename(&'static str, &'static str),
+    /// Gives the field `x` of a collection the name `y`. What is inserted later is in `x` again.
+    RenameField(&'static str),
+    /// Drops the field `extra`.
+    DropField(&'static str),
+    /// Copies a collection.
+    Copy(&'static str, &'static str),
     /// Makes a view, or changes it: its name, and its statement.
     PutView(&'static str, &'static str),
     DropView(&'static str),

@@ -223,10 +223,8 @@ fn act(db: &Database, model: &Model, step: &Step, now: i64) -> Result<i64, Error
     let n = |reply: Json| reply["n"].as_i64().unwrap();
     match step {
         Step::Put(new) => {
-            let updates: Vec<Json> = new
-                .iter()
-                .map(|new| json!({"q": {"_id": new.id}, "u": document(new), "upsert": true}))
-                .collect();
+            let updates: Vec<Json> =
+                new.iter().map(|new| json!({"q": {"_id": new.id}, "u": document(new), "upsert": true})).collect();
             db.run_command(&json!({"update": NAME, "updates": updates})).map(n)
         }
         Step::Insert(new) => db.run_command(&json!({"insert": NAME, "documents": [document(new)]})).map(n),

@@ -2,7 +2,7 @@
 
 use super::{Session, StatementStream};
 use crate::error::{QueryError, Result};
-use crate::statement::{self, Listing, Statement};
+use crate::statement::{self, Alteration, Listing, Statement};
 use crate::{functions, system};
 use ebbtide::documents_model::DefaultTtl;
 use ebbtide::documents_model::json::value_from_json;
@@ -82,6 +82,28 @@ impl Session {
             1 => format!("{done}; this hides 1 {what} that was visible"),
             hidden => format!("{done}; this hides {hidden} {what}s that were visible"),
         }))
+    }
+
+    /// Changes the fields of a collection, or copies it.
+    pub(super) async fn alter(&self, collection: &str, change: &Alteration) -> Result<StatementStream> {
+        let (name, work) = (collection.to_owned(), change.clone());
+        let work = move |db: Database| match &work {
+            Alteration::RenameField { from, to } => {
+                db.rename_field(&name, from, to)?;
+                Ok(format!("field {from} of {name} is named {to} now"))
+            }
+            Alteration::DropField(field) => {
+                db.drop_field(&name, field)?;
+                Ok(format!("field {field} of {name} dropped"))
+            }
+            Alteration::Copy(to) => {
+                let count = db.copy_collection(&name, to)?;
+                let plural = if count == 1 { "" } else { "s" };
+                Ok(format!("collection {to} created with {count} measurement{plural} of {name}"))
+            }
+        };
+        let done = self.blocking(work).await.map_err(|e| self.with_hint(e, collection))?;
+        Ok(StatementStream::message(done))
     }
 
     pub(super) async fn show(&self, listing: &Listing) -> Result<StatementStream> {

@@ -1,7 +1,7 @@
 //! The grammar of Ebbtide's own statements, by recursive descent over the tokens of one statement.
 
 use super::lexer::{Offsets, Piece};
-use super::{CreateAs, Listing, Pivot, StatementKind, SyntaxError};
+use super::{Alteration, CreateAs, Listing, Pivot, StatementKind, SyntaxError};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::{TIMESERIES_OPTIONS, suggest};
@@ -57,9 +57,10 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
             None => return Ok(StatementKind::Sql),
         },
         [a, b] if a == "COPY" && b == "COLLECTION" => {
-            return Err(p.error(
-                "COPY writes files; to copy a collection, write CREATE COLLECTION new WITH (...) AS SELECT * FROM old",
-            ));
+            p.next = 2;
+            let collection = p.name("a collection")?;
+            p.need_word("TO")?;
+            StatementKind::Alter { collection, change: Alteration::Copy(p.name("the new collection")?) }
         }
         [a, ..] if a == "PIVOT" || a == "UNPIVOT" => {
             return Ok(StatementKind::Pivot(Box::new(Pivot::parse(piece, a == "UNPIVOT")?)));
@@ -568,8 +569,22 @@ impl Parser<'_> {
     fn alter_collection(&mut self) -> Result<StatementKind, SyntaxError> {
         self.next = 2;
         let name = self.name("a collection")?;
-        if self.is_word("RENAME") && matches!(self.peek_second(), Some(Token::Word(w)) if w.keyword == Keyword::TO) {
-            self.next += 2;
+        if self.is_word("ADD") {
+            return Err(self.error("fields need no declaration: the first measurement that has a field adds it"));
+        }
+        if self.take_word("DROP") {
+            let field = self.field()?;
+            return Ok(StatementKind::Alter { collection: name, change: Alteration::DropField(field) });
+        }
+        if self.is_word("RENAME") && !matches!(self.peek_second(), Some(Token::Word(w)) if w.keyword == Keyword::TO) {
+            self.next += 1;
+            let from = self.field()?;
+            self.need_word("TO")?;
+            let to = self.path("the field")?;
+            return Ok(StatementKind::Alter { collection: name, change: Alteration::RenameField { from, to } });
+        }
+        if self.take_word("RENAME") {
+            self.next += 1;
             let Some(Token::Word(_)) = self.peek() else {
                 return Err(self.error(format!("expected the new name of {name}, found {}", self.found())));
             };
@@ -579,16 +594,16 @@ impl Parser<'_> {
             let done = format!("collection {name} is named {new} now");
             return Ok(StatementKind::Command { document, done, lenient: false });
         }
-        if ["RENAME", "DROP", "ADD"].iter().any(|word| self.is_word(word)) {
-            return Err(self.error(format!(
-                "fields and names of a collection are not changed in place; copy what is wanted, with options and rules \
-                 of its own: CREATE COLLECTION new WITH (...) AS SELECT time, old_name AS new_name FROM {name}, then DROP \
-                 COLLECTION {name}"
-            )));
-        }
         let mut document = Map::from_iter([("collMod".to_owned(), json!(name))]);
         if self.at_end() {
-            return Err(self.expected(&["EXPIRE AFTER", "EXPIRE OFF", "SET", "RENAME TO"]));
+            return Err(self.expected(&[
+                "EXPIRE AFTER",
+                "EXPIRE OFF",
+                "SET",
+                "RENAME TO",
+                "RENAME FIELD",
+                "DROP FIELD",
+            ]));
         }
         let mut series = Map::new();
         while !self.at_end() {
@@ -617,13 +632,22 @@ impl Parser<'_> {
                     }
                 }
             } else {
-                return Err(self.expected(&["EXPIRE", "SET", "RENAME"]));
+                return Err(self.expected(&["EXPIRE", "SET", "RENAME", "DROP"]));
             }
         }
         if !series.is_empty() {
             document.insert("timeseries".to_owned(), Value::Object(series));
         }
         Ok(StatementKind::Command { document, done: format!("collection {name} changed"), lenient: false })
+    }
+
+    /// `[FIELD | COLUMN] a`.
+    fn field(&mut self) -> Result<String, SyntaxError> {
+        // A field may be called so too.
+        let is_word = self.is_word("FIELD") || self.is_word("COLUMN");
+        let is_name = matches!(self.peek_second(), Some(Token::Word(w)) if w.keyword != Keyword::TO);
+        self.next += usize::from(is_word && is_name);
+        self.path("a field")
     }
 
     fn set_parameter(&mut self) -> Result<StatementKind, SyntaxError> {

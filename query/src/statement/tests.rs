@@ -110,6 +110,39 @@ fn alterations_become_coll_mod() {
 }
 
 #[test]
+fn collections_and_fields_are_renamed_dropped_and_copied() {
+    assert_eq!(document("ALTER COLLECTION c RENAME TO \"D d\""), json!({"renameCollection": "c", "to": "D d"}));
+    let alter = |text: &str| match one(text) {
+        StatementKind::Alter { collection, change } => (collection, change),
+        other => panic!("{text}: {other:?}"),
+    };
+    let rename = |from: &str, to: &str| Alteration::RenameField { from: from.to_owned(), to: to.to_owned() };
+    for (text, change) in [
+        ("ALTER COLLECTION c RENAME FIELD a TO b", rename("a", "b")),
+        ("alter table c rename column a to b", rename("a", "b")),
+        ("ALTER COLLECTION c RENAME a TO b", rename("a", "b")),
+        ("ALTER COLLECTION c RENAME field TO b", rename("field", "b")),
+        ("ALTER COLLECTION c RENAME \"to\" TO \"a b\"", rename("to", "a b")),
+        ("ALTER COLLECTION c RENAME FIELD a.b TO c", rename("a.b", "c")),
+        ("ALTER COLLECTION c DROP FIELD a", Alteration::DropField("a".to_owned())),
+        ("ALTER COLLECTION c DROP a", Alteration::DropField("a".to_owned())),
+        ("COPY COLLECTION c TO d", Alteration::Copy("d".to_owned())),
+    ] {
+        assert_eq!(alter(text), ("c".to_owned(), change), "{text}");
+    }
+    for (text, says) in [
+        ("ALTER COLLECTION c RENAME TO", "expected the new name of c"),
+        ("ALTER COLLECTION c RENAME FIELD a", "expected TO"),
+        ("ALTER COLLECTION c DROP", "expected the name of a field"),
+        ("ALTER COLLECTION c ADD COLUMN x", "fields need no declaration"),
+        ("COPY COLLECTION c", "expected TO"),
+        ("COPY COLLECTION c TO d e", "expected the end"),
+    ] {
+        assert!(message(text).contains(says), "{text}: {}", message(text));
+    }
+}
+
+#[test]
 fn retention_is_written_in_units_intervals_or_iso_8601() {
     for text in [
         "10 YEARS",

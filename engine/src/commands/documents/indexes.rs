@@ -103,7 +103,9 @@ fn read_key(json: &Json) -> Result<Vec<(String, i32)>> {
             return cannot(format!("'{}' is not a path that an index can have", path.escape_debug()));
         }
         match json {
-            Json::String(kind) => cannot(format!("an index of kind '{kind}' is not possible: the value of a key is 1 or -1")),
+            Json::String(kind) => {
+                cannot(format!("an index of kind '{kind}' is not possible: the value of a key is 1 or -1"))
+            }
             json => match whole(json)? {
                 Some(1) => Ok((path.clone(), 1)),
                 Some(-1) => Ok((path.clone(), -1)),
@@ -184,12 +186,14 @@ impl Selector {
         match (found.next(), found.next()) {
             (Some((at, _)), None) => Ok(at),
             (Some((_, a)), Some((_, b))) => {
-                let what = format!("several indexes have this key, among them '{}' and '{}': give a name", a.name, b.name);
+                let what =
+                    format!("several indexes have this key, among them '{}' and '{}': give a name", a.name, b.name);
                 Err(Error::new(Code::AmbiguousIndexKeyPattern, what))
             }
             (None, _) => {
                 let names: Vec<&str> = options.indexes.iter().map(|index| index.name.as_str()).collect();
-                let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+                let there =
+                    if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
                 let wanted = match self {
                     Selector::Name(name) => format!("the name '{name}'"),
                     Selector::Key(_) => "this key".to_owned(),

@@ -49,5 +49,8 @@ pub(in crate::commands) fn distinct(documents: &Documents, args: &Args<'_>) -> R
     let path = key.ok_or_else(|| args.mismatch("key", "a string", args.get("key").unwrap_or(&Json::Null)))?;
     let mut values = Distinct::new(path)?;
     documents.snapshot()?.for_each_match(&filter, &mut |found| values.add(raw(&found.stored.document)))?;
-    Ok(reply([("values", values.into_values().iter().map(|value| to_relaxed_value(value.as_raw_bson_ref())).collect())]))
+    Ok(reply([(
+        "values",
+        values.into_values().iter().map(|value| to_relaxed_value(value.as_raw_bson_ref())).collect(),
+    )]))
 }

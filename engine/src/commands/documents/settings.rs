@@ -7,8 +7,8 @@ use crate::db::{Database, Documents};
 use crate::documents::options::DocumentsOptions;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::error::Result;
-use ebbtide_documents::json::value_from_json;
 use ebbtide_documents::DefaultTtl;
+use ebbtide_documents::json::value_from_json;
 use serde_json::{Map, Value as Json};
 
 /// Options that ordinary collections do not have.

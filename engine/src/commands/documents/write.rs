@@ -28,11 +28,7 @@ struct Outcome {
 
 impl Outcome {
     /// Does every write in turn; an ordered command ends with the first that is refused.
-    fn of(
-        ordered: bool,
-        count: usize,
-        mut write: impl FnMut(&mut Outcome, usize) -> Result<()>,
-    ) -> Result<Outcome> {
+    fn of(ordered: bool, count: usize, mut write: impl FnMut(&mut Outcome, usize) -> Result<()>) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         for index in 0..count {
             match write(&mut outcome, index) {
@@ -107,9 +103,13 @@ impl OneUpdate {
     fn parse(index: usize, json: &Json) -> Result<OneUpdate> {
         let known = ["q", "u", "multi", "upsert", "arrayFilters", "collation", "hint", "c"];
         let args = Args::nested(format!("updates at index {index}"), json, &known)?;
-        if let Some(option) = ["arrayFilters", "collation", "hint", "c"].iter().find(|option| args.get(option).is_some())
+        if let Some(option) =
+            ["arrayFilters", "collation", "hint", "c"].iter().find(|option| args.get(option).is_some())
         {
-            return Err(Error::new(Code::FailedToParse, format!("'{option}' of an update is not supported: leave it out")));
+            return Err(Error::new(
+                Code::FailedToParse,
+                format!("'{option}' of an update is not supported: leave it out"),
+            ));
         }
         let (multi, upsert) = (flag(&args, "multi")?, flag(&args, "upsert")?);
         let query = document(args.required("q")?, "q")?;
