@@ -53,7 +53,7 @@ fn dumps_keep_documents_their_last_writes_and_their_rules() {
         seen.push_str(&good(path, &["--db", db, "command", r#"{"listIndexes": "s"}"#]));
         seen + &good(path, &["--db", db, "export", "s", "-o", "-"])
     };
-    let (before, after) = (seen("ebbtide.db"), seen("again"));
+    let (before, after) = (seen("ebbtide-data"), seen("again"));
     assert_eq!(before, after);
     let canonical = EVERY_TYPE.replace("\\u00e9", "\u{e9}");
     assert!(before.contains(&canonical), "{before}");
@@ -112,7 +112,7 @@ fn the_program_tells_of_documents() {
     let path = folder.path();
     good(path, &["sql", "CREATE COLLECTION s EXPIRE ITEMS AFTER 60 SECONDS; INSERT INTO s (_id, a) VALUES (1, 'x')"]);
     let status = good(path, &["status"]);
-    for part in ["s: 1 document in 1 bucket", "an ordinary collection, 2 columns", "items keep 60 seconds", "next at"] {
+    for part in ["s: 1 document in 1 bucket", "an ordinary collection, 2 columns", "items keep 1 minute, or their own ttl: 1 document", "next at"] {
         assert!(status.contains(part), "{part}: {status}");
     }
     assert!(good(path, &["metrics"]).contains("collection_measurements{collection=\"s\"} 1"));

@@ -141,7 +141,7 @@ fn unfinished_and_damaged_dumps_are_refused_and_leave_nothing() {
         ("flipped", "its checksum does not match"),
         ("short", "bytes instead of"),
         ("lost", "cannot open lost"),
-        ("newer", "its version is 9; this program reads version 1"),
+        ("newer", "its version is 9; this program reads versions 1 and 2"),
         ("lying", "it contains 1 measurements instead of 2; nothing was restored"),
         ("nowhere", "nowhere is not a complete dump"),
     ];

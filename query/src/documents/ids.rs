@@ -5,6 +5,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use ebbtide::ColumnKind;
+use ebbtide_buckets::FieldType;
 use serde_json::{Value, json};
 
 /// The only values that `_id` may have for a condition to be true, as Extended JSON; `None` if the condition says nothing of the
@@ -46,13 +47,15 @@ fn id_of(literal: &Expr, kind: &ColumnKind) -> Option<Value> {
             ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)),
             kind,
         ) => match kind {
-            ColumnKind::Of(ebbtide_buckets::FieldType::String) => Some(json!(text)),
+            ColumnKind::Of(FieldType::String) => Some(json!(text)),
             ColumnKind::Json => serde_json::from_str(text).ok(),
             _ => None,
         },
-        (ScalarValue::Int64(Some(whole)), ColumnKind::Of(_)) => Some(json!(whole)),
-        (ScalarValue::Float64(Some(number)), ColumnKind::Of(_)) => Some(json!({"$numberDouble": number.to_string()})),
-        (ScalarValue::TimestampMillisecond(Some(ms), _), ColumnKind::Of(_)) => {
+        (ScalarValue::Int64(Some(whole)), ColumnKind::Of(FieldType::Int64)) => Some(json!(whole)),
+        (ScalarValue::Float64(Some(number)), ColumnKind::Of(FieldType::Double)) if number.is_finite() => {
+            Some(json!({"$numberDouble": number.to_string()}))
+        }
+        (ScalarValue::TimestampMillisecond(Some(ms), _), ColumnKind::Of(FieldType::Timestamp)) => {
             Some(json!({"$date": {"$numberLong": ms.to_string()}}))
         }
         _ => None,

@@ -13,8 +13,10 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBat
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::sql::sqlparser::ast;
 use ebbtide::documents_model::bson::raw::{CString, RawBson};
@@ -193,10 +195,20 @@ impl Change {
         let projection = planned.positions(&names)?;
         let schema: SchemaRef = Arc::new(planned.arrow.project(&projection)?);
         let df_schema = DFSchema::try_from(schema.as_ref().clone())?;
-        let filter = filter_of(condition.iter().flat_map(split_conjunction), planned.id_kind());
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::new(df_schema.clone()))
+            .with_config_options(Arc::clone(state.config_options()))
+            .with_query_execution_start_time(now)
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        // Some functions only run in the form that they are simplified to.
+        let simple = |expr: Expr| simplifier.simplify(simplifier.coerce(expr, &df_schema)?);
         let compile = |expr: Expr| state.create_physical_expr(expr, &df_schema);
+        let condition = condition.map(simple).transpose()?;
+        let filter = filter_of(condition.iter().flat_map(split_conjunction), planned.id_kind());
         let condition = condition.map(compile).transpose()?;
-        let values = values.into_iter().map(compile).collect::<std::result::Result<Vec<_>, _>>()?;
+        let values =
+            values.into_iter().map(|value| compile(simple(value)?)).collect::<std::result::Result<Vec<_>, _>>()?;
         let values = sets.map(|names| names.into_iter().zip(values).collect());
         Ok(Change { planned, filter, condition, values, projection, schema })
     }

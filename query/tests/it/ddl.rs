@@ -36,7 +36,7 @@ fn the_example_of_the_manual() {
 fn the_engine_judges_options_and_filters() {
     let w = two_sensors();
     let code = |sql: &str| w.error(sql).code().name();
-    assert_eq!(code("CREATE COLLECTION x"), "InvalidOptions");
+    assert_eq!(code("CREATE COLLECTION x WITH (metaField = 's')"), "InvalidOptions");
     assert_eq!(code("CREATE COLLECTION w WITH (timeField = 'other')"), "NamespaceExists");
     assert_eq!(code("CREATE COLLECTION x WITH (timeField = 't', granularity = 'days')"), "BadValue");
     assert_eq!(code("CREATE COLLECTION x WITH (timeField = 't', colour = 'red')"), "IDLUnknownField");
