@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::manifest::Op;
 use bytes::Bytes;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
-use ebbtide_documents::{Filter, Purpose, check, check_ttl, id_key};
+use ebbtide_documents::bson::raw::RawBsonRef;
+use ebbtide_documents::{Filter, Purpose, TTL_FIELD, check, check_ttl, id_key};
 use ebbtide_ttl::{Code, Precision};
 
 /// Documents that are decided on together at most.
@@ -127,9 +128,20 @@ impl Documents {
     }
 }
 
-/// What was decided, by key: the new document, or none; and whether the old one is visible.
+/// What was decided.
 #[derive(Default)]
-struct Changes(Vec<(Bytes, Option<RawDocumentBuf>, bool)>);
+struct Changes(Vec<Decided>);
+
+/// What was decided about one document.
+struct Decided {
+    key: Bytes,
+    /// The new document, or none.
+    document: Option<RawDocumentBuf>,
+    /// Whether the old one is visible.
+    is_visible: bool,
+    /// Whether the time to live is another one: one that is stored stays as it is, even if it would be refused.
+    sets_ttl: bool,
+}
 
 impl Changes {
     fn decide(
@@ -147,17 +159,19 @@ impl Changes {
         if shown.is_empty() {
             return Ok(());
         }
-        for (found, outcome) in found.into_iter().zip(decide(&shown)?) {
+        for ((found, old), outcome) in found.into_iter().zip(&shown).zip(decide(&shown)?) {
+            let Match { key, is_visible, .. } = found;
             match outcome {
                 Rewrite::Keep => {}
-                Rewrite::Remove => self.0.push((found.key, None, found.is_visible)),
+                Rewrite::Remove => self.0.push(Decided { key, document: None, is_visible, sets_ttl: false }),
                 Rewrite::Put(document) => {
                     check(&document)?;
-                    if id_key(super::documents::id_of(&document))? != found.key {
+                    if id_key(super::documents::id_of(&document))? != key {
                         let what = "the _id of a document cannot be changed: insert a new one and delete the old one";
                         return Err(Error::new(Code::ImmutableField, what));
                     }
-                    self.0.push((found.key, Some(document), found.is_visible));
+                    let sets_ttl = ttl_of(&document) != ttl_of(&old.document);
+                    self.0.push(Decided { key, document: Some(document), is_visible, sets_ttl });
                 }
             }
         }
@@ -166,16 +180,22 @@ impl Changes {
 
     fn apply(self, transaction: &mut Transaction<'_>) -> Result<u64> {
         let mut count = 0;
-        for (key, document, is_visible) in self.0 {
+        for Decided { key, document, is_visible, sets_ttl } in self.0 {
             count += u64::from(is_visible);
             match document {
                 None => transaction.remove(key)?,
                 Some(document) => {
-                    check_ttl(&document, transaction.options().default_ttl)?;
+                    if sets_ttl {
+                        check_ttl(&document, transaction.options().default_ttl)?;
+                    }
                     transaction.put(key, document.into_bytes().into())?;
                 }
             }
         }
         Ok(count)
     }
+}
+
+fn ttl_of(document: &RawDocument) -> Option<RawBsonRef<'_>> {
+    document.get(TTL_FIELD).ok().flatten()
 }
