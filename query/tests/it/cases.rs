@@ -180,11 +180,6 @@ fn names_and_fine_instants_give_what_is_written_down() {
 }
 
 #[test]
-fn ordinary_collections_give_what_is_written_down() {
-    check(&file("tests/cases/documents.md"));
-}
-
-#[test]
 fn inserts_give_what_is_written_down_however_they_are_written() {
     check(&file("tests/cases/inserts.md"));
 }
