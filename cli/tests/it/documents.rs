@@ -112,7 +112,12 @@ fn the_program_tells_of_documents() {
     let path = folder.path();
     good(path, &["sql", "CREATE COLLECTION s EXPIRE ITEMS AFTER 60 SECONDS; INSERT INTO s (_id, a) VALUES (1, 'x')"]);
     let status = good(path, &["status"]);
-    for part in ["s: 1 document in 1 bucket", "an ordinary collection, 2 columns", "items keep 1 minute, or their own ttl: 1 document", "next at"] {
+    for part in [
+        "s: 1 document in 1 bucket",
+        "an ordinary collection, 2 columns",
+        "items keep 1 minute, or their own ttl: 1 document",
+        "next at",
+    ] {
         assert!(status.contains(part), "{part}: {status}");
     }
     assert!(good(path, &["metrics"]).contains("collection_measurements{collection=\"s\"} 1"));

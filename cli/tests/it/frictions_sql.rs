@@ -87,7 +87,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "alter collection eire rename field temp to t"], Gives("field temp of eire is named t now")),
     (&["sql", "alter table eire rename column t to temperature"], Gives("is named temperature now")),
     (&["sql", "alter collection eire drop field rain"], Gives("field rain of eire dropped")),
-    (&["sql", "alter collection eire drop column temp"], Says("did you mean 'temperature'?")),
+    (&["sql", "alter collection eire drop column temperatur"], Says("did you mean 'temperature'?")),
     (&["sql", "alter collection eire rename field time to t"], Says("is the timeField")),
     (&["sql", "alter collection eire add column x int"], Says("fields need no declaration")),
     (&["sql", "alter collection eire rename to island"], Gives("collection eire is named island now")),

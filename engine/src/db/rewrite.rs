@@ -7,8 +7,8 @@ use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use bytes::Bytes;
-use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::bson::raw::RawBsonRef;
+use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::{Filter, Purpose, TTL_FIELD, check, check_ttl, id_key};
 use ebbtide_ttl::{Code, Precision};
 
