@@ -9,10 +9,10 @@ use arrow::error::ArrowError;
 use std::sync::Arc;
 
 /// Casts a batch of an older schema to a newer one: missing columns become null, integers become doubles,
-/// objects get their new members. A batch that already fits is returned as it is.
+/// objects get their new members. A batch that already fits is returned unchanged.
 ///
 /// # Errors
-/// If a column cannot become what the newer schema says.
+/// If a column cannot be converted to its type in the newer schema.
 pub fn adapt(batch: &RecordBatch, to: &Schema) -> Result<RecordBatch, ArrowError> {
     adapt_to(batch, to.arrow())
 }

@@ -1,4 +1,4 @@
-//! A user's Arrow batch to a canonical one. Columns that are canonical already are not copied.
+//! Converts a user's Arrow batch to a canonical one. Columns that are canonical already are not copied.
 
 use crate::adapt::adapt_to;
 use crate::build::timestamps;
@@ -18,7 +18,7 @@ use arrow::datatypes::{
 use ebbtide_ttl::{Code, Precision, RuleError, exact_int, int_fits_double};
 use std::sync::Arc;
 
-/// Checks a user's batch and brings it into canonical form: all of its rows, or none.
+/// Checks a user's batch and converts it to canonical form: all of its rows, or none.
 ///
 /// # Errors
 /// Names the first row that breaks a rule: no time, a value of another type, a number that does not fit.
@@ -274,7 +274,7 @@ fn canonical_list(
             canonical(list.values(), item, known, &Place { path: place.path, rows: &rows, precision: place.precision })?
         }
     };
-    // Items that are all null take any type; they keep the one that they came with or the known one.
+    // Items that are all null can have any type; they keep the given or the known one.
     let values = values.unwrap_or_else(|| {
         arrow::array::new_null_array(&known.unwrap_or(&FieldType::Unknown).arrow(place.precision), list.values().len())
     });

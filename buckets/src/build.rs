@@ -1,4 +1,4 @@
-//! Values to columns. The values have already been checked against the type; one that does not fit becomes null.
+//! Converts values to columns. The values have already been checked against the type; one that does not fit becomes null.
 
 use crate::schema::FieldType;
 use arrow::array::{
@@ -125,7 +125,7 @@ fn build_object(members: &[(String, FieldType)], values: &[&Value], precision: P
     Arc::new(StructArray::new(fields, arrays, nulls))
 }
 
-/// Takes objects apart: for each name one column of references, null where an object lacks it.
+/// Splits objects into members: for each name a column of references, null where an object lacks it.
 fn member_columns<'a, 'n>(
     names: impl ExactSizeIterator<Item = &'n str> + Clone,
     values: &[&'a Value],
@@ -135,7 +135,7 @@ fn member_columns<'a, 'n>(
     let index: ahash::AHashMap<&str, usize> = list.iter().enumerate().map(|(i, n)| (*n, i)).collect();
     for (row, value) in values.iter().enumerate() {
         let Value::Object(members) = value else { continue };
-        // Documents of one source name their fields in one order: the next name is mostly the expected one.
+        // Documents of one source usually have their fields in the same order.
         let mut next = 0;
         for (name, member) in members {
             let at =

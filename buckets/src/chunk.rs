@@ -11,7 +11,7 @@ use ebbtide_ttl::{Precision, in_range};
 /// A canonical batch and its rows by bucket.
 #[derive(Debug, Clone)]
 pub struct Chunk {
-    /// The rows as they came.
+    /// The rows in the order of the insert.
     pub batch: RecordBatch,
     /// The buckets that the rows belong to, in order of first appearance.
     pub buckets: Vec<ChunkBucket>,
@@ -22,7 +22,7 @@ pub struct Chunk {
 pub struct ChunkBucket {
     /// The bucket.
     pub id: BucketId,
-    /// Its rows in the chunk's batch by time; equal times in the order they came.
+    /// Its rows in the chunk's batch by time; equal times in the order of the insert.
     pub rows: Vec<u32>,
     /// The time of its first row, in units of the collection's precision.
     pub first: i64,
@@ -60,7 +60,7 @@ impl Chunk {
         let mut at = usize::MAX;
         let mut current = (u32::MAX, Window { start: 0, end: 0 });
         for (row, (&t, &id)) in times.iter().zip(&ids).enumerate() {
-            // Rows mostly come in runs of one bucket; the division and the look-up are for where a run begins.
+            // Rows usually come in runs of one bucket; division and look-up are only needed where a run begins.
             if at == usize::MAX || current.0 != id || t < current.1.start || t >= current.1.end {
                 let window = Window::of(t, span);
                 current = (id, window);

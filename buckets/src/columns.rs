@@ -94,7 +94,7 @@ pub fn schema_of_batch(
     Ok(schema)
 }
 
-/// Items of a list that has held none are nulls in a column of booleans: their type is open.
+/// The items of lists that were all empty are a column of booleans without values: their type is undecided.
 fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
     match (ty, column.data_type()) {
         (FieldType::List(item), DataType::List(_)) => {
@@ -149,7 +149,7 @@ fn collect_widened(path: String, old: &FieldType, new: &FieldType, paths: &mut V
     }
 }
 
-/// The items of a column of lists, however deep; any other column as it is.
+/// The items of a column of lists, at any depth; any other column unchanged.
 fn items(mut column: ArrayRef) -> ArrayRef {
     while let Some(list) = column.as_list_opt::<i32>() {
         let (from, to) = (list.value_offsets()[0], list.value_offsets()[list.len()]);

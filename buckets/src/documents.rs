@@ -99,7 +99,7 @@ pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted,
     Ok(Accepted { batch, schema })
 }
 
-/// Documents on their way to columns.
+/// Documents that are converted to columns.
 struct Reading<'a> {
     schema: &'a Schema,
     meta: Infer,
@@ -123,7 +123,7 @@ impl<'a> Reading<'a> {
         self.fields.begin();
         for (name, value) in members {
             room.take(name, value)?;
-            // Time and meta are no fields, so a name that is expected next need not be compared with theirs.
+            // Time and meta are not fields, so an expected name need not be compared with theirs.
             if let Some(at) = self.fields.expected(name) {
                 self.limits.depth(value, name)?;
                 self.fields.take_at(at, value, None, &mut self.limits)?;

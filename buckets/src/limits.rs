@@ -34,7 +34,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Counts the bytes of a document as its members come.
+/// Counts the bytes of a document member by member.
 #[derive(Debug)]
 pub(crate) struct DocumentRoom(usize);
 
@@ -43,7 +43,7 @@ impl DocumentRoom {
         DocumentRoom(DOCUMENT_BYTES_MAX - 8)
     }
 
-    /// Counts a member, if there is room for it.
+    /// Counts a member, if it fits.
     pub(crate) fn take(&mut self, name: &str, value: &Value) -> Result<(), RuleError> {
         self.0 = self
             .0

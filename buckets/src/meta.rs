@@ -1,4 +1,4 @@
-//! Meta values: the key under which a series is known, and the way between keys, values and columns.
+//! Meta values: the keys of series, and conversions between keys, values and columns.
 
 mod codec;
 mod keys;
@@ -37,7 +37,7 @@ impl MetaKey {
     /// The value in its normal form.
     #[must_use]
     pub fn value(&self) -> Value {
-        // Keys are only ever made from values or from bytes that were checked.
+        // Keys are only made from values or from checked bytes.
         codec::decode(&self.0).unwrap_or_default()
     }
 

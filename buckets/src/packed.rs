@@ -1,8 +1,8 @@
 //! A compact, cheap encoding of a batch: the form in which the log keeps an insert until its rows are sealed.
 //!
-//! Whole numbers are stored as their distance from the least one, or from the one before, in 0, 1, 2, 4 or 8 bytes each;
-//! doubles that are short decimals as whole numbers with a scale; texts that repeat by number; nulls in a bitmap only. What
-//! comes back is the same to the bit. FORMAT.md has the bytes.
+//! Integers are stored as differences from the minimum, or from the previous one, in 0, 1, 2, 4 or 8 bytes each;
+//! doubles that are short decimals as integers with a scale; texts that repeat by number; nulls in a bitmap only. The
+//! unpacked batch is identical bit for bit. FORMAT.md describes the bytes.
 
 mod ints;
 mod reader;
@@ -39,7 +39,7 @@ const SOME: u8 = 2;
 const RAW: u8 = 0;
 const DECIMAL: u8 = 1;
 
-/// Texts one after the other, or distinct ones and a number for each row.
+/// Texts one after another, or the distinct ones and an index for each row.
 const PLAIN: u8 = 0;
 const DICTIONARY: u8 = 1;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The type of a field, fixed by its first value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FieldType {
-    /// The items of a list that has held none so far. Joins with every type; a column never has it.
+    /// The items of lists that were all empty so far. Joins with every type; a column never has it.
     Unknown,
     /// True or false.
     Bool,
@@ -119,7 +119,7 @@ impl FieldType {
         })
     }
 
-    /// How many fields there are in this type, itself included.
+    /// Number of fields in this type, including itself.
     pub(crate) fn field_count(&self) -> usize {
         match self {
             FieldType::List(item) => item.field_count(),
@@ -156,7 +156,7 @@ fn join_members(
     let index: std::collections::HashMap<&str, usize> =
         a.iter().enumerate().map(|(i, (name, _))| (name.as_str(), i)).collect();
     for (at, (name, ty)) in b.iter().enumerate() {
-        // Two versions of one schema mostly agree on the order.
+        // Two versions of a schema usually have the same order.
         let known =
             if a.get(at).is_some_and(|(n, _)| n == name) { Some(at) } else { index.get(name.as_str()).copied() };
         match known {

@@ -11,6 +11,7 @@
 mod accumulator;
 mod bounds;
 mod cache;
+pub(crate) mod decimals;
 mod directory;
 mod encode;
 mod file_types;
@@ -53,10 +54,10 @@ pub(crate) const TAIL_MARK: &[u8] = b"ebbtide-tail:start=";
 
 /// Random access to the bytes of a file.
 pub trait ReadAt: Send + Sync + fmt::Debug {
-    /// How many bytes there are.
+    /// Number of bytes.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -64,7 +65,7 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     /// Exactly `len` bytes from `offset` on.
     ///
     /// # Errors
-    /// If they cannot be read, or the file ends before.
+    /// If they cannot be read, or if the file ends earlier.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 }
 
@@ -130,18 +131,18 @@ pub struct SealRun {
 pub struct EncodedSegment {
     /// The file's bytes.
     pub bytes: Vec<u8>,
-    /// What the manifest keeps of it.
+    /// What the manifest records about it.
     pub meta: SegmentMeta,
 }
 
 /// The summary of a segment, known without opening it. Times are in units of the collection's precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentMeta {
-    /// How many measurements it holds.
+    /// Number of measurements.
     pub rows: u64,
-    /// How many buckets.
+    /// Number of buckets.
     pub buckets: u32,
-    /// How many distinct metas.
+    /// Number of distinct metas.
     pub metas: u32,
     /// The file's size.
     pub bytes: u64,
@@ -153,7 +154,7 @@ pub struct SegmentMeta {
     pub window_start: i64,
     /// The end of the latest window.
     pub window_end: i64,
-    /// How many measurements lie outside of the times in which rules act.
+    /// Number of measurements outside of the times in which rules act.
     pub out_of_range: u64,
     /// The checksum of the file's tail. The tail holds the checksums of the data, so no other file has the same.
     pub checksum: u32,

@@ -1,8 +1,8 @@
 //! Extended JSON (version 2) and values.
 //!
-//! 1. Reading takes the relaxed and the canonical form; writing gives the relaxed one, where that loses nothing.
-//! 2. A JSON number without a fraction or an exponent is a whole number, any other a double: `1` and `1.0` differ.
-//! 3. `$`-keyed objects that are no value of ours stay objects: filters are made of them.
+//! 1. Both the relaxed and the canonical form can be read; the relaxed one is written where it loses nothing.
+//! 2. A JSON number without a fraction or an exponent is an integer, any other a double: `1` and `1.0` differ.
+//! 3. Objects with other `$`-keys stay objects: filters consist of them.
 
 pub mod date;
 mod read;
@@ -28,9 +28,9 @@ pub const DEPTH_MAX: usize = 100;
 
 /// Reads a value from Extended JSON.
 ///
-/// `{"$date": ...}` holds an RFC 3339 text, a number of milliseconds or a `$numberLong` of them. `$oid` gives its text;
-/// `$numberDecimal` a double, if one holds it exactly; `$binary` its bytes, whatever their sub-type. A whole number beyond
-/// int64 is a double, if one holds it exactly (from 2^64 on JSON's readers take the nearest).
+/// `{"$date": ...}` holds an RFC 3339 text, a number of milliseconds or a `$numberLong` of them. `$oid` becomes its text,
+/// `$numberDecimal` a double if that is exact, `$binary` its bytes of any sub-type. An integer beyond int64 becomes a double
+/// if that is exact (from 2^64 on, the JSON parser rounds to the nearest).
 ///
 /// ```
 /// use ebbtide::json::value_of;
@@ -48,7 +48,7 @@ pub fn value_of(json: &Json) -> Result<Value> {
     read::read(json).map_err(|e| bad(e.to_string()))
 }
 
-/// Reads a value from the text of one, as [`value_of`] does. An object keeps a name that comes twice in it, which no
+/// Reads a value from the text of one, as [`value_of`] does. An object keeps a repeated name, which no
 /// measurement may have.
 ///
 /// ```
@@ -114,7 +114,7 @@ fn wrapped(key: &str, inner: impl Into<Json>) -> Json {
     Json::Object(std::iter::once((key.to_owned(), inner.into())).collect())
 }
 
-/// Turns anything that serialises into a value, by way of JSON: a `u64` beyond int64 is refused, NaN becomes null.
+/// Converts anything that can be serialized to a value, through JSON: a `u64` beyond int64 is refused, NaN becomes null.
 /// Times must be written with [`date`]; a text stays a text, even if it reads as a time.
 ///
 /// # Errors

@@ -96,7 +96,7 @@ impl CollectionState {
         }
         for segment in self.segments.values() {
             match segment.file.reader() {
-                Ok(reader) => types = types.widened_by_segment(&reader),
+                Ok(reader) => types = reader.widen(&types),
                 // Whatever it holds, nobody can read it.
                 Err(error) if error.is_of_one_file() => tracing::warn!(%error, "the types of a segment cannot be read"),
                 Err(error) => return Err(error),

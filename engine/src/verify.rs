@@ -128,7 +128,7 @@ pub(crate) fn verify_segment(segment: &Segment, collection: &CollectionState) ->
     let reader = segment.file.open_anew()?;
     reader.verify()?;
     let (schema, types) = (&collection.schema, &collection.file_types);
-    if let Some(column) = types.mismatch(&reader).filter(|_| segment.is_of_types(types)) {
+    if let Some(column) = reader.mismatch(types).filter(|_| segment.is_of_types(types)) {
         let what = format!("column '{column}' has another type than the manifest says");
         return Err(Error::corrupt(&segment.file.path, 0, what));
     }

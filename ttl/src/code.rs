@@ -40,7 +40,7 @@ codes! {
     IndexNotFound = 27,
     /// The collection exists with other options.
     NamespaceExists = 48,
-    /// There is no such command.
+    /// The command does not exist.
     CommandNotFound = 59,
     /// The index cannot be made as described.
     CannotCreateIndex = 67,
@@ -60,7 +60,7 @@ codes! {
     IDLFailedToParse = 40414,
     /// A measurement, a value or an insert that is too large.
     BSONObjectTooLarge = 10334,
-    /// A statement needs more memory than it may take.
+    /// A statement needs more memory than it may use.
     ExceededMemoryLimit = 146,
     /// The disk is full.
     OutOfDiskSpace = 14031,

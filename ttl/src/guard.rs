@@ -48,7 +48,7 @@ pub struct ClockGuard {
 }
 
 impl ClockGuard {
-    /// A guard that takes the clocks as they are.
+    /// A guard that starts with the current clocks.
     #[must_use]
     pub fn new(wall: Timestamp, monotonic: Duration) -> Self {
         ClockGuard { wall, monotonic }
@@ -57,7 +57,7 @@ impl ClockGuard {
     /// Looks at the clocks before a sweep; `tolerance_secs` 0 switches the guard off.
     ///
     /// # Errors
-    /// [`ClockJump`] if the wall clock is ahead by more than the tolerance. A held look is no look: the next one still
+    /// [`ClockJump`] if the wall clock is ahead by more than the tolerance. A look that was refused does not count: the next one still
     /// compares with the last good one, so that jumps add up.
     pub fn look(&mut self, wall: Timestamp, monotonic: Duration, tolerance_secs: i64) -> Result<(), ClockJump> {
         match self.peek(wall, monotonic, tolerance_secs) {
@@ -79,7 +79,7 @@ impl ClockGuard {
         (tolerance_secs > 0 && ahead_nanos > tolerated).then_some(ClockJump { ahead_nanos, tolerance_secs })
     }
 
-    /// Takes the clocks as they are, because a person said that they are right.
+    /// Accepts the current clocks, because an operator has confirmed them.
     pub fn confirm(&mut self, wall: Timestamp, monotonic: Duration) {
         *self = ClockGuard { wall, monotonic };
     }

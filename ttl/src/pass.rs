@@ -122,7 +122,7 @@ fn run_sub_pass(
                     report.measurements = report.measurements.saturating_add(visit.measurements);
                     report.bytes = report.bytes.saturating_add(visit.bytes);
                     report.files = report.files.saturating_add(visit.files);
-                    // Without the second condition a target that makes no progress would be visited for ever.
+                    // Without the second condition a target that makes no progress would be visited forever.
                     if visit.stopped_at_limit && (visit.buckets > 0 || visit.measurements > 0) {
                         more.push(rule);
                     }

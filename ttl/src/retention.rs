@@ -97,7 +97,7 @@ fn read_words(text: &str) -> Result<i128, String> {
     }
 }
 
-/// The ISO 8601 form behind its `P`: `10Y`, `1DT12H`.
+/// The ISO 8601 form after its `P`: `10Y`, `1DT12H`.
 fn read_iso(text: &str) -> Result<i128, String> {
     let (mut sum, mut rest, mut in_time) = (0_i128, text, false);
     if rest.is_empty() {
@@ -123,7 +123,7 @@ fn read_iso(text: &str) -> Result<i128, String> {
 const FORMS: &str = "write it as 10 years, 3650d, 24 hours or P10Y";
 const MONTHS: &str = "a month has no fixed length; write it in days";
 
-/// A decimal number at the start of a text as its digits and how many of them are behind the point, and what follows.
+/// A decimal number at the start of a text: its digits, how many of them follow the point, and the rest of the text.
 fn number(text: &str) -> Result<((i128, u32), &str), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(end);

@@ -2,7 +2,7 @@
 //!
 //! 1. The effective rule of a meta is the shortest one that matches; of equally short ones the collection's own, then
 //!    the oldest. So another rule never makes data live longer.
-//! 2. A change of several rules is all or none.
+//! 2. Several rules change together or not at all.
 
 mod seconds;
 mod spec;
@@ -39,7 +39,7 @@ impl PartialRule {
     }
 }
 
-/// One rule of a set, seen the same way for both kinds.
+/// One rule of a set, of either kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleView<'a> {
     /// Its place in the set, as in [`RuleSet::effective`].
@@ -169,7 +169,7 @@ impl RuleSet {
         self.iter().map(|rule| rule.expire_after_seconds).min()
     }
 
-    /// Creates partial rules, all or none. A rule that exists with the same name and E is left as it is.
+    /// Creates partial rules, all or none. An existing rule with the same name and E stays unchanged.
     ///
     /// # Errors
     /// `IndexOptionsConflict` if the same key and filter have another E or name, `IndexKeySpecsConflict` if the name is

@@ -1,7 +1,7 @@
 //! The bytes of a meta key. Comparing them byte by byte compares the values.
 //!
-//! A value is a tag (in the order of the type classes) and a body that tells its own end, so that no value's bytes are
-//! the beginning of another's:
+//! A value is a tag (in the order of the type classes) and a body that marks its own end, so that no value's bytes are
+//! a prefix of another's:
 //!
 //! | tag | value | body |
 //! | --- | --- | --- |

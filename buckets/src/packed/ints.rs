@@ -2,18 +2,18 @@
 
 use crate::segment::varint::{self, Cursor};
 
-/// Distances from the least number, or from the one before.
+/// Differences from the minimum, or from the previous number.
 const FROM_LEAST: u8 = 0;
 const FROM_BEFORE: u8 = 1;
 
-/// Appends numbers. Equal ones need no bytes but one in all, unless `dense` asks for at least one byte each, by which a
-/// reader can tell a true count from a forged one.
+/// Appends numbers. Equal ones take one byte in total, unless `dense` asks for at least one byte each, so that a
+/// reader can detect a forged count.
 pub(super) fn put<T: Copy + Ord + Into<i64>>(out: &mut Vec<u8>, values: &[T], dense: bool) {
     let least: i64 = values.iter().copied().min().map_or(0, Into::into);
     let greatest: i64 = values.iter().copied().max().map_or(0, Into::into);
     let plain = width(greatest.wrapping_sub(least).cast_unsigned(), dense);
     let steps = || values.windows(2).map(|pair| pair[1].into().wrapping_sub(pair[0].into()));
-    // Times mostly grow in steps that are smaller than their range; narrow values gain nothing.
+    // The steps between times are usually smaller than their range; narrow values gain nothing.
     let least_step = if plain > 2 { steps().min().unwrap_or(0) } else { 0 };
     let widest = || steps().map(|step| step.wrapping_sub(least_step).cast_unsigned()).max().unwrap_or(0);
     let stepped = if plain > 2 { width(widest(), dense) } else { plain };
@@ -53,7 +53,7 @@ fn put_narrow(out: &mut Vec<u8>, values: impl Iterator<Item = u64>, count: usize
     }
 }
 
-/// Room for all of them is made at once: then several are written at a time.
+/// Space for all of them is reserved first, so that the loop can be vectorized.
 fn put_bytes<const N: usize>(out: &mut Vec<u8>, values: impl Iterator<Item = [u8; N]>, count: usize) {
     let start = out.len();
     out.resize(start + count * N, 0);

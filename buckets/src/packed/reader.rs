@@ -1,7 +1,7 @@
-//! Unpacking. Nothing here trusts a count that the bytes do not bear out.
+//! Unpacking. Counts are checked against the available bytes before they are used.
 
 use super::{ALL, DECIMAL, DICTIONARY, LIST, NONE, NULLABLE, OBJECT, PLAIN, RAW, SCALARS, SOME, VERSION, ints, item};
-use crate::segment::physical::{decimal_to_double, power};
+use crate::segment::decimals::{decimal_to_double, power};
 use crate::segment::varint::Cursor;
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, RecordBatchOptions,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Types nest no deeper than this; see the limit on documents.
 const DEPTH_MAX: usize = 64;
 
-/// Brings back the batch that [`crate::pack`] packed.
+/// Unpacks a batch that [`crate::pack`] packed.
 ///
 /// # Errors
 /// What is wrong with the bytes, and at which offset.
@@ -141,7 +141,7 @@ fn bits(cursor: &mut Cursor<'_>, len: usize) -> Result<BooleanBuffer, String> {
     Ok(BooleanBuffer::new(Buffer::from(bytes), 0, len))
 }
 
-/// Puts the values of valid rows where they belong.
+/// Places the values of valid rows at their rows.
 fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
     let Some(nulls) = nulls else { return values };
     let mut all = vec![T::default(); nulls.len()];

@@ -2,7 +2,7 @@
 
 use super::{ALL, DECIMAL, DICTIONARY, LIST, NONE, NULLABLE, OBJECT, PLAIN, RAW, SCALARS, SOME, VERSION, ints};
 use crate::columns::time_values;
-use crate::segment::physical::{Decimals, Narrow, nearest, power, valid_runs};
+use crate::segment::decimals::{Decimals, Narrow, nearest, power, valid_runs};
 use crate::segment::varint;
 use ahash::AHashMap;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
@@ -11,7 +11,7 @@ use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 
-/// Packs a canonical batch (see [`crate::Schema::arrow`]) into few bytes. [`crate::unpack`] brings back an equal one.
+/// Packs a canonical batch (see [`crate::Schema::arrow`]) into few bytes. [`crate::unpack`] restores it.
 ///
 /// # Errors
 /// If a column has a type that no field has.
@@ -23,7 +23,7 @@ pub fn pack(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     for (at, (field, column)) in batch.schema_ref().fields().iter().zip(batch.columns()).enumerate() {
         varint::put_bytes(&mut out, field.name().as_bytes());
         put_type(&mut out, field)?;
-        // A byte for each row in one column: the number of rows cannot be forged to exceed the bytes that are there.
+        // One column has a byte for each row, so a forged number of rows would exceed the available bytes.
         put_array(&mut out, column, at == 0)?;
     }
     Ok(out)
@@ -100,7 +100,7 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef, dense: bool) -> Result<(), Arr
             put_array(out, &list.values().slice(first, last - first), true)?;
         }
         DataType::Struct(_) => {
-            // An object without members would say nothing of how many there are.
+            // An object without members does not store its number of rows.
             if dense && nulls.is_none() {
                 put_bits(out, rows().map(|_| true));
             }
@@ -191,7 +191,7 @@ fn put_plain(out: &mut Vec<u8>, texts: &[&[u8]], dense: bool) {
     texts.iter().for_each(|text| out.extend(*text));
 }
 
-/// The distinct texts and each row's number among them, if they repeat so often that it pays.
+/// The distinct texts and each row's number among them, if they repeat often enough.
 fn numbered<'a>(texts: &[&'a [u8]]) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
     let most = texts.len() / 2;
     let mut distinct = Vec::new();

@@ -1,6 +1,6 @@
 //! Counts, bounds and sums of runs of rows, straight from columns in the form in which they are stored.
 
-use super::physical::power;
+use super::decimals::power;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
@@ -20,7 +20,7 @@ pub struct Accumulator<T, S> {
 
 /// Of integers. The sum is exact.
 pub type IntAccumulator = Accumulator<i64, i128>;
-/// Of doubles. The sum is that of some order of additions; of rows that are stored as decimals it is exact before it is
+/// For doubles. The order of additions is unspecified; of rows that are stored as decimals it is exact before it is
 /// rounded.
 pub type DoubleAccumulator = Accumulator<f64, f64>;
 

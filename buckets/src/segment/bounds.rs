@@ -3,14 +3,14 @@
 use super::directory::Directory;
 use super::stats::{FieldStats, Numbers};
 
-/// Bounds of numeric fields, ready to be held against the buckets of one directory.
+/// Bounds of numeric fields, ready to be compared with the buckets of one directory.
 #[derive(Debug)]
 pub struct BoundsCheck<'a> {
     bounds: Vec<(&'a FieldStats, Option<f64>, Option<f64>)>,
 }
 
 impl<'a> BoundsCheck<'a> {
-    /// For each field its least and its greatest wanted value. Fields without statistics rule nothing out.
+    /// For each field the minimum and maximum that are selected. Fields without statistics exclude nothing.
     #[must_use]
     pub fn new<'f>(
         directory: &'a Directory,

@@ -1,4 +1,4 @@
-//! Decoded columns that are kept for the queries that come next.
+//! Decoded columns, kept for later queries.
 
 use arrow::array::{Array, ArrayRef};
 use std::collections::HashMap;

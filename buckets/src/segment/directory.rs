@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 /// Buckets of fewer rows on average share one entry of statistics: their own would cost more than they save.
 const ROWS_FOR_STATS: u64 = 16;
-/// Far larger than any directory: a greater raw length is damage.
+/// Much more than any directory: a larger raw length is damage.
 const RAW_BYTES_MAX: u32 = 1 << 30;
 
 /// Lists with an entry for each bucket.
@@ -41,7 +41,7 @@ pub struct Directory {
     lasts: Vec<i64>,
     /// Where the rows of each bucket end.
     row_ends: Vec<u64>,
-    /// Buckets with rows outside of the times in which rules act, and how many: mostly there are none.
+    /// Buckets with rows outside of the times in which rules act, and their number of rows; usually none.
     out_of_range: Vec<(usize, u32)>,
     data_bytes: u64,
     pub(super) checksums: Vec<u32>,
@@ -69,19 +69,19 @@ pub(super) struct Entry {
 }
 
 impl Directory {
-    /// How many buckets there are.
+    /// Number of buckets.
     #[must_use]
     pub fn bucket_count(&self) -> usize {
         self.windows.len()
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     #[must_use]
     pub fn row_count(&self) -> u64 {
         self.row_ends.last().copied().unwrap_or(0)
     }
 
-    /// How many distinct metas there are.
+    /// Number of distinct metas.
     #[must_use]
     pub fn meta_count(&self) -> usize {
         self.meta_ends.len()
@@ -103,7 +103,7 @@ impl Directory {
         MetaKey::trusted(self.meta_bytes(meta))
     }
 
-    /// Whether both hold the same metas, so that their ordinals mean the same.
+    /// Whether both hold the same metas, with the same ordinals.
     #[must_use]
     pub fn same_metas(&self, other: &Directory) -> bool {
         self.meta_ends == other.meta_ends && self.meta_bytes == other.meta_bytes
@@ -176,7 +176,7 @@ impl Directory {
         self.row_ends.partition_point(|end| *end <= row)
     }
 
-    /// How many of a bucket's rows lie outside of the times in which rules act.
+    /// Number of a bucket's rows outside of the times in which rules act.
     #[must_use]
     pub fn out_of_range(&self, bucket: usize) -> u32 {
         match self.out_of_range.binary_search_by_key(&bucket, |(at, _)| *at) {
@@ -202,7 +202,7 @@ impl Directory {
         self.per_bucket_stats
     }
 
-    /// The statistics of a top-level numeric field, if there are any.
+    /// The statistics of a top-level numeric field, if it has any.
     #[must_use]
     pub fn stats(&self, field: &str) -> Option<&FieldStats> {
         let stats = self.stats.iter().find(|s| s.name == field)?;
@@ -211,7 +211,7 @@ impl Directory {
     }
 
     /// The ordinals of the metas that have a scalar at a path of member names (a list counts by its items). `None` if the
-    /// path is not indexed here: then every meta has to be looked at.
+    /// path is not indexed: then every meta must be examined.
     #[must_use]
     pub fn posting(&self, path: &[&str], value: &Value) -> Option<RoaringBitmap> {
         self.postings.get_or_init(|| Postings::decode(&self.postings_bytes).ok()).as_ref()?.get(path, value)
@@ -310,8 +310,7 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     let mut bucket_metas = Vec::new();
     for meta in 0..meta_ends.len() {
         let count = cursor.count()?;
-        // Each bucket takes a byte in each of the following lists: a count that does not fit there is damage, and
-        // would only exhaust memory.
+        // Each bucket takes a byte in each of the following lists: a larger count is damage, and would exhaust memory.
         if (bucket_metas.len() + count).saturating_mul(BUCKET_LISTS) > raw.len() {
             return Err("more buckets than there is room for".to_owned());
         }
@@ -384,8 +383,8 @@ fn decode_raw(raw: &Bytes, data_bytes: u64) -> Result<Directory, String> {
     })
 }
 
-/// The bytes of all metas, and where each ends. That they are keys in canonical form was the writer's care, and the checksum
-/// says that they are the writer's.
+/// The bytes of all metas, and where each ends. The writer ensures that they are canonical
+/// keys, and the checksum that they are as it wrote them.
 fn decode_metas(cursor: &mut Cursor<'_>) -> Result<(Vec<u8>, Vec<u32>), String> {
     let count = cursor.count()?;
     let mut bytes: Vec<u8> = Vec::with_capacity(count * 8);

@@ -31,14 +31,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SLICE_ROWS: usize = 65_536;
 /// Bytes of a slice, about, at most: offsets of texts and lists have 31 bits.
 const SLICE_BYTES: usize = 256 << 20;
-/// Segments of fewer rows are made by the caller's thread alone: starting others takes as long as the work.
+/// Segments with fewer rows are encoded by the caller's thread alone: starting threads takes as long as the work.
 const PARALLEL_ROWS_MIN: u64 = 16_384;
 
 fn failed(error: impl std::fmt::Display) -> SegmentError {
     SegmentError::new("(new)", 0, format!("cannot be made: {error}"))
 }
 
-/// Measurements on their way into segments: every column is brought into the form in which it is stored once, however many
+/// Measurements to be written to segments: every column is converted to its stored form once, however many
 /// segments the rows go into.
 #[derive(Debug)]
 pub struct Sealer<'a> {
@@ -346,7 +346,7 @@ impl Stored {
 fn store(ty: &FieldType, known: Option<&FileType>, columns: &[ArrayRef]) -> Result<(Stored, FileType), SegmentError> {
     let joined = |found: &FileType| known.map_or_else(|| found.clone(), |known| known.join(found));
     let known_scale = match known {
-        // What nothing narrower holds needs no look at the values.
+        // The type that holds any value needs no look at the values.
         Some(FileType::Double) => None,
         Some(FileType::Decimal { scale, .. }) => Some(*scale),
         _ => Some(0),

@@ -1,11 +1,10 @@
 //! The types that the columns of a collection have in its segment files.
 //!
-//! Programs that read several files of a collection at once take the types of one of them for all: a file of a narrower
-//! type than the others would cut off digits. So the types are remembered for the collection and only ever widen: a new
-//! segment has each column in a type that holds whatever the segments before it hold.
+//! Programs that read several files of a collection at once use the types of one of them for all: with a narrower type
+//! they would cut off digits. So the types are recorded for the collection and only widen: a new segment has each column in
+//! a type that can hold all values of the earlier segments.
 
-use super::physical::{DIGITS_MAX, Decimals, NARROW_DIGITS, SCALE_MAX, valid_runs, whole_digits};
-use super::read::SegmentReader;
+use super::decimals::{DIGITS_MAX, Decimals, NARROW_DIGITS, SCALE_MAX, valid_runs, whole_digits};
 use crate::schema::FieldType;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The type of a column, or of a part of one, in segment files: what decides the type, and what is needed to widen it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileType {
-    /// Items of lists that have held none so far: BOOLEAN.
+    /// Items of lists that were all empty so far: BOOLEAN.
     Unknown,
     /// BOOLEAN.
     Bool,
@@ -83,8 +82,8 @@ impl FileType {
         }
     }
 
-    /// The type of a column that is there in a file: the widest values that its type allows are taken for granted.
-    fn of_stored(ty: &FieldType, stored: &DataType) -> FileType {
+    /// The type of a column in a file, assuming the widest values that it can hold.
+    pub(super) fn of_stored(ty: &FieldType, stored: &DataType) -> FileType {
         match (ty, stored) {
             (FieldType::Unknown, _) => FileType::Unknown,
             (FieldType::Bool, _) => FileType::Bool,
@@ -133,7 +132,7 @@ impl FileType {
             }
             (F::List(a), F::List(b)) => F::List(Box::new(a.join(b))),
             (F::Object(a), F::Object(b)) => F::Object(join_columns(a, b)),
-            // The types of fields that differ otherwise were refused when they came.
+            // Inserts with other differences were refused.
             (_, found) => found.clone(),
         }
     }
@@ -194,7 +193,7 @@ impl FileType {
     }
 }
 
-/// What -2^63 has.
+/// Number of digits of -2^63.
 const INT64_DIGITS: u8 = 19;
 
 fn whole_numbers(pieces: &[ArrayRef]) -> FileType {
@@ -223,7 +222,7 @@ fn doubles(pieces: &[ArrayRef]) -> FileType {
     FileType::decimal_up_to(found.greatest(), found.digits())
 }
 
-/// The type of a column that may be at place `at`: two versions of one list mostly agree on the order.
+/// The type of a column, probably at index `at`: two versions of a list usually have the same order.
 fn by_name<'a>(columns: &'a [(String, FileType)], name: &str, at: usize) -> Option<&'a FileType> {
     let here = columns.get(at).filter(|(n, _)| n == name);
     here.or_else(|| columns.iter().find(|(n, _)| n == name)).map(|(_, ty)| ty)
@@ -247,7 +246,7 @@ fn join_columns(known: &[(String, FileType)], found: &[(String, FileType)]) -> V
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTypes {
     generation: u32,
-    /// The generation that began when a type widened for the last time.
+    /// The generation that began when a type last widened.
     widened: u32,
     columns: Vec<(String, FileType)>,
 }
@@ -259,7 +258,7 @@ impl FileTypes {
         self.generation
     }
 
-    /// Whether the columns that a segment of `generation` has are of these types.
+    /// Whether the columns of a segment of `generation` have these types.
     #[must_use]
     pub fn are_those_of(&self, generation: u32) -> bool {
         generation >= self.widened
@@ -275,13 +274,13 @@ impl FileTypes {
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.widened > self.generation {
-            return Some("file types have widened in a generation that is still to come".to_owned());
+            return Some("file types widened in a generation after the current one".to_owned());
         }
         let wrong = self.columns.iter().find(|(_, ty)| !ty.is_possible());
         wrong.map(|(name, _)| format!("the file type of '{name}' does not exist"))
     }
 
-    /// Whether these hold all that `before` hold, so that they may follow them.
+    /// Whether these can hold all values of `before`, so that they may follow them.
     #[must_use]
     pub fn may_follow(&self, before: &FileTypes) -> bool {
         self.generation >= before.generation && self.widened >= before.widened && {
@@ -309,25 +308,9 @@ impl FileTypes {
         FileTypes { generation, widened, columns }
     }
 
-    /// These types, widened by those that a segment has.
-    #[must_use]
-    pub fn widened_by_segment(&self, segment: &SegmentReader) -> FileTypes {
-        let stored = segment.stored_types();
-        let ty = |name: &str| segment.schema().field_type(name);
-        let found: Vec<(String, FileType)> = stored
-            .iter()
-            .filter_map(|(name, stored)| Some((name.clone(), FileType::of_stored(ty(name)?, stored))))
-            .collect();
-        self.widened_by(&found)
-    }
-
-    /// The first column of a segment that has another type.
-    #[must_use]
-    pub fn mismatch(&self, segment: &SegmentReader) -> Option<String> {
-        let differs = |(at, (name, stored)): &(usize, (String, DataType))| {
-            !self.of(name, *at).is_some_and(|ty| ty.is_type(stored))
-        };
-        segment.stored_types().into_iter().enumerate().find(differs).map(|(_, (name, _))| name)
+    /// Whether a file's column, which may be at place `at`, has the type that these have for it.
+    pub(super) fn has(&self, name: &str, at: usize, stored: &DataType) -> bool {
+        self.of(name, at).is_some_and(|ty| ty.is_type(stored))
     }
 }
 

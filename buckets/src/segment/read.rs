@@ -10,6 +10,7 @@ pub(super) use tail::tail_checksum_at;
 
 use super::cache::BlockCache;
 use super::directory::{self, Directory};
+use super::file_types::{FileType, FileTypes};
 use super::footer_checks;
 use super::physical::hinted;
 use super::{BLOCK_BYTES, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError};
@@ -17,7 +18,7 @@ use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use arrow::datatypes::{Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
 use cached::CachedBatches;
 use data::Checked;
@@ -39,7 +40,7 @@ use tail::{Tail, directory_len, read_tail};
 /// Where the cache has the column of all metas, beside the columns of the file.
 const METAS: usize = usize::MAX;
 
-/// Columns that are decoded at once, at most, where their rows make one batch: each holds a decompressor of some 40 KiB.
+/// Maximum number of columns decoded at once if their rows make one batch: each holds a decompressor of about 40 KiB.
 const COLUMNS_AT_ONCE: usize = 256;
 
 /// An open segment. Clones share footer and directory.
@@ -152,10 +153,22 @@ impl SegmentReader {
         })
     }
 
-    /// The columns of the file with the types in which they are stored.
-    pub(super) fn stored_types(&self) -> Vec<(String, DataType)> {
-        let fields = self.0.metadata.schema().fields();
-        fields.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+    /// `types`, widened by those of the columns of this segment.
+    #[must_use]
+    pub fn widen(&self, types: &FileTypes) -> FileTypes {
+        let found = self.0.metadata.schema().fields().iter().filter_map(|field| {
+            let ty = self.schema().field_type(field.name())?;
+            Some((field.name().clone(), FileType::of_stored(ty, field.data_type())))
+        });
+        types.widened_by(&found.collect::<Vec<_>>())
+    }
+
+    /// The first column that has another type in the file than in `types`.
+    #[must_use]
+    pub fn mismatch(&self, types: &FileTypes) -> Option<String> {
+        let fields = self.0.metadata.schema().fields().iter().enumerate();
+        let differs = |(at, field): &(usize, &Arc<Field>)| !types.has(field.name(), *at, field.data_type());
+        fields.into_iter().find(differs).map(|(_, field)| field.name().clone())
     }
 
     /// Parquet's own description of the file.
@@ -189,7 +202,7 @@ impl SegmentReader {
         let of = |column: &ColumnChunkMetaData| {
             let positive = |n: i64| u64::try_from(n).unwrap_or(0);
             let texts = match column.column_type() {
-                // A dictionary holds each text once; in memory each view of one has its length all the same.
+                // A dictionary holds each text once, but every view of it counts with its full length.
                 Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => {
                     positive(column.unencoded_byte_array_data_bytes().unwrap_or(column.uncompressed_size()))
                         .saturating_add(positive(column.num_values()).saturating_mul(8))
@@ -415,7 +428,7 @@ fn select(metadata: &ParquetMetaData, ranges: &[Range<u64>]) -> (Vec<usize>, Row
 /// Batches of columns as they are stored.
 type Source = Box<dyn Iterator<Item = Result<RecordBatch, SegmentError>> + Send>;
 
-/// The error of a batch: the first that was met below the Parquet reader, if it was one of those.
+/// The error of a batch: the first one below the Parquet reader, if there was one.
 fn failure(failed: &OnceLock<SegmentError>, name: &str, error: &ArrowError) -> SegmentError {
     failed.get().cloned().unwrap_or_else(|| SegmentError::new(name, 0, error.to_string()))
 }
@@ -425,14 +438,14 @@ fn missing(name: &str, rows: u64) -> SegmentError {
 }
 
 /// The next batch. The Parquet reader asserts what it finds in its pages; checksums vouch for these, and where somebody forged
-/// them, that is damage and no reason for the process to fall.
+/// them, it is reported as damage instead of panicking.
 fn read_next(source: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch, ArrowError>> {
     catch_unwind(AssertUnwindSafe(|| source.next())).unwrap_or_else(|_| {
         Some(Err(ArrowError::ParquetError("the pages do not hold what their headers say".to_owned())))
     })
 }
 
-/// What the Parquet reader makes of a footer, which it asserts things of as well.
+/// Decodes a footer with the Parquet reader, which also asserts some of its properties.
 fn asserted<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     let forged = |_| Err(ParquetError::General("its numbers contradict each other".to_owned()));
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(forged)

@@ -1,7 +1,7 @@
 //! Statistics of numeric fields per bucket, which answer some queries without reading the field.
 
 use super::accumulator::{Accumulator, DoubleAccumulator, IntAccumulator};
-use super::physical::valid_runs;
+use super::decimals::{decimal_to_double, power, valid_runs};
 use super::varint::{self, Cursor};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
@@ -29,7 +29,7 @@ impl Numbers {
 }
 
 /// Statistics of one numeric field: an entry per bucket, or one for the whole segment where buckets are too small to
-/// pay for their own. Where `counts` is 0 the other values mean nothing.
+/// pay for their own. Where `counts` is 0, the other values have no meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldStats {
     /// Whether there is an entry per bucket (by ordinal) rather than one for the whole segment.
@@ -326,7 +326,7 @@ impl FieldStats {
         })?;
         let scale = if let Kind::Decimal(scale) = kind { scale } else { 0 };
         #[expect(clippy::cast_precision_loss, reason = "the sum is exact up to here")]
-        let sums = k_sums.iter().map(|k| *k as f64 / super::physical::power(scale)).collect();
+        let sums = k_sums.iter().map(|k| *k as f64 / power(scale)).collect();
         let [min, max, first, last] = [min, max, first, last].map(|k| numbers(kind, k));
         let int_sums = if kind == Kind::Int { k_sums } else { Vec::new() };
         Ok(FieldStats { per_bucket, counts, nulls, min, max, int_sums, sums, first, first_valid, last, last_valid })
@@ -335,9 +335,7 @@ impl FieldStats {
 
 fn numbers(kind: Kind, k: Vec<i64>) -> Numbers {
     match kind {
-        Kind::Decimal(scale) => {
-            Numbers::Double(k.into_iter().map(|k| super::physical::decimal_to_double(k, scale)).collect())
-        }
+        Kind::Decimal(scale) => Numbers::Double(k.into_iter().map(|k| decimal_to_double(k, scale)).collect()),
         _ => Numbers::Int(k),
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers in as few bytes as they need: seven bits a byte, least first; signed ones folded so that small ones stay small.
+//! Integers of variable length: seven bits per byte, least significant first; signed ones in zigzag form.
 
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u128) {
     while value >= 0x80 {
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Hardly any number takes more bytes, and none of this length overflows.
+    /// Few numbers take more bytes, and none of this length overflows.
     #[inline]
     fn up_to_nine_bytes(&mut self) -> Option<u64> {
         let mut value = 0;
@@ -130,7 +130,7 @@ impl<'a> Cursor<'a> {
         self.bytes[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// A count of things that take at least one byte each, so that a wrong one does not reserve memory.
+    /// A count of items that take at least one byte each, so that a wrong count does not reserve memory.
     pub(crate) fn count(&mut self) -> Result<usize, String> {
         let count = self.u64()?;
         match usize::try_from(count) {

@@ -12,7 +12,7 @@ pub(super) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The options of a command whose name is the first key. Every command takes a `comment`.
+    /// The options of a command whose name is the first key. Every command accepts a `comment`.
     pub(super) fn of_command(name: &'static str, members: &'a Map<String, Json>, known: &[&str]) -> Result<Self> {
         let args = Self::unchecked(name, members);
         args.check_names(|option| option == name || option == "comment" || known.contains(&option), known)?;

@@ -234,7 +234,7 @@ impl CollectionSnapshot {
     }
 }
 
-/// Every effective option, in the form in which `create` takes it.
+/// Every effective option, in the form of `create`.
 fn options_of(collection: &CollectionSnapshot) -> Json {
     let options = collection.options();
     let mut timeseries = reply([("timeField", Json::from(options.time_field.as_str()))]);

@@ -1,6 +1,6 @@
-//! find: a filter, an order, a number of documents and the fields wanted of them.
+//! find: a filter, a sort order, a limit and a projection.
 //!
-//! Documents come in the order asked for; where that leaves it open, in the order of time, then of meta, so that a
+//! Documents are returned in the requested order, and among equals in the order of time, then of meta, so that a
 //! flush or a compaction does not change what a limit returns.
 
 use super::args::{Args, mismatch};
@@ -87,7 +87,7 @@ impl MetaFilter for MetaPart {
 
 impl Query {
     fn run(&self, collection: &CollectionSnapshot) -> Result<Vec<Value>> {
-        // What only makes an order definite: time, and meta where there is one.
+        // These only make the order definite: the time, and the meta if the collection has one.
         let schema = collection.schema();
         let sort: Vec<SortKey> = {
             let implied = std::iter::once(&schema.time).chain(&schema.meta).map(|name| (name.clone(), false));

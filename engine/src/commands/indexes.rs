@@ -61,7 +61,7 @@ pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
     Ok(cursor(name, indexes_of(&db.snapshot().collection(name)?)))
 }
 
-/// The partial TTL indexes, in the form in which `createIndexes` takes them.
+/// The partial TTL indexes, in the form of `createIndexes`.
 fn indexes_of(collection: &CollectionSnapshot) -> Vec<Json> {
     let time_field = collection.options().time_field.as_str();
     let index = |rule: &PartialRule| {

@@ -60,7 +60,7 @@ impl Projection {
         }
     }
 
-    /// The document with what is wanted of it.
+    /// The document with the selected fields.
     pub(super) fn apply(&self, members: Vec<(Name, Value)>) -> Vec<(Name, Value)> {
         match self {
             Projection::All => members,

@@ -56,7 +56,7 @@ impl<T: ToDate> ToDate for Option<T> {
 /// Serialises an instant as `{"$date": ...}`: for `#[serde(serialize_with = "ebbtide::json::date::serialize")]`.
 ///
 /// # Errors
-/// Only what the serialiser says.
+/// Only what the serializer reports.
 pub fn serialize<T: ToDate, S: Serializer>(instant: &T, serializer: S) -> Result<S::Ok, S::Error> {
     json_of(&instant.to_date().map_or(Value::Null, Value::Date)).serialize(serializer)
 }

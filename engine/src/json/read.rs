@@ -6,7 +6,7 @@ use ebbtide_ttl::{Name, Timestamp, Value, exact_int};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// `$`-keys that stand for a value.
+/// `$`-keys that represent a value.
 const WRAPPERS: [&str; 7] =
     ["$date", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$oid", "$binary"];
 
@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for Reading {
     }
 }
 
-/// The value that an object with only this `$`-key stands for.
+/// The value that an object with only this `$`-key represents.
 fn unwrapped(key: &str, inner: Value) -> Result<Value, String> {
     if key == "$date" {
         return read_date(&inner).map(Value::Date);

@@ -1,4 +1,4 @@
-//! How wide a collection's windows are, and how that may be said and changed.
+//! The width of a collection's windows: its options, and which changes are allowed.
 
 use super::words;
 use crate::code::{Code, RuleError};

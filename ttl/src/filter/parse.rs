@@ -31,11 +31,7 @@ pub(super) fn partial(filter: &Value, meta_field: Option<&str>) -> Result<Node, 
     let members = members_of(filter, "partialFilterExpression")?;
     let mut parser = Parser { kind: Kind::Partial(meta_field), fault: None };
     if members.is_empty() {
-        parser.fault(
-            Rank::Field,
-            Code::InvalidOptions,
-            "a partialFilterExpression must have a condition on the meta field",
-        );
+        parser.fault(Rank::Field, Code::InvalidOptions, "the condition of a TTL index must name the meta field");
     }
     parser.finish(members)
 }
@@ -76,7 +72,7 @@ impl Parser<'_> {
     /// An operator that filters of this kind do not have.
     fn no_operator(&mut self, operator: &str) {
         let (code, what, more) = match self.kind {
-            Kind::Partial(_) => (Code::CannotCreateIndex, "a partialFilterExpression", "$exists: true"),
+            Kind::Partial(_) => (Code::CannotCreateIndex, "the condition of a TTL index", "$exists: true"),
             Kind::Query => (Code::BadValue, "a filter", "$ne, $nin, $not, $nor, $exists"),
         };
         let known = "$eq, $in, $gt, $gte, $lt, $lte, $type, $and, $or";
@@ -146,7 +142,7 @@ impl Parser<'_> {
             }
             Some(meta) if path.split('.').next() != Some(meta) => {
                 let message =
-                    format!("a partialFilterExpression may mention only the meta field '{meta}', not '{path}'");
+                    format!("the condition of a TTL index may use only the meta field '{meta}', not '{path}'");
                 self.fault(Rank::Field, Code::InvalidOptions, message);
             }
             Some(_) => {}

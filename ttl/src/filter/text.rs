@@ -34,7 +34,7 @@ pub(super) fn to_value(node: &Node) -> Value {
     }
 }
 
-/// The members of several objects in one, if no name comes twice with anything but operators that go together.
+/// The members of several objects in one, if every repeated name has operators only, which can be combined.
 fn merged(parts: &[Value]) -> Option<Vec<(Name, Value)>> {
     let mut all: Vec<(Name, Value)> = Vec::new();
     for part in parts {

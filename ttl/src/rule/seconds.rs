@@ -6,14 +6,14 @@ use crate::value::{Value, exact_int};
 /// The longest `expireAfterSeconds`: 68 years.
 pub const EXPIRE_AFTER_SECONDS_MAX: i64 = 2_147_483_647;
 
-/// Where an `expireAfterSeconds` stands, which decides what a wrong one is called.
+/// The command that an `expireAfterSeconds` belongs to, which decides the code of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExpireAfterContext {
     /// In `create`: not a number is `TypeMismatch`, a wrong number `InvalidOptions`.
     Create,
     /// In `collMod`, of the collection: as in `create`, and any string but `off` is `InvalidOptions`.
     CollMod,
-    /// In `createIndexes`: whatever is wrong is `CannotCreateIndex`.
+    /// In `createIndexes`: every error is `CannotCreateIndex`.
     CreateIndexes,
     /// In `collMod`, of an index: as in `create`.
     CollModIndex,

@@ -1,4 +1,4 @@
-//! Descriptions of partial TTL indexes as `createIndexes`, `collMod` and `dropIndexes` take them.
+//! Descriptions of partial TTL indexes as in `createIndexes`, `collMod` and `dropIndexes`.
 
 use super::PartialRule;
 use super::seconds::{ExpireAfterContext, parse_expire_after};

@@ -1,9 +1,9 @@
 //! Delta packing in whole bytes: the encoding DELTA_BINARY_PACKED with widths that are multiples of eight bits and one base
-//! for a page, so that the compressor behind it sees equal differences as equal bytes. Packed as tightly as can be they
-//! straddle bytes, and nothing is left for it to find. Readers see the encoding that they know.
+//! for a page, so that the compressor after it sees equal differences as equal bytes. Packed as tightly as possible,
+//! they would straddle bytes and not compress. Readers see the usual encoding.
 
 use super::failed;
-use crate::segment::physical::valid_runs;
+use crate::segment::decimals::valid_runs;
 use crate::segment::{SegmentError, varint};
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Int64Type};
@@ -20,14 +20,14 @@ use parquet::schema::types::ColumnDescPtr;
 use std::sync::{Arc, Mutex, PoisonError};
 use zstd::zstd_safe::CParameter;
 
-/// The format has blocks of so many differences or a multiple: here a page is one, so that what is said of a block stands
-/// between the differences only once.
+/// The format has blocks of a multiple of this many differences: here a page is one block, so that the header of a block
+/// interrupts the differences only once.
 const BLOCK_MIN: usize = 128;
-/// Differences of a part of a block, each with a width of its own: the least that the format allows.
+/// Differences per miniblock, each of which has its own width: the minimum that the format allows.
 const PART: usize = 32;
 const ZSTD_LEVEL: i32 = 1;
-/// Differences that are noise repeat by chance, and to name such a repetition takes more than to encode its bytes. With few
-/// places remembered, and only long repetitions taken, runs are found all the same.
+/// Noisy differences repeat by chance, and a reference to such a match takes more space than its bytes. With a small window
+/// and long matches only, runs are still found.
 const ZSTD_PARAMETERS: [CParameter; 2] = [CParameter::MinMatch(7), CParameter::HashLog(6)];
 
 /// Whether columns of this type can be written so.
@@ -41,8 +41,8 @@ pub(super) struct ByteAlignedChunk {
     pub(super) closed: ColumnCloseResult,
 }
 
-/// Writes the slices of a column chunk. `properties` are those of the file for the columns that are written so: plain and
-/// not compressed, which is how pages come here.
+/// Writes the slices of a column chunk. `properties` are those of the file for these columns: plain and
+/// uncompressed, the form in which pages arrive here.
 pub(super) fn write(
     descriptor: &ColumnDescPtr,
     properties: &WriterPropertiesPtr,
@@ -109,7 +109,7 @@ fn append_to<T: ArrowPrimitiveType, P: ParquetType<T = T::Native>>(
     writer.write_batch(&values, Some(&levels), None).map(drop).map_err(failed)
 }
 
-/// Takes plain pages and writes them delta-packed and compressed.
+/// Receives plain pages and writes them delta-packed and compressed.
 struct Repack {
     sink: Arc<Mutex<Vec<u8>>>,
     at: u64,
@@ -169,7 +169,7 @@ fn numbers<const N: usize>(plain: &[u8], number: impl Fn([u8; N]) -> i64) -> Vec
     plain.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
 }
 
-/// Appends values of so many bits delta-packed.
+/// Appends delta-packed values of the given width.
 #[expect(clippy::cast_possible_truncation, reason = "differences wrap in the bits of a value; parts have 32 values")]
 fn pack(values: &[i64], bits: u32, out: &mut Vec<u8>) {
     let block = values.len().saturating_sub(1).max(1).next_multiple_of(BLOCK_MIN);
@@ -184,7 +184,7 @@ fn pack(values: &[i64], bits: u32, out: &mut Vec<u8>) {
     let differences: Vec<i64> = values.windows(2).map(|pair| wrapped(pair[1].wrapping_sub(pair[0]))).collect();
     let base = base_of(&differences, bits);
     let mask = u64::MAX >> (64 - bits);
-    // Places behind the last difference hold nothing, and take the width of their part all the same.
+    // Places after the last difference are padding of the width of their part.
     let mut above = vec![0; block];
     above.iter_mut().zip(&differences).for_each(|(a, d)| *a = d.wrapping_sub(base).cast_unsigned() & mask);
     let parts = above.as_chunks::<PART>().0;
@@ -202,8 +202,8 @@ fn pack(values: &[i64], bits: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// What is taken from all differences of a page: the least number of so many bytes that nearly all of them fit into. The
-/// few that do not wrap around, and take the full width.
+/// The base that is subtracted from all differences of a page, such that nearly all of them fit into few bytes. The others
+/// wrap around and take the full width.
 fn base_of(differences: &[i64], bits: u32) -> i64 {
     let base_of = |bytes: u32| -(1_i64 << (bytes * 8 - 1).min(62));
     let outside = |bytes: &u32| {

@@ -1,4 +1,4 @@
-//! Which encoding a column gets: a sample is written both ways, and the smaller one wins.
+//! Chooses the encoding of a column: a sample is written both ways, and the smaller one is used.
 
 use super::{Columns, byte_aligned, failed, parallel};
 use crate::schema::{FieldType, Schema};
@@ -28,7 +28,7 @@ pub(super) struct Choice {
     pub(super) byte_aligned: bool,
 }
 
-/// Rows of less are not compressed: the file takes a block of the disk anyway, and each column would set up a compressor,
+/// Fewer bytes of rows are not compressed: the file takes a block of the disk anyway, and each column would set up a compressor,
 /// and one again whenever it is read.
 const COMPRESSED_BYTES_MIN: usize = 4096;
 
@@ -135,7 +135,7 @@ fn of_column(column: &RecordBatch, compression: Compression, scale: f64) -> Resu
     for (at, choice) in choices.iter_mut().enumerate() {
         let (data, dictionary) = sizes(&with_dictionary, at);
         let half_dictionary = half.as_ref().map_or(dictionary, |half| sizes(half, at).1);
-        // A dictionary that has doubled from half the sample to all of it goes on growing with the rows.
+        // A dictionary that doubles from half the sample to all of it continues to grow with the rows.
         let growth = (dictionary / half_dictionary.max(1.0)).clamp(1.0, 2.0).log2();
         let with_dictionary = data * scale + dictionary * scale.powf(growth);
         let (plain, _) = sizes(&without, at);

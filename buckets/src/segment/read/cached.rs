@@ -13,16 +13,16 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Rows of a block: those of a page, the least that can be decoded.
+/// Rows per block: those of a page, which is the smallest unit of decoding.
 const BLOCK_ROWS: u64 = 8192;
-/// Blocks of a portion, at most: what is held of each column at a time.
+/// Maximum number of blocks per portion, which is what is held of each column at a time.
 const PORTION_BLOCKS: u64 = 16;
 /// With fewer rows than these for each of their metas, the column of metas is read instead of made from the directory.
 const ROWS_A_META_MIN: u64 = 16;
 
 type Columns = Vec<(String, FieldType)>;
 
-/// Batches of the wanted rows, in order, with columns as they are stored (metas in their canonical form).
+/// Batches of the selected rows, in order, with columns as they are stored (metas in their canonical form).
 pub(super) struct CachedBatches {
     reader: SegmentReader,
     present: Columns,
@@ -32,7 +32,7 @@ pub(super) struct CachedBatches {
     current: Option<Portion>,
 }
 
-/// Some of the rows, with all that is needed of their columns.
+/// Some of the rows, with what is needed of their columns.
 struct Portion {
     /// Rows that are left, each piece by its block among those of the portion and its place there.
     pieces: VecDeque<(usize, Range<usize>)>,
@@ -42,12 +42,12 @@ struct Portion {
     paged: Option<ParquetRecordBatchReader>,
 }
 
-/// Where a column comes from.
+/// The source of a column.
 enum Source {
     Blocks(Vec<ArrayRef>),
     /// Metas from the directory, and for each row which one it has.
     Metas(ArrayRef, UInt32Array),
-    /// From its pages, with the others of which that is said.
+    /// Its pages, decoded together with all other such columns.
     Pages,
 }
 
@@ -63,7 +63,7 @@ impl CachedBatches {
         CachedBatches { reader, present, ranges, batch_rows: batch_rows.max(1), failed, current: None }
     }
 
-    /// Takes the ranges of the next portion off.
+    /// Removes and returns the ranges of the next portion.
     fn next_ranges(&mut self) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
         let (mut blocks, mut next_block) = (0, 0);
@@ -113,13 +113,13 @@ impl CachedBatches {
         self.reader.schema().meta.as_deref() == Some(name)
     }
 
-    /// Whether a column is kept in blocks: its values all have one width, so that a block has its bounds.
+    /// Whether a column is cached in blocks: all of its values have the same width, so that the size of a block is bounded.
     fn is_fixed(&self, name: &str) -> bool {
         let schema = self.reader.0.metadata.schema();
         schema.field_with_name(name).is_ok_and(|field| field.data_type().is_primitive())
     }
 
-    /// The metas of rows, and for each row which one it has; `None` if there are so many that it pays to read them.
+    /// The metas of rows, and for each row which one it has; `None` if there are so many that reading them is faster.
     fn metas(&self, ranges: &[Range<u64>]) -> Option<(ArrayRef, UInt32Array)> {
         let (_, ty) = self.present.iter().find(|(name, _)| self.is_meta(name) && !self.is_fixed(name))?;
         let directory = self.reader.directory();
@@ -146,7 +146,7 @@ impl CachedBatches {
         Some((column_of_keys(&keys, ty, self.reader.schema().precision), rows.into()))
     }
 
-    /// For each column that is kept in blocks these blocks of it, from the cache or decoded now.
+    /// The given blocks of each column that is cached, from the cache or newly decoded.
     fn blocks(&self, blocks: &[u64]) -> Result<Vec<Vec<ArrayRef>>, SegmentError> {
         let Some((cache, segment)) = &self.reader.1 else { return Ok(Vec::new()) };
         let fixed: Vec<_> = self.present.iter().filter(|(name, _)| self.is_fixed(name)).cloned().collect();
@@ -180,7 +180,7 @@ impl CachedBatches {
         block * BLOCK_ROWS..((block + 1) * BLOCK_ROWS).min(self.reader.directory().row_count())
     }
 
-    /// The next batch, which has to have so many rows.
+    /// The next batch, which must have this number of rows.
     fn next_of(&self, pages: &mut ParquetRecordBatchReader, rows: u64) -> Result<RecordBatch, SegmentError> {
         let batch = read_next(pages).transpose().map_err(|e| self.failure(&e))?;
         let missing = || ArrowError::ParquetError(format!("a block of {rows} rows is not whole"));
@@ -239,7 +239,7 @@ impl Iterator for CachedBatches {
 }
 
 impl Portion {
-    /// Takes so many rows off.
+    /// Removes the first rows.
     fn next_pieces(&mut self, mut rows: usize) -> Vec<(usize, Range<usize>)> {
         let mut taken = Vec::new();
         while let Some((block, piece)) = self.pieces.front_mut().filter(|_| rows > 0) {

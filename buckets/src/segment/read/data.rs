@@ -61,8 +61,7 @@ impl ChunkReader for Checked {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        // Pages are found through the offset index, and read by get_bytes. Should the reader ever want a stream, it gets
-        // the rest of the data.
+        // Pages are found through the offset index and read by get_bytes. A stream is the rest of the data.
         let length = to_usize(self.inner.data_end.saturating_sub(start));
         Ok(self.get_bytes(start, length)?.reader())
     }

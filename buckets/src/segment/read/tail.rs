@@ -6,10 +6,10 @@ use bytes::{Buf, Bytes};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-/// Bytes read from the end of a file at first: mostly directory and footer are in there.
+/// Bytes first read from the end of a file, which usually contain directory and footer.
 const TAIL_GUESS_BYTES: u64 = 64 << 10;
 
-/// Where the eight hex digits of the tail's checksum stand in the last bytes of a file.
+/// The position of the eight hex digits of the tail's checksum in the last bytes of a file.
 pub(in crate::segment) fn tail_checksum_at(bytes: &[u8]) -> Option<usize> {
     let digits = TAIL_MARK.len() + 16 + b";crc=".len();
     let at = bytes.windows(TAIL_MARK.len()).rposition(|window| window == TAIL_MARK)?;
@@ -56,7 +56,7 @@ pub(super) fn read_tail(file: &dyn ReadAt, name: &str) -> Result<(u64, Bytes, u3
         Some(skip) => end.slice(usize::try_from(skip).unwrap_or(end.len()).min(end.len())..),
         None => read(start, len - start)?,
     };
-    // The digits stand for zeros in their own checksum.
+    // In their own checksum, the digits count as zeros.
     let digits_at = to_usize(end_at + digits as u64 - start.min(end_at + digits as u64));
     let Some((before, rest)) = tail.split_at_checked(digits_at).filter(|(_, rest)| rest.len() >= 8) else {
         return Err(bad(end_at + digits as u64, "footer: the tail begins after its checksum"));
