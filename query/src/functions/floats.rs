@@ -154,6 +154,36 @@ impl ScalarUDFImpl for CanonicalFloat {
     }
 }
 
+/// What aggregates that do not depend on the order of rows have in common with DataFusion's function `self.other`.
+macro_rules! as_in_other {
+    () => {
+        fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+            self.other.return_type(given)
+        }
+
+        fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+            self.other.value_from_stats(args)
+        }
+
+        fn reverse_expr(&self) -> ReversedUDAF {
+            ReversedUDAF::Identical
+        }
+
+        fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+            AggregateOrderSensitivity::Insensitive
+        }
+
+        fn set_monotonicity(&self, kind: &DataType) -> SetMonotonicity {
+            self.other.inner().set_monotonicity(kind)
+        }
+
+        fn documentation(&self) -> Option<&Documentation> {
+            self.other.documentation()
+        }
+    };
+}
+pub(super) use as_in_other;
+
 /// `min` or `max`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Extreme {
@@ -193,10 +223,6 @@ impl AggregateUDFImpl for Extreme {
         self.other.coerce_types(given)
     }
 
-    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
-        self.other.return_type(given)
-    }
-
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         self.accumulate(args, false)
     }
@@ -223,10 +249,6 @@ impl AggregateUDFImpl for Extreme {
         }
     }
 
-    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.other.value_from_stats(args)
-    }
-
     fn is_descending(&self) -> Option<bool> {
         self.other.is_descending()
     }
@@ -235,21 +257,7 @@ impl AggregateUDFImpl for Extreme {
         self.other.simplify()
     }
 
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
-    }
-
-    fn set_monotonicity(&self, kind: &DataType) -> SetMonotonicity {
-        self.other.inner().set_monotonicity(kind)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.other.documentation()
-    }
+    as_in_other!();
 }
 
 impl Extreme {

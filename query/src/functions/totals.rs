@@ -4,7 +4,7 @@
 //! does not fit its column is an error, and an average converts the exact sum to a double before it divides. For other
 //! types they are DataFusion's, except for doubles in a moving window.
 
-use super::floats::{canonical_array, canonical_scalar};
+use super::floats::{as_in_other, canonical_array, canonical_scalar};
 use super::sliding::SlidingTotal;
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
@@ -85,10 +85,6 @@ impl AggregateUDFImpl for Total {
         Ok(fields_with_udf(&fields, self.other.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
     }
 
-    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
-        self.other.return_type(given)
-    }
-
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match whole(args.expr_fields) {
             Some(signed) => {
@@ -143,25 +139,7 @@ impl AggregateUDFImpl for Total {
         }
     }
 
-    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.other.value_from_stats(args)
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
-    }
-
-    fn set_monotonicity(&self, kind: &DataType) -> SetMonotonicity {
-        self.other.inner().set_monotonicity(kind)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.other.documentation()
-    }
+    as_in_other!();
 }
 
 /// A sum in the type of its column.
