@@ -3,6 +3,8 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Parser, Subcommand};
 use ebbtide_query::output::Format;
+use ebbtide_query::text_table::encoding::Encoding;
+use ebbtide_query::text_table::repeated_hours;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -345,7 +347,7 @@ pub(crate) struct ImportArgs {
     pub(crate) comment: Option<u8>,
 
     /// Encoding of text files. Default: detected.
-    #[arg(long, value_enum, help_heading = "Text files")]
+    #[arg(long, value_parser = encodings(), help_heading = "Text files")]
     pub(crate) encoding: Option<Encoding>,
 
     /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. Without it, the first
@@ -407,24 +409,13 @@ pub(crate) enum InputFormat {
     Arrow,
 }
 
-/// The character encoding of a text file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Encoding {
-    /// UTF-8.
-    #[value(name = "utf-8")]
-    Utf8,
-    /// ISO 8859-1 (western European).
-    #[value(name = "latin-1")]
-    Latin1,
-    /// Windows-1252 (western European, with more quotes and dashes).
-    #[value(name = "windows-1252")]
-    Windows1252,
-    /// UTF-16, little-endian unless a byte order mark says otherwise.
-    #[value(name = "utf-16")]
-    Utf16,
-    /// UTF-16, big-endian.
-    #[value(name = "utf-16be")]
-    Utf16Be,
+/// The encodings of text files, by name.
+fn encodings() -> impl TypedValueParser<Value = Encoding> {
+    let value = |encoding: Encoding| PossibleValue::new(encoding.name()).help(encoding.description());
+    PossibleValuesParser::new(Encoding::ALL.map(value)).map(|name| {
+        let named = Encoding::ALL.into_iter().find(|encoding| encoding.name() == name);
+        named.unwrap_or(Encoding::Utf8)
+    })
 }
 
 /// How local times that are ambiguous or skipped when clocks change are read.
@@ -439,6 +430,17 @@ pub(crate) enum Dst {
     /// By the order of the rows of a series: an ambiguous time is the earlier instant if that comes after the row before,
     /// else the later one. Skipped times are read as the later instant.
     Infer,
+}
+
+impl From<Dst> for repeated_hours::Dst {
+    fn from(dst: Dst) -> Self {
+        match dst {
+            Dst::Refuse => repeated_hours::Dst::Refuse,
+            Dst::Earlier => repeated_hours::Dst::Earlier,
+            Dst::Later => repeated_hours::Dst::Later,
+            Dst::Infer => repeated_hours::Dst::Infer,
+        }
+    }
 }
 
 /// A unit of time.

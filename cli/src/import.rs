@@ -4,50 +4,46 @@
 //! the database unchanged. Standard input, which cannot be read twice, is stored as it arrives (`stream.rs`).
 
 mod bad;
-mod blanks;
-mod cells;
+mod bar;
 mod columnar;
 mod columns;
 mod command;
 mod csv_file;
 mod decoder;
 mod documents;
-mod encoding;
-mod folds;
+mod doubts;
 mod footer;
-mod infer;
 mod ipc;
 mod job;
 mod layout;
 mod line_protocol;
 mod names;
-mod plain_time;
 mod plan;
 mod report;
 mod resume;
 mod rows;
+mod shape;
 mod sniff;
 mod source;
 mod step;
 mod stream;
-mod text;
-mod times;
+mod text_file;
 
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::{Failure, files, human};
 use bad::{BadLines, Begin};
+use bar::Bar;
 pub(crate) use columnar::open_parquet;
 use ebbtide::{Collection, CollectionSnapshot, Database};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
 use job::Job;
-use layout::Shape;
 use names::Pattern;
 use plan::Plan;
-use report::Bar;
 pub(crate) use resume::unfinished;
 use resume::{EarlierImport, Progress, State};
 use rows::Rows;
+use shape::Shape;
 use sniff::Sniffer;
 use source::Source;
 use std::cell::RefCell;
@@ -302,7 +298,7 @@ impl Import<'_> {
         self.shared.stores.store(true, Ordering::Relaxed);
         let created = plan.job.schema.is_none();
         if created {
-            plan.job.create(&database, &plan.settled.layout, checked.step)?;
+            plan.settled.layout.create(&plan.job, &database, checked.step)?;
         }
         let target = database.collection(name)?;
         progress.belongs_to(&target.snapshot()?);

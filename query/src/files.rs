@@ -36,7 +36,7 @@ const FUNCTIONS: [(&str, Format); 9] = [
 ];
 
 /// Options of `read_csv`, each with the names that it has elsewhere.
-const CSV_OPTIONS: [(&str, &[&str]); 8] = [
+const CSV_OPTIONS: [(&str, &[&str]); 11] = [
     ("delim", &["sep", "delimiter"]),
     ("header", &["has_header"]),
     ("skip", &[]),
@@ -45,6 +45,9 @@ const CSV_OPTIONS: [(&str, &[&str]); 8] = [
     ("comment", &[]),
     ("encoding", &[]),
     ("decimal_separator", &["decimal"]),
+    ("thousands", &[]),
+    ("text", &[]),
+    ("number", &[]),
 ];
 
 /// The format of a file.
@@ -55,7 +58,7 @@ enum Format {
     Parquet,
 }
 
-/// What is to be read.
+/// The files to read, and the options.
 #[derive(Debug, Clone, PartialEq)]
 struct Request {
     format: Format,
@@ -74,7 +77,7 @@ pub(crate) fn is_reader(function: &str) -> bool {
     FUNCTIONS.iter().any(|(name, _)| name.eq_ignore_ascii_case(function))
 }
 
-/// The name of the table that a call of a reading function gives.
+/// The name of the table for a call of a reading function.
 ///
 /// # Errors
 /// [`Code::BadValue`] for options that do not exist.
@@ -88,9 +91,9 @@ pub(crate) fn table_of_call(function: &str, paths: Vec<String>, options: Vec<(St
             let hint = suggest::hint(&name, CSV_OPTIONS.iter().map(|(option, _)| *option));
             let there = match format {
                 Some(Format::Csv) => {
-                    format!("{hint} (there are: {})", CSV_OPTIONS.map(|(option, _)| option).join(", "))
+                    format!("{hint} (options: {})", CSV_OPTIONS.map(|(option, _)| option).join(", "))
                 }
-                _ => "; it takes paths alone".to_owned(),
+                _ => "; it takes only paths".to_owned(),
             };
             return Err(wrong(format!("{function}: no option is called '{name}'{there}")));
         };
@@ -100,7 +103,7 @@ pub(crate) fn table_of_call(function: &str, paths: Vec<String>, options: Vec<(St
 }
 
 impl Request {
-    /// What a name asks for, if it is one of a file.
+    /// The request that a name encodes, if it is the name of a file or of a call.
     fn of(name: &str) -> Option<Request> {
         if name.starts_with("{\"read\":") {
             let call: Value = serde_json::from_str(name).ok()?;
@@ -120,7 +123,7 @@ impl Request {
         Some(Request { format, paths: vec![name.to_owned()], options: Map::new() })
     }
 
-    /// The files that are there.
+    /// The files that exist.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.paths {
@@ -133,18 +136,18 @@ impl Request {
             files.extend(matches.filter_map(std::result::Result::ok).filter(|path| path.is_file()));
             if files.len() == before {
                 let here = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
-                let what = if path.contains(['*', '?', '[']) { "no file is like" } else { "there is no file" };
+                let what = if path.contains(['*', '?', '[']) { "no file matches" } else { "there is no file" };
                 return Err(QueryError::new(Code::NamespaceNotFound, format!("{what} '{path}' (looked in {here})")));
             }
         }
         match files.is_empty() {
-            true => Err(wrong("a file is wanted: read_csv('x.csv')")),
+            true => Err(wrong("name a file: read_csv('x.csv')")),
             false => Ok(files),
         }
     }
 }
 
-/// The table that a name stands for, if it is one of a file.
+/// The table for a name, if it is the name of a file.
 pub(crate) async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
     let Some(request) = Request::of(name) else { return Ok(None) };
     let external = |error: QueryError| DataFusionError::External(Box::new(error));
@@ -176,7 +179,7 @@ async fn parquet(files: &[PathBuf], state: &SessionState) -> Result<Arc<dyn Tabl
     Ok(Arc::new(ListingTable::try_new(config)?))
 }
 
-/// Reads a file, unpacked.
+/// Opens a file, and decompresses it.
 #[expect(clippy::disallowed_methods, reason = "a file that a query names is no part of the database")]
 fn reader(path: &Path) -> Result<Box<dyn Read + Send>> {
     let fail = |error: std::io::Error| wrong(format!("cannot read {}: {error}", path.display()));

@@ -45,6 +45,7 @@ mod session;
 mod sql;
 pub mod statement;
 pub mod system;
+pub mod text_table;
 mod timestamp_coercion;
 mod views;
 mod words;

@@ -1,7 +1,6 @@
 //! Parquet and Arrow IPC files.
 
 use super::footer;
-use super::infer::{finer, finest};
 use super::ipc;
 use super::layout::Layout;
 use super::source::Source;
@@ -15,6 +14,7 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
+use ebbtide_query::text_table::infer::{finer, finest};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };

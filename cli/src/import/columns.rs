@@ -1,9 +1,9 @@
 //! The columns of a text file: their names, and the cells of a line that each consists of.
 
 use super::Failure;
-use super::layout::Shape;
-use super::text::Record;
+use super::shape::Shape;
 use ebbtide_buckets::FIELDS_MAX;
+use ebbtide_query::text_table::split::Record;
 
 /// A line with more columns is probably a mistake: twice as many as a collection can have fields, since some may be
 /// metas, parts of the time or skipped.

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::args::{Cli, ImportArgs};
 use clap::ValueEnum;
+use ebbtide_query::text_table::encoding::Encoding;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub(super) fn line(cli: &Cli, args: &ImportArgs) -> String {
     }
     line.option("-c", args.collection.as_ref());
     line.named("--format", args.format);
-    line.named("--encoding", args.encoding);
+    line.option("--encoding", args.encoding.map(Encoding::name));
     line.option("--delimiter", args.delimiter.map(character));
     line.option("--comment", args.comment.map(character));
     line.option("--skip", args.skip);

@@ -1,91 +1,20 @@
 //! Rows of cells: the types of their columns, and batches of them.
 
-use super::cells::{self, Cells};
 use super::columns::{Column, Columns, Origin};
 use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
-use super::infer::{ColumnStats, Kind};
-use super::text::Record;
 use super::{Failure, Rows};
 use crate::batching::INSERT_BYTES;
-use arrow::array::{
-    ArrayRef, BooleanArray, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringViewBuilder,
-};
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Field, Schema as ArrowSchema};
-use ebbtide_buckets::timestamps;
+use ebbtide_query::text_table::cells;
+use ebbtide_query::text_table::column::ColumnBuilder;
+use ebbtide_query::text_table::infer::ColumnStats;
+use ebbtide_query::text_table::split::Record;
 use ebbtide_ttl::{Precision, Timestamp};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
-
-enum Cell {
-    Bool(BooleanBuilder),
-    Int(Int64Builder),
-    Double(Float64Builder),
-    Time(Vec<Option<i64>>),
-    Text(StringViewBuilder),
-}
-
-impl Cell {
-    fn new(kind: Kind) -> Self {
-        match kind {
-            Kind::Bool => Cell::Bool(BooleanBuilder::new()),
-            Kind::Int => Cell::Int(Int64Builder::new()),
-            Kind::Double => Cell::Double(Float64Builder::new()),
-            Kind::Time => Cell::Time(Vec::new()),
-            Kind::Text => Cell::Text(StringViewBuilder::new()),
-        }
-    }
-
-    fn null(&mut self) {
-        match self {
-            Cell::Bool(cells) => cells.append_null(),
-            Cell::Int(cells) => cells.append_null(),
-            Cell::Double(cells) => cells.append_null(),
-            Cell::Time(cells) => cells.push(None),
-            Cell::Text(cells) => cells.append_null(),
-        }
-    }
-
-    /// Adds a cell; an error says why it does not fit.
-    fn push(
-        &mut self,
-        cell: &[u8],
-        time: Option<Timestamp>,
-        cells: &Cells,
-        precision: Precision,
-    ) -> Result<(), String> {
-        let not = |what: &str| format!("'{}' is not {what}", String::from_utf8_lossy(cell));
-        match self {
-            Cell::Bool(out) => out.append_value(cells::boolean(cell).ok_or_else(|| not("bool"))?),
-            Cell::Int(out) => out.append_value(cells.int(cell).ok_or_else(|| not("int64"))?),
-            Cell::Double(_) if cells.plain(cell).is_some_and(|number| cells::is_rounded(&number)) => {
-                return Err(not("exact as a double"));
-            }
-            Cell::Double(out) => out.append_value(cells.double(cell).ok_or_else(|| not("double"))?),
-            Cell::Text(_) if cell.contains(&0) => return Err("it holds a NUL byte".to_owned()),
-            Cell::Text(out) => {
-                let text = std::str::from_utf8(cell);
-                out.append_value(text.map_err(|_| not("UTF-8 text; --encoding latin-1 reads older files"))?);
-            }
-            Cell::Time(out) => {
-                let units = time.and_then(|time| time.to_units(precision));
-                out.push(Some(units.ok_or_else(|| not(&format!("a time that {} can hold", precision.name())))?));
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, precision: Precision) -> ArrayRef {
-        match self {
-            Cell::Bool(cells) => Arc::new(cells.finish()),
-            Cell::Int(cells) => Arc::new(cells.finish()),
-            Cell::Double(cells) => Arc::new(cells.finish()),
-            Cell::Text(cells) => Arc::new(cells.finish()),
-            Cell::Time(cells) => timestamps(std::mem::take(cells), precision),
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -99,7 +28,7 @@ struct ImportedColumn {
     name: String,
     origin: Origin,
     role: Role,
-    cells: Cell,
+    cells: ColumnBuilder,
     /// Whether leading zeros are ignored.
     number: bool,
 }
@@ -158,7 +87,13 @@ impl<'a> Table<'a> {
                 Role::Field
             };
             let number = self.input.job.args.number.contains(name);
-            Some(ImportedColumn { name: name.clone(), origin: origin.clone(), role, cells: Cell::new(kind), number })
+            Some(ImportedColumn {
+                name: name.clone(),
+                origin: origin.clone(),
+                role,
+                cells: ColumnBuilder::new(kind),
+                number,
+            })
         };
         self.wanted = columns.columns.iter().filter_map(wanted).collect();
     }
@@ -203,17 +138,17 @@ impl<'a> Table<'a> {
                 if column.role == Role::Time && wrong.is_none() {
                     wrong = Some(format!("the time is missing: column '{}' is empty", column.name));
                 }
-                column.cells.null();
+                column.cells.push_null();
                 continue;
             }
             values += usize::from(column.role == Role::Field);
-            let time = match &column.cells {
-                Cell::Time(_) if column.role == Role::Time => self.read_time(cell, None).map(Some),
-                Cell::Time(_) => self.read_time(cell, Some(&column.name)).map(Some),
+            let time = match (column.cells.is_time(), column.role) {
+                (true, Role::Time) => self.read_time(cell, None).map(Some),
+                (true, _) => self.read_time(cell, Some(&column.name)).map(Some),
                 _ => Ok(None),
             };
             if let Err(reason) = time.and_then(|time| column.cells.push(cell, time, cells, precision)) {
-                column.cells.null();
+                column.cells.push_null();
                 wrong = Some(format!("column '{}': {reason}", column.name));
             }
         }

@@ -2,16 +2,13 @@
 //! then to make rows; a pipe does both with each block.
 
 use super::Failure;
-use super::csv_file::Table;
-use super::documents::Documents;
-use super::infer::{ColumnStats, Kind, finer};
+use super::doubts::{self, Doubt};
 use super::job::Job;
 use super::layout::Layout;
 use super::rows::Rows;
-use super::source::Source;
-use super::text::{self, Record};
-use crate::args::InputFormat;
-use ebbtide_buckets::Schema;
+use ebbtide_buckets::{FieldType, Schema};
+use ebbtide_query::text_table::infer::{ColumnStats, Kind, finer};
+use ebbtide_query::text_table::split::Record;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -57,7 +54,7 @@ impl RowSpec {
         layout: Layout,
         seen: &[ColumnStats],
     ) -> Result<Self, Failure> {
-        let kinds = job.kinds(schema, &layout, seen)?;
+        let kinds = kinds(job, schema, &layout, seen)?;
         let fresh = || Schema::new(layout.time_field.clone(), layout.meta_field.clone(), layout.precision);
         let schema = RefCell::new(schema.cloned().unwrap_or_else(fresh));
         Ok(RowSpec { layout, kinds, schema })
@@ -88,20 +85,6 @@ pub(super) trait Decoder {
     fn finish(&mut self, end: u64) -> Result<Option<Rows>, Failure>;
 }
 
-/// The decoder for a text format. `name` is the input's name, `constants` are columns with one value in all rows.
-pub(super) fn decoder<'a>(
-    format: InputFormat,
-    name: &str,
-    constants: &[(String, String)],
-    job: &Rc<Job<'a>>,
-) -> Box<dyn Decoder + 'a> {
-    let input = Input { name: name.into(), constants: constants.to_vec(), job: Rc::clone(job) };
-    match format {
-        InputFormat::Csv => Box::new(Table::new(input)),
-        _ => Box::new(Documents::new(input, format)),
-    }
-}
-
 /// The input of a decoder, and its job.
 pub(super) struct Input<'a> {
     pub(super) name: Rc<str>,
@@ -109,68 +92,53 @@ pub(super) struct Input<'a> {
     pub(super) job: Rc<Job<'a>>,
 }
 
-/// Learns the types of a file's columns.
-pub(super) fn learn(
-    source: &Source,
-    job: &Rc<Job<'_>>,
-    learnt: &mut LearnedColumns,
-    tick: &dyn Fn(u64),
-) -> Result<(), Failure> {
-    let mut decoder = decoder(source.format, &source.name, &source.constants, job);
-    let mut is_empty = true;
-    text::blocks(source, &job.split(source), &mut |block| {
-        for record in block.records() {
-            is_empty = false;
-            if decoder.is_row(&record)? && decoder.learn(&record, learnt)?.is_break() {
-                return Ok(ControlFlow::Break(()));
+/// The types of the columns of CSV files.
+fn kinds(
+    job: &Job<'_>,
+    schema: Option<&Schema>,
+    layout: &Layout,
+    seen: &[ColumnStats],
+) -> Result<Vec<(String, Kind)>, Failure> {
+    let known_meta = |name: &str| -> Option<FieldType> {
+        let ty = schema?.meta_type.as_ref()?;
+        match (layout.meta_columns.len(), ty) {
+            (1, ty) => Some(ty.clone()),
+            (_, FieldType::Object(members)) => members.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone()),
+            _ => None,
+        }
+    };
+    let lenient = job.bad.borrow().lenient();
+    let (mut kinds, mut doubts) = (Vec::new(), Vec::new());
+    for column in seen {
+        let kind = if column.name == layout.time_column {
+            Some(column.time_kind(lenient).map_err(|doubt| doubts::about_time(&column.name, &doubt))?)
+        } else {
+            let known = if layout.meta_columns.contains(&column.name) {
+                known_meta(&column.name)
+            } else {
+                schema.and_then(|s| s.field_type(&column.name).cloned())
+            };
+            let is_text = job.args.text.contains(&column.name) || (known.is_none() && job.names.contains(&column.name));
+            match column.kind(known.as_ref(), is_text, lenient) {
+                Ok(kind) => kind,
+                Err(doubt) => {
+                    doubts.push(Doubt::new(&column.name, &doubt));
+                    None
+                }
             }
-        }
-        tick(learnt.rows);
-        Ok(ControlFlow::Continue(()))
-    })?;
-    match (is_empty, job.args.skip) {
-        (false, _) => Ok(()),
-        (true, Some(skip)) => {
-            Err(Failure::new(format!("--skip {skip} leaves nothing of {}: the file has fewer lines", source.name)))
-        }
-        (true, None) => Err(Failure::new(format!("{} contains no lines", source.name))),
+        };
+        kinds.extend(kind.map(|k| (column.name.clone(), k)));
     }
-}
-
-/// Passes on the rows of a file in batches, starting with a given row.
-pub(super) fn read(
-    source: &Source,
-    job: &Rc<Job<'_>>,
-    settled: &Rc<RowSpec>,
-    from: u64,
-    give: &mut dyn FnMut(Rows) -> Result<ControlFlow<()>, Failure>,
-) -> Result<(), Failure> {
-    let mut decoder = decoder(source.format, &source.name, &source.constants, job);
-    decoder.begin(settled);
-    let (mut at, mut stopped) = (0, false);
-    text::blocks(source, &job.split(source), &mut |block| {
-        for record in block.records() {
-            if !decoder.is_row(&record)? {
-                continue;
-            }
-            at += 1;
-            if at <= from {
-                decoder.pass_over(&record);
-                continue;
-            }
-            decoder.add(&record)?;
-            if decoder.is_full()
-                && let Some(rows) = decoder.finish(at)?
-                && give(rows)?.is_break()
-            {
-                stopped = true;
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    if !stopped && let Some(rows) = decoder.finish(at)? {
-        let _ = give(rows)?;
+    if !doubts.is_empty() {
+        return Err(Doubt::failure(&doubts));
     }
-    Ok(())
+    if let Some(name) = job.args.number.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
+        let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
+        return Err(job.shape.unknown("option --number", name, &names));
+    }
+    if let Some(name) = job.args.text.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
+        let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
+        return Err(job.shape.unknown("option --text", name, &names));
+    }
+    Ok(kinds)
 }

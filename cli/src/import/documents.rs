@@ -1,16 +1,16 @@
 //! Lines with documents: NDJSON and line protocol.
 
 use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
-use super::infer::{finer, finest};
 use super::layout::Layout;
 use super::line_protocol::{self, Point};
-use super::source::Source;
-use super::text::{self, Record};
+use super::source::{self, Source};
 use super::{Job, Rows};
 use crate::Failure;
 use crate::args::InputFormat;
 use crate::batching::INSERT_BYTES;
 use ebbtide_buckets::{DOCUMENT_BYTES_MAX, batch_from_documents};
+use ebbtide_query::text_table::infer::{finer, finest};
+use ebbtide_query::text_table::split::Record;
 use ebbtide_ttl::{Name, Precision, Timestamp, Value};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -377,7 +377,7 @@ fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
 
 /// The names of the measurements in a file of line protocol, in order of appearance.
 pub(super) fn measurements(source: &Source, job: &Job<'_>, all: &mut Vec<String>) -> Result<(), Failure> {
-    text::blocks(source, &job.split(source), &mut |block| {
+    source::blocks(source, &job.split(source), &mut |block| {
         for record in block.records() {
             // Bad lines are reported when the points are read.
             if let Ok(Some(point)) = line_protocol::parse(record.cell(0))

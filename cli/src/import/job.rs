@@ -1,24 +1,29 @@
 //! An import of files into one collection: how their text is read, and where the rows go.
 
 use super::bad::BadLines;
-use super::cells::{self, Cells, Nulls};
-use super::folds::Folds;
-use super::infer::{ColumnStats, Doubt, Kind};
-use super::layout::{Layout, Shape};
 use super::names::{Constant, Pattern};
+use super::shape::Shape;
 use super::source::Source;
-use super::text::Split;
-use super::times::TimeReader;
-use super::{Failure, Rows, step};
+use super::{Failure, Rows};
 use crate::args::{ImportArgs, InputFormat};
-use ebbtide::{BatchId, Collection, Database};
-use ebbtide_buckets::{FieldType, Schema};
+use ebbtide::{BatchId, Collection};
+use ebbtide_buckets::Schema;
+use ebbtide_query::text_table::cells::{self, Cells, Nulls};
+use ebbtide_query::text_table::repeated_hours::Folds;
+use ebbtide_query::text_table::split::Split;
+use ebbtide_query::text_table::times::{Hints, TimeReader};
 use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// Errors of a single row, which do not end the import.
 const SET_ASIDE: [Code; 3] = [Code::BadValue, Code::TypeMismatch, Code::BSONObjectTooLarge];
+
+/// The options that errors about times recommend.
+const HINTS: Hints = Hints {
+    form: "; describe its format with --time-format",
+    dst: "; choose with --dst earlier, later or infer, or write the offset from UTC in the data",
+};
 
 /// An import of files into one collection.
 pub(super) struct Job<'a> {
@@ -57,7 +62,8 @@ impl<'a> Job<'a> {
         influx: bool,
     ) -> Result<Self, Failure> {
         let zone = args.time_zone.as_deref();
-        let times = TimeReader::new(&args.time_format, zone, args.dst, influx.then_some("ns"))?;
+        let times = TimeReader::new(&args.time_format, zone, args.dst.into(), influx.then_some("ns"), HINTS)
+            .map_err(|e| Failure::usage(format!("--{e}")))?;
         let cells = Cells {
             nulls: Nulls::new(&args.null),
             decimal_comma: args.decimal_comma,
@@ -116,36 +122,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Creates the collection according to the options and the data.
-    pub(super) fn create(&self, database: &Database, layout: &Layout, step: Option<step::Step>) -> Result<(), Failure> {
-        let mut series = serde_json::Map::new();
-        series.insert("timeField".to_owned(), layout.time_field.clone().into());
-        if let Some(meta) = &layout.meta_field {
-            series.insert("metaField".to_owned(), meta.clone().into());
-        }
-        let granularity = match (&self.args.granularity, step) {
-            (Some(word), _) => word.clone(),
-            (None, Some(step)) => {
-                eprintln!("granularity {}: a series has a measurement every {} (median)", step.granularity(), step);
-                step.granularity().to_owned()
-            }
-            (None, None) => "seconds".to_owned(),
-        };
-        series.insert("granularity".to_owned(), granularity.into());
-        if layout.precision != Precision::Ms {
-            eprintln!("precision {}: the times are that fine", layout.precision.name());
-            series.insert("precision".to_owned(), layout.precision.name().into());
-        }
-        let mut document = serde_json::Map::new();
-        document.insert("create".to_owned(), self.collection.clone().into());
-        document.insert("timeseries".to_owned(), series.into());
-        if let Some(seconds) = self.args.expire_after {
-            document.insert("expireAfterSeconds".to_owned(), seconds.into());
-        }
-        database.run_command(&serde_json::Value::Object(document))?;
-        Ok(())
-    }
-
     /// Stores rows and returns how many were stored; rows that cannot be stored are set aside. `name` returns the id
     /// for each attempt to store the remaining rows.
     pub(super) fn insert(
@@ -172,57 +148,5 @@ impl<'a> Job<'a> {
                 },
             }
         }
-    }
-
-    /// The types of the columns of CSV files.
-    pub(super) fn kinds(
-        &self,
-        schema: Option<&Schema>,
-        layout: &Layout,
-        seen: &[ColumnStats],
-    ) -> Result<Vec<(String, Kind)>, Failure> {
-        let known_meta = |name: &str| -> Option<FieldType> {
-            let ty = schema?.meta_type.as_ref()?;
-            match (layout.meta_columns.len(), ty) {
-                (1, ty) => Some(ty.clone()),
-                (_, FieldType::Object(members)) => members.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone()),
-                _ => None,
-            }
-        };
-        let lenient = self.bad.borrow().lenient();
-        let (mut kinds, mut doubts) = (Vec::new(), Vec::new());
-        for column in seen {
-            let kind = if column.name == layout.time_column {
-                Some(column.time_kind(lenient)?)
-            } else {
-                let known = if layout.meta_columns.contains(&column.name) {
-                    known_meta(&column.name)
-                } else {
-                    schema.and_then(|s| s.field_type(&column.name).cloned())
-                };
-                let is_text =
-                    self.args.text.contains(&column.name) || (known.is_none() && self.names.contains(&column.name));
-                match column.kind(known.as_ref(), is_text, lenient) {
-                    Ok(kind) => kind,
-                    Err(doubt) => {
-                        doubts.push(doubt);
-                        None
-                    }
-                }
-            };
-            kinds.extend(kind.map(|k| (column.name.clone(), k)));
-        }
-        if !doubts.is_empty() {
-            return Err(Doubt::failure(&doubts));
-        }
-        if let Some(name) = self.args.number.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
-            let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
-            return Err(self.shape.unknown("option --number", name, &names));
-        }
-        if let Some(name) = self.args.text.iter().find(|t| !seen.iter().any(|s| s.name == **t)) {
-            let names: Vec<String> = seen.iter().map(|s| s.name.clone()).collect();
-            return Err(self.shape.unknown("option --text", name, &names));
-        }
-        Ok(kinds)
     }
 }

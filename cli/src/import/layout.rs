@@ -1,104 +1,19 @@
 //! Maps columns of the input to fields of the collection.
 
-use super::cells::Nulls;
-use super::infer::ColumnStats;
 use super::job::Job;
+use super::shape::Shape;
+use super::step;
 use crate::Failure;
 use crate::args::ImportArgs;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
 use arrow::compute::{cast, nullif};
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Schema as ArrowSchema};
+use ebbtide::Database;
 use ebbtide_buckets::{FieldType, Schema, timestamps};
+use ebbtide_query::text_table::cells::Nulls;
+use ebbtide_query::text_table::infer::ColumnStats;
 use ebbtide_ttl::Precision;
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Usual names of a time column.
-const TIME_NAMES: [&str; 8] = ["time", "timestamp", "ts", "datetime", "date_time", "date", "t", "valid_time"];
-
-/// The user's options about columns.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Shape {
-    pub(super) time: Vec<String>,
-    pub(super) columns: Vec<String>,
-    pub(super) no_header: bool,
-    pub(super) without: Vec<String>,
-    rename: Vec<(String, String)>,
-    /// The time of all rows, for a table without one.
-    pub(super) at: Option<String>,
-    /// The time field of the collection, if it exists.
-    known_time: Option<String>,
-}
-
-impl Shape {
-    pub(super) fn new(args: &ImportArgs, schema: Option<&Schema>) -> Self {
-        Shape {
-            time: args.time.clone(),
-            columns: args.columns.clone(),
-            no_header: args.no_header,
-            without: args.without.clone(),
-            rename: args.rename.clone(),
-            at: args.at.clone(),
-            known_time: schema.map(|s| s.time.clone()),
-        }
-    }
-
-    /// Whether the first record is a header.
-    pub(super) fn has_header(&self) -> bool {
-        !self.no_header
-    }
-
-    /// The name of the field for a time in several columns.
-    pub(super) fn time_field(&self) -> String {
-        self.known_time.clone().unwrap_or_else(|| "time".to_owned())
-    }
-
-    /// The new name of a column.
-    pub(super) fn rename<'a>(&'a self, name: &'a str) -> &'a str {
-        self.rename.iter().find(|(old, _)| old == name).map_or(name, |(_, new)| new)
-    }
-
-    /// The new names of all columns; an error if a column to be renamed or skipped does not exist.
-    pub(super) fn renamed(&self, names: Vec<String>, file: &str) -> Result<Vec<String>, Failure> {
-        let absent = |name: &str, option: &str, names: &[String]| {
-            let hint = ebbtide_query::suggest::hint(name, names.iter().map(String::as_str));
-            Failure::new(format!("{file} has no column '{name}' as {option} says{hint}"))
-        };
-        if let Some((old, _)) = self.rename.iter().find(|(old, _)| !names.contains(old)) {
-            return Err(absent(old, "--rename", &names));
-        }
-        let names: Vec<String> = names.iter().map(|n| self.rename(n).to_owned()).collect();
-        match self.without.iter().find(|w| !names.contains(w)) {
-            Some(name) => Err(absent(name, "--without", &names)),
-            None => Ok(names),
-        }
-    }
-
-    /// The column with the time, according to the options, the collection or its name.
-    pub(super) fn time_by_name(&self, names: &[String]) -> Option<String> {
-        if self.at.is_some() {
-            return Some(self.time_field());
-        }
-        if let [time] = self.time.as_slice() {
-            return names.contains(time).then(|| time.clone());
-        }
-        if self.time.len() > 1 {
-            return Some(self.time_field());
-        }
-        if let Some(time) = self.known_time.as_ref().filter(|t| names.contains(t)) {
-            return Some(time.clone());
-        }
-        TIME_NAMES.iter().find_map(|t| names.iter().find(|n| n.eq_ignore_ascii_case(t))).cloned()
-    }
-
-    /// The error for a column that does not exist.
-    pub(super) fn unknown(&self, what: &str, name: &str, names: &[String]) -> Failure {
-        let hint = ebbtide_query::suggest::hint(name, names.iter().map(String::as_str));
-        let all: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let all: Vec<&str> = all.into_iter().collect();
-        Failure::new(format!("there is no column '{name}' for the {what}{hint} (columns: {})", all.join(", ")))
-    }
-}
 
 /// The mapping of columns to fields.
 #[derive(Debug, Clone)]
@@ -194,6 +109,36 @@ impl Layout {
             meta_field: Some(schema.and_then(|s| s.meta.clone()).unwrap_or(named)),
             precision: schema.map_or_else(|| args.precision.map_or(Precision::Ms, Precision::from), |s| s.precision),
         })
+    }
+
+    /// Creates the collection according to the options and the data.
+    pub(super) fn create(&self, job: &Job<'_>, database: &Database, step: Option<step::Step>) -> Result<(), Failure> {
+        let mut series = serde_json::Map::new();
+        series.insert("timeField".to_owned(), self.time_field.clone().into());
+        if let Some(meta) = &self.meta_field {
+            series.insert("metaField".to_owned(), meta.clone().into());
+        }
+        let granularity = match (&job.args.granularity, step) {
+            (Some(word), _) => word.clone(),
+            (None, Some(step)) => {
+                eprintln!("granularity {}: a series has a measurement every {} (median)", step.granularity(), step);
+                step.granularity().to_owned()
+            }
+            (None, None) => "seconds".to_owned(),
+        };
+        series.insert("granularity".to_owned(), granularity.into());
+        if self.precision != Precision::Ms {
+            eprintln!("precision {}: the times are that fine", self.precision.name());
+            series.insert("precision".to_owned(), self.precision.name().into());
+        }
+        let mut document = serde_json::Map::new();
+        document.insert("create".to_owned(), job.collection.clone().into());
+        document.insert("timeseries".to_owned(), series.into());
+        if let Some(seconds) = job.args.expire_after {
+            document.insert("expireAfterSeconds".to_owned(), seconds.into());
+        }
+        database.run_command(&serde_json::Value::Object(document))?;
+        Ok(())
     }
 
     /// Orders the columns of a batch: the time, the meta, the other fields.

@@ -1,12 +1,12 @@
 //! The first pass over the files, which collects everything that is known before the first row is stored.
 
-use super::decoder::{self, LearnedColumns, RowSpec};
-use super::infer::{self, ColumnStats};
-use super::report::Bar;
+use super::bar::Bar;
+use super::decoder::{LearnedColumns, RowSpec};
 use super::source::Source;
-use super::{Failure, Job, Rows, columnar, step};
+use super::{Failure, Job, Rows, columnar, step, text_file};
 use crate::args::InputFormat;
 use ebbtide_buckets::{Schema, batch_from_arrow};
+use ebbtide_query::text_table::infer::{self, ColumnStats};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl Plan<'_> {
             let from = if at == file { from } else { 0 };
             let give = &mut |rows: Rows| give(at, rows);
             match source.is_text() {
-                true => decoder::read(source, &self.job, &self.settled, from, give)?,
+                true => text_file::read(source, &self.job, &self.settled, from, give)?,
                 false => columnar::read(source, &self.job, &self.settled.layout, from, give)?,
             }
             self.job.folds.borrow_mut().next_file();
@@ -70,7 +70,7 @@ pub(super) fn check<'a>(
     let mut learnt = LearnedColumns::default();
     for source in &sources {
         if source.is_text() {
-            decoder::learn(source, job, &mut learnt, &|rows| bar.tick(rows))?;
+            text_file::learn(source, job, &mut learnt, &|rows| bar.tick(rows))?;
         } else if job.shape.time.len() > 1 || job.shape.at.is_some() {
             return Err(Failure::usage("--at, and --time with several columns, are for text files only"));
         } else {

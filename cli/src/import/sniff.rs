@@ -4,17 +4,14 @@
 //! The result becomes options, as if the user had given them, and is printed as the full command. Anything ambiguous is
 //! an error that asks the user to choose.
 
-mod table;
-mod times;
-
 use super::command;
-use super::encoding::Detected;
-use super::layout::Shape;
-use super::source::{Sample, Source};
+use super::shape::Shape;
+use super::source::Source;
 use crate::Failure;
-use crate::args::{Cli, Encoding, ImportArgs, InputFormat};
-use table::{Header, Kind, Row, Table, TableSearch};
-use times::{TimeForm, Way};
+use crate::args::{Cli, ImportArgs, InputFormat};
+use ebbtide_query::text_table::encoding::{Detected, Encoding, Sample};
+use ebbtide_query::text_table::outline::{self, Header, Kind, Row, Table, TableSearch};
+use ebbtide_query::text_table::time_forms::{self, TimeForm, Way};
 
 /// A delimiter that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,13 +118,8 @@ impl Sniffer<'_> {
     }
 
     fn look_at_table(&self, sample: &Sample, usual: u8, found: &mut Findings) -> Result<(), Failure> {
-        let mut text = sample.text.as_str();
-        if !sample.is_whole {
-            // The last line may be incomplete.
-            text = text.rfind(table::line_end(text)).map_or(text, |end| &text[..=end]);
-        }
         let skip = usize::try_from(self.args.skip.unwrap_or(0)).unwrap_or(usize::MAX);
-        let lines = table::lines(text, skip, self.args.comment);
+        let lines = outline::lines(sample, skip, self.args.comment);
         let mut table = match Table::find(&lines, self.args.delimiter) {
             TableSearch::Nothing => return Ok(()),
             TableSearch::One(table) => table,
@@ -140,7 +132,7 @@ impl Sniffer<'_> {
         };
         let is_usual = table.delimiter == usual;
         found.delimiter = Some(if is_usual { Delimiter::Usual } else { Delimiter::Other(table.delimiter) });
-        let header = self.header(sample, &table, text.lines().next().unwrap_or_default())?;
+        let header = self.header(sample, &table, sample.text.lines().next().unwrap_or_default())?;
         let (line, names) = match header {
             Header::At { line, below } => {
                 found.below = Some(below as u64);
@@ -154,9 +146,8 @@ impl Sniffer<'_> {
         };
         let before = lines.iter().take_while(|(at, _)| *at < line).count();
         found.skip = Some(if before == 0 { 0 } else { line as u64 });
-        let lead = table.lead.max(usize::from(names.is_some()));
-        table.rows.drain(..lead.min(table.rows.len()));
-        found.decimal_comma = self.decimal_comma(&table);
+        table.drop_lead(names.is_some());
+        found.decimal_comma = (self.args.thousands.is_none() && table.has_decimal_comma()).then_some(true);
         let Ok(names) = self.names(names, table.kinds.len(), &sample.name) else { return Ok(()) };
         self.times(&Columns { table: &table, names: &names }, found);
         Ok(())
@@ -214,29 +205,6 @@ impl Sniffer<'_> {
         self.shape.renamed(names, file)
     }
 
-    /// Whether numbers have a decimal comma: some show it, and none shows a decimal point.
-    fn decimal_comma(&self, table: &Table<'_>) -> Option<bool> {
-        let numbers = |row: &Row<'_>| -> Vec<String> {
-            let numeric = row.cells.iter().zip(&table.kinds).filter(|(_, kind)| **kind == Kind::Number);
-            numeric.map(|(cell, _)| (*cell).to_owned()).collect()
-        };
-        if self.args.thousands.is_some() {
-            return None;
-        }
-        let (mut commas, mut points) = (0, 0);
-        for cell in table.rows.iter().flat_map(numbers) {
-            let unsigned = cell.trim_start_matches(['-', '+']);
-            match unsigned.split_once(',') {
-                Some((whole, fraction)) if !fraction.contains([',', '.']) && !whole.contains('.') => {
-                    // 1,021 may be a thousand, 0,125 and 5,2 may not.
-                    commas += u32::from(fraction.len() != 3 || whole.len() > 3 || whole.is_empty() || whole == "0");
-                }
-                _ => points += u32::from(unsigned.contains('.')),
-            }
-        }
-        (commas > 0 && points == 0).then_some(true)
-    }
-
     /// Finds the columns with the time, and the form of the times.
     fn times(&self, columns: &Columns<'_>, found: &mut Findings) {
         if self.args.at.is_some() || !self.args.time_format.is_empty() {
@@ -257,10 +225,10 @@ impl Sniffer<'_> {
         if let Some(way) = columns.way_of_parts(&places).filter(|_| time.len() > 1) {
             found.ways = vec![way];
         } else {
-            match times::written(values()) {
+            match time_forms::written(values()) {
                 TimeForm::Plainly => {}
                 TimeForm::As(ways) => found.ways = ways,
-                TimeForm::Unknown => match times::unix_unit(values()).filter(|_| time.len() == 1) {
+                TimeForm::Unknown => match time_forms::unix_unit(values()).filter(|_| time.len() == 1) {
                     Some(unit) => found.unit = Some(unit),
                     None => return,
                 },
@@ -302,12 +270,13 @@ impl<'t> Columns<'t> {
             let mut cells = self.cells(at).take(100).peekable();
             cells.peek().is_some() && cells.all(is)
         };
-        let dates: Vec<usize> = places().filter(|at| all(*at, &times::is_date)).collect();
-        let clocks: Vec<usize> =
-            places().filter(|at| times::is_clock_name(&self.names[*at]) && all(*at, &times::is_clock)).collect();
+        let dates: Vec<usize> = places().filter(|at| all(*at, &time_forms::is_date)).collect();
+        let clocks: Vec<usize> = places()
+            .filter(|at| time_forms::is_clock_name(&self.names[*at]) && all(*at, &time_forms::is_clock))
+            .collect();
         let whole: Vec<usize> = places()
             .filter(|at| !clocks.contains(at) && self.table.kinds[*at] != Kind::Text)
-            .filter(|at| !matches!(times::written(self.cells(*at).take(100)), TimeForm::Unknown))
+            .filter(|at| !matches!(time_forms::written(self.cells(*at).take(100)), TimeForm::Unknown))
             .collect();
         let named_at = named.and_then(|name| self.names.iter().position(|n| n == name));
         let names = |places: &[usize]| places.iter().map(|at| self.names[*at].clone()).collect::<Vec<_>>();
@@ -357,7 +326,7 @@ impl<'t> Columns<'t> {
 
     /// The pattern of a column with one part of a time.
     fn part(&self, at: usize) -> Option<&'static str> {
-        times::part(&self.names[at], self.cells(at).next()?)
+        time_forms::part(&self.names[at], self.cells(at).next()?)
     }
 
     /// The form of columns that are all parts of a time.

@@ -1,12 +1,15 @@
 //! Input files: their format, compression, and how far they have been read.
 
-use super::encoding::{self, Detected};
-use crate::args::{Encoding, InputFormat};
+use crate::args::InputFormat;
 use crate::{Failure, files};
+use ebbtide_query::text_table::encoding::{self, Detected, Encoding, SAMPLE_BYTES, Sample};
+use ebbtide_query::text_table::split::{self, Block, Split};
 use std::io::{self, BufRead, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 
 /// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,35 +62,6 @@ fn unpack(packed: impl Read + Send + 'static, packing: Packing) -> io::Result<Bo
         Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
         Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(packed)?),
     })
-}
-
-/// Number of bytes of a text examined to detect its form.
-const SAMPLE_BYTES: usize = 1 << 20;
-
-/// The beginning of a text.
-#[derive(Debug, Clone)]
-pub(super) struct Sample {
-    pub(super) name: String,
-    pub(super) text: String,
-    /// Whether this is the whole text.
-    pub(super) is_whole: bool,
-    pub(super) encoding: Detected,
-}
-
-impl Sample {
-    fn new(name: &str, bytes: &[u8], is_whole: bool, given: Option<Encoding>) -> Self {
-        let encoding = given.map_or_else(|| encoding::detect(bytes), Detected::As);
-        let known = match encoding {
-            Detected::As(known) => known,
-            // Delimiters and digits are the same in all possible encodings.
-            Detected::Ascii | Detected::Unknown => Encoding::Latin1,
-        };
-        let mut decoded = Vec::new();
-        // Reading from memory cannot fail.
-        let _ = encoding::transcode(Box::new(io::Cursor::new(bytes.to_vec())), known).read_to_end(&mut decoded);
-        let text = String::from_utf8_lossy(&decoded).trim_start_matches('\u{feff}').to_owned();
-        Sample { name: name.to_owned(), text, is_whole, encoding }
-    }
 }
 
 /// Decompressed text from standard input: its format if the first byte shows it, its beginning, and all of it.
@@ -280,4 +254,33 @@ pub(super) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     Ok(all)
+}
+
+/// Passes the records of a file to `take`, block by block. The file is decompressed and split on another thread.
+pub(super) fn blocks(
+    source: &Source,
+    how: &Split,
+    take: &mut dyn FnMut(&Block) -> Result<ControlFlow<()>, Failure>,
+) -> Result<(), Failure> {
+    let (sender, receiver) = sync_channel::<Block>(4);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let unreadable = |e: &io::Error| source.unreadable(e).to_string();
+            let give = &mut |block| sender.send(block).is_ok();
+            split::split(&source.name, source.open()?, how, false, give, &unreadable).map_err(Failure::new)
+        });
+        let mut outcome = Ok(());
+        for block in receiver {
+            match take(&block) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(failure) => {
+                    outcome = Err(failure);
+                    break;
+                }
+            }
+        }
+        let read = reader.join().unwrap_or_else(|_| Err(Failure::new(format!("reading {} failed", source.name))));
+        outcome.and(read)
+    })
 }

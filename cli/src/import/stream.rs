@@ -4,18 +4,21 @@
 //! enough, and stores them in one atomic insert. Types of columns are inferred from what has arrived so far.
 
 use super::bad::{BadLines, Begin};
-use super::decoder::{Decoder, LearnedColumns, RowSpec, decoder};
-use super::infer::finer;
-use super::layout::{Layout, Shape};
+use super::decoder::{Decoder, LearnedColumns, RowSpec};
+use super::layout::Layout;
+use super::shape::Shape;
 use super::sniff::Sniffer;
 use super::source::PipedText;
-use super::text::{self, Block};
-use super::{Job, encoding, for_new, is_for_new, line_protocol, report, step};
+use super::text_file::decoder;
+use super::{Job, for_new, is_for_new, line_protocol, report, step};
 use crate::Failure;
-use crate::args::{Cli, Encoding, ImportArgs, InputFormat};
+use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::batching::INSERT_BYTES;
 use ebbtide::{Collection, Database};
 use ebbtide_buckets::Schema;
+use ebbtide_query::text_table::encoding::{self, Encoding};
+use ebbtide_query::text_table::infer::finer;
+use ebbtide_query::text_table::split::{self, Block};
 use ebbtide_ttl::{Clock, SystemClock};
 use std::cell::RefCell;
 use std::io;
@@ -131,10 +134,11 @@ fn reader(
     let encoding = args.encoding.unwrap_or(Encoding::Utf8);
     runtime.spawn_blocking(move || {
         let input = encoding::transcode(piped.bytes, encoding);
-        let read = text::split(NAME, input, &how, true, &mut |block| sender.send(Ok(block)).is_ok(), &unreadable);
-        if let Err(failure) = read {
+        let unreadable = |e: &io::Error| unreadable(e).to_string();
+        let read = split::split(NAME, input, &how, true, &mut |block| sender.send(Ok(block)).is_ok(), &unreadable);
+        if let Err(error) = read {
             // If this fails, the receiver has stopped.
-            let _ = sender.send(Err(failure));
+            let _ = sender.send(Err(Failure::new(error)));
         }
     });
     Ok(receiver)
@@ -153,17 +157,17 @@ fn follow(
     let mut since = clock.monotonic();
     loop {
         let left = patience.saturating_sub(clock.monotonic().saturating_sub(since));
-        let wait = if gathered.len() == 0 { LOOK_EVERY } else { left.min(LOOK_EVERY) };
+        let wait = if gathered.is_empty() { LOOK_EVERY } else { left.min(LOOK_EVERY) };
         let mut ended = stop.load(Ordering::Relaxed);
         match receiver.recv_timeout(wait) {
             Ok(Ok(block)) => {
-                if gathered.len() == 0 {
+                if gathered.is_empty() {
                     since = clock.monotonic();
                 }
                 gathered.append(&block);
             }
             Ok(Err(failure)) => {
-                if gathered.len() > 0 {
+                if !gathered.is_empty() {
                     give(&gathered)?;
                 }
                 return Err(failure);
@@ -173,7 +177,7 @@ fn follow(
         }
         let waited = clock.monotonic().saturating_sub(since) >= patience;
         let full = gathered.len() >= args.batch_rows as usize || gathered.bytes() >= INSERT_BYTES;
-        if gathered.len() > 0 && (ended || waited || full) {
+        if !gathered.is_empty() && (ended || waited || full) {
             give(&std::mem::take(&mut gathered))?;
         }
         if ended {
@@ -262,7 +266,7 @@ impl<'a> Target<'a> {
             if self.job.schema.is_none() {
                 let mut meter = step::Meter::default();
                 meter.look(&rows.batch, &layout.time_field, layout.meta_field.as_deref());
-                self.job.create(pipe.database, &layout, meter.step())?;
+                layout.create(&self.job, pipe.database, meter.step())?;
             }
             self.place = Some((pipe.database.collection(&self.job.collection)?, layout));
         }

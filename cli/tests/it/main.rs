@@ -15,4 +15,5 @@ mod pictures;
 mod readers;
 mod round_trips;
 mod safety;
+mod two_ways;
 mod weather;

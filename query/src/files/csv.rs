@@ -1,71 +1,93 @@
-//! CSV files: what their columns are, and their rows.
+//! CSV files: the types of their columns, and their rows.
 //!
-//! Columns are whole numbers, doubles, truth values, times (as an import reads them; UTC without a zone) or text, by what all
-//! values of the first [`SAMPLE_ROWS`] rows are. Empty cells are null. Numbers with leading zeros are codes, and stay text.
+//! Encoding, delimiter, header, decimal mark and types are found as in an import, except that the first [`SAMPLE_ROWS`]
+//! rows decide. Values that an import would ask about are errors that name the option to say.
+
+mod form;
 
 use super::text::{BATCH_ROWS, Rows, TextTable};
-use super::{Result, reader, wrong};
-use csv::{ByteRecord, Reader, ReaderBuilder};
-use datafusion::arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, RecordBatchOptions, StringBuilder,
-    new_null_array,
-};
+use super::{Result, wrong};
+use crate::text_table::cells::{Cells, Nulls, unpadded};
+use crate::text_table::column::ColumnBuilder;
+use crate::text_table::encoding::Encoding;
+use crate::text_table::infer::{ColumnStats, Doubt, Kind, Place, finer, finest};
+use crate::text_table::split::Record;
+use crate::text_table::times::TimeReader;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::common::DataFusionError;
-use ebbtide_buckets::timestamps;
-use ebbtide_ttl::{Precision, Timestamp};
+use ebbtide_ttl::Precision;
+use form::{Form, Visitor};
 use serde_json::{Map, Value};
-use std::borrow::Cow;
-use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows that decide what the columns of a file are.
+/// Rows that decide the types of a file's columns.
 const SAMPLE_ROWS: usize = 200_000;
 
-/// How files are written.
+/// What the user says about the files.
 #[derive(Debug, Clone)]
-pub(super) struct Dialect {
+struct Options {
     delimiter: Option<u8>,
     header: Option<bool>,
-    skip: u64,
-    nulls: Vec<String>,
-    all_text: bool,
+    skip: Option<u64>,
     comment: Option<u8>,
-    latin1: bool,
-    decimal_comma: bool,
+    encoding: Option<Encoding>,
+    decimal_comma: Option<bool>,
+    all_text: bool,
+    /// Columns that are text.
+    text: Vec<String>,
+    cells: Cells,
 }
 
-/// What the values of a column have been so far.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    any: bool,
-    whole: bool,
-    number: bool,
-    truth: bool,
-    time: bool,
-    precision: Precision,
+/// Files and how each is written.
+#[derive(Debug)]
+pub(super) struct Csv {
+    forms: Vec<Form>,
 }
 
 /// Opens files with the same columns, or some of them.
-pub(super) fn open(files: &[PathBuf], options: &Map<String, Value>) -> Result<Arc<TextTable<Dialect>>> {
-    let dialect = Dialect::of(options)?;
-    let mut columns: Vec<(String, Seen)> = Vec::new();
-    for path in files {
-        for (name, seen) in dialect.columns(path)? {
-            match columns.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, known)) => known.join(seen),
-                None => columns.push((name, seen)),
-            }
+pub(super) fn open(files: &[PathBuf], options: &Map<String, Value>) -> Result<Arc<TextTable<Csv>>> {
+    let options = Options::new(options)?;
+    let forms: Vec<Form> = files.iter().map(|path| Form::find(path, &options)).collect::<Result<_>>()?;
+    let mut columns: Vec<ColumnStats> = Vec::new();
+    for form in &forms {
+        let rows = if options.all_text { 0 } else { SAMPLE_ROWS };
+        form.read(&mut Learner {
+            form,
+            name: form.path.display().to_string(),
+            columns: &mut columns,
+            places: Vec::new(),
+            rows,
+        })?;
+    }
+    for name in options.text.iter().chain(&options.cells.numbers) {
+        if !columns.iter().any(|column| column.name == *name) {
+            let hint = ebbtide::suggest::hint(name, columns.iter().map(|column| column.name.as_str()));
+            return Err(wrong(format!("read_csv: no column is called '{name}'{hint}")));
         }
     }
-    let fields: Vec<Field> =
-        columns.iter().map(|(name, seen)| Field::new(name, seen.data_type(dialect.all_text), true)).collect();
-    Ok(Arc::new(TextTable { schema: Arc::new(Schema::new(fields)), files: files.to_vec(), rows: Arc::new(dialect) }))
+    let (mut fields, mut doubts) = (Vec::new(), Vec::new());
+    for column in &columns {
+        let is_text = options.all_text || options.text.contains(&column.name);
+        match column.kind(None, is_text, false) {
+            Ok(kind) => fields.push(Field::new(&column.name, data_type(kind, column.finest()), true)),
+            Err(doubt) => doubts.push(question(&column.name, &doubt)),
+        }
+    }
+    if !doubts.is_empty() {
+        return Err(wrong(doubts.join("\n")));
+    }
+    Ok(Arc::new(TextTable {
+        schema: Arc::new(Schema::new(fields)),
+        files: files.to_vec(),
+        rows: Arc::new(Csv { forms }),
+    }))
 }
 
-impl Dialect {
-    fn of(options: &Map<String, Value>) -> Result<Dialect> {
+impl Options {
+    fn new(options: &Map<String, Value>) -> Result<Options> {
         let text = |name: &str| options.get(name).and_then(Value::as_str);
         let byte = |name: &str| match text(name) {
             None if options.contains_key(name) => Err(wrong(format!("read_csv: {name} is one character, such as ';'"))),
@@ -81,369 +103,268 @@ impl Dialect {
             Some(Value::Bool(truth)) => Ok(Some(*truth)),
             Some(other) => Err(wrong(format!("read_csv: {name} is true or false, not {other}"))),
         };
-        let nulls = match options.get("nullstr") {
+        let list = |name: &str| match options.get(name) {
             None => Vec::new(),
-            Some(Value::Array(all)) => all.iter().filter_map(|null| Some(null.as_str()?.to_owned())).collect(),
+            Some(Value::Array(all)) => all.iter().filter_map(|one| Some(one.as_str()?.to_owned())).collect(),
             Some(Value::String(one)) => vec![one.clone()],
             Some(other) => vec![other.to_string()],
         };
-        let latin1 = match text("encoding").map(str::to_lowercase).as_deref() {
-            None | Some("utf-8" | "utf8") => false,
-            Some("latin-1" | "latin1" | "iso-8859-1") => true,
-            Some(other) => return Err(wrong(format!("read_csv: encoding is 'utf-8' or 'latin-1', not '{other}'"))),
-        };
         let decimal_comma = match text("decimal_separator") {
-            None | Some(".") => false,
-            Some(",") => true,
+            None => None,
+            Some(".") => Some(false),
+            Some(",") => Some(true),
             Some(other) => return Err(wrong(format!("read_csv: decimal_separator is ',' or '.', not '{other}'"))),
         };
+        let thousands = byte("thousands")?;
+        if thousands == Some(if decimal_comma == Some(true) { b',' } else { b'.' }) {
+            return Err(wrong("read_csv: thousands is the decimal mark: decimal_separator says which is which"));
+        }
         let skip =
             options.get("skip").map(|skip| skip.as_u64().ok_or_else(|| wrong("read_csv: skip is a number of lines")));
-        Ok(Dialect {
+        let cells = Cells {
+            nulls: Nulls::new(&list("nullstr")),
+            decimal_comma: decimal_comma.unwrap_or_default(),
+            thousands,
+            numbers: list("number"),
+            times: TimeReader::plain(),
+            general: TimeReader::plain(),
+        };
+        Ok(Options {
             delimiter: byte("delim")?,
             header: truth("header")?,
-            skip: skip.transpose()?.unwrap_or_default(),
-            nulls,
-            all_text: truth("all_varchar")?.unwrap_or_default(),
+            skip: skip.transpose()?,
             comment: byte("comment")?,
-            latin1,
+            encoding: text("encoding").map(encoding).transpose()?,
             decimal_comma,
+            all_text: truth("all_varchar")?.unwrap_or_default(),
+            text: list("text"),
+            cells,
         })
-    }
-
-    /// A reader behind the header, and the names of the columns.
-    fn start(&self, path: &Path) -> Result<(Reader<impl Read>, Vec<String>)> {
-        let mut input = reader(path)?;
-        let fail = |error: std::io::Error| wrong(format!("cannot read {}: {error}", path.display()));
-        let mut head = Vec::new();
-        let mut skipped = 0;
-        // The lines to skip, and the one that tells the delimiter.
-        let mut byte = [0_u8];
-        while input.read(&mut byte).map_err(fail)? == 1 {
-            head.push(byte[0]);
-            if byte[0] != b'\n' {
-                continue;
-            }
-            let is_comment = self.comment.is_some_and(|comment| head.first() == Some(&comment));
-            if skipped < self.skip || is_comment {
-                skipped += u64::from(!is_comment);
-                head.clear();
-                continue;
-            }
-            break;
-        }
-        let head = head.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(head);
-        if head.is_empty() {
-            return Err(wrong(format!("{} is empty", path.display())));
-        }
-        let tab = path.to_string_lossy().to_lowercase().contains(".tsv");
-        let delimiter = self.delimiter.unwrap_or_else(|| if tab { b'\t' } else { delimiter_of(&head) });
-        let first = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(head.as_slice());
-        let first = first.into_byte_records().next().and_then(std::result::Result::ok).unwrap_or_default();
-        let cells: Vec<String> = first.iter().map(|cell| self.text(cell).unwrap_or_default().into_owned()).collect();
-        let is_data = |cell: &String| cell.parse::<f64>().is_ok() || time(cell).is_some();
-        let header = self.header.unwrap_or_else(|| !cells.iter().any(is_data));
-        let names = if header { unique(&cells) } else { (1..=cells.len()).map(|n| format!("c{n}")).collect() };
-        let rest: Box<dyn Read + Send> = match header {
-            true => input,
-            false => Box::new(std::io::Cursor::new(head).chain(input)),
-        };
-        let reader = ReaderBuilder::new()
-            .has_headers(false)
-            .delimiter(delimiter)
-            .comment(self.comment)
-            .flexible(true)
-            .from_reader(rest);
-        Ok((reader, names))
-    }
-
-    /// The columns of a file.
-    fn columns(&self, path: &Path) -> Result<Vec<(String, Seen)>> {
-        let (mut reader, names) = self.start(path)?;
-        let mut columns: Vec<(String, Seen)> = names.into_iter().map(|name| (name, Seen::NOTHING)).collect();
-        if self.all_text {
-            return Ok(columns);
-        }
-        let mut record = ByteRecord::new();
-        for _ in 0..SAMPLE_ROWS {
-            if !reader.read_byte_record(&mut record).map_err(|e| wrong(format!("{}: {e}", path.display())))? {
-                break;
-            }
-            for ((_, seen), cell) in columns.iter_mut().zip(&record) {
-                if let Some(text) = self.text(cell).filter(|text| !self.is_null(text)) {
-                    seen.note(&text, self.decimal_comma);
-                }
-            }
-        }
-        Ok(columns)
-    }
-
-    fn is_null(&self, text: &str) -> bool {
-        text.is_empty() || self.nulls.iter().any(|null| null == text)
-    }
-
-    /// The text of a cell; `None` if it is not in the encoding.
-    fn text<'a>(&self, cell: &'a [u8]) -> Option<Cow<'a, str>> {
-        match std::str::from_utf8(cell) {
-            Ok(text) if !self.latin1 || text.is_ascii() => Some(Cow::Borrowed(text)),
-            _ if self.latin1 => Some(Cow::Owned(cell.iter().map(|byte| char::from(*byte)).collect())),
-            _ => None,
-        }
     }
 }
 
-impl Rows for Dialect {
+fn encoding(name: &str) -> Result<Encoding> {
+    let lower = name.to_lowercase();
+    let alias = match lower.as_str() {
+        "utf8" => "utf-8",
+        "latin1" | "iso-8859-1" => "latin-1",
+        other => other,
+    };
+    Encoding::ALL.into_iter().find(|encoding| encoding.name() == alias).ok_or_else(|| {
+        let names = Encoding::ALL.map(Encoding::name).join(", ");
+        wrong(format!("read_csv: encoding is one of {names}, not '{name}'"))
+    })
+}
+
+/// Examines the values of the first rows of a file.
+struct Learner<'a> {
+    form: &'a Form,
+    name: String,
+    columns: &'a mut Vec<ColumnStats>,
+    /// The indices of the file's columns in `columns`.
+    places: Vec<usize>,
+    /// Number of rows still to examine.
+    rows: usize,
+}
+
+impl Visitor for Learner<'_> {
+    fn begin(&mut self, names: &[String]) {
+        for name in names {
+            let known = self.columns.iter().position(|column| column.name == *name);
+            self.places.push(known.unwrap_or(self.columns.len()));
+            if known.is_none() {
+                self.columns.push(ColumnStats::new(name));
+            }
+        }
+    }
+
+    fn row(&mut self, record: &Record<'_>) -> Result<ControlFlow<()>, String> {
+        if self.rows == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.rows -= 1;
+        let cells = &self.form.cells;
+        for (at, place) in self.places.iter().enumerate() {
+            let cell = record.cell(at);
+            if !cells.is_null(cell) {
+                self.columns[*place].look(cell, cells, false, &self.name, record.line);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Rows for Csv {
     fn read(
         &self,
         path: &Path,
         schema: &SchemaRef,
         give: &mut dyn FnMut(datafusion::common::Result<RecordBatch>) -> bool,
     ) -> datafusion::common::Result<()> {
-        let external = |error| DataFusionError::External(Box::new(error));
-        let (mut reader, names) = self.start(path).map_err(external)?;
-        let at = |field: &Arc<Field>| names.iter().position(|name| name == field.name());
-        let places: Vec<Option<usize>> = schema.fields().iter().map(at).collect();
-        let mut record = ByteRecord::new();
-        loop {
-            let mut columns: Vec<Column> = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
-            let mut rows = 0;
-            while rows < BATCH_ROWS {
-                let more = reader.read_byte_record(&mut record);
-                let more = more.map_err(|e| external(wrong(format!("{}: {e}", path.display()))))?;
-                if !more {
-                    break;
-                }
-                if record.len() != names.len() && !(record.len() == 1 && record[0].is_empty()) {
-                    let what = format!("the line has {} columns, the first one {}", record.len(), names.len());
-                    return Err(external(self.at(path, &record, &what)));
-                }
-                if record.len() != names.len() {
-                    continue; // An empty line.
-                }
-                rows += 1;
-                for ((column, place), field) in columns.iter_mut().zip(&places).zip(schema.fields()) {
-                    let cell = place.and_then(|place| record.get(place)).unwrap_or_default();
-                    let Some(text) = self.text(cell) else {
-                        let what = "the text is not UTF-8; read_csv takes encoding = 'latin-1'";
-                        return Err(external(self.at(path, &record, what)));
-                    };
-                    let text = (!self.is_null(&text)).then_some(text);
-                    if !column.push(text.as_deref(), self.decimal_comma) {
-                        let (name, kind) = (field.name(), column.kind());
-                        let cell = text.unwrap_or_default();
-                        let what = format!(
-                            "column '{name}' holds {kind}, but '{cell}' is none; nullstr = '{cell}' makes it null, \
-                             all_varchar = true reads all columns as text"
-                        );
-                        return Err(external(self.at(path, &record, &what)));
-                    }
-                }
-            }
-            if rows == 0 {
-                return Ok(());
-            }
-            let columns = columns.into_iter().map(|column| column.finish(rows)).collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
-            if !give(Ok(batch)) {
-                return Ok(());
-            }
+        let Some(form) = self.forms.iter().find(|form| form.path == path) else { return Ok(()) };
+        let column = |field: &Arc<Field>| Column::new(field, form);
+        let columns = schema.fields().iter().map(column).collect();
+        let mut reader = BatchReader { form, schema, columns, rows: 0, give, failed: None, wants_more: true };
+        form.read(&mut reader).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        if reader.rows > 0 && reader.failed.is_none() && reader.wants_more {
+            reader.hand_on();
         }
+        reader.failed.map_or(Ok(()), Err)
     }
 }
 
-impl Dialect {
-    fn at(&self, path: &Path, record: &ByteRecord, what: &str) -> crate::QueryError {
-        // Lines are counted from the one behind the header.
-        let before = self.skip + 1;
-        let line = record.position().map_or(0, csv::Position::line) + before;
-        wrong(format!("{}:{line}: {what}", path.display()))
-    }
-}
-
-impl Seen {
-    const NOTHING: Seen =
-        Seen { any: false, whole: true, number: true, truth: true, time: true, precision: Precision::Ms };
-
-    fn note(&mut self, text: &str, decimal_comma: bool) {
-        self.any = true;
-        self.whole &= self.number && !is_code(text) && text.parse::<i64>().is_ok();
-        self.number &= !is_code(text) && number(text, decimal_comma).is_some();
-        self.truth &= truth(text).is_some();
-        if self.time {
-            match time(text) {
-                Some(time) => self.precision = finer(self.precision, precision_of(time)),
-                None => self.time = false,
-            }
-        }
-    }
-
-    fn join(&mut self, other: Seen) {
-        if !other.any {
-            return;
-        }
-        if !self.any {
-            *self = other;
-            return;
-        }
-        self.whole &= other.whole;
-        self.number &= other.number;
-        self.truth &= other.truth;
-        self.time &= other.time;
-        self.precision = finer(self.precision, other.precision);
-    }
-
-    fn data_type(self, all_text: bool) -> DataType {
-        match self {
-            _ if all_text => DataType::Utf8,
-            Seen { any: false, .. } => DataType::Utf8,
-            Seen { whole: true, .. } => DataType::Int64,
-            Seen { number: true, .. } => DataType::Float64,
-            Seen { truth: true, .. } => DataType::Boolean,
-            Seen { time: true, precision, .. } => {
-                let unit = match precision {
-                    Precision::Ms => TimeUnit::Millisecond,
-                    Precision::Us => TimeUnit::Microsecond,
-                    Precision::Ns => TimeUnit::Nanosecond,
-                };
-                DataType::Timestamp(unit, Some("UTC".into()))
-            }
-            _ => DataType::Utf8,
-        }
-    }
-}
-
-/// The character that most parts a line into cells.
-fn delimiter_of(line: &[u8]) -> u8 {
-    let count = |delimiter: u8| {
-        let mut quoted = false;
-        let outside = |byte: &&u8| {
-            quoted ^= **byte == b'"';
-            !quoted && **byte == delimiter
-        };
-        line.iter().filter(outside).count()
-    };
-    let [first, rest @ ..] = [b',', b';', b'\t', b'|'];
-    rest.into_iter()
-        .fold((first, count(first)), |best, next| if count(next) > best.1 { (next, count(next)) } else { best })
-        .0
-}
-
-/// Names of columns, each once; those without one are named by their place.
-fn unique(cells: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::with_capacity(cells.len());
-    for (at, cell) in cells.iter().enumerate() {
-        let cell = cell.trim();
-        let plain = if cell.is_empty() { format!("c{}", at + 1) } else { cell.to_owned() };
-        let numbered = |n: usize| if n == 0 { plain.clone() } else { format!("{plain}_{n}") };
-        names.push((0..).map(numbered).find(|name| !names.contains(name)).unwrap_or(plain.clone()));
-    }
-    names
-}
-
-/// Digits that begin with a zero are a code: `03772`.
-fn is_code(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-    digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit()
-}
-
-fn number(text: &str, decimal_comma: bool) -> Option<f64> {
-    match decimal_comma {
-        true if text.contains('.') => None,
-        true => text.replacen(',', ".", 1).parse().ok(),
-        false => text.parse().ok(),
-    }
-}
-
-fn truth(text: &str) -> Option<bool> {
-    match text {
-        "true" | "True" | "TRUE" => Some(true),
-        "false" | "False" | "FALSE" => Some(false),
-        _ => None,
-    }
-}
-
-fn time(text: &str) -> Option<Timestamp> {
-    let bytes = text.as_bytes();
-    let shaped = bytes.len() >= 10 && bytes[4] == b'-' && bytes[7] == b'-';
-    if shaped { Timestamp::parse(text).ok() } else { None }
-}
-
-fn finer(a: Precision, b: Precision) -> Precision {
-    if a.per_second() >= b.per_second() { a } else { b }
-}
-
-fn precision_of(time: Timestamp) -> Precision {
-    match time.nanos() {
-        nanos if nanos % 1_000_000 == 0 => Precision::Ms,
-        nanos if nanos % 1000 == 0 => Precision::Us,
-        _ => Precision::Ns,
-    }
-}
-
-/// Values of a column on their way into a batch.
-enum Column {
-    Whole(Int64Builder),
-    Number(Float64Builder),
-    Truth(BooleanBuilder),
-    Time(Precision, Vec<Option<i64>>),
-    Text(StringBuilder),
-    Nothing(DataType),
+/// A column that is read.
+struct Column {
+    name: String,
+    /// Its index in the file, if the file has it.
+    at: Option<usize>,
+    /// Whether leading zeros are ignored.
+    number: bool,
+    precision: Precision,
+    values: ColumnBuilder,
 }
 
 impl Column {
-    fn new(kind: &DataType) -> Column {
-        match kind {
-            DataType::Int64 => Column::Whole(Int64Builder::new()),
-            DataType::Float64 => Column::Number(Float64Builder::new()),
-            DataType::Boolean => Column::Truth(BooleanBuilder::new()),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => Column::Time(Precision::Us, Vec::new()),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => Column::Time(Precision::Ns, Vec::new()),
-            DataType::Timestamp(..) => Column::Time(Precision::Ms, Vec::new()),
-            DataType::Utf8 => Column::Text(StringBuilder::new()),
-            other => Column::Nothing(other.clone()),
+    fn new(field: &Field, form: &Form) -> Column {
+        let (kind, precision) = match field.data_type() {
+            DataType::Int64 => (Kind::Int, Precision::Ms),
+            DataType::Float64 => (Kind::Double, Precision::Ms),
+            DataType::Boolean => (Kind::Bool, Precision::Ms),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => (Kind::Time, Precision::Ns),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => (Kind::Time, Precision::Us),
+            DataType::Timestamp(..) => (Kind::Time, Precision::Ms),
+            _ => (Kind::Text, Precision::Ms),
+        };
+        let name = field.name().clone();
+        let number = form.cells.numbers.contains(&name);
+        Column { name, at: None, number, precision, values: ColumnBuilder::new(kind) }
+    }
+
+    /// Adds the cell of a row; an error says why it does not fit.
+    fn push(&mut self, record: &Record<'_>, cells: &Cells) -> Result<(), String> {
+        let cell = self.at.map_or(&[][..], |at| record.cell(at));
+        let whole = if self.number { unpadded(cell) } else { None };
+        let cell = whole.as_deref().unwrap_or(cell);
+        if cells.is_null(cell) {
+            self.values.push_null();
+            return Ok(());
+        }
+        let time = if self.values.is_time() { Some(cells.general.read(cell)?) } else { None };
+        if time.is_some_and(|time| finer(self.precision, finest(time)) != self.precision) {
+            let cell = String::from_utf8_lossy(cell);
+            return Err(format!("'{cell}' is finer than {}, the unit of the first rows", self.precision.name()));
+        }
+        self.values.push(cell, time, cells, self.precision)
+    }
+}
+
+/// Makes batches of the rows of a file.
+struct BatchReader<'a> {
+    form: &'a Form,
+    schema: &'a SchemaRef,
+    columns: Vec<Column>,
+    rows: usize,
+    give: &'a mut dyn FnMut(datafusion::common::Result<RecordBatch>) -> bool,
+    failed: Option<DataFusionError>,
+    wants_more: bool,
+}
+
+impl BatchReader<'_> {
+    fn hand_on(&mut self) {
+        let columns = self.columns.iter_mut().map(|column| column.values.finish(column.precision)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        self.rows = 0;
+        match RecordBatch::try_new_with_options(Arc::clone(self.schema), columns, &options) {
+            Ok(batch) => self.wants_more = (self.give)(Ok(batch)),
+            Err(error) => self.failed = Some(error.into()),
+        }
+    }
+}
+
+impl Visitor for BatchReader<'_> {
+    fn begin(&mut self, names: &[String]) {
+        for column in &mut self.columns {
+            column.at = names.iter().position(|name| *name == column.name);
         }
     }
 
-    fn kind(&self) -> &'static str {
-        match self {
-            Column::Whole(_) => "whole numbers",
-            Column::Number(_) => "numbers",
-            Column::Truth(_) => "true and false",
-            Column::Time(..) => "times",
-            Column::Text(_) | Column::Nothing(_) => "text",
+    fn row(&mut self, record: &Record<'_>) -> Result<ControlFlow<()>, String> {
+        for column in &mut self.columns {
+            column.push(record, &self.form.cells).map_err(|reason| {
+                let name = &column.name;
+                format!("column '{name}': {reason}; {}", remedy(&self.form.path.display().to_string(), name, None))
+            })?;
         }
+        self.rows += 1;
+        if self.rows == BATCH_ROWS {
+            self.hand_on();
+        }
+        let goes_on = self.wants_more && self.failed.is_none();
+        Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
+}
 
-    /// Adds a cell; `false` if it is not of the column's type.
-    fn push(&mut self, text: Option<&str>, decimal_comma: bool) -> bool {
-        fn given<T>(text: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
-            text.map_or(Some(None), |text| read(text).map(Some))
+fn data_type(kind: Option<Kind>, precision: Precision) -> DataType {
+    match kind {
+        Some(Kind::Bool) => DataType::Boolean,
+        Some(Kind::Int) => DataType::Int64,
+        Some(Kind::Double) => DataType::Float64,
+        Some(Kind::Time) => {
+            let unit = match precision {
+                Precision::Ms => TimeUnit::Millisecond,
+                Precision::Us => TimeUnit::Microsecond,
+                Precision::Ns => TimeUnit::Nanosecond,
+            };
+            DataType::Timestamp(unit, Some("UTC".into()))
         }
-        match self {
-            Column::Whole(cells) => given(text, |t| t.parse().ok()).map(|cell| cells.append_option(cell)),
-            Column::Number(cells) => given(text, |t| number(t, decimal_comma)).map(|cell| cells.append_option(cell)),
-            Column::Truth(cells) => given(text, truth).map(|cell| cells.append_option(cell)),
-            Column::Time(precision, cells) => {
-                given(text, |t| time(t)?.to_units(*precision)).map(|cell| cells.push(cell))
-            }
-            Column::Text(cells) => {
-                cells.append_option(text);
-                Some(())
-            }
-            Column::Nothing(_) => Some(()),
-        }
-        .is_some()
+        Some(Kind::Text) | None => DataType::Utf8View,
     }
+}
 
-    fn finish(self, rows: usize) -> ArrayRef {
-        match self {
-            Column::Whole(mut cells) => Arc::new(cells.finish()),
-            Column::Number(mut cells) => Arc::new(cells.finish()),
-            Column::Truth(mut cells) => Arc::new(cells.finish()),
-            Column::Time(precision, cells) => timestamps(cells, precision),
-            Column::Text(mut cells) => Arc::new(cells.finish()),
-            Column::Nothing(kind) => new_null_array(&kind, rows),
+/// Why the type of a column is ambiguous, with the options that decide it.
+fn question(column: &str, doubt: &Doubt) -> String {
+    let null = |place: &Place| remedy(&place.file, column, Some(&place.value));
+    let (place, what, remedy) = match doubt {
+        Doubt::Padded(place) => {
+            let call = format!("read_csv({}, number = {})", quoted(&place.file), quoted(column));
+            let what = format!("contains numbers, and '{}' with leading zeros", place.value);
+            (place, what, format!("{call} reads a number; {}", remedy(&place.file, column, None)))
         }
+        Doubt::Foreign(place) => {
+            let what = format!("contains numbers, but '{}' is not a readable number", place.value);
+            let marks = if place.value.contains([',', '.']) {
+                "decimal_separator and thousands read other notations; "
+            } else {
+                ""
+            };
+            (place, what, format!("{marks}{}", null(place)))
+        }
+        Doubt::Rounded(place) => {
+            let what = format!("becomes double, which cannot hold '{}' exactly", place.value);
+            (place, what, remedy(&place.file, column, None))
+        }
+        Doubt::NoNumber(place) => (place, format!("contains numbers, but '{}' is not one", place.value), null(place)),
+        Doubt::NoTime(place) => (place, format!("contains times, but '{}' is not one", place.value), null(place)),
+        Doubt::Nul(place) => {
+            let what = format!("has a NUL byte in '{}'", place.value);
+            (place, what, "the file is damaged, or was not written to its end".to_owned())
+        }
+        Doubt::Refused(name) => return format!("column '{column}' cannot be {name}"),
+    };
+    format!("{}:{}: column '{column}' {what}; {remedy}", place.file, place.line)
+}
+
+/// The calls that read a column as text, or a value as null.
+fn remedy(file: &str, column: &str, null: Option<&str>) -> String {
+    let file = quoted(file);
+    let text = format!("read_csv({file}, text = {}) reads the column as text", quoted(column));
+    match null {
+        Some(null) => format!("if it marks a missing value, read_csv({file}, nullstr = {}); {text}", quoted(null)),
+        None => text,
     }
+}
+
+/// A text as a literal of SQL.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }

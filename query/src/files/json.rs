@@ -1,4 +1,4 @@
-//! JSON files: an object a line, or one list of objects.
+//! JSON files: one object per line, or one list of objects.
 
 use super::text::{BATCH_ROWS, Rows, TextTable, merged};
 use super::{Result, reader, wrong};
@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows that decide what the columns of a file are.
+/// Number of rows that decide the types of a file's columns.
 const SAMPLE_ROWS: usize = 10_000;
 
 /// Reads JSON.
@@ -34,7 +34,7 @@ pub(super) fn open(files: &[PathBuf]) -> Result<Arc<TextTable<Json>>> {
     Ok(Arc::new(TextTable { schema, files: files.to_vec(), rows: Arc::new(Json) }))
 }
 
-/// The lines of a file, each an object.
+/// The text of a file with one object per line.
 fn lines(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let mut input = BufReader::new(reader(path)?);
     let fail = |error: &dyn std::fmt::Display| wrong(format!("{}: {error}", path.display()));
@@ -49,7 +49,7 @@ fn lines(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     Ok(Box::new(Cursor::new(text.into_bytes())))
 }
 
-/// Columns of texts that are all times hold times.
+/// Makes columns of times of columns whose texts are all times.
 fn with_times(schema: Schema, sampled: Option<&RecordBatch>) -> Schema {
     let is_time = |at: usize| {
         let Some(column) = sampled.map(|batch| batch.column(at)).filter(|column| column.null_count() < column.len())

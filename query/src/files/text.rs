@@ -1,4 +1,4 @@
-//! Tables of text files, whose rows come from a thread of their own.
+//! Tables of text files, which are read on a thread of their own.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
@@ -14,12 +14,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Rows of a batch.
+/// Rows per batch.
 pub(super) const BATCH_ROWS: usize = 8192;
 
 /// How the rows of a file are read.
 pub(super) trait Rows: fmt::Debug + Send + Sync + 'static {
-    /// Reads these columns of a file; `give` gets batch after batch, and says whether it wants more.
+    /// Reads these columns of a file. `give` receives each batch, and returns whether to continue.
     fn read(
         &self,
         path: &std::path::Path,
@@ -87,7 +87,7 @@ impl<R: Rows> PartitionStream for Part<R> {
     }
 }
 
-/// Columns of several files, in the order in which they come first.
+/// The columns of several files, in the order of their first appearance.
 pub(super) fn merged(schemas: Vec<Schema>) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::try_merge(schemas)?))
 }

@@ -3,7 +3,7 @@
 use ebbtide_ttl::Timestamp;
 
 /// A time, in UTC if it names no zone.
-pub(super) fn time(cell: &[u8]) -> Option<Timestamp> {
+pub fn time(cell: &[u8]) -> Option<Timestamp> {
     let shaped = cell.len() >= 10 && cell[4] == b'-' && cell[7] == b'-';
     if !shaped && !has_signed_year(cell) {
         return None;
@@ -12,14 +12,14 @@ pub(super) fn time(cell: &[u8]) -> Option<Timestamp> {
 }
 
 /// Whether a cell begins like a time after the year 9999 or before the year 0: `+10000-01-01T...`.
-pub(super) fn has_signed_year(cell: &[u8]) -> bool {
+pub fn has_signed_year(cell: &[u8]) -> bool {
     let Some(digits) = cell.strip_prefix(b"+").or_else(|| cell.strip_prefix(b"-")) else { return false };
     let year = digits.iter().take_while(|b| b.is_ascii_digit()).count();
     year >= 4 && digits.get(year) == Some(&b'-')
 }
 
 /// Parses `2024-01-31T12:00:00Z`, the most frequent form, faster than a general parser.
-pub(super) fn plain_time(cell: &[u8]) -> Option<Timestamp> {
+pub fn plain_time(cell: &[u8]) -> Option<Timestamp> {
     let (body, seconds_end) = match cell {
         [body @ .., b'Z'] if body.len() == 19 => (body, 19),
         body if body.len() == 19 => (body, 19),

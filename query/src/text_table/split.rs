@@ -2,13 +2,9 @@
 //! one processes what was split before.
 
 use super::blanks::BlankSqueezer;
-use super::source::Source;
-use crate::Failure;
 use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read};
-use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::mpsc::sync_channel;
 
 /// Maximum number of records per block.
 const BLOCK_RECORDS: usize = 4096;
@@ -23,16 +19,23 @@ const RECORD_DELIMITERS_MAX: u64 = 4 << 20;
 
 /// The way in which text is split.
 #[derive(Debug, Clone)]
-pub(super) enum Split {
+pub enum Split {
     /// Cells between delimiters, with quotes.
-    Csv { delimiter: u8, comment: Option<u8>, skip: u64 },
+    Csv {
+        /// The character between cells; a blank for runs of blanks.
+        delimiter: u8,
+        /// The first character of lines that are skipped.
+        comment: Option<u8>,
+        /// Number of lines to skip at the beginning.
+        skip: u64,
+    },
     /// One cell per line.
     Lines,
 }
 
 /// Some records in one piece of memory.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Block {
+pub struct Block {
     bytes: Vec<u8>,
     /// The end of each cell in `bytes`.
     ends: Vec<usize>,
@@ -42,17 +45,24 @@ pub(super) struct Block {
 
 /// One record of a block.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record<'a> {
-    pub(super) line: u64,
+pub struct Record<'a> {
+    /// The line on which it begins, counted from 1.
+    pub line: u64,
     block: &'a Block,
     first: usize,
     /// Number of cells.
-    pub(super) cells: usize,
+    pub cells: usize,
 }
 
 impl Block {
-    pub(super) fn len(&self) -> usize {
+    /// Number of records.
+    pub fn len(&self) -> usize {
         self.records.len()
+    }
+
+    /// Whether it holds no record.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
     }
 
     fn push<'a>(&mut self, line: u64, cells: impl Iterator<Item = &'a [u8]>) {
@@ -64,19 +74,20 @@ impl Block {
     }
 
     /// How much text it holds.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// Adds the records of another block.
-    pub(super) fn append(&mut self, other: &Block) {
+    pub fn append(&mut self, other: &Block) {
         let (bytes, cells) = (self.bytes.len(), self.ends.len());
         self.bytes.extend_from_slice(&other.bytes);
         self.ends.extend(other.ends.iter().map(|e| e + bytes));
         self.records.extend(other.records.iter().map(|(line, end)| (*line, end + cells)));
     }
 
-    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+    /// The records in their order.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let mut first = 0;
         self.records.iter().map(move |(line, end)| {
             let record = Record { line: *line, block: self, first, cells: end - first };
@@ -88,7 +99,7 @@ impl Block {
 
 impl<'a> Record<'a> {
     /// A cell without surrounding white space; empty if there is none at this index.
-    pub(super) fn cell(&self, at: usize) -> &'a [u8] {
+    pub fn cell(&self, at: usize) -> &'a [u8] {
         if at >= self.cells {
             return &[];
         }
@@ -98,7 +109,7 @@ impl<'a> Record<'a> {
     }
 
     /// How much text it holds.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self.cells.checked_sub(1) {
             Some(last) => {
                 let start = if self.first == 0 { 0 } else { self.block.ends[self.first - 1] };
@@ -109,17 +120,15 @@ impl<'a> Record<'a> {
     }
 
     /// The record as text, for the file of bad lines.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let cells: Vec<String> = (0..self.cells).map(|i| String::from_utf8_lossy(self.cell(i)).into_owned()).collect();
         cells.join(",")
     }
 }
 
-fn too_long(name: &str, line: u64) -> Failure {
+fn too_long(name: &str, line: u64) -> String {
     let most = RECORD_BYTES_MAX >> 20;
-    Failure::new(format!(
-        "{name}:{line}: the line is longer than {most} MiB: is a quote not closed, or is the file not text?"
-    ))
+    format!("{name}:{line}: the line is longer than {most} MiB: is a quote not closed, or is the file not text?")
 }
 
 /// The block in progress, and counts for the current record.
@@ -147,7 +156,7 @@ struct Pending<'a> {
 
 impl Pending<'_> {
     fn hand_on(&mut self) {
-        if self.block.len() > 0 && !self.gone {
+        if !self.block.is_empty() && !self.gone {
             self.gone = !(self.give)(std::mem::take(&mut self.block));
         }
     }
@@ -200,14 +209,17 @@ impl Read for LimitedReader<'_> {
 
 /// Splits a text to its end, or until `give` returns `false`. If `eager`, all records are passed on before a read that
 /// may block.
-pub(super) fn split(
+///
+/// # Errors
+/// What cannot be read or split, with `name` and the line; `unreadable` words the failure of a read.
+pub fn split(
     name: &str,
     input: Box<dyn Read>,
     how: &Split,
     eager: bool,
     give: &mut dyn FnMut(Block) -> bool,
-    unreadable: &dyn Fn(&io::Error) -> Failure,
-) -> Result<(), Failure> {
+    unreadable: &dyn Fn(&io::Error) -> String,
+) -> Result<(), String> {
     let pending = Pending {
         block: Block::default(),
         give,
@@ -246,12 +258,13 @@ fn split_csv(
     mut input: BufReader<LimitedReader<'_>>,
     (delimiter, comment, skip): (u8, Option<u8>, u64),
     pending: &Rc<RefCell<Pending<'_>>>,
-    unreadable: &dyn Fn(&io::Error) -> Failure,
-) -> Result<(), Failure> {
+    unreadable: &dyn Fn(&io::Error) -> String,
+) -> Result<(), String> {
     let fail = |e: &io::Error, line: u64| match (pending.borrow().too_long, pending.borrow().delimiters) {
-        (true, RECORD_DELIMITERS_MAX..) => Failure::new(format!(
-            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is a quote not closed, is the file not a table, or is --delimiter wrong?"
-        )),
+        (true, RECORD_DELIMITERS_MAX..) => format!(
+            "{name}:{line}: the line has more than {RECORD_DELIMITERS_MAX} delimiters: is a quote not closed, is the file not \
+             a table, or is the delimiter wrong?"
+        ),
         (true, _) => too_long(name, line),
         (false, _) => unreadable(e),
     };
@@ -276,7 +289,7 @@ fn split_csv(
             Err(error) => {
                 return Err(match error.into_kind() {
                     csv::ErrorKind::Io(error) => fail(&error, begins),
-                    other => Failure::new(format!("{name}: {other:?}")),
+                    other => format!("{name}: {other:?}"),
                 });
             }
         }
@@ -294,7 +307,7 @@ fn split_csv(
     match suspicious {
         // If the quote is closed, it is the last byte of the file.
         Some(line) if pending.borrow().last != b'"' => {
-            Err(Failure::new(format!("{name}:{line}: a quote that opens on this line is never closed")))
+            Err(format!("{name}:{line}: a quote that opens on this line is never closed"))
         }
         _ => Ok(()),
     }
@@ -304,8 +317,8 @@ fn split_lines(
     name: &str,
     mut input: BufReader<LimitedReader<'_>>,
     pending: &Rc<RefCell<Pending<'_>>>,
-    unreadable: &dyn Fn(&io::Error) -> Failure,
-) -> Result<(), Failure> {
+    unreadable: &dyn Fn(&io::Error) -> String,
+) -> Result<(), String> {
     let mut text = Vec::new();
     let mut line = 0;
     loop {
@@ -333,32 +346,4 @@ fn split_lines(
             return Ok(());
         }
     }
-}
-
-/// Passes the records of a file to `take`, block by block. The file is decompressed and split on another thread.
-pub(super) fn blocks(
-    source: &Source,
-    how: &Split,
-    take: &mut dyn FnMut(&Block) -> Result<ControlFlow<()>, Failure>,
-) -> Result<(), Failure> {
-    let (sender, receiver) = sync_channel::<Block>(4);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let unreadable = |e: &io::Error| source.unreadable(e);
-            split(&source.name, source.open()?, how, false, &mut |block| sender.send(block).is_ok(), &unreadable)
-        });
-        let mut outcome = Ok(());
-        for block in receiver {
-            match take(&block) {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => break,
-                Err(failure) => {
-                    outcome = Err(failure);
-                    break;
-                }
-            }
-        }
-        let read = reader.join().unwrap_or_else(|_| Err(Failure::new(format!("reading {} failed", source.name))));
-        outcome.and(read)
-    })
 }

@@ -1,13 +1,16 @@
 //! Detects the form of a column's times, if only one is possible.
 
-use crate::import::times::TimeReader;
+use super::times::TimeReader;
 use std::collections::HashMap;
 
 /// The order of the parts of a date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub enum Order {
+    /// Year, month, day.
     Ymd,
+    /// Day, month, year.
     Dmy,
+    /// Month, day, year.
     Mdy,
 }
 
@@ -21,7 +24,7 @@ const YEARS: std::ops::RangeInclusive<i32> = 1700..=2100;
 
 /// The form of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum TimeForm {
+pub enum TimeForm {
     /// A form that needs no pattern.
     Plainly,
     /// One of these forms.
@@ -32,17 +35,19 @@ pub(super) enum TimeForm {
 
 /// A form of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Way {
-    pub(super) order: Order,
-    pub(super) patterns: Vec<String>,
+pub struct Way {
+    /// The order of the parts of its date.
+    pub order: Order,
+    /// The patterns of the cells, for `strptime`.
+    pub patterns: Vec<String>,
     /// An example.
-    pub(super) example: String,
+    pub example: String,
     fits: usize,
 }
 
 impl Way {
     /// For columns that each hold a part of a time.
-    pub(super) fn of_parts(pattern: &str) -> Self {
+    pub fn of_parts(pattern: &str) -> Self {
         Way { order: Order::Ymd, patterns: vec![pattern.to_owned()], example: String::new(), fits: 0 }
     }
 }
@@ -226,7 +231,7 @@ fn zone<'s, 't>(tokens: &'s [Token<'t>], out: &mut String) -> Option<&'s [Token<
 }
 
 /// Whether a cell is a time of day.
-pub(super) fn is_clock(cell: &str) -> bool {
+pub fn is_clock(cell: &str) -> bool {
     let tokens = tokens(cell);
     let mut out = String::new();
     let rest = clock(&tokens, &mut out).and_then(|rest| zone(rest, &mut out));
@@ -236,12 +241,12 @@ pub(super) fn is_clock(cell: &str) -> bool {
 }
 
 /// Whether a cell is a date without a time of day.
-pub(super) fn is_date(cell: &str) -> bool {
+pub fn is_date(cell: &str) -> bool {
     ORDERS.iter().any(|order| pattern(cell, *order).is_some_and(|p| !p.contains("%H") && !p.contains("%I")))
 }
 
 /// Whether a cell is a time in some form other than a number.
-pub(super) fn is_time(cell: &str) -> bool {
+pub fn is_time(cell: &str) -> bool {
     if cell.len() > 40 || !cell.bytes().any(|b| b.is_ascii_digit()) {
         return false;
     }
@@ -253,7 +258,7 @@ pub(super) fn is_time(cell: &str) -> bool {
 }
 
 /// The form of the times of a column. Numbers count only with a plausible year.
-pub(super) fn written<'c>(cells: impl Iterator<Item = &'c str>) -> TimeForm {
+pub fn written<'c>(cells: impl Iterator<Item = &'c str>) -> TimeForm {
     let plain = TimeReader::plain();
     let mut readers: HashMap<String, Option<TimeReader>> = HashMap::new();
     let way = |order| Way { order, patterns: Vec::new(), example: String::new(), fits: 0 };
@@ -302,7 +307,7 @@ fn year(time: ebbtide_ttl::Timestamp) -> i32 {
 
 /// The unit of numbers since 1970, from their number of digits: ten for seconds of our time, thirteen for milliseconds,
 /// and so on.
-pub(super) fn unix_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<&'static str> {
+pub fn unix_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<&'static str> {
     let mut unit = None;
     for cell in cells.filter(|c| !c.is_empty()).take(ENOUGH) {
         let whole = cell.split_once('.').map_or(cell, |(whole, _)| whole);
@@ -325,7 +330,7 @@ pub(super) fn unix_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<&'st
 
 /// The pattern of a column with one part of a time, from its name; `value` shows whether a year has two digits and a
 /// month has letters.
-pub(super) fn part(name: &str, value: &str) -> Option<&'static str> {
+pub fn part(name: &str, value: &str) -> Option<&'static str> {
     let digits = value.bytes().all(|b| b.is_ascii_digit());
     Some(match name.trim_matches(['#', ' ']).to_lowercase().as_str() {
         "year" | "yr" | "yyyy" | "yy" | "jahr" | "ano" | "a\u{f1}o" | "ann\u{e9}e" | "anno" | "jaar" if digits => {
@@ -352,7 +357,7 @@ pub(super) fn part(name: &str, value: &str) -> Option<&'static str> {
 }
 
 /// Whether a column with this name contains times of day.
-pub(super) fn is_clock_name(name: &str) -> bool {
+pub fn is_clock_name(name: &str) -> bool {
     const NAMES: [&str; 13] = [
         "time",
         "hour",

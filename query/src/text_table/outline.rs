@@ -1,7 +1,9 @@
-//! The shape of a text table: its delimiter, the lines before the header, the header, and lines of units below it.
+//! The outline of a text table: its delimiter, the lines before the header, the header, lines of units below it, and the
+//! decimal mark.
 
-use super::times;
-use crate::import::cells::{double, looks_like_number, unpadded};
+use super::cells::{double, looks_like_number, unpadded};
+use super::encoding::Sample;
+use super::time_forms;
 use std::collections::HashSet;
 
 /// Possible delimiters; a blank stands for runs of blanks and tabs.
@@ -19,55 +21,75 @@ const UNITS: [&str; 66] = [
 
 /// The kind of a cell, or of most cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// Numbers, also in other notations.
     Number,
+    /// Times, dates and times of day.
     Time,
+    /// Anything else.
     Text,
 }
 
 /// A line with as many cells as the table has columns.
 #[derive(Debug)]
-pub(super) struct Row<'t> {
+pub struct Row<'t> {
     /// The number of the line, counted from 0.
-    pub(super) line: usize,
-    pub(super) cells: Vec<&'t str>,
+    pub line: usize,
+    /// The cells without blanks and quotes around them.
+    pub cells: Vec<&'t str>,
 }
 
 /// A text, split by one delimiter.
 #[derive(Debug)]
-pub(super) struct Table<'t> {
-    pub(super) delimiter: u8,
-    pub(super) rows: Vec<Row<'t>>,
-    pub(super) kinds: Vec<Kind>,
+pub struct Table<'t> {
+    /// The character between cells; a blank for runs of blanks.
+    pub delimiter: u8,
+    /// The lines with the usual number of cells, from the first of them.
+    pub rows: Vec<Row<'t>>,
+    /// The kinds of the columns.
+    pub kinds: Vec<Kind>,
     /// Number of rows before the first one that looks like data.
-    pub(super) lead: usize,
+    pub lead: usize,
 }
 
 /// The position of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Header {
+pub enum Header {
     /// The line with this number, counted from 0, and the number of lines below it that are not data.
-    At { line: usize, below: usize },
+    At {
+        /// The header's line.
+        line: usize,
+        /// Lines of units and the like.
+        below: usize,
+    },
     /// The first line of the table looks like data.
-    None { line: usize },
+    None {
+        /// That line.
+        line: usize,
+    },
     /// One of these two, each with the number of lines below it.
     Either([(usize, usize); 2]),
 }
 
 /// What the lines of a text end with; the old one of the Macintosh if there is no other.
-pub(super) fn line_end(text: &str) -> char {
+fn line_end(text: &str) -> char {
     if text.contains('\n') { '\n' } else { '\r' }
 }
 
 /// The examined lines of a text, with their numbers from 0.
-pub(super) fn lines(text: &str, skip: usize, comment: Option<u8>) -> Vec<(usize, &str)> {
+pub fn lines(sample: &Sample, skip: usize, comment: Option<u8>) -> Vec<(usize, &str)> {
+    let mut text = sample.text.as_str();
+    if !sample.is_whole {
+        // The last line may be incomplete.
+        text = text.rfind(line_end(text)).map_or(text, |end| &text[..=end]);
+    }
     let is_comment = |line: &str| comment.is_some_and(|c| line.as_bytes().first() == Some(&c));
     let lines = text.split(line_end(text)).map(|line| line.trim_end_matches('\r')).enumerate().skip(skip);
     lines.filter(|(_, line)| !line.trim().is_empty() && !is_comment(line)).take(LINES_MAX).collect()
 }
 
 /// The cells of a line. Quotes are assumed to close on the same line.
-pub(super) fn cells(line: &str, delimiter: u8) -> Vec<&str> {
+pub fn cells(line: &str, delimiter: u8) -> Vec<&str> {
     let is_delimiter = |b: u8| b == delimiter || (delimiter == b' ' && b == b'\t');
     let bytes = line.as_bytes();
     let (mut cells, mut at) = (Vec::new(), 0);
@@ -97,7 +119,7 @@ pub(super) fn cells(line: &str, delimiter: u8) -> Vec<&str> {
 }
 
 /// The kind of a cell; `None` if it is empty or a word that often marks a missing value.
-pub(super) fn kind(cell: &str) -> Option<Kind> {
+pub fn kind(cell: &str) -> Option<Kind> {
     const NOTHING: [&str; 9] = ["", "na", "n/a", "nan", "null", "none", "-", "--", "m"];
     if NOTHING.iter().any(|n| cell.eq_ignore_ascii_case(n)) {
         return None;
@@ -105,7 +127,7 @@ pub(super) fn kind(cell: &str) -> Option<Kind> {
     let bytes = cell.as_bytes();
     Some(if double(bytes).is_some() || unpadded(bytes).is_some() {
         Kind::Number
-    } else if times::is_time(cell) {
+    } else if time_forms::is_time(cell) {
         Kind::Time
     } else if looks_like_number(bytes) {
         Kind::Number
@@ -132,7 +154,7 @@ impl<'t> Table<'t> {
     }
 
     /// The table in a text, if only one is possible. `delimiter` is the user's choice.
-    pub(super) fn find(lines: &[(usize, &'t str)], delimiter: Option<u8>) -> TableSearch<'t> {
+    pub fn find(lines: &[(usize, &'t str)], delimiter: Option<u8>) -> TableSearch<'t> {
         if let Some(delimiter) = delimiter {
             return Table::new(lines, delimiter).map_or(TableSearch::Nothing, TableSearch::One);
         }
@@ -155,7 +177,7 @@ impl<'t> Table<'t> {
     }
 
     /// The position of the header. `first` is the first line of the whole text.
-    pub(super) fn header(&self, first: &str) -> Header {
+    pub fn header(&self, first: &str) -> Header {
         let line = |row: usize| self.rows.get(row).map_or(0, |r| r.line);
         let below = |row: usize| line(self.lead).saturating_sub(line(row) + 1);
         let at = |row: usize| Header::At { line: line(row), below: below(row) };
@@ -183,13 +205,40 @@ impl<'t> Table<'t> {
             _ => Header::Either([(line(0), below(0)), (line(last), below(last))]),
         }
     }
+
+    /// Removes the header and the lines around it from the rows.
+    pub fn drop_lead(&mut self, has_header: bool) {
+        let lead = self.lead.max(usize::from(has_header));
+        self.rows.drain(..lead.min(self.rows.len()));
+    }
+
+    /// Whether numbers have a decimal comma: some show it, and none shows a decimal point.
+    pub fn has_decimal_comma(&self) -> bool {
+        let numeric = |row: &Row<'t>| -> Vec<&'t str> {
+            let numeric = row.cells.iter().zip(&self.kinds).filter(|(_, kind)| **kind == Kind::Number);
+            numeric.map(|(cell, _)| *cell).collect()
+        };
+        let (mut commas, mut points) = (0, 0);
+        for cell in self.rows.iter().flat_map(numeric) {
+            let unsigned = cell.trim_start_matches(['-', '+']);
+            match unsigned.split_once(',') {
+                Some((whole, fraction)) if !fraction.contains([',', '.']) && !whole.contains('.') => {
+                    // 1,021 may be a thousand, 0,125 and 5,2 may not.
+                    commas += u32::from(fraction.len() != 3 || whole.len() > 3 || whole.is_empty() || whole == "0");
+                }
+                _ => points += u32::from(unsigned.contains('.')),
+            }
+        }
+        commas > 0 && points == 0
+    }
 }
 
 /// The result of looking for a table.
 #[derive(Debug)]
-pub(super) enum TableSearch<'t> {
+pub enum TableSearch<'t> {
     /// No unambiguous table.
     Nothing,
+    /// This table.
     One(Table<'t>),
     /// Tables with these delimiters.
     Several(Vec<u8>),

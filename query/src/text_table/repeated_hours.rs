@@ -1,23 +1,39 @@
 //! Local times that occur twice or are skipped when clocks change: decides which instants the rows of a series are, and
 //! counts the decisions.
 
-use crate::args::Dst;
 use ebbtide_ttl::Timestamp;
 use std::collections::HashMap;
 
+/// How local times that are ambiguous or skipped when clocks change are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dst {
+    /// As errors.
+    Refuse,
+    /// As the earlier of the two possible instants.
+    Earlier,
+    /// As the later one.
+    Later,
+    /// By the order of the rows of a series: an ambiguous time is the earlier instant if that comes after the row before,
+    /// else the later one. Skipped times are read as the later instant.
+    Infer,
+}
+
 /// Numbers of local times that were decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) earlier: u64,
-    pub(super) later: u64,
+pub struct Counts {
+    /// Read as the earlier of two instants.
+    pub earlier: u64,
+    /// Read as the later of two instants.
+    pub later: u64,
     /// How many of the earlier ones occur only once, so that the order of the rows does not decide.
-    pub(super) once: u64,
-    pub(super) skipped: u64,
+    pub once: u64,
+    /// Local times that do not exist.
+    pub skipped: u64,
 }
 
 /// What is known about a series when its next time is read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Series {
+pub struct Series {
     last: Option<Timestamp>,
     /// Whether times decrease.
     falling: bool,
@@ -25,12 +41,13 @@ pub(super) struct Series {
     /// second pass.
     first: u64,
     second: u64,
-    pub(super) counts: Counts,
+    /// The decisions so far.
+    pub counts: Counts,
 }
 
 impl Series {
     /// A time with a single instant.
-    pub(super) fn certain(&mut self, time: Timestamp) {
+    pub fn certain(&mut self, time: Timestamp) {
         self.close();
         if let Some(last) = self.last.filter(|last| *last != time) {
             self.falling = time < last;
@@ -39,7 +56,7 @@ impl Series {
     }
 
     /// A local time with two possible instants.
-    pub(super) fn decide(&mut self, earlier: Timestamp, later: Timestamp, dst: Dst) -> Timestamp {
+    pub fn decide(&mut self, earlier: Timestamp, later: Timestamp, dst: Dst) -> Timestamp {
         let is_earlier = match dst {
             Dst::Later => false,
             Dst::Infer => {
@@ -71,19 +88,19 @@ impl Series {
 
 /// All series of an import.
 #[derive(Debug, Default)]
-pub(super) struct Folds {
+pub struct Folds {
     series: HashMap<Vec<u8>, Series>,
     counts: Counts,
 }
 
 impl Folds {
     /// The series with this key; the key is empty if nothing depends on the order of rows.
-    pub(super) fn series(&mut self, key: &[u8]) -> &mut Series {
+    pub fn series(&mut self, key: &[u8]) -> &mut Series {
         self.series.entry(key.to_vec()).or_default()
     }
 
     /// Starts another file, which has its own order of rows.
-    pub(super) fn next_file(&mut self) {
+    pub fn next_file(&mut self) {
         for (_, mut series) in self.series.drain() {
             series.close();
             let (all, one) = (&mut self.counts, series.counts);
@@ -95,12 +112,12 @@ impl Folds {
     }
 
     /// Starts reading the files again.
-    pub(super) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         *self = Folds::default();
     }
 
     /// The decisions so far.
-    pub(super) fn counts(&mut self) -> Counts {
+    pub fn counts(&mut self) -> Counts {
         self.next_file();
         self.counts
     }
@@ -109,10 +126,10 @@ impl Folds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::times::TimeReader;
+    use crate::text_table::times::{Hints, TimeReader};
 
     fn read(times: &[&str]) -> (Vec<String>, Counts) {
-        let reader = TimeReader::new(&[], Some("Europe/Dublin"), Dst::Infer, None).unwrap();
+        let reader = TimeReader::new(&[], Some("Europe/Dublin"), Dst::Infer, None, Hints::default()).unwrap();
         let mut folds = Folds::default();
         let instants = times.iter().map(|t| {
             let time = reader.read_in(t.as_bytes(), folds.series(b"")).unwrap();

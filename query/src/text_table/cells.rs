@@ -5,45 +5,49 @@ use std::borrow::Cow;
 
 /// How to interpret the cells of a text file.
 #[derive(Debug, Clone)]
-pub(super) struct Cells {
-    pub(super) nulls: Nulls,
-    pub(super) decimal_comma: bool,
+pub struct Cells {
+    /// Markers of missing values.
+    pub nulls: Nulls,
+    /// Whether fractions begin with a comma.
+    pub decimal_comma: bool,
     /// The separator of thousands.
-    pub(super) thousands: Option<u8>,
+    pub thousands: Option<u8>,
     /// Columns in which leading zeros are ignored.
-    pub(super) numbers: Vec<String>,
+    pub numbers: Vec<String>,
     /// Reads the times of measurements.
-    pub(super) times: TimeReader,
+    pub times: TimeReader,
     /// Reads other times.
-    pub(super) general: TimeReader,
+    pub general: TimeReader,
 }
 
 /// The markers of missing values.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Nulls {
+pub struct Nulls {
     texts: Vec<Vec<u8>>,
     numbers: Vec<f64>,
 }
 
 impl Nulls {
-    pub(super) fn new(markers: &[String]) -> Self {
+    /// Markers as the user wrote them; a marker that is a number stands for every way to write it.
+    pub fn new(markers: &[String]) -> Self {
         let texts = markers.iter().map(|m| m.trim().as_bytes().to_vec()).collect();
         Nulls { texts, numbers: markers.iter().filter_map(|m| double(m.trim().as_bytes())).collect() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are no markers; empty cells are missing values all the same.
+    pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
     /// Whether a cell is empty, is a marker, or is a number that equals one.
-    pub(super) fn has(&self, cell: &[u8]) -> bool {
+    pub fn has(&self, cell: &[u8]) -> bool {
         cell.is_empty()
             || self.texts.iter().any(|t| t == cell)
             || (!self.numbers.is_empty() && double(cell).is_some_and(|d| self.has_number(d)))
     }
 
     /// Whether a number equals a marker.
-    pub(super) fn has_number(&self, number: f64) -> bool {
+    pub fn has_number(&self, number: f64) -> bool {
         #[expect(clippy::float_cmp, reason = "a marker is an exact value")]
         self.numbers.iter().any(|n| *n == number || (n.is_nan() && number.is_nan()))
     }
@@ -52,7 +56,7 @@ impl Nulls {
 impl Cells {
     /// A number written with a decimal point and without separators of thousands; `None` if it is not a number in the
     /// notation of the file.
-    pub(super) fn plain<'c>(&self, cell: &'c [u8]) -> Option<Cow<'c, [u8]>> {
+    pub fn plain<'c>(&self, cell: &'c [u8]) -> Option<Cow<'c, [u8]>> {
         if !self.decimal_comma && self.thousands.is_none() {
             return Some(Cow::Borrowed(cell));
         }
@@ -77,23 +81,23 @@ impl Cells {
     }
 
     /// Whether a cell is empty, or marks a missing value.
-    pub(super) fn is_null(&self, cell: &[u8]) -> bool {
+    pub fn is_null(&self, cell: &[u8]) -> bool {
         self.nulls.has(cell) || (self.decimal_comma && self.plain(cell).is_some_and(|number| self.nulls.has(&number)))
     }
 
     /// An integer.
-    pub(super) fn int(&self, cell: &[u8]) -> Option<i64> {
+    pub fn int(&self, cell: &[u8]) -> Option<i64> {
         int(&self.plain(cell)?)
     }
 
     /// A number.
-    pub(super) fn double(&self, cell: &[u8]) -> Option<f64> {
+    pub fn double(&self, cell: &[u8]) -> Option<f64> {
         double(&self.plain(cell)?)
     }
 }
 
 /// An integer; with leading zeros it is a code, such as a station's.
-pub(super) fn int(cell: &[u8]) -> Option<i64> {
+pub fn int(cell: &[u8]) -> Option<i64> {
     let digits = match cell {
         [b'-' | b'+', rest @ ..] => rest,
         all => all,
@@ -106,7 +110,7 @@ pub(super) fn int(cell: &[u8]) -> Option<i64> {
 }
 
 /// A number.
-pub(super) fn double(cell: &[u8]) -> Option<f64> {
+pub fn double(cell: &[u8]) -> Option<f64> {
     let code = matches!(cell, [b'0', b'0'..=b'9', ..] | [b'-', b'0', b'0'..=b'9', ..]);
     let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
     match unsigned.first()? {
@@ -124,7 +128,7 @@ pub(super) fn double(cell: &[u8]) -> Option<f64> {
 }
 
 /// A number without its leading zeros; `None` if it has none or is not a number.
-pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
+pub fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
     let (sign, digits) = match cell {
         [b'-', rest @ ..] => (&b"-"[..], rest),
         [b'+', rest @ ..] => (&b""[..], rest),
@@ -141,7 +145,7 @@ pub(super) fn unpadded(cell: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether a cell consists of digits, points and commas like a number, or is too large for a double.
-pub(super) fn looks_like_number(cell: &[u8]) -> bool {
+pub fn looks_like_number(cell: &[u8]) -> bool {
     let unsigned = cell.strip_prefix(b"-").or_else(|| cell.strip_prefix(b"+")).unwrap_or(cell);
     let starts = matches!(unsigned, [b'0'..=b'9', ..] | [b'.' | b',', b'0'..=b'9', ..]);
     let is_large = || std::str::from_utf8(cell).ok().and_then(|t| t.parse::<f64>().ok()).is_some_and(f64::is_infinite);
@@ -150,7 +154,7 @@ pub(super) fn looks_like_number(cell: &[u8]) -> bool {
 }
 
 /// Whether a cell is an integer that a double would round.
-pub(super) fn is_rounded(cell: &[u8]) -> bool {
+pub fn is_rounded(cell: &[u8]) -> bool {
     // Every number with fewer digits is below 2^53.
     const DIGITS_MIN: usize = 16;
     let digits = cell.strip_prefix(b"-").or(cell.strip_prefix(b"+")).unwrap_or(cell);
@@ -161,7 +165,7 @@ pub(super) fn is_rounded(cell: &[u8]) -> bool {
 }
 
 /// A boolean.
-pub(super) fn boolean(cell: &[u8]) -> Option<bool> {
+pub fn boolean(cell: &[u8]) -> Option<bool> {
     if cell.eq_ignore_ascii_case(b"true") {
         Some(true)
     } else if cell.eq_ignore_ascii_case(b"false") {

@@ -1,9 +1,7 @@
 //! Reads the times of an input as instants.
 
-use super::folds::Series;
 use super::plain_time::{plain_time, time};
-use crate::Failure;
-use crate::args::Dst;
+use super::repeated_hours::{Dst, Series};
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{
     DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
@@ -27,10 +25,20 @@ const LOCAL_FORMS: [&str; 10] = [
 
 /// Reads times.
 #[derive(Debug, Clone)]
-pub(super) struct TimeReader {
+pub struct TimeReader {
     forms: Vec<Form>,
     zone: Zone,
     dst: Dst,
+    hints: Hints,
+}
+
+/// What errors recommend.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hints {
+    /// For a time in an unknown form.
+    pub form: &'static str,
+    /// For a local time that is ambiguous or skipped.
+    pub dst: &'static str,
 }
 
 #[derive(Debug, Clone)]
@@ -54,36 +62,46 @@ enum Read {
 }
 
 impl TimeReader {
-    /// From `--time-format`, `--time-zone` and `--dst`. `unix` is the unit of numbers if no format is given.
-    pub(super) fn new(formats: &[String], zone: Option<&str>, dst: Dst, unix: Option<&str>) -> Result<Self, Failure> {
+    /// From patterns (or the units `s`, `ms`, `us` and `ns` since 1970) and a time zone. `unix` is the unit of numbers if
+    /// there is no pattern.
+    ///
+    /// # Errors
+    /// Names the option, `time-format` or `time-zone`, that cannot be used.
+    pub fn new(
+        formats: &[String],
+        zone: Option<&str>,
+        dst: Dst,
+        unix: Option<&str>,
+        hints: Hints,
+    ) -> Result<Self, String> {
         let given: Vec<&str> = formats.iter().map(String::as_str).collect();
         let formats = if given.is_empty() { unix.into_iter().collect() } else { given };
         let forms = formats.into_iter().map(form).collect::<Result<_, _>>()?;
-        Ok(TimeReader { forms, zone: zone.map_or(Ok(Zone::Utc), zone_of)?, dst })
+        Ok(TimeReader { forms, zone: zone.map_or(Ok(Zone::Utc), zone_of)?, dst, hints })
     }
 
     /// Reads times with one pattern, local ones as UTC; `None` if it is not a pattern.
-    pub(super) fn one(pattern: &str) -> Option<Self> {
-        TimeReader::new(&[pattern.to_owned()], None, Dst::Refuse, None).ok()
+    pub fn one(pattern: &str) -> Option<Self> {
+        TimeReader::new(&[pattern.to_owned()], None, Dst::Refuse, None, Hints::default()).ok()
     }
 
     /// Reads times that need no pattern.
-    pub(super) fn plain() -> Self {
-        TimeReader { forms: Vec::new(), zone: Zone::Utc, dst: Dst::Refuse }
+    pub fn plain() -> Self {
+        TimeReader { forms: Vec::new(), zone: Zone::Utc, dst: Dst::Refuse, hints: Hints::default() }
     }
 
     /// The same zone without patterns, for columns of times other than that of the measurements.
-    pub(super) fn general(&self) -> Self {
+    pub fn general(&self) -> Self {
         TimeReader { forms: Vec::new(), ..self.clone() }
     }
 
     /// Whether ambiguous local times are decided by the row's series.
-    pub(super) fn decides(&self) -> bool {
+    pub fn decides(&self) -> bool {
         self.dst != Dst::Refuse
     }
 
     /// Whether no pattern was given.
-    pub(super) fn is_general(&self) -> bool {
+    pub fn is_general(&self) -> bool {
         self.forms.is_empty()
     }
 
@@ -91,7 +109,7 @@ impl TimeReader {
     ///
     /// # Errors
     /// Says why it names none.
-    pub(super) fn read(&self, cell: &[u8]) -> Result<Timestamp, String> {
+    pub fn read(&self, cell: &[u8]) -> Result<Timestamp, String> {
         self.read_in(cell, &mut Series::default())
     }
 
@@ -99,7 +117,7 @@ impl TimeReader {
     ///
     /// # Errors
     /// Says why it names none.
-    pub(super) fn read_in(&self, cell: &[u8], series: &mut Series) -> Result<Timestamp, String> {
+    pub fn read_in(&self, cell: &[u8], series: &mut Series) -> Result<Timestamp, String> {
         if self.forms.is_empty()
             && let Zone::Utc = self.zone
             && let Some(time) = time(cell)
@@ -118,10 +136,10 @@ impl TimeReader {
         match self.parse(text).or_else(|| end_of_day(text, &|text| self.parse(text))) {
             Some(Read::Instant(time)) => Ok(time),
             Some(Read::Local(local)) => self.instant(local, series),
-            None if self.forms.is_empty() => Err(format!(
-                "'{text}' is not a time such as 2024-01-31T12:00:00Z; describe its format with --time-format"
-            )),
-            None => Err(format!("'{text}' does not match --time-format")),
+            None if self.forms.is_empty() => {
+                Err(format!("'{text}' is not a time such as 2024-01-31T12:00:00Z{}", self.hints.form))
+            }
+            None => Err(format!("'{text}' does not match the format of the times")),
         }
     }
 
@@ -135,7 +153,7 @@ impl TimeReader {
             Zone::Fixed(offset) => return Ok(timestamp(moved(local, offset).and_utc())),
             Zone::Named(zone) => zone,
         };
-        let hint = "; choose with --dst earlier, later or infer, or write the offset from UTC in the data";
+        let hint = self.hints.dst;
         let utc = |time: DateTime<Tz>| timestamp(time.with_timezone(&Utc));
         match (zone.from_local_datetime(&local), self.dst) {
             (LocalResult::Single(time), _) => {
@@ -197,7 +215,7 @@ fn timestamp(time: DateTime<Utc>) -> Timestamp {
     Timestamp::from_nanos(i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos()))
 }
 
-fn form(text: &str) -> Result<Form, Failure> {
+fn form(text: &str) -> Result<Form, String> {
     Ok(match text {
         "s" => Form::Unix(1_000_000_000),
         "ms" => Form::Unix(1_000_000),
@@ -206,16 +224,16 @@ fn form(text: &str) -> Result<Form, Failure> {
         pattern => {
             let items: Vec<Item<'static>> = StrftimeItems::new(pattern).map(Item::to_owned).collect();
             if items.iter().any(|i| matches!(i, Item::Error)) || !pattern.contains('%') {
-                return Err(Failure::usage(format!(
-                    "--time-format '{pattern}' is not a pattern: write it with %Y %m %d %H %M %S, or use s, ms, us or ns"
-                )));
+                return Err(format!(
+                    "time-format '{pattern}' is not a pattern: write it with %Y %m %d %H %M %S, or use s, ms, us or ns"
+                ));
             }
             Form::Pattern(items)
         }
     })
 }
 
-fn zone_of(text: &str) -> Result<Zone, Failure> {
+fn zone_of(text: &str) -> Result<Zone, String> {
     if text.eq_ignore_ascii_case("utc") || text == "Z" {
         return Ok(Zone::Utc);
     }
@@ -226,8 +244,8 @@ fn zone_of(text: &str) -> Result<Zone, Failure> {
         return Ok(Zone::Fixed(offset));
     }
     let names: Vec<&str> = chrono_tz::TZ_VARIANTS.iter().map(|z| z.name()).collect();
-    let hint = ebbtide_query::suggest::hint(text, names.iter().copied());
-    Err(Failure::usage(format!("--time-zone: '{text}' is not a time zone such as Europe/Dublin or +01:00{hint}")))
+    let hint = ebbtide::suggest::hint(text, names.iter().copied());
+    Err(format!("time-zone: '{text}' is not a time zone such as Europe/Dublin or +01:00{hint}"))
 }
 
 impl Form {
@@ -327,7 +345,7 @@ mod tests {
 
     fn reader(formats: &[&str], zone: Option<&str>, dst: Dst) -> TimeReader {
         let formats: Vec<String> = formats.iter().map(|f| (*f).to_owned()).collect();
-        TimeReader::new(&formats, zone, dst, None).unwrap()
+        TimeReader::new(&formats, zone, dst, None, Hints { form: "; FORM", dst: "" }).unwrap()
     }
 
     fn read(formats: &[&str], zone: Option<&str>, text: &str) -> String {
@@ -389,7 +407,7 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_named() {
-        assert!(read(&[], None, "31/01/2024").contains("--time-format"));
+        assert!(read(&[], None, "31/01/2024").contains("; FORM"));
         assert!(
             read(&[], None, "01/02/24").contains("not a time")
                 && read(&[], None, "24-01-31 07:00").contains("not a time")
@@ -400,8 +418,8 @@ mod tests {
         );
         assert!(read(&[], None, "2024-02-24T24:30:00Z").contains("not a time"));
         assert!(read(&["ms"], None, "soon").contains("'soon'"));
-        assert!(TimeReader::new(&["nonsense".to_owned()], None, Dst::Refuse, None).is_err());
-        let error = TimeReader::new(&[], Some("Europe/Dublim"), Dst::Refuse, None).unwrap_err();
-        assert!(error.to_string().contains("Europe/Dublin"), "{error}");
+        assert!(TimeReader::new(&["nonsense".to_owned()], None, Dst::Refuse, None, Hints::default()).is_err());
+        let error = TimeReader::new(&[], Some("Europe/Dublim"), Dst::Refuse, None, Hints::default()).unwrap_err();
+        assert!(error.contains("Europe/Dublin"), "{error}");
     }
 }

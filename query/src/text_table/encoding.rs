@@ -1,6 +1,5 @@
 //! Detects the encoding of text files and converts them to UTF-8.
 
-use crate::args::Encoding;
 use std::io::{self, Read};
 
 /// The characters of the bytes 0x80 to 0x9f in Windows-1252; five are undefined and stay as in ISO 8859-1.
@@ -11,9 +10,52 @@ const WINDOWS_1252: [char; 32] = [
     '\u{17e}', '\u{178}',
 ];
 
+/// The character encoding of a text file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// UTF-8.
+    Utf8,
+    /// ISO 8859-1 (western European).
+    Latin1,
+    /// Windows-1252 (western European, with more quotes and dashes).
+    Windows1252,
+    /// UTF-16, little-endian unless a byte order mark says otherwise.
+    Utf16,
+    /// UTF-16, big-endian.
+    Utf16Be,
+}
+
+impl Encoding {
+    /// All encodings.
+    pub const ALL: [Encoding; 5] =
+        [Encoding::Utf8, Encoding::Latin1, Encoding::Windows1252, Encoding::Utf16, Encoding::Utf16Be];
+
+    /// The name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Utf8 => "utf-8",
+            Encoding::Latin1 => "latin-1",
+            Encoding::Windows1252 => "windows-1252",
+            Encoding::Utf16 => "utf-16",
+            Encoding::Utf16Be => "utf-16be",
+        }
+    }
+
+    /// What it is for, in a few words.
+    pub fn description(self) -> &'static str {
+        match self {
+            Encoding::Utf8 => "UTF-8",
+            Encoding::Latin1 => "ISO 8859-1 (western European)",
+            Encoding::Windows1252 => "Windows-1252 (western European, with more quotes and dashes)",
+            Encoding::Utf16 => "UTF-16, little-endian unless a byte order mark says otherwise",
+            Encoding::Utf16Be => "UTF-16, big-endian",
+        }
+    }
+}
+
 /// The encoding of the beginning of a file. Bytes that are not UTF-8 are read as ISO 8859-1, unless some of them have
 /// no character there: then the encoding is ambiguous.
-pub(super) fn detect(sample: &[u8]) -> Detected {
+pub fn detect(sample: &[u8]) -> Detected {
     match sample {
         [0xff, 0xfe, ..] => return Detected::As(Encoding::Utf16),
         [0xfe, 0xff, ..] => return Detected::As(Encoding::Utf16Be),
@@ -38,12 +80,46 @@ pub(super) fn detect(sample: &[u8]) -> Detected {
 
 /// What the beginning of a file shows about its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detected {
+pub enum Detected {
     /// Any encoding gives the same text.
     Ascii,
+    /// This encoding.
     As(Encoding),
     /// Not UTF-8, and more than one other encoding is possible.
     Unknown,
+}
+
+/// Number of bytes of a text examined to detect its form.
+pub const SAMPLE_BYTES: usize = 1 << 20;
+
+/// The beginning of a text.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// The name of the file.
+    pub name: String,
+    /// The text; bytes that are not in the encoding are replaced.
+    pub text: String,
+    /// Whether this is the whole text.
+    pub is_whole: bool,
+    /// The encoding that the user names, or that the bytes show.
+    pub encoding: Detected,
+}
+
+impl Sample {
+    /// Decodes the beginning of a file. `given` is the encoding that the user names.
+    pub fn new(name: &str, bytes: &[u8], is_whole: bool, given: Option<Encoding>) -> Self {
+        let encoding = given.map_or_else(|| detect(bytes), Detected::As);
+        let known = match encoding {
+            Detected::As(known) => known,
+            // Delimiters and digits are the same in all possible encodings.
+            Detected::Ascii | Detected::Unknown => Encoding::Latin1,
+        };
+        let mut decoded = Vec::new();
+        // Reading from memory cannot fail.
+        let _ = transcode(Box::new(io::Cursor::new(bytes.to_vec())), known).read_to_end(&mut decoded);
+        let text = String::from_utf8_lossy(&decoded).trim_start_matches('\u{feff}').to_owned();
+        Sample { name: name.to_owned(), text, is_whole, encoding }
+    }
 }
 
 fn zeros(bytes: &[u8], from: usize) -> usize {
@@ -51,7 +127,7 @@ fn zeros(bytes: &[u8], from: usize) -> usize {
 }
 
 /// Converts text to UTF-8.
-pub(super) fn transcode(input: Box<dyn Read + Send>, encoding: Encoding) -> Box<dyn Read + Send> {
+pub fn transcode(input: Box<dyn Read + Send>, encoding: Encoding) -> Box<dyn Read + Send> {
     match encoding {
         Encoding::Utf8 => input,
         other => {

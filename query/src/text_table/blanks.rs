@@ -15,7 +15,7 @@ enum At {
 }
 
 /// Replaces runs of blanks by one blank, and removes those at the beginning and the end of a line.
-pub(super) struct BlankSqueezer<R> {
+pub struct BlankSqueezer<R> {
     inner: R,
     at: At,
     /// A byte that did not fit into the buffer.
@@ -23,7 +23,8 @@ pub(super) struct BlankSqueezer<R> {
 }
 
 impl<R: Read> BlankSqueezer<R> {
-    pub(super) fn new(inner: R) -> Self {
+    /// Squeezes the text of `inner`.
+    pub fn new(inner: R) -> Self {
         BlankSqueezer { inner, at: At::Begin, held: None }
     }
 
