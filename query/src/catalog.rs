@@ -149,7 +149,8 @@ impl SchemaProvider for Collections {
             return Ok(Some(Arc::new(CollectionTable::new(&collection))));
         }
         if let Some(text) = self.context.snapshot().views().get(name) {
-            return crate::views::table(name, text, &self.context, &self.tables).await.map(Some);
+            let state = bind(self.context.state(), &self.context, &self.tables);
+            return crate::views::table(name, text, &self.context, &state).await.map(Some);
         }
         match self.tables.get(name) {
             Some(table) => Ok(Some(table)),

@@ -36,6 +36,7 @@ mod functions;
 mod leaf;
 mod options;
 pub mod output;
+mod parsing;
 mod planning;
 mod prepared;
 mod provider;

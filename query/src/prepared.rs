@@ -3,7 +3,8 @@
 use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
-use crate::session::{self, Failure, Session, StatementResult};
+use crate::parsing::{self, Failure};
+use crate::session::{Session, StatementResult};
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::{Statement, StatementKind, parse};
 use datafusion::common::ScalarValue;
@@ -107,7 +108,7 @@ impl Session {
         stack: usize,
         context: &Arc<StatementContext>,
     ) -> Result<Template, Failure> {
-        let ParsedStatement { statement, headings } = session::parse(statement, stack, context)?;
+        let ParsedStatement { statement, headings } = parsing::parse(statement, stack, context)?;
         check_query(&statement)?;
         let plan = self.state(context).statement_to_plan(statement).await?;
         Template::new(plan, headings, stack, self.catalog_version(context))

@@ -1,7 +1,6 @@
 //! A session: the statements of one user, one after the other, each over its own snapshot.
 
 mod create;
-mod names;
 mod short;
 mod sql;
 mod statements;
@@ -35,8 +34,6 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
 use tracing::Instrument;
-
-pub(crate) use sql::{Failure, parse};
 
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
 pub const DEFAULT_MEMORY_BYTES: usize = 1 << 30;

@@ -1,6 +1,7 @@
 //! SQL between its text and DataFusion's planner: refuses statements that are too deep or have no effect, rewrites
 //! forms of other databases, and names columns.
 
+mod capitals;
 mod depth;
 mod dialect;
 mod names;
@@ -9,6 +10,7 @@ mod refused;
 mod rewrite;
 mod settings;
 
+pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 pub(crate) use names::Heading;
 pub(crate) use rewrite::calls;
 

@@ -1,11 +1,11 @@
 //! `CREATE COLLECTION c AS SELECT ...`: a collection of a query's rows.
 
-use super::sql::Failure;
 use super::{Session, StatementStream};
 use crate::dml;
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::output::{instant, text};
+use crate::parsing::{Failure, parse};
 use crate::provider::CollectionTable;
 use crate::sql::{self, ParsedStatement};
 use crate::statement::{self, CreateAs, Statement};
@@ -66,7 +66,7 @@ impl Session {
         stack: usize,
     ) -> Result<StatementStream, Failure> {
         let context = self.begin();
-        let ParsedStatement { statement, headings } = super::parse(query, stack, &context)?;
+        let ParsedStatement { statement, headings } = parse(query, stack, &context)?;
         let is_query =
             matches!(&statement, DfStatement::Statement(s) if matches!(s.as_ref(), ast::Statement::Query(_)));
         if !is_query {

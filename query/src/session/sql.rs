@@ -1,15 +1,15 @@
 //! SQL statements, from their text to a stream of rows.
 
-use super::names::{locations_of_names, quote_mixed_case};
 use super::{Session, StatementStream};
 use crate::context::{COLLECTIONS, StatementContext};
 use crate::error::{QueryError, Result};
 use crate::functions;
+use crate::parsing::{Failure, parse};
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::common::{DataFusionError, TableReference};
+use datafusion::common::TableReference;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
@@ -20,8 +20,6 @@ use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Replaces};
 use ebbtide_ttl::Code;
 use futures::StreamExt;
-use std::cell::LazyCell;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Session {
@@ -180,25 +178,6 @@ impl Session {
     }
 }
 
-/// Parses a statement for DataFusion.
-pub(crate) fn parse(
-    statement: &Statement,
-    stack: usize,
-    context: &StatementContext,
-) -> Result<ParsedStatement, Failure> {
-    let parse = |text: &str| -> Result<(DfStatement, bool), Failure> {
-        let desugared = functions::desugar(text).map_err(|e| Failure::Query(e.into()))?;
-        Ok((sql::parse_query(desugared.as_deref().unwrap_or(text), stack)?, desugared.is_some()))
-    };
-    let text = sql::without_plan(statement);
-    let (parsed, desugared) = parse(&text)?;
-    // Looked for only where a word of SQL is a name with capitals too.
-    let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
-    let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
-    let parsed = if quoted == statement.text { parsed } else { parse(&sql::blanked(quoted, statement))?.0 };
-    Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
-}
-
 /// The collection that a DELETE refers to; `None` if it is another table.
 fn deleted_from(name: &TableReference, context: &StatementContext) -> Option<CollectionSnapshot> {
     let is_public = name.schema().is_none_or(|schema| schema == COLLECTIONS);
@@ -265,26 +244,6 @@ fn with_hidden(stream: SendableRecordBatchStream, context: Arc<StatementContext>
     });
     let last = last.filter_map(std::future::ready);
     Box::pin(RecordBatchStreamAdapter::new(schema, stream.chain(last)))
-}
-
-/// Why planning or starting a statement failed: in DataFusion, whose error is still to be explained, or with a final
-/// message.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Plan(DataFusionError),
-    Query(QueryError),
-}
-
-impl From<DataFusionError> for Failure {
-    fn from(error: DataFusionError) -> Self {
-        Failure::Plan(error)
-    }
-}
-
-impl From<QueryError> for Failure {
-    fn from(error: QueryError) -> Self {
-        Failure::Query(error)
-    }
 }
 
 /// Removes TEMPORARY from a statement that creates a table or a view, since DataFusion does not support it, and returns

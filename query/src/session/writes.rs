@@ -3,12 +3,12 @@
 //! Prepared writes are kept as parsed statements. EXECUTE runs the statement with the values substituted, so that a
 //! prepared INSERT or DELETE gets the same checks as any other. Prepared queries are left to DataFusion.
 
-use super::sql::Failure;
 use super::{Session, StatementStream};
 use crate::context::StatementContext;
 use crate::dml::{self, Condition, cast_of};
 use crate::error::{QueryError, Result};
 use crate::functions;
+use crate::parsing::Failure;
 use crate::provider::count_batch;
 use crate::sql::parse_one;
 use crate::timestamp_coercion::rewrite_plan;

@@ -1,4 +1,4 @@
-//! `FROM read_csv('x.csv', delim = ';')` becomes the name of the table that the call gives.
+//! `FROM read_csv('x.csv', delim = ';')` becomes the name of a table that encodes the call.
 
 use crate::error::{QueryError, Result};
 use crate::files;
@@ -10,7 +10,7 @@ use ebbtide_ttl::Code;
 use serde_json::Value as Json;
 use std::ops::ControlFlow;
 
-/// Puts names in the places of calls.
+/// Replaces calls by names.
 pub(super) struct Readers;
 
 impl VisitorMut for Readers {
@@ -31,7 +31,7 @@ fn wrong(function: &str, what: &str) -> QueryError {
 fn named(table: &mut TableFactor) -> Result<()> {
     let TableFactor::Table { name, alias, args, .. } = table else { return Ok(()) };
     let Some(given) = args else {
-        // A file is called by the first part of its name: 'x/ireland.csv' is ireland.
+        // The alias of a file is the first part of its name: 'x/ireland.csv' is ireland.
         if let Some(Ident { value: path, quote_style: Some('\''), .. }) = name.0.first().and_then(|p| p.as_ident())
             && alias.is_none()
             && let Some(stem) = stem(path)

@@ -1,15 +1,15 @@
-//! `PIVOT t ON station USING avg(temp) GROUP BY day` and `UNPIVOT t ON a, b INTO NAME station VALUE temp`, as DuckDB has
-//! them: what they say, and the query that they are short for.
+//! `PIVOT t ON station USING avg(temp) GROUP BY day` and `UNPIVOT t ON a, b INTO NAME station VALUE temp`, as in
+//! DuckDB: their syntax, and the query that replaces them.
 
 use super::SyntaxError;
 use super::lexer::{Offsets, Piece};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use std::ops::Range;
 
-/// What a statement says.
+/// The parts of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pivot {
-    /// Columns become rows.
+    /// Whether it is UNPIVOT: columns become rows.
     un: bool,
     source: String,
     on: String,
@@ -77,7 +77,7 @@ impl Pivot {
         Ok(Pivot { un, source: text(1..first), on: text(on), values, using, group, into, tail })
     }
 
-    /// The query that says what there is to pivot by, if the statement does not: the values, or else the names of its columns.
+    /// The query for what the statement leaves open: the values of PIVOT, or the names of the columns of UNPIVOT.
     pub(crate) fn question(&self) -> Option<String> {
         let Pivot { source, on, .. } = self;
         match self.un {
@@ -100,7 +100,7 @@ impl Pivot {
         }
     }
 
-    /// The query that the statement is short for; `found` is what its question gave, as SQL.
+    /// The query that replaces the statement; `found` is the answer to its question, as SQL.
     pub(crate) fn query(&self, found: Option<Vec<(String, String)>>) -> String {
         let Pivot { source, on, tail, .. } = self;
         if self.un {
@@ -111,7 +111,7 @@ impl Pivot {
         }
         let count = ["count(*)".to_owned()];
         let using = if self.using.is_empty() { &count[..] } else { &self.using[..] };
-        // The text of each value, and what its column is called.
+        // The text of each value, and the name of its column.
         let values: Vec<(String, String)> = match found {
             Some(found) => {
                 found.into_iter().map(|(value, name)| (value, unquoted(&name).replace("\"\"", "\""))).collect()
@@ -180,7 +180,7 @@ fn pieces(piece: &Piece, range: Range<usize>) -> Vec<String> {
     parts
 }
 
-/// An expression, and the name behind its AS.
+/// An expression, and the name after its AS.
 fn alias(text: &str) -> (&str, Option<&str>) {
     let lower = text.to_lowercase();
     match lower.rfind(" as ") {
@@ -189,7 +189,7 @@ fn alias(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A value, and what its column is called.
+/// A value, and the name of its column.
 fn with_name(value: &str) -> (String, String) {
     let (value, name) = alias(value);
     let plain = value.strip_prefix('\'').and_then(|v| v.strip_suffix('\'')).map(|v| v.replace("''", "'"));

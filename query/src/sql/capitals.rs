@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 /// Quotes mixed-case names: a word that is exactly the name of a collection or column with capitals (`sensorId`) is
 /// quoted. A word that is also an SQL keyword (`DATE`) is only quoted where `named` says that the statement names
 /// something, or after a dot.
-pub(super) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
+pub(crate) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
     let mut names: Vec<String> = Vec::new();
     for name in snapshot.collections() {
         if let Ok(collection) = snapshot.collection(&name) {
@@ -53,7 +53,7 @@ pub(super) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named
 }
 
 /// The places where a statement names columns and tables.
-pub(super) fn locations_of_names(statement: &DfStatement) -> HashSet<Location> {
+pub(crate) fn locations_of_names(statement: &DfStatement) -> HashSet<Location> {
     let inner = match statement {
         DfStatement::Statement(inner) => inner,
         DfStatement::Explain(explain) => return locations_of_names(&explain.statement),
