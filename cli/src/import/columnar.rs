@@ -128,10 +128,19 @@ pub(super) fn read(
     while let Some(batch) = guarded(|| batches.next()).map_err(|e| fail(&e))? {
         let whole = batch.map_err(|e| fail(&e))?;
         let end = row + whole.num_rows() as u64;
-        let mut from = row.max(start);
+        // Local times of rows that are stored already may decide those of the next ones.
+        let mut from = if job.cells.times.decides() { row } else { row.max(start) };
         while from < end {
             let Ok(offset) = usize::try_from(from - row) else { return Err(fail(&"it is too large")) };
-            let piece = piece(&whole, offset, job.batch_rows);
+            let mut piece = piece(&whole, offset, job.batch_rows);
+            if from < start {
+                let stored = usize::try_from(start - from).unwrap_or(usize::MAX).min(piece.num_rows());
+                piece = piece.slice(0, stored);
+                let read = guarded(|| layout.adapt(&piece, job, &source.constants)).map_err(|e| fail(&e))?;
+                read.map_err(|e| fail(&e))?;
+                from += stored as u64;
+                continue;
+            }
             let to = from + piece.num_rows() as u64;
             let rows = guarded(|| take(source, job, layout, piece, from)).map_err(|e| fail(&e))??;
             from = to;
@@ -153,7 +162,7 @@ fn take(
     source: &Source,
     job: &Job<'_>,
     layout: &Layout,
-    mut batch: RecordBatch,
+    batch: RecordBatch,
     from: u64,
 ) -> Result<Option<(RecordBatch, Vec<u64>)>, Failure> {
     let mut lines: Vec<u64> = (from + 1..=from + batch.num_rows() as u64).collect();
@@ -162,19 +171,16 @@ fn take(
         *lines = kept.iter().map(|i| lines[*i as usize]).collect();
         take_record_batch(batch, &UInt32Array::from(kept)).map_err(ebbtide_query::QueryError::from)
     };
-    let mut adapted = loop {
-        match layout.adapt(&batch, job, &source.constants) {
-            Ok(adapted) => break adapted,
-            Err((row, reason)) => {
-                let line = lines.get(row).copied().unwrap_or(0);
-                job.bad.borrow_mut().row(&source.name, line, &reason, "")?;
-                batch = drop_rows(&batch, &mut lines, &|i| i == row)?;
-            }
-        }
-    };
+    let adapted = layout.adapt(&batch, job, &source.constants);
+    let (mut adapted, unread) = adapted.map_err(|e| Failure::new(format!("cannot read {}: {e}", source.name)))?;
     if let Some(times) = adapted.column_by_name(&layout.time_column).cloned() {
+        let mut unread = unread.into_iter().peekable();
         for row in (0..times.len()).filter(|i| times.is_null(*i)) {
-            let reason = format!("the time is missing: column '{}' is null", layout.time_column);
+            let name = &layout.time_column;
+            let reason = match unread.next_if(|(unread, _)| *unread == row) {
+                Some((_, reason)) => format!("column '{name}': {reason}"),
+                None => format!("the time is missing: column '{name}' is null"),
+            };
             job.bad.borrow_mut().row(&source.name, lines[row], &reason, "")?;
         }
         if times.null_count() > 0 {

@@ -184,31 +184,35 @@ impl Layout {
     }
 
     /// Applies the options to a batch of another program: renames and skips columns, replaces markers by null, and
-    /// reads times that are text or numbers.
+    /// reads times that are text or numbers. Times that cannot be read become null and are listed.
+    ///
+    /// # Errors
+    /// A batch that cannot be imported at all.
     pub(super) fn adapt(
         &self,
         batch: &RecordBatch,
         job: &Job<'_>,
         constants: &[(String, String)],
-    ) -> Result<RecordBatch, (usize, String)> {
+    ) -> Result<(RecordBatch, Vec<UnreadTime>), String> {
         let (shape, nulls) = (&job.shape, &job.cells.nulls);
         let mut fields = Vec::new();
         let mut columns: Vec<ArrayRef> = Vec::new();
+        let mut unread = Vec::new();
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             let name = shape.rename(field.name());
             if shape.without.iter().any(|w| w == name) {
                 continue;
             }
             if constants.iter().any(|(n, _)| n == name) {
-                return Err((0, format!("the file already has a column '{name}'; leave it out with --without {name}")));
+                return Err(format!("the file already has a column '{name}'; leave it out with --without {name}"));
             }
             let mut column = Arc::clone(column);
             if !nulls.is_empty() {
-                column = without_markers(&column, nulls).map_err(|e| (0, e.to_string()))?;
+                column = without_markers(&column, nulls).map_err(|e| e.to_string())?;
             }
             if name == self.time_column {
                 let key = |row: usize| self.series_key(batch, shape, row);
-                column = instants(&column, job, &key).map_err(|(row, e)| (row, format!("column '{name}': {e}")))?;
+                (column, unread) = instants(&column, job, &key).map_err(|e| format!("column '{name}': {e}"))?;
             }
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
@@ -218,7 +222,8 @@ impl Layout {
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
         }
-        RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(|e| (0, e.to_string()))
+        let adapted = RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(|e| e.to_string())?;
+        Ok((adapted, unread))
     }
 
     /// The key of a row's series.
@@ -262,23 +267,32 @@ fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::
     nullif(column.as_ref(), &marked)
 }
 
-/// Reads times that a file stores as text, or as numbers in the unit of `--time-format`.
-fn instants(column: &ArrayRef, job: &Job<'_>, key: &dyn Fn(usize) -> String) -> Result<ArrayRef, (usize, String)> {
+/// The row of a batch whose time cannot be read, and why.
+pub(super) type UnreadTime = (usize, String);
+
+/// Reads times that a file stores as text, or as numbers in the unit of `--time-format`. Each is read once, in order, since
+/// the meaning of a local time may depend on the times before it.
+fn instants(
+    column: &ArrayRef,
+    job: &Job<'_>,
+    key: &dyn Fn(usize) -> String,
+) -> Result<(ArrayRef, Vec<UnreadTime>), String> {
     let times = &job.cells.times;
     let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     if !is_text && (times.is_general() || !column.data_type().is_integer()) {
-        return Ok(Arc::clone(column));
+        return Ok((Arc::clone(column), Vec::new()));
     }
-    let texts = cast(column, &DataType::Utf8View).map_err(|e| (0, e.to_string()))?;
+    let texts = cast(column, &DataType::Utf8View).map_err(|e| e.to_string())?;
     let texts = texts.as_string_view();
-    let mut read = Vec::with_capacity(texts.len());
+    let (mut read, mut unread) = (Vec::with_capacity(texts.len()), Vec::new());
     for (row, text) in texts.iter().enumerate() {
         read.push(match text {
             None => None,
             Some(text) => {
                 let key = if times.decides() { key(row) } else { String::new() };
                 let mut folds = job.folds.borrow_mut();
-                Some(times.read_in(text.trim().as_bytes(), folds.series(key.as_bytes())).map_err(|e| (row, e))?)
+                let time = times.read_in(text.trim().as_bytes(), folds.series(key.as_bytes()));
+                time.map_err(|reason| unread.push((row, reason))).ok()
             }
         });
     }
@@ -292,8 +306,8 @@ fn instants(column: &ArrayRef, job: &Job<'_>, key: &dyn Fn(usize) -> String) -> 
             })
             .collect();
         if let Some(units) = units {
-            return Ok(timestamps(units, precision));
+            return Ok((timestamps(units, precision), unread));
         }
     }
-    Err((0, "the times are out of range".to_owned()))
+    Err("the times are out of range".to_owned())
 }

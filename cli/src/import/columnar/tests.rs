@@ -1,12 +1,16 @@
 use super::*;
+use crate::args::{Cli, Command};
+use crate::import::bad::BadLines;
 use arrow::array::{
     ArrayRef, DictionaryArray, Float64Array, Int64Array, ListArray, StringArray, StructArray, TimestampMillisecondArray,
 };
 use arrow::datatypes::{Int32Type, Int64Type};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
+use clap::Parser;
 use ebbtide_buckets::{Schema, batch_from_arrow};
 use ebbtide_ttl::Precision;
 use parquet::arrow::ArrowWriter;
+use std::cell::RefCell;
 use std::io::{Seek, SeekFrom, Write};
 
 const MUTATIONS: usize = 400;
@@ -99,5 +103,60 @@ fn damaged_files_are_errors_and_no_panics() {
             refused += usize::from(read_all(&changed, is_parquet).is_err());
         }
         assert!(refused > MUTATIONS / 4, "{refused} of {MUTATIONS} were refused");
+    }
+}
+
+/// A night on which clocks went back, every half hour, with a time that cannot be read.
+const NIGHT: [&str; 8] = [
+    "2024-10-27 00:30",
+    "2024-10-27 01:00",
+    "soon",
+    "2024-10-27 01:30",
+    "2024-10-27 01:00",
+    "2024-10-27 01:30",
+    "2024-10-27 02:00",
+    "2024-10-27 02:30",
+];
+
+/// The instants of the rows of a file after a number of them, each with its line.
+fn instants_after(path: &std::path::Path, start: u64) -> Vec<(u64, String)> {
+    let words = "ebbtide import x --time-zone Europe/Dublin --dst infer --batch-rows 3 --bad-lines bad.csv";
+    let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+    let Command::Import(args) = &cli.command else { panic!("{words}") };
+    // Without a file, bad lines are only counted.
+    let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), 10));
+    let job = Job::new(args, "c".to_owned(), None, &bad, false).unwrap();
+    let source = Source::find(path, path, None, &Arc::default()).unwrap();
+    let layout = Layout::new(&job, None, &["time".to_owned(), "v".to_owned()], &[]).unwrap();
+    let mut found = Vec::new();
+    read(&source, &job, &layout, start, &mut |rows| {
+        let times = rows.batch.column(0);
+        let texts = (0..times.len()).map(|row| ebbtide_query::output::text(times.as_ref(), row).unwrap());
+        found.extend(rows.lines.iter().copied().zip(texts));
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn a_resumed_import_reads_repeated_local_times_as_the_whole_one_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("night.parquet");
+    let columns: [(&str, ArrayRef); 2] =
+        [("time", Arc::new(StringArray::from_iter_values(NIGHT))), ("v", Arc::new(Int64Array::from_iter_values(0..8)))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut parquet = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut parquet, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "test input")]
+    std::fs::write(&path, parquet).unwrap();
+    let whole = instants_after(&path, 0);
+    let clocks: Vec<&str> = whole.iter().map(|(_, time)| &time[11..16]).collect();
+    assert_eq!(clocks, ["23:30", "00:00", "00:30", "01:00", "01:30", "02:00", "02:30"]);
+    for start in 1..=8 {
+        let rest: Vec<(u64, String)> = whole.iter().filter(|(line, _)| *line > start).cloned().collect();
+        assert_eq!(instants_after(&path, start), rest, "after {start} rows");
     }
 }
