@@ -185,7 +185,7 @@ impl Pass<'_> {
         let present = || engine.state.read().documents.get(&rule.collection).cloned();
         let (Some(name), Some(mut collection)) = (rule.rule.as_deref(), present()) else { return Ok(Visit::default()) };
         let Some(seconds) = collection.seconds_of(name) else { return Ok(Visit::default()) };
-        let is_first = !self.documents.get(&collection.id).is_some_and(|d| d.rules_epoch == collection.rules_epoch);
+        let is_first = self.documents.get(&collection.id).is_none_or(|d| d.rules_epoch != collection.rules_epoch);
         if is_first && collection.has_due_in_memory(self.now.instant()) {
             match crate::documents::seal::flush(engine, &rule.collection) {
                 // Dropping what is sealed and due makes room.

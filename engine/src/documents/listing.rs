@@ -26,6 +26,11 @@ struct Part {
     first_expiry: Option<Timestamp>,
 }
 
+/// Gets each stored document with the segment that it is in, if it is in one.
+type Visitor<'v> = &'v mut dyn FnMut(Option<&Arc<DocumentSegment>>, &Stored) -> Result<()>;
+/// Parts of what is stored by group, rule and segment.
+type Parts<G> = BTreeMap<(G, String, Option<u64>), Part>;
+
 impl DocumentsSnapshot {
     /// Its columns in SQL besides `_ts` and `document`.
     #[must_use]
@@ -79,10 +84,7 @@ impl DocumentsSnapshot {
     }
 
     /// Visits every stored document, expired or not, with the segment that it is in. Those in memory come first.
-    fn for_each_stored(
-        &self,
-        visitor: &mut dyn FnMut(Option<&Arc<DocumentSegment>>, &Stored) -> Result<()>,
-    ) -> Result<()> {
+    fn for_each_stored(&self, visitor: Visitor<'_>) -> Result<()> {
         for (_, stored) in self.state.memtable.documents() {
             visitor(None, stored)?;
         }
@@ -105,7 +107,7 @@ impl DocumentsSnapshot {
         rules: &ItemRules,
         at: Timestamp,
         group: impl Fn(Timestamp) -> G,
-    ) -> Result<BTreeMap<(G, String, Option<u64>), Part>> {
+    ) -> Result<Parts<G>> {
         let mut parts: BTreeMap<(G, String, Option<u64>), Part> = BTreeMap::new();
         self.for_each_stored(&mut |segment, stored| {
             let Some((expires, rule)) = rules.expires_at(raw(&stored.document), stored.written) else { return Ok(()) };

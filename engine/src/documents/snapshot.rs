@@ -65,6 +65,9 @@ pub(crate) fn matching(
     Ok(found)
 }
 
+/// Documents in the order of their keys.
+type Source<'a> = Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + 'a>;
+
 /// Visits the stored documents that may match a filter, and whether each is visible, until the visitor returns false.
 pub(crate) fn visit_stored(
     state: &DocumentsState,
@@ -107,7 +110,7 @@ fn visit(
     let chosen = Chosen::of(&state.options.indexes, filter);
     let in_memory = state.memtable.documents().filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
     let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), stored.clone())));
-    let mut sources: Vec<Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + '_>> = vec![Box::new(in_memory)];
+    let mut sources: Vec<Source<'_>> = vec![Box::new(in_memory)];
     for segment in state.segments.values() {
         match &chosen {
             None => sources.push(Box::new(rows_of(segment, &state.gone(segment))?)),
@@ -162,10 +165,7 @@ fn rows_of(
 }
 
 /// Merges ascending sources. A key is in one source only.
-fn merge(
-    mut sources: Vec<Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + '_>>,
-    visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
-) -> Result<()> {
+fn merge(mut sources: Vec<Source<'_>>, visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>) -> Result<()> {
     let mut heads: BTreeMap<(Bytes, usize), Stored> = BTreeMap::new();
     for (number, source) in sources.iter_mut().enumerate() {
         if let Some(next) = source.next() {

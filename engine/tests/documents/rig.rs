@@ -39,7 +39,7 @@ impl World {
     }
 
     pub(crate) fn run(&mut self, steps: &[Step]) {
-        if steps.len() % 2 == 0 {
+        if steps.len().is_multiple_of(2) {
             // Commands by number then look where the index tells them to.
             let index = json!({"createIndexes": NAME, "indexes": [{"key": {"n": 1}}]});
             self.db.run_command(&index).unwrap();
@@ -136,12 +136,11 @@ impl World {
             let due = self.model.due(now);
             let lost: Vec<i64> = self.model.documents.keys().filter(|id| !stored.contains_key(id)).copied().collect();
             assert!(lost.iter().all(|id| due.contains(id)), "what was not due is gone: {lost:?}");
-            lost.iter().for_each(|id| drop(self.model.documents.remove(id)));
+            self.model.documents.retain(|id, _| !lost.contains(id));
             return;
         }
-        if outcome.is_ok() {
-            self.model = after;
-        } else if (&stored, self.rules()) != (&self.model.documents, (self.model.default_ttl, self.model.index)) {
+        let before = (&self.model.documents, (self.model.default_ttl, self.model.index));
+        if outcome.is_ok() || (&stored, self.rules()) != before {
             self.model = after;
         }
     }

@@ -407,10 +407,10 @@ impl Parser<'_> {
                 return Err(self.expected(&["WITH", "EXPIRE", "AS"]));
             }
         }
-        if let Some(items) = items {
-            if document.insert("defaultTTL".to_owned(), items).is_some() {
-                return Err(self.error("expiry is given twice: EXPIRE ITEMS and defaultTTL"));
-            }
+        if let Some(items) = items
+            && document.insert("defaultTTL".to_owned(), items).is_some()
+        {
+            return Err(self.error("expiry is given twice: EXPIRE ITEMS and defaultTTL"));
         }
         // Without anything of a time series it is an ordinary collection.
         let is_series = expire.is_some() || document.contains_key("expireAfterSeconds");
