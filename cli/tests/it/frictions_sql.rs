@@ -16,6 +16,10 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "select temp, temp::int from ireland limit 1"], Gives("temp::int")),
     (&["sql", "select *, temp::int from ireland limit 1"], Gives("temp::int")),
     (&["sql", "select time::date, temp from ireland order by time limit 1"], Gives("time::date")),
+    (
+        &["sql", "select percentile_cont(0.9) within group (order by temp) from ireland"],
+        Gives("within group (order by temp)"),
+    ),
     (&["sql", "select sum(n), sum(n::double) from ireland"], Gives("sum(n::double)")),
     (
         &["sql", "select sum(rain) over (order by time rows 1 preceding) from ireland limit 1"],
@@ -24,6 +28,10 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "select time + interval '36 hours' from ireland limit 1"], Gives("time + interval '36 hours'")),
     // Zones.
     (&["sql", "set time zone 'Europe/Dublin'"], Says("to_char(time AT TIME ZONE 'Europe/Dublin'")),
+    (
+        &["sql", "select time at time zone 'Europe/Dublin' as local from ireland where station = 'ork' order by time"],
+        Gives("2013-06-01T00:00:00+01:00"),
+    ),
     (&["sql", "set timezone='Europe/Dublin'"], Says("date_bin('1 day', time, 'Europe/Dublin')")),
     (&["sql", "set timezone='Europe/Nowhere'"], Says("there is no time zone 'Europe/Nowhere'")),
     // Times.
@@ -65,6 +73,10 @@ const CASES: &[(&[&str], Expected)] = &[
     ),
     (&["sql", "explain select temp from ireland where station = 'dub'"], Gives("buckets are skipped")),
     (&["sql", "explain plan select temp from ireland"], Gives("BucketScanExec")),
+    // Retention.
+    (&["sql", "alter collection wide set retention 10 years"], Says("EXPIRE AFTER")),
+    (&["sql", "alter collection wide set expireAfterSeconds=2147483647"], Gives("collection wide changed")),
+    (&["sql", "alter collection wide expire off"], Gives("collection wide changed")),
     // Files.
     (
         &["sql", "select s.name, avg(temp) from ireland i join 'stations.csv' s on s.id = i.station group by s.name"],

@@ -1,5 +1,7 @@
-//! One cell as text or JSON. Instants are RFC 3339 in UTC, whatever their unit.
+//! One cell as text or JSON. Instants are RFC 3339, in the time zone of their column or else in UTC, whatever their unit.
 
+use chrono::{DateTime, Datelike as _, TimeZone as _};
+use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
@@ -22,6 +24,18 @@ pub fn instant(column: &dyn Array, row: usize) -> Option<Timestamp> {
         TimeUnit::Nanosecond => (column.as_primitive::<TimestampNanosecondType>().value(row), 1),
     };
     Some(Timestamp::from_nanos(i128::from(value) * nanos))
+}
+
+/// An instant with the offset of a time zone: `2024-07-01T01:00:00+01:00`. `None` where that is UTC, and beyond the years
+/// 0 to 9999.
+fn local(instant: Timestamp, zone: &str) -> Option<String> {
+    let zone: Tz = if matches!(zone, "UTC" | "+00:00") { None } else { zone.parse().ok() }?;
+    let utc = instant.to_string();
+    let seconds = i64::try_from(instant.nanos().div_euclid(1_000_000_000)).ok()?;
+    let local = zone.from_utc_datetime(&DateTime::from_timestamp(seconds, 0)?.naive_utc());
+    let fraction = utc.find('.').map_or("", |point| utc[point..].trim_end_matches('Z'));
+    let is_common = (0..=9999).contains(&local.year());
+    is_common.then(|| format!("{}{fraction}{}", local.format("%Y-%m-%dT%H:%M:%S"), local.format("%:z")))
 }
 
 /// A duration for people: `06:00:00`, or `2 days 03:00:00.5`.
@@ -80,7 +94,10 @@ pub fn text(column: &dyn Array, row: usize) -> Option<String> {
         DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
         DataType::LargeUtf8 => column.as_string::<i64>().value(row).to_owned(),
         DataType::Utf8View => column.as_string_view().value(row).to_owned(),
-        DataType::Timestamp(..) => instant(column, row).map(|t| t.to_string()).unwrap_or_default(),
+        DataType::Timestamp(_, zone) => {
+            let utc = instant(column, row).unwrap_or(Timestamp::from_nanos(0));
+            zone.as_deref().and_then(|zone| local(utc, zone)).unwrap_or_else(|| utc.to_string())
+        }
         DataType::Float64 => double(column.as_primitive::<Float64Type>().value(row)),
         DataType::Struct(_) | DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
             json(column, row).to_string()

@@ -113,9 +113,10 @@ fn items(tokens: &[TokenWithSpan]) -> Vec<(usize, usize)> {
                 if depth == 0 && start.is_some_and(|from| at > from) && ENDS.contains(&word(at).as_str()) =>
             {
                 let is_distinct_from = word(at) == "FROM" && word(at.saturating_sub(1)) == "DISTINCT";
+                let is_within_group = word(at) == "GROUP" && word(at.saturating_sub(1)) == "WITHIN";
                 let of_star =
                     word(at) == "EXCEPT" && tokens.get(at.saturating_sub(1)).is_some_and(|t| t.token == Token::Mul);
-                if !is_distinct_from && !of_star {
+                if !is_distinct_from && !is_within_group && !of_star {
                     found.extend(start.map(|from| (from, at - 1)));
                     return found;
                 }

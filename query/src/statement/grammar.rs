@@ -308,45 +308,8 @@ impl Parser<'_> {
         self.need(&Token::LParen)?;
         let mut options: Vec<(String, Value)> = Vec::new();
         loop {
-            let place = self.next;
-            let key = match self.peek() {
-                Some(Token::SingleQuotedString(text)) => {
-                    let text = text.clone();
-                    self.next += 1;
-                    text
-                }
-                _ => self.name("an option")?,
-            };
-            let known = TIMESERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds", "defaultTTL"]);
-            let plain = |s: &str| s.replace('_', "").to_lowercase();
-            let key = match known.clone().find(|k| plain(k) == plain(&key)) {
-                Some(known) => known.to_owned(),
-                None => {
-                    if let Some(near) = suggest::nearest(&key, known) {
-                        self.next = place;
-                        let error = self.error(format!("unknown option '{key}'; did you mean {near}?"));
-                        return Err(SyntaxError { code: Code::IDLUnknownField, ..error });
-                    }
-                    key
-                }
-            };
-            if options.iter().any(|(k, _)| *k == key) {
-                self.next = place;
-                return Err(self.error(format!("option {key} is given twice")));
-            }
-            self.need(&Token::Eq)?;
-            let value = match self.peek() {
-                _ if ["expireAfterSeconds", "defaultTTL"].contains(&key.as_str()) && self.is_retention() => {
-                    self.duration()?
-                }
-                Some(Token::Word(w)) if !matches!(w.value.to_uppercase().as_str(), "TRUE" | "FALSE" | "NULL") => {
-                    let text = w.value.clone();
-                    self.next += 1;
-                    Value::String(text)
-                }
-                _ => self.literal()?,
-            };
-            options.push((key, value));
+            let option = self.option(&options)?;
+            options.push(option);
             if self.take(&Token::RParen) {
                 return Ok(options);
             }
@@ -354,6 +317,49 @@ impl Parser<'_> {
                 return Err(self.expected(&["','", "')'"]));
             }
         }
+    }
+
+    /// `key = value`, with the key in its canonical spelling. `given` are the options before it.
+    fn option(&mut self, given: &[(String, Value)]) -> Result<(String, Value), SyntaxError> {
+        let place = self.next;
+        let key = match self.peek() {
+            Some(Token::SingleQuotedString(text)) => {
+                let text = text.clone();
+                self.next += 1;
+                text
+            }
+            _ => self.name("an option")?,
+        };
+        let known = TIMESERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds", "defaultTTL"]);
+        let plain = |s: &str| s.replace('_', "").to_lowercase();
+        let key = match known.clone().find(|k| plain(k) == plain(&key)) {
+            Some(known) => known.to_owned(),
+            None => {
+                if let Some(near) = suggest::nearest(&key, known) {
+                    self.next = place;
+                    let error = self.error(format!("unknown option '{key}'; did you mean {near}?"));
+                    return Err(SyntaxError { code: Code::IDLUnknownField, ..error });
+                }
+                key
+            }
+        };
+        if given.iter().any(|(k, _)| *k == key) {
+            self.next = place;
+            return Err(self.error(format!("option {key} is given twice")));
+        }
+        self.need(&Token::Eq)?;
+        let value = match self.peek() {
+            _ if ["expireAfterSeconds", "defaultTTL"].contains(&key.as_str()) && self.is_retention() => {
+                self.duration()?
+            }
+            Some(Token::Word(w)) if !matches!(w.value.to_uppercase().as_str(), "TRUE" | "FALSE" | "NULL") => {
+                let text = w.value.clone();
+                self.next += 1;
+                Value::String(text)
+            }
+            _ => self.literal()?,
+        };
+        Ok((key, value))
     }
 
     /// What is summarized: the name of a table, or a query.
@@ -624,7 +630,11 @@ impl Parser<'_> {
                 };
                 document.insert("expireAfterSeconds".to_owned(), value);
             } else if self.take_word("SET") {
-                for (key, value) in self.options()? {
+                if self.is_word("RETENTION") {
+                    return Err(self.error("write EXPIRE AFTER 30 DAYS or EXPIRE OFF"));
+                }
+                let is_list = self.peek() == Some(&Token::LParen);
+                for (key, value) in if is_list { self.options()? } else { vec![self.option(&[])?] } {
                     if TIMESERIES_OPTIONS.contains(&key.as_str()) {
                         series.insert(key, value);
                     } else {
