@@ -7,6 +7,7 @@ use ebbtide_query::statement::{Statement, StatementKind};
 use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// Opens an existing database read-only.
 pub(crate) fn for_reading(cli: &Cli) -> Result<Database, Failure> {
@@ -80,12 +81,14 @@ pub(crate) struct LazySession<'a> {
     settings: SessionSettings,
     need: Need,
     session: Option<Session>,
+    /// An empty database for statements that need none, as long as there is no other.
+    scratch: Option<(Session, TempDir)>,
 }
 
 impl<'a> LazySession<'a> {
     /// `need` is the greatest access that any statement known in advance needs.
     pub(crate) fn new(cli: &'a Cli, settings: SessionSettings, need: Need) -> Self {
-        LazySession { cli, settings, need, session: None }
+        LazySession { cli, settings, need, session: None, scratch: None }
     }
 
     /// The folder of the database.
@@ -96,6 +99,11 @@ impl<'a> LazySession<'a> {
     /// The session, opened for `statement` if it is the first.
     pub(crate) fn get(&mut self, statement: Option<&Statement>) -> Result<&Session, Failure> {
         if self.session.is_none() {
+            if statement.is_some_and(|s| need(s) == Need::Read && ebbtide_query::reads_only_files(s))
+                && !Database::exists(&self.cli.db)?
+            {
+                return self.scratch();
+            }
             let need = statement.map_or(self.need, need).max(self.need);
             let database = match need {
                 _ if self.settings.now.is_some() => for_reading(self.cli)?,
@@ -106,6 +114,17 @@ impl<'a> LazySession<'a> {
             self.session = Some(Session::with_settings(database, &self.settings)?);
         }
         self.session.as_ref().ok_or_else(|| Failure::new("no session"))
+    }
+
+    fn scratch(&mut self) -> Result<&Session, Failure> {
+        if self.scratch.is_none() {
+            let folder = tempfile::tempdir()?;
+            drop(Database::open(folder.path())?);
+            let database = Database::builder(folder.path()).read_only().open()?;
+            let session = Session::with_settings(database, &self.settings)?;
+            self.scratch = Some((session, folder));
+        }
+        self.scratch.as_ref().map(|(session, _)| session).ok_or_else(|| Failure::new("no session"))
     }
 
     /// Opens an existing database for a shell: for writing, or read-only if another program has it open for writing.

@@ -77,6 +77,11 @@ pub(crate) fn is_reader(function: &str) -> bool {
     FUNCTIONS.iter().any(|(name, _)| name.eq_ignore_ascii_case(function))
 }
 
+/// Whether the name of a table is that of a file, or of a call of a reading function.
+pub(crate) fn is_file(table: &str) -> bool {
+    Request::of(table).is_some()
+}
+
 /// The name of the table for a call of a reading function.
 ///
 /// # Errors

@@ -57,5 +57,6 @@ pub use datafusion::common::ScalarValue;
 pub use ebbtide::suggest;
 pub use error::{QueryError, Result};
 pub use functions::TABLE_FUNCTIONS;
+pub use parsing::reads_only_files;
 pub use prepared::PreparedStatement;
 pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};

@@ -2,11 +2,13 @@
 
 use crate::context::StatementContext;
 use crate::error::QueryError;
+use crate::files;
 use crate::functions;
 use crate::sql::{self, ParsedStatement, locations_of_names, quote_mixed_case};
-use crate::statement::Statement;
+use crate::statement::{self, Statement, StatementKind};
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::resolve::resolve_table_references;
 use std::cell::LazyCell;
 use std::collections::HashSet;
 
@@ -30,6 +32,25 @@ pub(crate) fn parse(
     let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
     let parsed = if quoted == statement.text { parsed } else { parse(&sql::blanked(quoted, statement))?.0 };
     Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
+}
+
+/// Whether a statement needs no database: it reads files, or nothing at all.
+#[must_use]
+pub fn reads_only_files(statement: &Statement) -> bool {
+    let text = match &statement.kind {
+        StatementKind::Sql => statement.text.clone(),
+        StatementKind::Summarize(of) => format!("SELECT * FROM {of}"),
+        _ => return false,
+    };
+    let references = || {
+        let statement = statement::parse(&text).ok()?.into_iter().next()?;
+        let stack = sql::stack_for(&statement.tokens).ok()?;
+        let desugared = functions::desugar(&statement.text, &statement.tokens).ok()?;
+        let parsed = sql::parse_query(desugared.as_deref().unwrap_or(&statement.text), None, stack).ok()?;
+        let prepared = sql::prepare(parsed, &statement.text, &statement.tokens).ok()?;
+        Some(resolve_table_references(&prepared.statement, true).ok()?.0)
+    };
+    references().is_some_and(|tables| tables.iter().all(|table| files::is_file(table.table())))
 }
 
 /// Why planning or starting a statement failed: in DataFusion, whose error is still to be explained, or with a final

@@ -84,6 +84,15 @@ const CASES: &[(&[&str], Expected)] = &[
     ),
     (&["sql", "select name from read_csv('stations.csv', delim = ';') where lat > 52"], Gives("Dublin")),
     (&["sql", "select name from 'nothing.csv'"], Says("there is no file 'nothing.csv'")),
+    // Without any database.
+    (&["--db", "none", "sql", "from 'stations.csv' where lat > 52"], Gives("Dublin")),
+    (&["--db", "none", "sql", "summarize 'stations.csv'"], Gives("lat")),
+    (&["--db", "none", "sql", "with a as (select * from read_csv('stations.csv')) select count(*) from a"], Gives("2")),
+    (&["--db", "none", "sql", "select 1 + 1"], Gives("2")),
+    (
+        &["--db", "none", "sql", "select s.name from 'stations.csv' s join ireland i on i.station = s.id"],
+        Says("there is no database at none"),
+    ),
     (&["sql", "select nam from 'stations.csv'"], Says("did you mean 'name'?")),
     (&["sql", "summarize 'stations.csv'"], Gives("lat")),
     // What lasts: each of these is a program run of its own.
