@@ -32,7 +32,8 @@ struct Args {
     /// Number of runs of each query. Default: 15, or the number of runs if that is greater. Use many under a profiler.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     asks: Option<u32>,
-    /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this.
+    /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this; of `items` the parts `million`,
+    /// `large`, `puts` and `expiry`.
     #[arg(long)]
     only: Option<String>,
 }
@@ -59,6 +60,8 @@ enum Name {
     Growth,
     /// Window functions over recorded weather, as SQL.
     Windows,
+    /// A store of sessions, compared with SQLite.
+    Items,
 }
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Latency => Workload::Latency,
         Name::Growth => Workload::Growth,
         Name::Windows => Workload::Windows,
+        Name::Items => Workload::Items,
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let plan = Plan {

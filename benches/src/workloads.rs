@@ -2,6 +2,7 @@
 
 mod expiry;
 mod growth;
+mod items;
 mod latency;
 mod memory;
 mod open;
@@ -30,7 +31,7 @@ pub struct Plan {
     pub runs: usize,
     /// Number of runs of each query, if not 15 or the number of runs.
     pub asks: Option<usize>,
-    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run.
+    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run, or of the parts of `items`.
     pub only: Option<String>,
 }
 
@@ -63,6 +64,8 @@ pub enum Workload {
     Growth,
     /// Window functions over recorded weather, as SQL.
     Windows,
+    /// A store of sessions, compared with SQLite.
+    Items,
 }
 
 impl Workload {
@@ -80,6 +83,7 @@ impl Workload {
             Workload::Latency => latency::run(plan),
             Workload::Growth => growth::run(plan),
             Workload::Windows => windows::run(plan),
+            Workload::Items => items::run(plan),
         }
     }
 }

@@ -72,7 +72,7 @@ pub struct KeyedRow<'a> {
     pub written: i64,
     /// Its own life in seconds: -1 (for ever) or 1..=2147483647; `None` without one of its own.
     pub ttl: Option<i64>,
-    /// The document, as BSON. It is not looked at.
+    /// The document, as BSON. It is not looked at; what the key tells of it may be left out.
     pub document: &'a [u8],
 }
 

@@ -3,8 +3,8 @@
 //! 1. The keys of two values, compared byte by byte, have the order of [`crate::compare`]; equal values have equal keys.
 //! 2. A key ends where it says: no key is the beginning of another one. So keys can follow each other, and any bytes can
 //!    follow a key.
-//! 3. Equal keys tell nothing of the type: `1`, `1.0` and `NumberDecimal("1.00")` have one key. A value is not read back
-//!    from its key.
+//! 3. Equal keys tell nothing of the type: `1`, `1.0` and `NumberDecimal("1.00")` have one key. What stores a key in a
+//!    value's place makes sure that the value is the one that is read back ([`crate::without_id`]).
 //!
 //! A key is a tag that says the class of the type, and what the class needs:
 //!
@@ -27,6 +27,7 @@ use crate::order::{Number, TypeClass, binary_length, integer_of};
 use crate::{Code, Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{RawArray, RawBsonRef};
+use bson::spec::{BinarySubtype, ElementType};
 
 /// Ends lists and objects; below every tag.
 const END: u8 = 0;
@@ -46,10 +47,10 @@ const ABOVE_INT64: u8 = 20;
 const SHORT_BINARY_MAX: u8 = 0xFD;
 const LONG_BINARY: u8 = 0xFE;
 
-fn tag(class: TypeClass) -> u8 {
+const fn tag(class: TypeClass) -> u8 {
     // Numbers, which come fourth, take the room of four.
     let place = class as u8;
-    TAG_STEP * if class > TypeClass::Number { place + 3 } else { place }
+    TAG_STEP * if place > TypeClass::Number as u8 { place + 3 } else { place }
 }
 
 /// The key of a document's `_id`.
@@ -124,6 +125,81 @@ pub fn append_value_key(key: &mut Vec<u8>, value: RawBsonRef<'_>) {
         // MinKey, undefined, null and MaxKey are their tags.
         _ => {}
     }
+}
+
+/// The member `_id` in BSON that has this key and the type in which such values mostly come; `None` if the type is not one of
+/// those, or this is no key.
+pub(crate) fn id_member(key: &[u8]) -> Option<Vec<u8>> {
+    const STRING: u8 = tag(TypeClass::String);
+    const BINARY: u8 = tag(TypeClass::Binary);
+    const OBJECT_ID: u8 = tag(TypeClass::ObjectId);
+    const DATE: u8 = tag(TypeClass::Date);
+    let (tag, rest) = key.split_first()?;
+    let mut member = Vec::with_capacity(key.len() + 16);
+    let mut begin = |ty: ElementType| member.extend([ty as u8, b'_', b'i', b'd', 0]);
+    match (*tag, rest) {
+        (STRING, rest) => {
+            begin(ElementType::String);
+            let text = text_of(rest)?;
+            member.extend(u32::try_from(text.len() + 1).ok()?.to_le_bytes());
+            member.extend(text.as_bytes());
+            member.push(0);
+        }
+        (BINARY, [length @ ..=SHORT_BINARY_MAX, subtype, bytes @ ..])
+            if bytes.len() == usize::from(*length) && *subtype != u8::from(BinarySubtype::BinaryOld) =>
+        {
+            begin(ElementType::Binary);
+            member.extend(u32::from(*length).to_le_bytes());
+            member.push(*subtype);
+            member.extend(bytes);
+        }
+        (OBJECT_ID, id) => {
+            begin(ElementType::ObjectId);
+            member.extend(<&[u8; 12]>::try_from(id).ok()?);
+        }
+        (DATE, date) => {
+            begin(ElementType::DateTime);
+            let flipped = i64::from_be_bytes(date.try_into().ok()?);
+            member.extend((flipped ^ i64::MIN).to_le_bytes());
+        }
+        (_, _) => {
+            begin(ElementType::Int64);
+            member.extend(integer_of_key(key)?.to_le_bytes());
+        }
+    }
+    Some(member)
+}
+
+/// Undoes [`append_text`].
+fn text_of(key: &[u8]) -> Option<String> {
+    let (0, escaped) = key.split_last()? else { return None };
+    let mut text = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            0 => return None,
+            1 => text.push(bytes.next()?.checked_sub(1).filter(|byte| *byte <= 1)?),
+            _ => text.push(*byte),
+        }
+    }
+    String::from_utf8(text).ok()
+}
+
+/// Undoes [`append_number`] for whole numbers of 64 bits.
+fn integer_of_key(key: &[u8]) -> Option<i64> {
+    let (tag, bytes) = key.split_first()?;
+    let kind = tag.checked_sub(self::tag(TypeClass::Number))?;
+    let length = u8::try_from(bytes.len()).ok().filter(|length| *length <= 8)?;
+    let is_negative = kind < POSITIVE;
+    if kind != (if is_negative { NEGATIVE.checked_sub(length)? } else { POSITIVE + length }) {
+        return None;
+    }
+    let high = if is_negative { -1_i128 } else { 0 };
+    let twice = bytes.iter().fold(high, |n, byte| n << 8 | i128::from(*byte));
+    if twice & 1 == 1 {
+        return None;
+    }
+    i64::try_from(twice >> 1).ok()
 }
 
 /// The keys of all values of a class: those from the first one (included) to the second (excluded).

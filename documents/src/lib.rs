@@ -18,6 +18,7 @@ mod paths;
 mod projection;
 mod raw;
 mod sort;
+mod stored;
 mod update;
 mod validate;
 
@@ -36,6 +37,7 @@ pub use order::{TypeClass, compare, compare_objects};
 pub use paths::{Path, index_keys};
 pub use projection::Projection;
 pub use sort::Sort;
+pub use stored::{with_id_of_key, without_id};
 pub use update::Update;
 pub use validate::{DOCUMENT_BYTES_MAX, ObjectIds, check, with_id};
 

@@ -1,6 +1,7 @@
 //! Verification: reads every file and compares every checksum and count.
 
 use crate::clean_shutdown::ShutdownMarker;
+use crate::db::id_of;
 use crate::documents::segment::DocumentSegment;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -9,6 +10,9 @@ use crate::open::{beside_a_writer, logs_of, read_manifest, state_of};
 use crate::segment::Segment;
 use crate::state::{CollectionState, State};
 use crate::wal::{LogFault, LogRecord, LogSet, LogVisitor};
+use ebbtide_documents::bson::RawDocument;
+use ebbtide_documents::id_key;
+use roaring::RoaringBitmap;
 
 /// What [`crate::Database::verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,6 +146,14 @@ pub(crate) fn verify_documents(segment: &DocumentSegment) -> Result<u64> {
     if u64::from(reader.rows()) != segment.file.meta.rows {
         let what = format!("segment rows expected={} found={}", segment.file.meta.rows, reader.rows());
         return Err(Error::corrupt(&segment.file.path, 0, what));
+    }
+    for row in segment.rows_of(&reader, &RoaringBitmap::new()) {
+        let (row, key, stored) = row?;
+        let found = RawDocument::from_bytes(&stored.document).ok().and_then(|document| id_key(id_of(document)).ok());
+        if found.as_deref() != Some(key.as_ref()) {
+            let what = format!("the document of row {row} has another _id than its key says");
+            return Err(Error::corrupt(&segment.file.path, 0, what));
+        }
     }
     Ok(segment.live_rows())
 }

@@ -10,7 +10,6 @@ use crate::segment::{BlockCache, ReadAt, SegmentError, Tail, asserted, check_foo
 use bytes::Bytes;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
-use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 /// An open segment of an ordinary collection. Clones share what is in memory.
@@ -134,7 +133,11 @@ impl KeyedReader {
     /// # Errors
     /// If the page of keys is damaged or cannot be read.
     pub fn find(&self, key: &[u8]) -> Result<Option<u32>, SegmentError> {
-        let Some((group, page)) = self.place(key) else { return Ok(None) };
+        self.place(key).map_or(Ok(None), |place| self.find_at(place, key))
+    }
+
+    /// The row of a key, which is at this place if it is anywhere.
+    fn find_at(&self, (group, page): (usize, usize), key: &[u8]) -> Result<Option<u32>, SegmentError> {
         let group = &self.0.directory.groups[group];
         let found = self.0.keys(group, page)?.search(key).ok();
         Ok(found.map(|at| group.first_row + group.pages(Column::Key).rows_of(page).start + row_number(at)))
@@ -171,6 +174,18 @@ impl KeyedReader {
         Ok(StoredDocument { written: self.0.written(group, in_group)?, document })
     }
 
+    /// The key of a row.
+    ///
+    /// # Errors
+    /// If there is no such row, or its page is damaged or cannot be read.
+    pub fn key(&self, row: u32) -> Result<Bytes, SegmentError> {
+        let (group, in_group) = self.0.group_of(row)?;
+        let pages = group.pages(Column::Key);
+        let page = pages.page_of(in_group);
+        let keys = self.0.keys(group, page)?;
+        Ok(Bytes::copy_from_slice(keys.get(to_usize(u64::from(in_group - pages.rows_of(page).start)))))
+    }
+
     /// The instant of a row's last write, in milliseconds since 1970.
     ///
     /// # Errors
@@ -185,23 +200,24 @@ impl KeyedReader {
     /// # Errors
     /// If a page that is needed is damaged or cannot be read.
     pub fn find_document(&self, key: &[u8]) -> Result<Option<(u32, StoredDocument)>, SegmentError> {
-        self.find_document_unless(key, None)
+        self.find_document_unless(key, |_| false)
     }
 
-    /// The row and the document of a key, unless its row is one of `gone`: then its document is not read.
+    /// The row and the document of a key, unless the row is gone: then the document is not read.
     ///
     /// # Errors
     /// If a page that is needed is damaged or cannot be read.
     pub fn find_document_unless(
         &self,
         key: &[u8],
-        gone: Option<&RoaringBitmap>,
+        is_gone: impl Fn(u32) -> bool,
     ) -> Result<Option<(u32, StoredDocument)>, SegmentError> {
-        let is_gone = |row: u32| gone.is_some_and(|gone| gone.contains(row));
+        // The filter comes first: most segments do not have the key.
+        let Some(place) = self.place(key) else { return Ok(None) };
         if let Some((row, document)) = self.1.as_ref().and_then(|(cache, segment)| cache.document(*segment, key)) {
             return Ok(Some((row, document)).filter(|(row, _)| !is_gone(*row)));
         }
-        let Some(row) = self.find(key)?.filter(|row| !is_gone(*row)) else { return Ok(None) };
+        let Some(row) = self.find_at(place, key)?.filter(|row| !is_gone(*row)) else { return Ok(None) };
         let document = self.get(row)?;
         if let Some((cache, segment)) = &self.1 {
             cache.put_document(*segment, key, row, &document);

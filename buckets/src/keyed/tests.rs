@@ -63,14 +63,15 @@ fn check(rows: &BTreeMap<Vec<u8>, Row>) {
         assert_eq!(reader.find(key).unwrap(), Some(number));
         assert_eq!(reader.get(number).unwrap(), expected);
         assert_eq!(reader.written(number).unwrap(), *written);
+        assert_eq!(reader.key(number).unwrap(), *key);
         assert_eq!(reader.lower_bound(key).unwrap(), number);
         for _ in 0..2 {
             assert_eq!(cached.find_document(key).unwrap(), Some((number, expected.clone())));
         }
         let gone: RoaringBitmap = [number].into_iter().collect();
-        assert_eq!(cached.find_document_unless(key, Some(&gone)).unwrap(), None);
+        assert_eq!(cached.find_document_unless(key, |row| gone.contains(row)).unwrap(), None);
     }
-    assert!(reader.get(reader.rows()).is_err() && reader.get(u32::MAX).is_err());
+    assert!(reader.get(reader.rows()).is_err() && reader.key(reader.rows()).is_err() && reader.get(u32::MAX).is_err());
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Compaction: merges small segments, and rewrites those that have lost most of their documents.
 
-use super::memtable::{Row, Stored};
-use super::seal::{Expiring, Output, SEGMENT_BYTES_MAX, commit_marked};
+use super::memtable::Row;
+use super::seal::{Expiring, Output, Place, SEGMENT_BYTES_MAX, commit_marked};
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use bytes::Bytes;
-use ebbtide_buckets::{KeyedBlock, KeyedColumns};
+use ebbtide_buckets::{KeyedBlock, KeyedColumns, KeyedRow};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn portions(mut group: Group, limits: Limits) -> Vec<Group> {
 }
 
 /// Where a row of a merged segment went.
-type Moved = HashMap<u64, Vec<Option<(usize, u32)>>>;
+type Moved = HashMap<u64, Vec<Option<Place>>>;
 
 /// Rewrites segments as one; returns the ids of what was written.
 fn merge(engine: &Engine, collection: &DocumentsState, group: &[Arc<DocumentSegment>]) -> Result<Vec<u64>> {
@@ -112,8 +112,8 @@ fn merge(engine: &Engine, collection: &DocumentsState, group: &[Arc<DocumentSegm
         let mut replaced: Vec<Row> = Vec::new();
         for (segment, row) in present.memtable.active_superseded() {
             let place = moved.get(&segment).and_then(|rows| rows.get(usize::try_from(row).ok()?).copied().flatten());
-            if let Some((file, row)) = place {
-                replaced.push((output.id_of(file)?, row));
+            if let Some(place) = place {
+                replaced.push(output.row_at(place)?);
             }
         }
         commit_marked(engine, collection, &log, ops, &replaced)
@@ -142,7 +142,7 @@ fn write(collection: &DocumentsState, group: &[Arc<DocumentSegment>], output: &m
     let mut before: Option<Bytes> = None;
     while let Some(Reverse((key, number, row))) = heads.pop() {
         let reader = &mut readers[number];
-        let stored = reader.head.take().ok_or_else(|| Error::internal("a row without a document"))?;
+        let (written, ttl, document) = reader.head.take().ok_or_else(|| Error::internal("a row without a document"))?;
         if let Some((next_row, next)) = reader.advance()? {
             heads.push(Reverse((next, number, next_row)));
         }
@@ -150,7 +150,7 @@ fn write(collection: &DocumentsState, group: &[Arc<DocumentSegment>], output: &m
             return Err(Error::corrupt(collection.folder.path(), 0, "two segments hold a document with the same _id"));
         }
         before = Some(key.clone());
-        let place = output.push(key, &stored)?;
+        let place = output.push(KeyedRow { key: &key, written, ttl, document: &document })?;
         let rows = moved.get_mut(&readers[number].id);
         if let Some(moved) = rows.and_then(|rows| rows.get_mut(usize::try_from(row).ok()?)) {
             *moved = Some(place);
@@ -163,23 +163,27 @@ fn write(collection: &DocumentsState, group: &[Arc<DocumentSegment>], output: &m
 struct RowReader<B> {
     id: u64,
     blocks: B,
-    block: std::vec::IntoIter<(u32, Bytes, Stored)>,
-    head: Option<Stored>,
+    block: std::vec::IntoIter<(u32, Bytes, Rest)>,
+    head: Option<Rest>,
 }
+
+/// The rest of a row: when it was written, how long it lives, and the document as it is in the segment.
+type Rest = (i64, Option<i64>, Bytes);
 
 impl<B: Iterator<Item = std::result::Result<KeyedBlock, ebbtide_buckets::SegmentError>>> RowReader<B> {
     /// Makes the next row the head; returns its number and key.
     fn advance(&mut self) -> Result<Option<(u32, Bytes)>> {
         loop {
-            if let Some((row, key, stored)) = self.block.next() {
-                self.head = Some(stored);
+            if let Some((row, key, rest)) = self.block.next() {
+                self.head = Some(rest);
                 return Ok(Some((row, key)));
             }
             let Some(block) = self.blocks.next() else { return Ok(None) };
             let block = block?;
-            let columns = block.rows.into_iter().zip(block.keys).zip(block.written).zip(block.documents);
+            let rest = block.written.into_iter().zip(block.ttls).zip(block.documents);
+            let rows = block.rows.into_iter().zip(block.keys).zip(rest);
             let rows: Vec<_> =
-                columns.map(|(((row, key), written), document)| (row, key, Stored { written, document })).collect();
+                rows.map(|((row, key), ((written, ttl), document))| (row, key, (written, ttl, document))).collect();
             self.block = rows.into_iter();
         }
     }

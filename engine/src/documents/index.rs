@@ -9,7 +9,6 @@ use super::options::IndexSpec;
 use super::segment::DocumentSegment;
 use super::snapshot::raw;
 use crate::error::Result;
-use ebbtide_buckets::KeyedColumns;
 use ebbtide_documents::{Filter, Interval, Multiplicity, Path, index_keys, value_key};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
@@ -28,17 +27,13 @@ pub(crate) struct SegmentIndex {
 impl SegmentIndex {
     /// Reads all documents of a segment.
     fn build(segment: &DocumentSegment, path: &Path) -> Result<SegmentIndex> {
-        let reader = segment.file.reader()?;
-        let columns = KeyedColumns { keys: false, documents: true };
         let mut entries: Vec<(Vec<u8>, u32)> = Vec::new();
-        for block in reader.scan(&RoaringBitmap::new(), 0..reader.rows(), columns) {
-            let block = block?;
-            for (row, document) in block.rows.into_iter().zip(block.documents) {
-                for value in index_keys(raw(&document), path) {
-                    let mut key = value_key(value);
-                    key.truncate(KEY_BYTES);
-                    entries.push((key, row));
-                }
+        for row in segment.rows(&RoaringBitmap::new())? {
+            let (row, _, stored) = row?;
+            for value in index_keys(raw(&stored.document), path) {
+                let mut key = value_key(value);
+                key.truncate(KEY_BYTES);
+                entries.push((key, row));
             }
         }
         entries.sort_unstable();

@@ -8,7 +8,6 @@ use super::snapshot::{DocumentsSnapshot, raw};
 use crate::error::Result;
 use crate::json::value_of;
 use crate::snapshot::{CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
-use ebbtide_buckets::KeyedColumns;
 use ebbtide_documents::json::{relaxed_text, to_relaxed};
 use ebbtide_documents::{DefaultTtl, ItemRules};
 use ebbtide_ttl::{Timestamp, Value};
@@ -89,13 +88,8 @@ impl DocumentsSnapshot {
             visitor(None, stored)?;
         }
         for segment in self.state.segments.values() {
-            let reader = segment.file.reader()?;
-            let columns = KeyedColumns { keys: false, documents: true };
-            for block in reader.scan(&self.state.gone(segment), 0..u32::MAX, columns) {
-                let block = block?;
-                for (written, document) in block.written.into_iter().zip(block.documents) {
-                    visitor(Some(segment), &Stored { written, document })?;
-                }
+            for row in segment.rows(&self.state.gone(segment))? {
+                visitor(Some(segment), &row?.2)?;
             }
         }
         Ok(())

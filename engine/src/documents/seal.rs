@@ -12,7 +12,7 @@ use crate::manifest::Op;
 use crate::sync::Guard;
 use bytes::Bytes;
 use ebbtide_buckets::{KeyedRow, KeyedWriter};
-use ebbtide_documents::{DefaultTtl, ItemTtl};
+use ebbtide_documents::{DefaultTtl, ItemTtl, without_id};
 use ebbtide_ttl::Precision;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -84,7 +84,8 @@ pub(crate) fn flush(engine: &Engine, name: &str) -> Result<()> {
     engine.sync_log()?;
     let mut output = Output::new(engine, &collection);
     let groups = groups(&collection, collection.memtable.frozen_documents());
-    let sealed = write(&mut output, groups).and_then(|()| output.sync()).and_then(|()| {
+    let sealed = write(&mut output, groups).and_then(|places| {
+        output.sync()?;
         let mut ops = output.additions();
         ops.extend(removals(&collection, collection.memtable.frozen_superseded()));
         ops.extend(collection.new_columns());
@@ -92,7 +93,8 @@ pub(crate) fn flush(engine: &Engine, name: &str) -> Result<()> {
         let log = engine.log.lock();
         // What was written or removed since the freeze replaces the rows that were sealed.
         let present = present(engine, &collection)?;
-        let replaced: Vec<Row> = output.rows_where(|key| present.memtable.changed_since_freeze(key));
+        let replaced = places.into_iter().filter(|(key, _)| present.memtable.changed_since_freeze(key));
+        let replaced: Vec<Row> = replaced.map(|(_, place)| output.row_at(place)).collect::<Result<_>>()?;
         commit_marked(engine, &collection, &log, ops, &replaced)
     });
     if let Err(error) = sealed {
@@ -173,23 +175,35 @@ pub(super) fn groups<'a>(
     groups
 }
 
-fn write(output: &mut Output<'_>, groups: Vec<Vec<(Bytes, Stored)>>) -> Result<()> {
+/// Writes groups as segments; returns where each document is.
+fn write(output: &mut Output<'_>, groups: Vec<Vec<(Bytes, Stored)>>) -> Result<Vec<(Bytes, Place)>> {
+    let mut places = Vec::with_capacity(groups.iter().map(Vec::len).sum());
     for group in groups {
         for (key, stored) in group {
-            output.push(key, &stored)?;
+            let ttl = match ItemTtl::of(raw(&stored.document)) {
+                ItemTtl::Never => Some(-1),
+                ItemTtl::Seconds(n) => Some(i64::from(n)),
+                ItemTtl::Inherit | ItemTtl::Invalid => None,
+            };
+            let document = without_id(&stored.document, &key);
+            let place = output.push(KeyedRow { key: &key, written: stored.written, ttl, document: &document })?;
+            places.push((key, place));
         }
         output.finish_file()?;
     }
-    Ok(())
+    Ok(places)
 }
+
+/// A row of a segment that is being written: the index of its file, and its number there.
+pub(super) type Place = (usize, u32);
 
 /// Segments that are being written. They are durable, but not part of the state until the edits that add them are committed.
 pub(super) struct Output<'a> {
     engine: &'a Engine,
     collection: &'a DocumentsState,
-    writer: Option<(KeyedWriter, Vec<Bytes>)>,
+    writer: Option<KeyedWriter>,
     bytes: usize,
-    written: Vec<(DocumentSegmentRecord, Vec<Bytes>)>,
+    written: Vec<DocumentSegmentRecord>,
 }
 
 impl<'a> Output<'a> {
@@ -197,34 +211,27 @@ impl<'a> Output<'a> {
         Output { engine, collection, writer: None, bytes: 0, written: Vec::new() }
     }
 
-    /// Appends a document; keys ascend within a file. Returns its row, in the file with this index.
-    pub(super) fn push(&mut self, key: Bytes, stored: &Stored) -> Result<(usize, u32)> {
-        let rows_max = self.engine.settings.segment_rows_max;
-        if self.writer.as_ref().is_some_and(|(_, keys)| keys.len() >= rows_max) || self.bytes >= SEGMENT_BYTES_MAX {
+    /// Appends a row; keys ascend within a file. Returns where it is.
+    pub(super) fn push(&mut self, row: KeyedRow<'_>) -> Result<Place> {
+        let rows_max = self.engine.settings.segment_rows_max as u64;
+        if self.writer.as_ref().is_some_and(|writer| writer.rows() >= rows_max) || self.bytes >= SEGMENT_BYTES_MAX {
             self.finish_file()?;
         }
-        let (writer, keys) = match &mut self.writer {
+        let writer = match &mut self.writer {
             Some(writer) => writer,
-            none => none.insert((KeyedWriter::new()?, Vec::new())),
+            none => none.insert(KeyedWriter::new()?),
         };
-        let ttl = match ItemTtl::of(raw(&stored.document)) {
-            ItemTtl::Never => Some(-1),
-            ItemTtl::Seconds(n) => Some(i64::from(n)),
-            ItemTtl::Inherit | ItemTtl::Invalid => None,
-        };
-        writer.push(KeyedRow { key: &key, written: stored.written, ttl, document: &stored.document })?;
-        self.bytes += key.len() + stored.document.len();
-        let row = row_number(keys.len())?;
-        keys.push(key);
-        Ok((self.written.len(), row))
+        let number = row_number(writer.rows())?;
+        writer.push(row)?;
+        self.bytes += row.key.len() + row.document.len();
+        Ok((self.written.len(), number))
     }
 
     /// Ends the present file, if there is one.
     pub(super) fn finish_file(&mut self) -> Result<()> {
         self.bytes = 0;
-        let Some((writer, keys)) = self.writer.take() else { return Ok(()) };
+        let Some(writer) = self.writer.take() else { return Ok(()) };
         let (bytes, meta) = writer.finish()?;
-        assert_eq!(meta.rows, keys.len() as u64, "a segment holds what was sealed");
         self.collection.folder.prepare()?;
         let id = {
             let mut state = self.engine.state.write();
@@ -234,7 +241,7 @@ impl<'a> Output<'a> {
         let path = self.path(id);
         write_synced(self.engine.fs.as_ref(), &path, &bytes).map_err(|e| Error::io("write the segment", &path, &e))?;
         self.engine.metrics.segment_written(bytes.len() as u64);
-        self.written.push((DocumentSegmentRecord { id, meta, deleted: RoaringBitmap::new() }, keys));
+        self.written.push(DocumentSegmentRecord { id, meta, deleted: RoaringBitmap::new() });
         Ok(())
     }
 
@@ -256,31 +263,19 @@ impl<'a> Output<'a> {
     /// The operations that add the segments.
     pub(super) fn additions(&self) -> Vec<Op> {
         let collection = self.collection.id;
-        let added =
-            |(segment, _): &(DocumentSegmentRecord, _)| Op::AddDocumentSegment { collection, segment: segment.clone() };
+        let added = |segment: &DocumentSegmentRecord| Op::AddDocumentSegment { collection, segment: segment.clone() };
         self.written.iter().map(added).collect()
     }
 
     /// The ids of the segments.
     pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
-        self.written.iter().map(|(segment, _)| segment.id)
+        self.written.iter().map(|segment| segment.id)
     }
 
-    /// The id of the segment that a file with this index became.
-    pub(super) fn id_of(&self, file: usize) -> Result<u64> {
-        self.written
-            .get(file)
-            .map(|(segment, _)| segment.id)
-            .ok_or_else(|| Error::internal("a segment was not written"))
-    }
-
-    /// The rows whose keys fulfil a condition.
-    fn rows_where(&self, condition: impl Fn(&[u8]) -> bool) -> Vec<Row> {
-        let of_file = |(segment, keys): &(DocumentSegmentRecord, Vec<Bytes>)| {
-            let numbered = (0_u32..).zip(keys).filter(|(_, key)| condition(key));
-            numbered.map(|(row, _)| (segment.id, row)).collect::<Vec<Row>>()
-        };
-        self.written.iter().flat_map(of_file).collect()
+    /// The row that was written at a place.
+    pub(super) fn row_at(&self, (file, row): Place) -> Result<Row> {
+        let segment = self.written.get(file).ok_or_else(|| Error::internal("a segment was not written"))?;
+        Ok((segment.id, row))
     }
 
     /// Removes the files again, unless the manifest may name them.
@@ -288,7 +283,7 @@ impl<'a> Output<'a> {
         if self.engine.poisoned().is_some() {
             return;
         }
-        for (segment, _) in &self.written {
+        for segment in &self.written {
             let path = self.path(segment.id);
             let taken_back = self.engine.fs.remove(&path);
             tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");

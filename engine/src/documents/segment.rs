@@ -1,15 +1,18 @@
 //! A segment of an ordinary collection in one version of the state: its immutable file, and the rows that are gone from it.
 
 use super::index::SegmentIndex;
+use super::memtable::Stored;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::segment::file::SegmentFile;
 use crate::sync::Mutex;
-use ebbtide_buckets::{KeyedMeta, KeyedReader};
-use ebbtide_documents::DefaultTtl;
+use bytes::Bytes;
+use ebbtide_buckets::{KeyedColumns, KeyedMeta, KeyedReader, StoredDocument};
+use ebbtide_documents::{DefaultTtl, with_id_of_key};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A segment of documents in the manifest.
@@ -131,11 +134,54 @@ impl DocumentSegment {
         if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
             return Ok(None);
         }
-        let reader = self.file.reader()?;
-        if !reader.may_contain(key) {
+        Ok(self.file.reader()?.find(key)?)
+    }
+
+    /// The row and the document of a key, if the row is not one of those that are gone.
+    pub(crate) fn get(&self, key: &[u8], is_gone: impl Fn(u32) -> bool) -> Result<Option<(u32, Stored)>> {
+        let meta = &self.file.meta;
+        if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
             return Ok(None);
         }
-        Ok(reader.find(key)?)
+        let found = self.file.reader()?.find_document_unless(key, |row| self.deleted.contains(row) || is_gone(row))?;
+        found.map(|(row, document)| Ok((row, whole(&self.file.path, key, document)?))).transpose()
+    }
+
+    /// The key and the document of a row.
+    pub(crate) fn row(&self, row: u32) -> Result<(Bytes, Stored)> {
+        let reader = self.file.reader()?;
+        let key = reader.key(row)?;
+        let stored = whole(&self.file.path, &key, reader.get(row)?)?;
+        Ok((key, stored))
+    }
+
+    /// All rows but some, with their keys, in the order of these.
+    pub(crate) fn rows(
+        &self,
+        unwanted: &RoaringBitmap,
+    ) -> Result<impl Iterator<Item = Result<(u32, Bytes, Stored)>> + use<>> {
+        Ok(self.rows_of(&self.file.reader()?, unwanted))
+    }
+
+    /// As [`DocumentSegment::rows`], read by this reader of the file.
+    pub(crate) fn rows_of(
+        &self,
+        reader: &KeyedReader,
+        unwanted: &RoaringBitmap,
+    ) -> impl Iterator<Item = Result<(u32, Bytes, Stored)>> + use<> {
+        let blocks = reader.scan(unwanted, 0..u32::MAX, KeyedColumns { keys: true, documents: true });
+        let file = self.file.clone();
+        blocks.flat_map(move |block| match block {
+            Err(error) => vec![Err(error.into())],
+            Ok(block) => {
+                let columns = block.rows.into_iter().zip(block.keys).zip(block.written).zip(block.documents);
+                let row = |(((row, key), written), document): (((u32, Bytes), i64), Bytes)| {
+                    let stored = whole(&file.path, &key, StoredDocument { written, document })?;
+                    Ok((row, key, stored))
+                };
+                columns.map(row).collect()
+            }
+        })
     }
 
     /// When its documents expire, if that was found out under these rules.
@@ -165,7 +211,14 @@ impl DocumentSegment {
     }
 }
 
+/// A document of a segment with its `_id`, which the file leaves out where the key tells it.
+fn whole(path: &Path, key: &[u8], found: StoredDocument) -> Result<Stored> {
+    let StoredDocument { written, document } = found;
+    let with_id = with_id_of_key(&document, key).map_err(|message| Error::corrupt(path, 0, message))?;
+    Ok(Stored { written, document: with_id.map_or(document, Bytes::from) })
+}
+
 /// The row of a stored document as a number of 32 bits.
-pub(crate) fn row_number(row: usize) -> Result<u32> {
+pub(crate) fn row_number(row: u64) -> Result<u32> {
     u32::try_from(row).map_err(|_| Error::internal("a segment of over 2^32 documents"))
 }

@@ -5,12 +5,10 @@ use super::memtable::Stored;
 use super::options::DocumentsOptions;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
-use crate::db::id_of;
 use crate::error::Result;
 use bytes::Bytes;
-use ebbtide_buckets::KeyedColumns;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
-use ebbtide_documents::{Filter, Purpose, Sort, id_key};
+use ebbtide_documents::{Filter, Purpose, Sort};
 use ebbtide_ttl::Timestamp;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -113,15 +111,15 @@ fn visit(
     let mut sources: Vec<Source<'_>> = vec![Box::new(in_memory)];
     for segment in state.segments.values() {
         match &chosen {
-            None => sources.push(Box::new(rows_of(segment, &state.gone(segment))?)),
+            None => sources.push(rows_of(segment, &state.gone(segment))?),
             Some(chosen) => {
                 let wanted = chosen.rows(segment)? - state.gone(segment);
                 if wanted.len() <= FEW_ROWS {
-                    sources.push(Box::new(few_rows_of(segment, wanted)?));
+                    sources.push(Box::new(wanted.into_iter().map(|row| segment.row(row))));
                 } else {
                     let mut unwanted = RoaringBitmap::new();
                     unwanted.insert_range(0..u32::try_from(segment.file.meta.rows).unwrap_or(u32::MAX));
-                    sources.push(Box::new(rows_of(segment, &(unwanted - wanted))?));
+                    sources.push(rows_of(segment, &(unwanted - wanted))?);
                 }
             }
         }
@@ -132,36 +130,9 @@ fn visit(
 /// So many rows are read one by one, since they are far from each other.
 const FEW_ROWS: u64 = 4_096;
 
-/// Some rows of a segment.
-fn few_rows_of(
-    segment: &Arc<DocumentSegment>,
-    rows: RoaringBitmap,
-) -> Result<impl Iterator<Item = Result<(Bytes, Stored)>> + use<>> {
-    let reader = segment.file.reader()?;
-    Ok(rows.into_iter().map(move |row| {
-        let found = reader.get(row)?;
-        let key = id_key(id_of(raw(&found.document)))?;
-        Ok((key.into(), Stored { written: found.written, document: found.document }))
-    }))
-}
-
 /// The rows of a segment but some, in the order of their keys.
-fn rows_of(
-    segment: &Arc<DocumentSegment>,
-    unwanted: &RoaringBitmap,
-) -> Result<impl Iterator<Item = Result<(Bytes, Stored)>> + use<>> {
-    let reader = segment.file.reader()?;
-    let blocks = reader.scan(unwanted, 0..u32::MAX, KeyedColumns { keys: true, documents: true });
-    Ok(blocks.flat_map(|block| {
-        let rows: Vec<Result<(Bytes, Stored)>> = match block {
-            Err(error) => vec![Err(error.into())],
-            Ok(block) => {
-                let columns = block.keys.into_iter().zip(block.written).zip(block.documents);
-                columns.map(|((key, written), document)| Ok((key, Stored { written, document }))).collect()
-            }
-        };
-        rows
-    }))
+fn rows_of<'a>(segment: &DocumentSegment, unwanted: &RoaringBitmap) -> Result<Source<'a>> {
+    Ok(Box::new(segment.rows(unwanted)?.map(|row| row.map(|(_, key, stored)| (key, stored)))))
 }
 
 /// Merges ascending sources. A key is in one source only.

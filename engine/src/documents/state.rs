@@ -65,24 +65,28 @@ impl DocumentsState {
         match self.memtable.get(key) {
             Known::Document(stored) => Ok(Some((stored, None))),
             Known::Removed => Ok(None),
-            Known::Nothing => match self.row_of(key)? {
-                None => Ok(None),
-                Some((segment, row)) => {
-                    let found = segment.file.reader()?.get(row)?;
-                    let stored = Stored { written: found.written, document: found.document };
-                    Ok(Some((stored, Some((segment.id(), row)))))
+            Known::Nothing => {
+                // New segments first: what was written lately is what is asked for.
+                for segment in self.segments.values().rev() {
+                    let found = segment.get(key, |row| self.memtable.is_superseded((segment.id(), row)))?;
+                    if let Some((row, stored)) = found {
+                        return Ok(Some((stored, Some((segment.id(), row)))));
+                    }
                 }
-            },
+                Ok(None)
+            }
         }
     }
 
-    /// The row of a segment that holds the document with a key: at most one does.
-    fn row_of(&self, key: &[u8]) -> Result<Option<(&Arc<DocumentSegment>, u32)>> {
-        // New segments first: what was written lately is what is asked for.
+    /// The row of a segment that holds the document with a key: at most one does. `None` if it is in the memtable.
+    pub(crate) fn row_of(&self, key: &[u8]) -> Result<Option<Row>> {
+        if self.memtable.get(key) != Known::Nothing {
+            return Ok(None);
+        }
         for segment in self.segments.values().rev() {
             let Some(row) = segment.find(key)? else { continue };
             if !segment.deleted.contains(row) && !self.memtable.is_superseded((segment.id(), row)) {
-                return Ok(Some((segment, row)));
+                return Ok(Some((segment.id(), row)));
             }
         }
         Ok(None)
@@ -90,10 +94,7 @@ impl DocumentsState {
 
     /// Applies one change of the log, which is never judged again: neither clock nor rules are asked.
     pub(crate) fn replay(&mut self, change: Change) -> Result<()> {
-        let old = match self.memtable.get(&change.key) {
-            Known::Nothing => self.row_of(&change.key)?.map(|(segment, row)| (segment.id(), row)),
-            _ => None,
-        };
+        let old = self.row_of(&change.key)?;
         match change.stored {
             Some(stored) => {
                 columns::observe(&mut self.columns, raw(&stored.document));

@@ -152,9 +152,9 @@ impl Due {
                 first = Some(first.map_or(expires, |first| first.min(expires)));
             }
         };
-        let reader = segment.file.reader()?;
         if rules.indexes.is_empty() {
-            for block in reader.scan(&segment.deleted, 0..rows, KeyedColumns { keys: false, documents: false }) {
+            let columns = KeyedColumns { keys: false, documents: false };
+            for block in segment.file.reader()?.scan(&segment.deleted, 0..rows, columns) {
                 let block = block?;
                 for ((row, written), ttl) in block.rows.into_iter().zip(block.written).zip(block.ttls) {
                     let life = rules.default_ttl.life(item_ttl(ttl));
@@ -163,11 +163,9 @@ impl Due {
                 }
             }
         } else {
-            for block in reader.scan(&segment.deleted, 0..rows, KeyedColumns { keys: false, documents: true }) {
-                let block = block?;
-                for ((row, written), document) in block.rows.into_iter().zip(block.written).zip(block.documents) {
-                    judge(row, rules.expires_at(raw(&document), written));
-                }
+            for row in segment.rows(&segment.deleted)? {
+                let (row, _, stored) = row?;
+                judge(row, rules.expires_at(raw(&stored.document), stored.written));
             }
         }
         if due.by_rule.is_empty() && epoch != PROPOSED {

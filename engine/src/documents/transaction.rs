@@ -114,16 +114,15 @@ impl<'a> Transaction<'a> {
 
     /// As [`Transaction::put`], with the `_ts` of an earlier write: for a restore.
     pub(crate) fn put_as_of(&mut self, key: Bytes, document: Bytes, written: i64) -> Result<()> {
-        let old = self.state.get(&key)?;
-        if let (Some((stored, _)), Some(held)) = (&old, &self.held)
-            && self.is_expired(stored)
+        if let Some(held) = &self.held
+            && self.state.get(&key)?.is_some_and(|(stored, _)| self.is_expired(&stored))
         {
             let what =
                 format!("the new document would replace an expired one for good, and the clock guard holds: {held}");
             return Err(Error::new(Code::IllegalOperation, what));
         }
-        let stored = Stored { written, document };
-        self.apply(Change { key, stored: Some(stored) }, old.and_then(|(_, row)| row));
+        let old = self.state.row_of(&key)?;
+        self.apply(Change { key, stored: Some(Stored { written, document }) }, old);
         Ok(())
     }
 
