@@ -215,7 +215,7 @@ impl Pass<'_> {
                 break;
             }
             let due = match known.by_segment.entry(*id) {
-                Entry::Occupied(due) => due.into_mut(),
+                Entry::Occupied(due) => &*due.into_mut(),
                 Entry::Vacant(place) => match Due::of(&collection, segment, self.now.instant()) {
                     Ok(due) => place.insert(due),
                     Err(error) if error.is_of_one_file() => {

@@ -2,10 +2,12 @@
 //! either way.
 
 use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use ebbtide::bson::{Bson, Document, doc, raw::RawBson};
 use ebbtide::buckets::{BATCH_BYTES_MAX, DOCUMENT_BYTES_MAX, FIELD_NAME_BYTES_MAX, FIELDS_MAX, META_BYTES_MAX};
+use ebbtide::documents_model::json::to_relaxed_value;
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Code, Filter, RuleSpec, Timestamp, Value, VirtualClock};
-use ebbtide::{Collection, CollectionOptions, Database, Error, json};
+use ebbtide::{Collection, CollectionOptions, Database, DocumentsOptions, Error, json};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -83,6 +85,71 @@ fn ten_thousand_levels_are_refused_at_every_door() {
         assert!(Filter::parse_query(&Value::Object(vec![("x".into(), deep)])).is_err());
     }
     still_holds(&fs, (db, c), 1);
+}
+
+/// A document of so many levels.
+fn deep_document(levels: usize, in_lists: bool) -> Document {
+    let wrap = |inner: Bson| if in_lists { Bson::Array(vec![inner]) } else { Bson::Document(doc! { "a": inner }) };
+    doc! { "_id": 1_i64, "deep": (1..levels).fold(Bson::Int64(1), |inner, _| wrap(inner)) }
+}
+
+#[test]
+fn documents_of_more_than_a_hundred_levels_are_refused_before_they_reach_the_log() {
+    let fs = SimFs::new(ROOT);
+    let db = open(&fs);
+    let documents = db.create_documents("d", DocumentsOptions::default()).expect("is made");
+    let whole = doc! { "_id": 1_i64, "n": 0_i64, "list": [] };
+    for in_lists in [false, true] {
+        documents.put(&deep_document(100, in_lists)).expect("a hundred levels are stored");
+        documents.put(&whole).expect("is stored");
+        for levels in [101, 102, 130, 200] {
+            let deep = deep_document(levels, in_lists);
+            let value = deep.get("deep").expect("a value").clone();
+            let half = (0..60).map(|_| "a").collect::<Vec<_>>().join(".");
+            let mut outcomes = vec![
+                documents.put(&deep).map(drop),
+                documents.insert(&doc! { "deep": value.clone() }).map(drop),
+                documents.put_many(&[whole.clone(), deep.clone()]).map(drop),
+                documents.update(1_i64, &deep).map(drop),
+                documents.update(1_i64, &doc! { "$set": { "x": value.clone() } }).map(drop),
+                documents.update(1_i64, &doc! { "$push": { "list": value.clone() } }).map(drop),
+                documents.update(1_i64, &doc! { "$addToSet": { "list": { "$each": [value.clone()] } } }).map(drop),
+                documents.update(1_i64, &doc! { "$set": { half: deep_document(60, in_lists) } }).map(drop),
+                documents.find::<Document>(&deep).map(drop).and(documents.put(&deep).map(drop)),
+            ];
+            if levels < 150 {
+                let raw = RawBson::try_from(value).expect("a value");
+                let deep = &to_relaxed_value(raw.as_raw_bson_ref());
+                let commands = [
+                    json!({"insert": "d", "documents": [{"deep": deep}]}),
+                    json!({"update": "d", "updates": [{"q": {"_id": 7}, "u": {"deep": deep}, "upsert": true}]}),
+                    json!({"update": "d", "updates": [{"q": {"_id": 7, "deep": deep}, "u": {"$set": {"x": 1}}, "upsert": true}]}),
+                    json!({"update": "d", "updates": [{"q": {}, "u": {"$set": {"x": deep}}, "multi": true}]}),
+                    json!({"findAndModify": "d", "query": {"_id": 7}, "update": {"$set": {"x": deep}}, "upsert": true}),
+                    json!({"createIndexes": "d", "indexes": [{"key": {"t": 1}, "name": "i", "expireAfterSeconds": 1,
+                        "partialFilterExpression": {"deep": deep}}]}),
+                ];
+                outcomes.extend(commands.into_iter().map(|command| {
+                    let reply = db.run_command(&command)?;
+                    let code = reply["writeErrors"][0]["codeName"].as_str().unwrap_or_default().to_owned();
+                    assert_eq!(code, "BadValue", "{reply}");
+                    Err(Error::new(Code::BadValue, code))
+                }));
+            }
+            for (at, outcome) in outcomes.into_iter().enumerate() {
+                let error = outcome.expect_err("too deep");
+                assert_eq!(short(&error).code(), Code::BadValue, "door {at}, {levels} levels: {error}");
+            }
+        }
+        let held: Document = documents.get(1_i64).expect("reads").expect("is there");
+        assert_eq!(held, whole);
+    }
+    assert_eq!(documents.snapshot().and_then(|s| s.count()).expect("counts"), 1);
+    db.abandon();
+    let db = open(&fs);
+    assert_eq!(db.verify().expect("verifies").faults, Vec::<String>::new());
+    let held: Option<Document> = db.documents("d").and_then(|d| d.get(1_i64)).expect("reads");
+    assert_eq!(held, Some(whole));
 }
 
 #[test]

@@ -6,8 +6,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ebbtide::bson::{DateTime, Document, doc};
 use ebbtide::ttl::{Filter, SystemClock, Timestamp, Value};
-use ebbtide::{CollectionOptions, Database, ScanRequest, Settings};
+use ebbtide::{CollectionOptions, Database, DocumentsOptions, IndexSpec, ScanRequest, Settings};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 const KILLS: u64 = 100;
 const ROWS: i64 = 7;
+/// Documents that are written again and again.
+const DOCUMENTS: i64 = 30;
 const DIR: &str = "EBBTIDE_KILL_DIR";
 const FIRST: &str = "EBBTIDE_KILL_FIRST";
 
@@ -53,13 +56,17 @@ fn writer_process() {
     // Everything in here is expired when it arrives: the sweeper always has work.
     let swept = db.create_collection("swept", options.expire_after_seconds(1)).unwrap();
     let start = Timestamp::parse("2024-01-01T00:00:00Z").unwrap();
+    let refreshed = db.create_documents("refreshed", DocumentsOptions::default()).unwrap();
+    let forgotten = db.create_documents("forgotten", expires_at_once()).unwrap();
     for number in first.parse::<i64>().unwrap().. {
+        refreshed.put(&doc! { "_id": number % DOCUMENTS, "n": number, "text": "refreshed ".repeat(20) }).unwrap();
         kept.insert_documents(&batch(number, start)).unwrap();
         let mut out = std::io::stdout().lock();
         writeln!(out, "\nacknowledged {number}").unwrap();
         out.flush().unwrap();
         drop(out);
         swept.insert_documents(&batch(number, start)).unwrap();
+        forgotten.put(&doc! { "_id": number % DOCUMENTS, "at": DateTime::from_millis(0), "n": number }).unwrap();
         match number % 40 {
             10 => db.flush().unwrap(),
             20 => drop(db.sweep().unwrap()),
@@ -71,6 +78,23 @@ fn writer_process() {
             _ => {}
         }
     }
+}
+
+/// What has a date is expired when it arrives.
+fn expires_at_once() -> DocumentsOptions {
+    let key = vec![("at".to_owned(), 1)];
+    let index = IndexSpec { name: "at_1".to_owned(), key, expire_after_seconds: Some(0), filter: None };
+    DocumentsOptions { indexes: vec![index], ..DocumentsOptions::default() }
+}
+
+/// The numbers of the refreshed documents, which are there once each.
+fn refreshed(db: &Database) -> BTreeMap<i64, i64> {
+    let Ok(documents) = db.documents("refreshed") else { return BTreeMap::new() };
+    let found: Vec<Document> = documents.find(&doc! {}).unwrap();
+    let numbers: BTreeMap<i64, i64> =
+        found.iter().map(|found| (found.get_i64("_id").unwrap(), found.get_i64("n").unwrap())).collect();
+    assert_eq!(numbers.len(), found.len(), "an _id is there twice");
+    numbers
 }
 
 /// Rows of each batch that is there.
@@ -135,7 +159,24 @@ fn a_hundred_kills_lose_nothing_acknowledged() {
             // What was acknowledged is there; of what follows, a prefix of whole batches.
             assert!(found == ROWS || (deleted && found == 0), "kill {kill}: batch {number} has {found} rows of {ROWS}");
         }
+        let numbers = refreshed(&db);
+        for (id, number) in &numbers {
+            let newest = acknowledged.max(last) + 1;
+            assert!(
+                number % DOCUMENTS == *id && *number <= newest,
+                "kill {kill}: document {id} is {number} after {newest}"
+            );
+        }
+        for number in (0..=acknowledged).rev().take(DOCUMENTS as usize) {
+            // The newest that was acknowledged, or the one that was under way.
+            let found = numbers.get(&(number % DOCUMENTS)).copied();
+            assert!(found >= Some(number), "kill {kill}: document {number} was acknowledged, found {found:?}");
+        }
         db.sweep().unwrap();
+        if db.documents("forgotten").is_ok() {
+            let stored = db.snapshot_at(Timestamp::from_millis(-1)).documents("forgotten").unwrap();
+            assert_eq!(stored.count().unwrap(), 0, "kill {kill}: dropped documents came back");
+        }
         let swept = db.collection("swept").unwrap().snapshot().unwrap();
         assert_eq!(swept.bucket_count().unwrap(), 0, "kill {kill}: dropped buckets came back");
         let faults = db.verify().unwrap().faults;

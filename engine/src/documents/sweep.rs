@@ -82,12 +82,16 @@ fn due(collection: &DocumentsState, at: Timestamp) -> Result<Vec<DocumentsDue>> 
         let due = Due::of(collection, segment, at)?;
         let superseded = collection.memtable.superseded(segment.id());
         let mut left = segment.live_rows() - (&superseded - &segment.deleted).len();
+        // Otherwise the seal removes the segment, or its rows stay for those that are not due.
+        let mut may_go = if seals { left > 0 } else { due.is_of_all(segment) };
         for sum in &mut found {
-            let rows = due.by_rule.get(&sum.rule).map_or(0, |rows| (rows - &superseded).len());
+            let Some(rows) = due.by_rule.get(&sum.rule).map(|rows| (rows - &superseded).len()) else { continue };
             left = left.saturating_sub(rows);
             sum.documents += rows;
             sum.bytes += segment.share(rows);
-            sum.buckets += u64::from(rows > 0 && left == 0 && (seals || superseded.is_empty()));
+            let goes = may_go && left == 0;
+            sum.buckets += u64::from(goes);
+            may_go &= !goes;
         }
     }
     if !seals {
@@ -174,35 +178,36 @@ impl Due {
         Ok(due)
     }
 
+    /// Whether all rows of a segment are due or gone.
+    fn is_of_all(&self, segment: &DocumentSegment) -> bool {
+        let due = self.by_rule.values().fold(segment.deleted.clone(), |sum, rows| sum | rows);
+        due.len() >= segment.file.meta.rows
+    }
+
     /// Takes rows that are due through a rule: all of a segment, or up to `limit` documents. What writers have replaced is left
-    /// to the seal of the documents that replace it.
+    /// to the seal of the documents that replace it, unless it is due itself like all the rest: then the whole segment goes.
     fn take(
-        &mut self,
+        &self,
         collection: &DocumentsState,
         segment: &Arc<DocumentSegment>,
         rule: &str,
         limit: u64,
     ) -> Option<Taken> {
-        let superseded = collection.memtable.superseded(segment.id());
-        let gone = &segment.deleted | &superseded;
-        let rows = self.by_rule.get_mut(rule)?;
-        *rows -= &gone;
-        if rows.is_empty() || limit == 0 {
+        if limit == 0 {
             return None;
         }
-        let documents = rows.len();
-        if superseded.is_empty() && documents + segment.deleted.len() >= segment.file.meta.rows {
-            rows.clear();
+        let gone = collection.gone(segment);
+        let mut taken = self.by_rule.get(rule)? - &gone;
+        let is_last = self.by_rule.iter().all(|(other, rows)| other == rule || rows.is_subset(&gone));
+        let documents = taken.len();
+        if is_last && self.is_of_all(segment) {
             return Some(Taken { segment: segment.clone(), rows: None, documents });
         }
-        let mut taken = std::mem::take(rows);
         if documents > limit {
-            let kept: RoaringBitmap = taken.iter().skip(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
-            taken -= &kept;
-            *rows = kept;
+            taken = taken.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
         }
         let documents = taken.len();
-        Some(Taken { segment: segment.clone(), rows: Some(taken), documents })
+        (documents > 0).then(|| Taken { segment: segment.clone(), rows: Some(taken), documents })
     }
 }
 
@@ -234,7 +239,7 @@ impl Drops {
     /// Takes what is due of a segment through a rule, as far as the limit allows.
     pub(crate) fn take(
         &mut self,
-        due: &mut Due,
+        due: &Due,
         collection: &DocumentsState,
         segment: &Arc<DocumentSegment>,
         (rule, limit): (&str, Option<u64>),

@@ -8,6 +8,7 @@ use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Timestamp};
 use ebbtide::{Database, Documents, DocumentsOptions, ErrorKind, RepairMode, Settings, Snapshot};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 const THREADS: i64 = 8;
@@ -252,6 +253,52 @@ fn a_full_disk_loses_no_document() {
     db.sweep().unwrap();
     assert_eq!(numbers(&db), BTreeMap::from([(1, 5)]));
     assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn on_a_full_disk_a_segment_that_is_due_goes_whole_though_some_of_it_was_replaced() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    for part in [0..20, 20..40] {
+        documents.put_many(&part.map(|id| numbered(id, 0)).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+    }
+    sim.clock.set(at(50));
+    // Of the first segment some documents are replaced in memory, of the second all.
+    let refreshed = (10..40).map(|id| numbered(id, 1)).collect::<Vec<_>>();
+    documents.put_many(&refreshed).unwrap();
+    sim.fs.set_capacity(Some(sim.fs.used()));
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Full);
+    sim.clock.set(at(100));
+    let due = documents.snapshot().unwrap().due(at(100), None).unwrap();
+    assert_eq!((due[0].buckets, due[0].documents), (2, 10));
+    let swept = db.sweep().unwrap().counts;
+    assert_eq!((swept.deleted_buckets, swept.deleted_documents), (2, 10));
+    assert_eq!(sim.files("seg-"), Vec::<std::path::PathBuf>::new());
+    assert_eq!(numbers(&db), all(10..40, 1));
+    let crashed = sim.on(sim.fs.crash(Variant::V3, 1));
+    assert_eq!(numbers(&crashed.open()), all(10..40, 1));
+    db.flush().unwrap();
+    assert_eq!(numbers(&db), all(10..40, 1));
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn find_and_modify_removes_expired_documents_that_match_for_good() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    documents.put_many(&(0..4).map(|id| numbered(id, id)).collect::<Vec<_>>()).unwrap();
+    sim.clock.set(at(50));
+    documents.put(&numbered(3, 3)).unwrap();
+    sim.clock.set(at(100));
+    let command = json!({"findAndModify": "sessions", "query": {"n": {"$gte": 1}}, "update": {"$inc": {"n": 10}}});
+    let reply = db.run_command(&command).unwrap();
+    assert_eq!(reply["value"]["_id"], json!(3));
+    let everything_returns = json!({"collMod": "sessions", "defaultTTL": "off"});
+    db.run_command(&everything_returns).unwrap();
+    assert_eq!(numbers(&db), BTreeMap::from([(0, 0), (3, 13)]));
 }
 
 /// Three segments of ten documents, and nothing in the log.

@@ -8,16 +8,22 @@
 //! `EBBTIDE_CLOCK_SEEDS` is how many runs each pair takes, `EBBTIDE_CLOCK_REPLAY` runs a single one: a failure prints
 //! its value.
 
+#[path = "../shared/documents.rs"]
+#[expect(dead_code, reason = "no scenario here has an ordinary collection")]
+mod documents;
 #[path = "../crash/expect.rs"]
 mod expect;
 mod faults;
 mod forecast;
+#[path = "../crash/kept.rs"]
+mod kept;
 mod run;
 #[path = "../crash/runner.rs"]
 mod runner;
 #[path = "../crash/scenarios.rs"]
 mod scenarios;
 #[path = "../crash/script.rs"]
+#[expect(dead_code, reason = "no scenario here has an ordinary collection")]
 mod script;
 mod side;
 mod strikes;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::kept::{ExpectedDocuments, FoundDocuments};
+
 /// A measurement. Its other fields follow from its id, so that a wrong one is noticed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Row {
@@ -61,6 +63,8 @@ pub(crate) struct Expected {
     /// Milliseconds.
     pub(crate) now: i64,
     pub(crate) collections: BTreeMap<String, ExpectedCollection>,
+    /// Ordinary collections.
+    pub(crate) documents: BTreeMap<String, ExpectedDocuments>,
     /// A rename in doubt: the collection has one of the two names.
     pub(crate) renamed: Option<(String, String)>,
     /// The statements that views may have, by name; `None` for no view.
@@ -71,6 +75,7 @@ pub(crate) struct Expected {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) collections: BTreeMap<String, FoundCollection>,
+    pub(crate) documents: BTreeMap<String, FoundDocuments>,
     pub(crate) views: BTreeMap<String, String>,
 }
 
@@ -99,11 +104,21 @@ impl Expected {
                 (_, Some(found)) => expected.check(found, self.now).map_err(|what| format!("{name}: {what}"))?,
             }
         }
-        if let Some(name) = found.collections.keys().find(|name| !self.collections.contains_key(*name)) {
+        for (name, expected) in &self.documents {
+            match (expected.there, found.documents.get(name)) {
+                (There::Yes, None) => return Err(format!("collection {name} is lost")),
+                (There::No, Some(_)) => return Err(format!("collection {name} came back")),
+                (_, None) => {}
+                (_, Some(found)) => expected.check(found, self.now).map_err(|what| format!("{name}: {what}"))?,
+            }
+        }
+        let mut names = found.collections.keys().filter(|name| !self.collections.contains_key(*name));
+        let mut others = found.documents.keys().filter(|name| !self.documents.contains_key(*name));
+        if let Some(name) = names.next().or_else(|| others.next()) {
             return Err(format!("collection {name} was never made"));
         }
         if let Some((from, to)) = &self.renamed {
-            let has = [from, to].map(|name| found.collections.contains_key(name));
+            let has = [from, to].map(|name| found.collections.contains_key(name) || found.documents.contains_key(name));
             if has[0] == has[1] {
                 return Err(format!("{from} was renamed {to}, and of each is there: {has:?}"));
             }
@@ -134,7 +149,9 @@ impl Expected {
 
     /// Takes note that a collection has another name, or may have it.
     pub(crate) fn rename(&mut self, from: &str, to: &str, certain: bool) {
-        let Some(mut collection) = self.collections.get(from).cloned() else { return };
+        let Some(mut collection) = self.collections.get(from).cloned() else {
+            return self.rename_documents(from, to, certain);
+        };
         if certain {
             self.collections.insert(from.to_owned(), ExpectedCollection::new(There::No, Rules::default()));
         } else {
@@ -144,6 +161,17 @@ impl Expected {
         }
         self.collections.insert(to.to_owned(), collection);
     }
+
+    fn rename_documents(&mut self, from: &str, to: &str, certain: bool) {
+        let Some(mut documents) = self.documents.get(from).cloned() else { return };
+        let gone = ExpectedDocuments::new(There::No, None);
+        if !certain {
+            documents.there = There::Maybe;
+            self.renamed = Some((from.to_owned(), to.to_owned()));
+        }
+        self.documents.insert(from.to_owned(), if certain { gone } else { documents.clone() });
+        self.documents.insert(to.to_owned(), documents);
+    }
 }
 
 impl Expected {
@@ -152,6 +180,12 @@ impl Expected {
         self.renamed = None;
         for (name, known) in &mut self.views {
             *known = BTreeSet::from([found.views.get(name).cloned()]);
+        }
+        for (name, expected) in &mut self.documents {
+            match found.documents.get(name) {
+                Some(found) => expected.resolve(found),
+                None => expected.there = There::No,
+            }
         }
         for (name, expected) in &mut self.collections {
             let Some(found) = found.collections.get(name) else {

@@ -131,7 +131,8 @@ fn one_fault(
             continue;
         }
         // A collection that could not be made leaves the rest of the script without its subject.
-        stopped = outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::Hold(_));
+        stopped =
+            outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::CreateDocuments(..) | Step::Hold(_));
         // Before the fault strikes, all is as it was when the scenario was recorded, which looked at every step.
         if let Some(db) = runner.db.clone().filter(|_| fs.faults_fired() > 0) {
             let found =
@@ -180,7 +181,7 @@ fn one_fault(
 /// A disk that is full at some size: what does not fit is refused, nothing is lost, and once there is room again the
 /// same open database goes on.
 pub(crate) fn full_disk_runs(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = (campaign.budget / crate::scenarios::scenarios().len()).max(1);
+    let share = (campaign.budget / crate::scenarios().len()).max(1);
     let (least, most) = match guarded(|| record(scenario, campaign.lie)) {
         Ok((runner, points)) => {
             let used = |point: &Point| runner.fs.before_step(point.ops).used();
@@ -221,7 +222,7 @@ fn one_full_disk(scenario: &Scenario, capacity: u64, verbose: bool) -> Result<bo
             println!("disk: {:#?}", fs.steps());
             return Err(format!("{step:?}: a full disk stopped all writing"));
         }
-        if outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::Reopen) {
+        if outcome != Outcome::Done && matches!(step, Step::Create(..) | Step::CreateDocuments(..) | Step::Reopen) {
             break;
         }
         if let Some(db) = runner.db.clone() {
@@ -251,7 +252,7 @@ fn one_full_disk(scenario: &Scenario, capacity: u64, verbose: bool) -> Result<bo
 
 /// A failing read at every place of an open and a full scan: an error, never a wrong answer, and well again afterwards.
 pub(crate) fn read_fault_runs(campaign: &mut Campaign, scenario: &Scenario) {
-    let share = campaign.budget / crate::scenarios::scenarios().len();
+    let share = campaign.budget / crate::scenarios().len();
     let (runner, points) = match guarded(|| record(scenario, campaign.lie)) {
         Ok(recorded) => recorded,
         Err(what) => return campaign.fail(scenario.name, "no fault at all", &what),

@@ -11,9 +11,13 @@
 
 mod campaign;
 mod cuts;
+#[path = "../shared/documents.rs"]
+mod documents;
 mod events;
 mod expect;
 mod faults;
+mod kept;
+mod of_documents;
 mod others;
 mod random;
 mod rig;
@@ -29,7 +33,7 @@ use ebbtide::fs::sim::Lie;
 use events::Events;
 use faults::{Faults, fault_runs, full_disk_runs, read_fault_runs};
 use random::{random_runs, replay};
-use scenarios::scenarios;
+use script::Scenario;
 use soak::{Part, Soak, fresh_seed, number};
 
 /// Images that a run takes at least: some 100 s of one core in a debug build.
@@ -40,6 +44,17 @@ const FRESH_SEEDS: u64 = 100;
 const STEPS: usize = 120;
 /// Steps of a random run of a long campaign.
 const SOAK_STEPS: usize = 2_000;
+
+/// The scenarios that are asked for: all of them, or the one that `EBBTIDE_CRASH_SCENARIO` names.
+fn scenarios() -> Vec<Scenario> {
+    let mut all = scenarios::scenarios();
+    all.extend(of_documents::scenarios());
+    if let Ok(name) = std::env::var("EBBTIDE_CRASH_SCENARIO") {
+        all.retain(|scenario| scenario.name == name);
+        assert!(!all.is_empty(), "there is no scenario '{name}'");
+    }
+    all
+}
 
 fn images() -> usize {
     number("EBBTIDE_CRASH_IMAGES").map_or(IMAGES_DEFAULT, |images| images as usize)

@@ -10,12 +10,19 @@ use ebbtide::Settings;
 use ebbtide::fs::sim::{Fault, FaultKind, Random, Repeat, SimFs, Variant};
 
 use crate::campaign::Campaign;
+use crate::documents::{Command, NewDocument, Rule, Which};
 use crate::expect::{Expected, There};
 use crate::rig::{ROOT, guarded, recover_at};
 use crate::runner::{Outcome, Runner, find};
 use crate::script::{Fields, HOUR, Step, rows};
 
 const NAMES: [&str; 2] = ["c", "e"];
+/// Those of ordinary collections.
+const OF_DOCUMENTS: [&str; 2] = ["d", "g"];
+/// Their documents have `_id`s below this.
+const IDS: u64 = 30;
+/// Memory below which a writer may have to seal first, and so to wait for the work that it is to run beside.
+const LITTLE_MEMORY: usize = 1 << 20;
 const METAS: [&str; 3] = ["a", "b", "d"];
 const RULES: [&str; 3] = ["one", "two", "three"];
 const SECONDS: [i64; 5] = [0, 3600, 3 * 3600, 24 * 3600, 48 * 3600];
@@ -44,9 +51,11 @@ enum Kind {
     Hold,
     Release,
     Reopen,
+    /// A step of an ordinary collection.
+    Documents,
 }
 
-const KINDS: [(Kind, u64); 19] = [
+const KINDS: [(Kind, u64); 20] = [
     (Kind::Create, 6),
     (Kind::DropCollection, 1),
     (Kind::Rename, 2),
@@ -66,6 +75,7 @@ const KINDS: [(Kind, u64); 19] = [
     (Kind::Hold, 3),
     (Kind::Release, 3),
     (Kind::Reopen, 4),
+    (Kind::Documents, 50),
 ];
 
 /// What a seed makes of a run.
@@ -283,6 +293,9 @@ fn some_step(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut 
 
 fn fitting(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i64) -> Option<Step> {
     let kind = swarm.kind(random);
+    if kind == Kind::Documents {
+        return of_documents(random, swarm, runner, next_id);
+    }
     let name = NAMES[random.index(NAMES.len())];
     let known = runner.expected.collections.get(name);
     let there = known.map_or(There::No, |known| known.there);
@@ -297,6 +310,7 @@ fn fitting(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i6
         Kind::Sweep => Some(Step::Sweep),
         Kind::Wait => Some(Step::Wait(random.pick(&[60, 3600, 5 * 3600, 20 * 3600]).copied().unwrap_or(60))),
         Kind::Reopen => Some(Step::Reopen),
+        Kind::Documents => None,
         Kind::Release => Some(Step::Release),
         Kind::PutView => Some(Step::PutView("v", ["one", "two"][random.index(2)])),
         Kind::DropView => {
@@ -335,6 +349,73 @@ fn fitting(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i6
                 _ => Some(Step::RemoveRule(name, rule)),
             }
         }
+    }
+}
+
+/// A step of an ordinary collection that makes sense now.
+fn of_documents(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i64) -> Option<Step> {
+    let name = OF_DOCUMENTS[random.index(OF_DOCUMENTS.len())];
+    let there = |name: &str| runner.expected.documents.get(name).map_or(There::No, |known| known.there);
+    match (there(name), random.below(40)) {
+        (There::Maybe, _) => None,
+        (There::No, _) => Some(Step::CreateDocuments(name, random.pick(&[None, Some(60), Some(3600)]).copied()?)),
+        (_, 0) => Some(Step::DropCollection(name)),
+        (_, 1) => {
+            let other = OF_DOCUMENTS.into_iter().find(|other| *other != name)?;
+            (there(other) == There::No).then_some(Step::Rename(name, other))
+        }
+        (_, 2) => Some(Step::Hold(name)),
+        (_, 3..6) => Some(Step::Documents(name, Command::Change(some_rule(random)))),
+        (_, 6..8) if !seed_repeats(swarm) => {
+            let commands = (0..3_i64).map(|part| {
+                let ids = (0..3).map(|id| part * 10 + id);
+                Command::Put(ids.map(|id| some_document(random, id, next_id)).collect())
+            });
+            Some(Step::DocumentsTogether(name, commands.collect()))
+        }
+        (_, 8..12) if swarm.settings.memtable_bytes_max > LITTLE_MEMORY => {
+            let work = [Step::Flush, Step::Compact, Step::Sweep][random.index(3)].clone();
+            Some(Step::Beside(Box::new(work), name, some_command(random, next_id)))
+        }
+        _ => Some(Step::Documents(name, some_command(random, next_id))),
+    }
+}
+
+/// Whether a run has to do the same twice: threads run in no order that a seed could choose.
+fn seed_repeats(swarm: &Swarm) -> bool {
+    swarm.weights.iter().all(|(kind, _)| *kind != Kind::InsertTogether)
+}
+
+fn some_document(random: &mut Random, id: i64, next_id: &mut i64) -> NewDocument {
+    *next_id += 1;
+    let ttl = random.pick(&[None, None, Some(-1), Some(60), Some(7200)]).copied().unwrap_or(None);
+    let date = random.pick(&[None, None, Some(-3600), Some(60), Some(7200)]).copied().unwrap_or(None);
+    NewDocument { id, number: *next_id, ttl, date }
+}
+
+fn some_command(random: &mut Random, next_id: &mut i64) -> Command {
+    let some_id = |random: &mut Random| i64::try_from(random.below(IDS)).unwrap_or(0);
+    let first = some_id(random);
+    match random.below(8) {
+        0 => Command::Insert(some_document(random, first, next_id)),
+        1 => Command::Add(Which::Ids(vec![first, first + 1, first + 2]), 1),
+        2 => Command::Add([Which::All, Which::NumberAtMost(*next_id / 2)][random.index(2)].clone(), 1),
+        3 => Command::Delete(Which::Ids(vec![first, first + 1])),
+        _ => {
+            let count = 1 + i64::try_from(random.below(6)).unwrap_or(0);
+            Command::Put((first..first + count).map(|id| some_document(random, id, next_id)).collect())
+        }
+    }
+}
+
+fn some_rule(random: &mut Random) -> Rule {
+    let seconds = random.pick(&[60, 3600, 5 * 3600]).copied().unwrap_or(60);
+    match random.below(6) {
+        0 => Rule::DefaultTtl(None),
+        1 | 2 => Rule::DefaultTtl(Some(seconds)),
+        3 => Rule::CreateIndex(seconds),
+        4 => Rule::ChangeIndex(seconds),
+        _ => Rule::DropIndex,
     }
 }
 

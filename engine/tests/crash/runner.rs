@@ -1,20 +1,22 @@
 //! Runs a script on a disk, simulated or real, and keeps the model of what may be stored beside it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::{Random, SimFs};
 use ebbtide::{
-    CollectionChange, CollectionOptions, CollectionSnapshot, Database, Error, ErrorKind, Replaces, RuleChange,
-    ScanRequest, Settings,
+    CollectionChange, CollectionOptions, CollectionSnapshot, Database, DefaultTtl, DocumentsOptions, DocumentsSnapshot,
+    Error, ErrorKind, Replaces, RuleChange, ScanRequest, Settings,
 };
 use ebbtide_ttl::{Filter, RuleSelector, RuleSpec, Timestamp, Value, VirtualClock};
 
+use crate::documents::{self, Action, Beside, Command, Kept, NewDocument, scanned};
 use crate::expect::{Expected, ExpectedCollection, Found, FoundCollection, Row, Rules, There};
+use crate::kept::{ExpectedDocuments, FoundDocuments};
 use crate::script::{Fields, NOON, Step, rows};
 
 /// A rule of this size in each edit fills a manifest file within a few steps.
@@ -158,7 +160,45 @@ pub(crate) fn find(db: &Database, expected: &Expected) -> Result<Found, Error> {
         wrong.extend(more);
         found.collections.insert(name, FoundCollection { rules, extra, visible, stored, in_y, with_extra, wrong });
     }
+    for name in db.document_collections() {
+        let documents = FoundDocuments::of(db, &name)?;
+        found.documents.insert(name, documents);
+    }
     Ok(found)
+}
+
+/// A snapshot, and what it held when it was taken.
+pub(crate) enum Held {
+    Rows(CollectionSnapshot, Vec<i64>),
+    Documents(DocumentsSnapshot, BTreeMap<i64, Kept>),
+}
+
+impl Held {
+    fn take(db: &Database, name: &str) -> Result<Held, Error> {
+        if db.document_collections().iter().any(|known| known == name) {
+            let snapshot = db.documents(name)?.snapshot()?;
+            return Ok(Held::Documents(snapshot.clone(), scanned(&snapshot)?));
+        }
+        let snapshot = db.collection(name)?.snapshot()?;
+        let ids = scan(&snapshot, true, None)?.0;
+        Ok(Held::Rows(snapshot, ids))
+    }
+
+    /// What has changed, if anything has.
+    fn difference(&self) -> Result<Option<String>, Error> {
+        let changed =
+            |before: &dyn std::fmt::Debug, now: &dyn std::fmt::Debug| Some(format!("{before:?} became {now:?}"));
+        Ok(match self {
+            Held::Rows(snapshot, before) => {
+                let now = scan(snapshot, true, None)?.0;
+                if now == *before { None } else { changed(before, &now) }
+            }
+            Held::Documents(snapshot, before) => {
+                let now = scanned(snapshot)?;
+                if now == *before { None } else { changed(before, &now) }
+            }
+        })
+    }
 }
 
 /// A database that a script runs on, and what may be in it.
@@ -168,7 +208,9 @@ pub(crate) struct Runner<F = SimFs> {
     pub(crate) clock: VirtualClock,
     pub(crate) settings: Settings,
     pub(crate) db: Option<Database>,
-    pub(crate) held: Option<(CollectionSnapshot, Vec<i64>)>,
+    pub(crate) held: Option<Held>,
+    /// What is done when the next segment is begun.
+    beside: Action,
     pub(crate) expected: Expected,
     /// Writing stopped: until the database is opened again nothing more is done.
     pub(crate) poisoned: bool,
@@ -182,7 +224,11 @@ pub(crate) fn open_at<F: Fs + Clone + 'static>(
     clock: &VirtualClock,
     settings: &Settings,
 ) -> Result<Database, Error> {
-    Database::builder(dir).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone())).settings(settings.clone()).open()
+    open_on(Arc::new(fs.clone()), dir, clock, settings)
+}
+
+fn open_on(fs: Arc<dyn Fs>, dir: &Path, clock: &VirtualClock, settings: &Settings) -> Result<Database, Error> {
+    Database::builder(dir).fs(fs).clock(Arc::new(clock.clone())).settings(settings.clone()).open()
 }
 
 /// How a step ended.
@@ -204,6 +250,7 @@ impl<F: Fs + Clone + 'static> Runner<F> {
             settings,
             db: None,
             held: None,
+            beside: Action::default(),
             expected: Expected { now: NOON, ..Expected::default() },
             poisoned: false,
             failed: false,
@@ -211,7 +258,8 @@ impl<F: Fs + Clone + 'static> Runner<F> {
     }
 
     pub(crate) fn open(&mut self) -> Result<(), Error> {
-        self.db = Some(open_at(&self.fs, &self.dir, &self.clock, &self.settings)?);
+        let disk = Arc::new(Beside::new(self.fs.clone(), self.beside.clone()));
+        self.db = Some(open_on(disk, &self.dir, &self.clock, &self.settings)?);
         Ok(())
     }
 
@@ -221,6 +269,9 @@ impl<F: Fs + Clone + 'static> Runner<F> {
 
     /// Runs a step. Returns how it ended, and what may be stored if the power is cut while it runs.
     pub(crate) fn step(&mut self, step: &Step) -> Result<(Outcome, Expected), String> {
+        if let Step::Beside(work, name, command) = step {
+            return self.step_beside(work, name, command);
+        }
         let before = self.expected.clone();
         if let Step::Wait(seconds) = step {
             self.expected.now += seconds * 1000;
@@ -267,14 +318,61 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 note(&mut self.expected, step, there, stored.as_ref());
             }
             // Sealing and sweeping happen in parts: what came before the error stays done.
-            Outcome::Refused if matches!(step, Step::Sweep) => note(&mut self.expected, step, There::Maybe, None),
-            Outcome::Refused if matches!(step, Step::InsertTogether(..)) => self.expected = during.clone(),
+            Outcome::Refused if matches!(step, Step::Sweep) => {
+                note(&mut self.expected, step, There::Maybe, None);
+                // What it dropped of documents is known if it can be read.
+                if let Ok(found) = find(&self.db(), &before) {
+                    note_swept_documents(&mut self.expected, Some(&found));
+                }
+            }
+            Outcome::Refused if matches!(step, Step::InsertTogether(..) | Step::DocumentsTogether(..)) => {
+                self.expected = during.clone();
+            }
             Outcome::Refused => {}
             Outcome::Unknown => {
                 self.poisoned = true;
                 self.expected = during.clone();
             }
         }
+        Ok((outcome, during))
+    }
+
+    /// Runs a step with a command in its midst, and one after the other if it writes no segment.
+    fn step_beside(&mut self, work: &Step, name: &str, command: &Command) -> Result<(Outcome, Expected), String> {
+        let was_poisoned = self.poisoned;
+        let mut during = self.expected.clone();
+        note_command(&mut during, name, command, false);
+        note(&mut during, work, There::Maybe, None);
+        let written = Arc::new(Mutex::new(None));
+        let action = {
+            let (db, name, now) = (self.db(), name.to_owned(), self.expected.now);
+            let (command, written) = (command.clone(), written.clone());
+            move || {
+                let outcome = documents::run(&db, &name, &command, now).map(drop);
+                *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            }
+        };
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+        let worked = self.step(work);
+        documents::act(&self.beside);
+        let (mut outcome, _) = worked?;
+        let written = written.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the command was run");
+        match written {
+            Ok(()) if was_poisoned => return Err(format!("{command:?}: done after writing stopped")),
+            Ok(()) => note_command(&mut self.expected, name, command, true),
+            Err(error) if error.kind() == ErrorKind::Poisoned => {
+                outcome = Outcome::Unknown;
+                self.poisoned = true;
+                if !was_poisoned {
+                    self.expected = during.clone();
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Io) || self.failed => {
+                outcome = if outcome == Outcome::Unknown { outcome } else { Outcome::Refused };
+            }
+            Err(error) => return Err(format!("{command:?}: unexpected error {:?}: {error}", error.kind())),
+        }
+        self.failed |= outcome != Outcome::Done;
         Ok((outcome, during))
     }
 
@@ -308,19 +406,11 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 collection(name).and_then(|c| c.insert_documents(&documents(rows, *fields))).map(drop)
             }
             Step::InsertTogether(name, batches) => collection(name).and_then(|c| {
-                #[expect(clippy::disallowed_methods, reason = "several writers at once are what this step is about")]
-                let writers: Vec<_> = batches
-                    .iter()
-                    .map(|rows| {
-                        let (c, documents) = (c.clone(), documents(rows, Fields::Plain));
-                        std::thread::spawn(move || c.insert_documents(&documents).map(drop))
-                    })
-                    .collect();
-                let results: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("no panic")).collect();
-                // One that is poisoned says more than one that was refused.
-                let mut failed: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
-                failed.sort_by_key(|error| error.kind() != ErrorKind::Poisoned);
-                failed.into_iter().next().map_or(Ok(()), Err)
+                let insert = |rows: &Vec<Row>| {
+                    let (c, documents) = (c.clone(), documents(rows, Fields::Plain));
+                    move || c.insert_documents(&documents).map(drop)
+                };
+                together(batches.iter().map(insert).collect())
             }),
             Step::Flush => db.flush(),
             Step::Compact => db.compact(None),
@@ -346,16 +436,26 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 let filter = Filter::eq("m", Value::String((*meta).to_owned()));
                 collection(name).and_then(|c| c.delete(&filter)).map(drop)
             }
-            Step::Hold(name) => {
-                let taken = collection(name).and_then(|c| c.snapshot()).and_then(|s| Ok((scan(&s, true, None)?.0, s)));
-                taken.map(|(ids, snapshot)| self.held = Some((snapshot, ids)))
+            Step::CreateDocuments(name, seconds) => {
+                let seconds = seconds.map(|seconds| u32::try_from(seconds).expect("a time to live"));
+                let default_ttl = seconds.map_or(DefaultTtl::Off, DefaultTtl::Seconds);
+                let options = DocumentsOptions { default_ttl, ..DocumentsOptions::default() };
+                db.create_documents(name, options).map(drop)
             }
+            Step::Documents(name, command) => documents::run(&db, name, command, self.expected.now).map(drop),
+            Step::DocumentsTogether(name, commands) => {
+                let now = self.expected.now;
+                let run = |command: &Command| {
+                    let (db, name, command) = (db.clone(), *name, command.clone());
+                    move || documents::run(&db, name, &command, now).map(drop)
+                };
+                together(commands.iter().map(run).collect())
+            }
+            Step::Hold(name) => Held::take(&db, name).map(|held| self.held = Some(held)),
             Step::Release => match self.held.take() {
-                Some((snapshot, ids)) => match scan(&snapshot, true, None) {
-                    Ok((found, _)) if found != ids => {
-                        return Err(format!("the held snapshot changed: {ids:?} became {found:?}"));
-                    }
-                    Ok(_) => Ok(()),
+                Some(held) => match held.difference() {
+                    Ok(Some(changed)) => return Err(format!("the held snapshot changed: {changed}")),
+                    Ok(None) => Ok(()),
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
                         return Err(format!("the held snapshot lost its files: {error}"));
                     }
@@ -363,9 +463,19 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 },
                 None => Ok(()),
             },
-            Step::Wait(_) | Step::Reopen => Ok(()),
+            Step::Wait(_) | Step::Reopen | Step::Beside(..) => Ok(()),
         })
     }
+}
+
+/// Runs several writers at once. Of their errors, one that says that writing stopped says more than one that refuses.
+fn together<W: FnOnce() -> Result<(), Error> + Send + 'static>(writers: Vec<W>) -> Result<(), Error> {
+    #[expect(clippy::disallowed_methods, reason = "several writers at once are what this is about")]
+    let writers: Vec<_> = writers.into_iter().map(std::thread::spawn).collect();
+    let results: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("no panic")).collect();
+    let mut failed: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
+    failed.sort_by_key(|error| error.kind() != ErrorKind::Poisoned);
+    failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 pub(crate) fn rule_spec(name: &str, meta: &str, seconds: i64) -> RuleSpec {
@@ -401,7 +511,23 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
         Step::DropCollection(name) => {
             if let Some(collection) = expected.collections.get_mut(*name) {
                 collection.there = if certain { There::No } else { There::Maybe };
+            } else if let Some(documents) = expected.documents.get_mut(*name) {
+                documents.there = if certain { There::No } else { There::Maybe };
             }
+        }
+        Step::CreateDocuments(name, default_ttl) => {
+            let old = expected.documents.get(*name).map_or(There::No, |documents| documents.there);
+            if old != There::Yes {
+                expected.documents.insert((*name).to_owned(), ExpectedDocuments::new(there, *default_ttl));
+            }
+        }
+        Step::Documents(name, command) => note_command(expected, name, command, certain),
+        Step::DocumentsTogether(name, commands) => {
+            commands.iter().for_each(|command| note_command(expected, name, command, certain));
+        }
+        Step::Beside(work, name, command) => {
+            note_command(expected, name, command, certain);
+            note(expected, work, there, found);
         }
         Step::Rename(from, to) => expected.rename(from, to, certain),
         Step::RenameField(name) => {
@@ -440,6 +566,7 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
                 let stored: Option<BTreeSet<i64>> = stored.map(|found| found.stored.iter().copied().collect());
                 collection.sweep(now, stored.as_ref().filter(|_| certain));
             }
+            note_swept_documents(expected, found.filter(|_| certain));
         }
         Step::SetOwn(name, own) => change_rules(expected, name, &|rules| rules.own = *own),
         Step::AddRule(name, rule, meta, seconds) | Step::AddWideRule(name, rule, meta, seconds) => {
@@ -466,7 +593,22 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
     }
 }
 
-/// Inserts into the collection `c`.
+fn note_command(expected: &mut Expected, name: &str, command: &Command, certain: bool) {
+    let now = expected.now;
+    if let Some(documents) = expected.documents.get_mut(name) {
+        documents.command(command, now, certain);
+    }
+}
+
+fn note_swept_documents(expected: &mut Expected, found: Option<&Found>) {
+    let now = expected.now;
+    for (name, documents) in &mut expected.documents {
+        let found = found.map(|found| found.documents.get(name).cloned().unwrap_or_default());
+        documents.sweep(now, found.as_ref());
+    }
+}
+
+/// Inserts into the collection `c`, and replaces and adds a document in each ordinary collection.
 pub(crate) fn add_more(db: &Database, wanted: &mut Found, now: i64) -> Result<(), String> {
     let more = rows(1_000_000, 3, now + 60_000, &["d"]);
     let inserted = db.collection("c").and_then(|c| c.insert_documents(&documents(&more, Fields::Plain)));
@@ -474,6 +616,18 @@ pub(crate) fn add_more(db: &Database, wanted: &mut Found, now: i64) -> Result<()
     if let Some(collection) = wanted.collections.get_mut("c") {
         collection.visible.extend(more.iter().map(|row| row.id));
         collection.stored.extend(more.iter().map(|row| row.id));
+    }
+    for (name, found) in &mut wanted.documents {
+        let replaced = found.stored.keys().next().copied().unwrap_or(7);
+        // They never expire by a life of the collection's.
+        let new = [replaced, 1_000_000].map(|id| NewDocument { id, number: 1_000_000, ttl: Some(-1), date: None });
+        let put = documents::run(db, name, &Command::Put(new.to_vec()), now);
+        put.map_err(|error| format!("cannot work on {name}: {:?}: {error}", error.kind()))?;
+        for id in [replaced, 1_000_000] {
+            let kept = Kept { number: 1_000_000, ttl: Some(-1), date: None, written: now };
+            found.visible.insert(id, kept.clone());
+            found.stored.insert(id, kept);
+        }
     }
     Ok(())
 }

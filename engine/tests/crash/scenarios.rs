@@ -12,18 +12,8 @@ fn small_logs() -> Settings {
     Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() }
 }
 
-/// The scenarios that are asked for: all of them, or the one that `EBBTIDE_CRASH_SCENARIO` names.
+/// Those of measurements. All times lie before [`NOON`], at which the clock stands at first.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let mut all = every_scenario();
-    if let Ok(name) = std::env::var("EBBTIDE_CRASH_SCENARIO") {
-        all.retain(|scenario| scenario.name == name);
-        assert!(!all.is_empty(), "there is no scenario '{name}'");
-    }
-    all
-}
-
-/// Every scenario. All times lie before [`NOON`], at which the clock stands at first.
-fn every_scenario() -> Vec<Scenario> {
     use Step::*;
     let scenario = |name, steps| Scenario { name, settings: Settings::default(), steps };
     vec![

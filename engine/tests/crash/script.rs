@@ -2,6 +2,7 @@
 
 use ebbtide::Settings;
 
+use crate::documents::{Command, NewDocument};
 use crate::expect::Row;
 
 /// Noon of some day, in milliseconds; a multiple of the bucket span.
@@ -25,6 +26,14 @@ pub(crate) enum Step {
     /// Makes a view, or changes it: its name, and its statement.
     PutView(&'static str, &'static str),
     DropView(&'static str),
+    /// Makes an ordinary collection, with its default time to live in seconds.
+    CreateDocuments(&'static str, Option<i64>),
+    /// One command on an ordinary collection, which is atomic.
+    Documents(&'static str, Command),
+    /// Several commands at once on different documents, each atomic.
+    DocumentsTogether(&'static str, Vec<Command>),
+    /// A seal, compaction or sweep, and a command at the moment when it begins to write a segment.
+    Beside(Box<Step>, &'static str, Command),
     /// One insert, which is atomic.
     Insert(&'static str, Vec<Row>, Fields),
     /// Several inserts at once, each atomic.
@@ -76,4 +85,9 @@ pub(crate) struct Scenario {
 pub(crate) fn rows(first: i64, count: i64, t: i64, metas: &[&str]) -> Vec<Row> {
     let meta = |id: i64| metas.get(usize::try_from(id).unwrap_or(0) % metas.len()).copied().unwrap_or("a");
     (first..first + count).map(|id| Row { id, t: t + (id - first) * 60_000, meta: meta(id).to_owned() }).collect()
+}
+
+/// Documents with `_id`s from `first` on, all with one number, and without a life or date of their own.
+pub(crate) fn kept(first: i64, count: i64, number: i64) -> Vec<NewDocument> {
+    (first..first + count).map(|id| NewDocument { id, number, ttl: None, date: None }).collect()
 }

@@ -1,5 +1,5 @@
 //! Ordinary collections against a plain map with a clock: random commands, seals, compactions, sweeps, changes of the rules,
-//! closes, and power cuts anywhere, on a simulated disk.
+//! closes, commands beside such work, and power cuts anywhere, on a simulated disk.
 //!
 //! After every step: each document of the map is found under its `_id` and by a scan, with the content and the `_ts` of its last
 //! write, unless it has expired; nothing else is there, and no `_id` twice. A command that was cut off has happened as a whole
@@ -8,7 +8,8 @@
 //! A failure prints its seed. `PROPTEST_CASES` sets the number of runs, `EBBTIDE_LAWS_SEED` the seed.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
-mod model;
+#[path = "../shared/documents.rs"]
+mod documents;
 mod rig;
 #[path = "../shared/soak.rs"]
 mod soak;
@@ -75,7 +76,7 @@ fn campaign() {
             println!("{what}");
         }
         let failures = usize::from(outcome.is_err());
-        soak.note(&Part { tier: "K", seeds: (seed, seed), count: CASES as usize, faults: 0, failures });
+        soak.note(&Part { tier: "N", seeds: (seed, seed), count: CASES as usize, faults: 0, failures });
     }
     soak.finish();
 }

@@ -1,14 +1,13 @@
 //! Runs steps on the engine and on the map, and compares the two after each.
 
-use crate::model::{Kept, Model};
-use crate::steps::{Cut, Rule, Step, Which};
-use ebbtide::documents_model::DefaultTtl;
+use crate::documents::{self, Action, Beside, Command, Kept, Model, act, scanned, stored};
+use crate::steps::{Cut, Step, Work};
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Clock, Precision, Timestamp, Value, VirtualClock};
 use ebbtide::{Database, DocumentsOptions, Error, Settings};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const ROOT: &str = "/data/db";
 const NAME: &str = "sessions";
@@ -17,25 +16,31 @@ pub(crate) struct World {
     fs: SimFs,
     clock: VirtualClock,
     db: Database,
+    /// What is done when the next segment is begun.
+    beside: Action,
     model: Model,
 }
 
-fn open(fs: &SimFs, clock: &VirtualClock) -> Database {
+fn open(fs: &SimFs, clock: &VirtualClock, beside: &Action) -> Database {
     // A small log and small segments, so that short runs cross their limits.
     let settings = Settings { wal_file_bytes_max: 2 << 10, segment_rows_max: 6, ..Settings::default() };
-    let builder = Database::builder(ROOT).fs(Arc::new(fs.clone())).clock(Arc::new(clock.clone())).settings(settings);
+    let disk = Arc::new(Beside::new(fs.clone(), beside.clone()));
+    let builder = Database::builder(ROOT).fs(disk).clock(Arc::new(clock.clone())).settings(settings);
     builder.open().expect("the database opens")
 }
 
+/// What a step gave: what its reply counts, and that of the command beside it.
+type Replies = (Result<i64, Error>, Option<Result<i64, Error>>);
+
 impl World {
     pub(crate) fn new() -> World {
-        let fs = SimFs::new(ROOT);
+        let (fs, beside) = (SimFs::new(ROOT), Action::default());
         let clock = VirtualClock::new(Timestamp::parse("2024-01-01T12:00:00.5Z").unwrap());
-        let db = open(&fs, &clock);
+        let db = open(&fs, &clock, &beside);
         db.create_documents(NAME, DocumentsOptions::default()).unwrap();
         // A jump of hours is what the steps are made of.
         db.set_parameter("ttlClockJumpToleranceSecs", &Value::Int(0)).unwrap();
-        World { fs, clock, db, model: Model::default() }
+        World { fs, clock, db, beside, model: Model::default() }
     }
 
     pub(crate) fn run(&mut self, steps: &[Step]) {
@@ -71,27 +76,60 @@ impl World {
             Step::Reopen => self.reopen(),
             Step::Crash(cut) => self.crash(cut),
             Step::CutOff(step, cut) => self.cut_off(step, cut),
-            step => {
-                let mut expected = self.model.clone();
-                let reply = act_on_model(&mut expected, step, now);
-                let outcome = act(&self.db, &self.model, step, now).unwrap();
-                if !matches!(step, Step::Sweep(_)) {
-                    assert_eq!(outcome, reply, "the reply");
-                }
-                self.model = expected;
-                if let Step::Sweep(_) = step {
-                    self.note_purged(now);
-                }
+            Step::Command(command) => {
+                let expected = self.model.run(command, now);
+                assert_eq!(documents::run(&self.db, NAME, command, now).unwrap(), expected, "the reply");
+            }
+            Step::Work(work) => {
+                self.work(work).unwrap();
+                self.note_work(work, None);
+            }
+            Step::Beside(work, command) => {
+                let expected = self.model.run(command, now);
+                let (worked, written) = self.beside(work, command, now);
+                worked.unwrap();
+                assert_eq!(written.unwrap().unwrap(), expected, "the reply of what was done beside");
+                self.note_work(work, Some(now));
             }
         }
     }
 
-    /// A pass goes on until nothing is due, whatever its limits are.
-    fn note_purged(&mut self, now: i64) {
-        for id in self.model.due(now) {
-            self.model.documents.remove(&id);
+    fn work(&self, work: &Work) -> Result<i64, Error> {
+        match work {
+            Work::Flush => self.db.flush().map(|()| 0),
+            Work::Compact => self.db.compact(None).map(|()| 0),
+            Work::Sweep(limit) => {
+                self.db.set_parameter("ttlIndexDeleteTargetDocs", &Value::Int(*limit))?;
+                self.db.sweep().map(|report| i64::try_from(report.counts.deleted_documents).unwrap())
+            }
         }
-        assert_eq!(self.stored(), self.model.documents, "what is stored after a pass");
+    }
+
+    /// Does both; the command while the work is under way, if that writes a segment.
+    fn beside(&self, work: &Work, command: &Command, now: i64) -> Replies {
+        let reply = Arc::new(Mutex::new(None));
+        let write = {
+            let (db, command, reply) = (self.db.clone(), command.clone(), reply.clone());
+            move || *reply.lock().unwrap() = Some(documents::run(&db, NAME, &command, now))
+        };
+        *self.beside.lock().unwrap() = Some(Box::new(write));
+        let worked = self.work(work);
+        act(&self.beside);
+        let written = reply.lock().unwrap().take();
+        (worked, written)
+    }
+
+    /// A pass goes on until nothing is due, whatever its limits are. What is written beside it may be due at once, and stay.
+    fn note_work(&mut self, work: &Work, beside: Option<i64>) {
+        let Work::Sweep(_) = work else { return };
+        let stored = self.stored();
+        for id in self.model.due(self.now()) {
+            let is_new = Some(self.model.documents[&id].written) == beside;
+            if !(is_new && stored.contains_key(&id)) {
+                self.model.documents.remove(&id);
+            }
+        }
+        assert_eq!(stored, self.model.documents, "what is stored after a pass");
     }
 
     fn pass_to_expiry(&mut self, document: u8, ms: i64) {
@@ -110,7 +148,7 @@ impl World {
     }
 
     fn opened_anew(&mut self) {
-        self.db = open(&self.fs, &self.clock);
+        self.db = open(&self.fs, &self.clock, &self.beside);
         self.db.set_parameter("ttlClockJumpToleranceSecs", &Value::Int(0)).unwrap();
     }
 
@@ -124,44 +162,52 @@ impl World {
     fn cut_off(&mut self, step: &Step, cut: &Cut) {
         let now = self.now();
         self.fs.stop_after(self.fs.mutating_ops() + cut.after);
-        let outcome = act(&self.db, &self.model, step, now);
-        if let Err(error) = &outcome {
+        let (worked, written) = match step {
+            Step::Command(command) => (Ok(0), Some(documents::run(&self.db, NAME, command, now))),
+            Step::Work(work) => (self.work(work), None),
+            Step::Beside(work, command) => self.beside(work, command, now),
+            other => unreachable!("{other:?} is not cut off"),
+        };
+        for error in [worked.as_ref().err(), written.as_ref().and_then(|w| w.as_ref().err())].into_iter().flatten() {
             assert!(self.fs.is_stopped(), "{error}");
         }
         self.crash(cut);
-        let mut after = self.model.clone();
-        act_on_model(&mut after, step, now);
         let stored = self.stored();
-        if let Step::Sweep(_) = step {
-            let due = self.model.due(now);
-            let lost: Vec<i64> = self.model.documents.keys().filter(|id| !stored.contains_key(id)).copied().collect();
-            assert!(lost.iter().all(|id| due.contains(id)), "what was not due is gone: {lost:?}");
-            self.model.documents.retain(|id, _| !lost.contains(id));
-            return;
-        }
-        let before = (&self.model.documents, (self.model.default_ttl, self.model.index));
-        if outcome.is_ok() || (&stored, self.rules()) != before {
-            self.model = after;
-        }
+        let candidates = match step {
+            Step::Command(command) | Step::Beside(_, command) => {
+                let mut after = self.model.clone();
+                after.run(command, now);
+                // What was acknowledged is there; anything else as a whole or not at all.
+                let is_sure = matches!(written, Some(Ok(_)));
+                if is_sure { vec![after] } else { vec![self.model.clone(), after] }
+            }
+            _ => vec![self.model.clone()],
+        };
+        let sweeps = matches!(step, Step::Work(Work::Sweep(_)) | Step::Beside(Work::Sweep(_), _));
+        let fits = candidates.iter().find_map(|candidate| {
+            let mut left = candidate.clone();
+            if sweeps {
+                let due = candidate.due(now);
+                left.documents.retain(|id, _| stored.contains_key(id) || !due.contains(id));
+            }
+            let rules = (left.default_ttl, left.index);
+            (stored == left.documents && self.rules() == rules).then_some(left)
+        });
+        self.model = fits.unwrap_or_else(|| {
+            panic!(
+                "after {step:?}, {written:?}: rules {:?}, stored {stored:#?}, not one of {candidates:#?}",
+                self.rules()
+            )
+        });
     }
 
     /// The rules as the engine has them.
     fn rules(&self) -> (Option<i64>, Option<i64>) {
-        let snapshot = self.db.snapshot().documents(NAME).unwrap();
-        let options = snapshot.options();
-        let index = options.indexes.iter().find_map(|index| index.expire_after_seconds);
-        let default_ttl = match options.default_ttl {
-            DefaultTtl::Off => None,
-            DefaultTtl::Never => Some(-1),
-            DefaultTtl::Seconds(n) => Some(i64::from(n)),
-        };
-        (default_ttl, index)
+        documents::rules(&self.db.snapshot().documents(NAME).unwrap())
     }
 
-    /// What is stored, expired or not: under rules that hide nothing.
     fn stored(&self) -> BTreeMap<i64, Kept> {
-        let early = Timestamp::from_millis(0);
-        scanned(&self.db, early)
+        stored(&self.db, NAME).unwrap()
     }
 
     fn check(&self) {
@@ -169,121 +215,14 @@ impl World {
         assert_eq!(self.rules(), (self.model.default_ttl, self.model.index), "the rules");
         assert_eq!(self.stored(), self.model.documents, "what is stored");
         let visible = self.model.visible(now);
-        assert_eq!(scanned(&self.db, self.clock.now()), visible, "what is visible");
         let documents = self.db.documents(NAME).unwrap();
+        let snapshot = documents.snapshot().unwrap();
+        assert_eq!(scanned(&snapshot).unwrap(), visible, "what is visible");
         for id in 0..24_i64 {
             let found: Option<ebbtide::documents_model::bson::Document> = documents.get(id).unwrap();
             let number = found.map(|found| found.get_i64("n").unwrap());
             assert_eq!(number, visible.get(&id).map(|kept| kept.number), "the document with _id {id}");
         }
-        assert_eq!(documents.snapshot().unwrap().count().unwrap(), visible.len() as u64);
-    }
-}
-
-/// Documents as a scan at an instant finds them; an `_id` that comes twice is a failure.
-fn scanned(db: &Database, at: Timestamp) -> BTreeMap<i64, Kept> {
-    let snapshot = db.snapshot_at(at).documents(NAME).unwrap();
-    let mut found = BTreeMap::new();
-    let visited = snapshot.for_each(&mut |document| {
-        let raw = &document.document;
-        let whole = |name: &str| raw.get(name).unwrap().map(|value| value.as_i64().unwrap());
-        let date = raw.get("date").unwrap().map(|value| value.as_datetime().unwrap().timestamp_millis());
-        let written = document.written.to_units(Precision::Ms).unwrap();
-        let kept = Kept { number: whole("n").unwrap(), ttl: whole("ttl"), date, written };
-        let twice = found.insert(whole("_id").unwrap(), kept);
-        assert_eq!(twice, None, "an _id is there twice");
-        Ok(true)
-    });
-    visited.unwrap();
-    found
-}
-
-fn filter(which: &Which) -> Json {
-    match which {
-        Which::Id(id) => json!({"_id": id}),
-        Which::Ids(ids) => json!({"_id": {"$in": ids}}),
-        Which::NumberAtMost(most) => json!({"n": {"$lte": most}}),
-        Which::All => json!({}),
-    }
-}
-
-/// Does a step on the engine; returns what its reply counts.
-fn act(db: &Database, model: &Model, step: &Step, now: i64) -> Result<i64, Error> {
-    let document = |new: &crate::steps::NewDocument| {
-        let mut document = json!({"_id": new.id, "n": new.number});
-        if let Some(ttl) = new.ttl {
-            document["ttl"] = json!(ttl);
-        }
-        if let Some(seconds) = new.date {
-            document["date"] = json!({"$date": {"$numberLong": (now + seconds * 1_000).to_string()}});
-        }
-        document
-    };
-    let n = |reply: Json| reply["n"].as_i64().unwrap();
-    match step {
-        Step::Put(new) => {
-            let updates: Vec<Json> =
-                new.iter().map(|new| json!({"q": {"_id": new.id}, "u": document(new), "upsert": true})).collect();
-            db.run_command(&json!({"update": NAME, "updates": updates})).map(n)
-        }
-        Step::Insert(new) => db.run_command(&json!({"insert": NAME, "documents": [document(new)]})).map(n),
-        Step::Add(which, number) => {
-            let update = json!({"q": filter(which), "u": {"$inc": {"n": number}}, "multi": true});
-            db.run_command(&json!({"update": NAME, "updates": [update]})).map(n)
-        }
-        Step::Delete(which) => {
-            db.run_command(&json!({"delete": NAME, "deletes": [{"q": filter(which), "limit": 0}]})).map(n)
-        }
-        Step::Flush => db.flush().map(|()| 0),
-        Step::Compact => db.compact(None).map(|()| 0),
-        Step::Sweep(limit) => {
-            db.set_parameter("ttlIndexDeleteTargetDocs", &Value::Int(*limit))?;
-            db.sweep().map(|report| i64::try_from(report.counts.deleted_documents).unwrap())
-        }
-        Step::Change(rule) => change(db, model, rule).map(|()| 0),
-        other => unreachable!("{other:?} is no step of the engine alone"),
-    }
-}
-
-fn change(db: &Database, model: &Model, rule: &Rule) -> Result<(), Error> {
-    let command = match (rule, model.index) {
-        (Rule::DefaultTtl(seconds), _) => {
-            let value = seconds.map_or(json!("off"), |seconds| json!(seconds));
-            json!({"collMod": NAME, "defaultTTL": value})
-        }
-        (Rule::CreateIndex(e), None) => {
-            let index = json!({"key": {"date": 1}, "name": "by_date", "expireAfterSeconds": e});
-            json!({"createIndexes": NAME, "indexes": [index]})
-        }
-        (Rule::ChangeIndex(e), Some(_)) => {
-            json!({"collMod": NAME, "index": {"name": "by_date", "expireAfterSeconds": e}})
-        }
-        (Rule::DropIndex, Some(_)) => json!({"dropIndexes": NAME, "index": "by_date"}),
-        _ => return Ok(()),
-    };
-    db.run_command(&command).map(drop)
-}
-
-/// Does the same on the map.
-fn act_on_model(model: &mut Model, step: &Step, now: i64) -> i64 {
-    match step {
-        Step::Put(new) => {
-            new.iter().for_each(|new| model.put(new, now));
-            i64::try_from(new.len()).unwrap()
-        }
-        Step::Insert(new) => {
-            let taken = model.documents.get(&new.id).is_some_and(|kept| model.is_visible(kept, now));
-            if !taken {
-                model.put(new, now);
-            }
-            i64::from(!taken)
-        }
-        Step::Add(which, number) => model.add(which, *number, now),
-        Step::Delete(which) => model.delete(which, now),
-        Step::Change(rule) => {
-            model.change(rule);
-            0
-        }
-        _ => 0,
+        assert_eq!(snapshot.count().unwrap(), visible.len() as u64);
     }
 }

@@ -1,36 +1,10 @@
 //! What can happen to an ordinary collection.
 
+use crate::documents::{Command, NewDocument, Rule, Which};
 use ebbtide::fs::sim::Variant;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-/// A document to write: which `_id`, its number, its own life, and its date in seconds from now.
-#[derive(Debug, Clone)]
-pub(crate) struct NewDocument {
-    pub(crate) id: i64,
-    pub(crate) number: i64,
-    pub(crate) ttl: Option<i64>,
-    pub(crate) date: Option<i64>,
-}
-
-/// Which documents a command is about.
-#[derive(Debug, Clone)]
-pub(crate) enum Which {
-    Id(i64),
-    Ids(Vec<i64>),
-    /// Those whose number is at most this.
-    NumberAtMost(i64),
-    All,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Rule {
-    DefaultTtl(Option<i64>),
-    CreateIndex(i64),
-    ChangeIndex(i64),
-    DropIndex,
-}
 
 /// A power cut after so many changing steps of the disk.
 #[derive(Debug, Clone)]
@@ -42,21 +16,25 @@ pub(crate) struct Cut {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    Put(Vec<NewDocument>),
-    Insert(NewDocument),
-    Add(Which, i64),
-    Delete(Which),
+    Command(Command),
     Pass(i64),
     /// To the instant at which the document with this number in the order of `_id`s expires, and so many milliseconds.
     ToExpiry(u8, i64),
-    Flush,
-    Compact,
-    Sweep(i64),
-    Change(Rule),
+    Work(Work),
+    /// A command at the moment when the work begins to write a segment; after it if it writes none.
+    Beside(Work, Command),
     Reopen,
     Crash(Cut),
     /// The step is cut off in its midst.
     CutOff(Box<Step>, Cut),
+}
+
+/// What the engine does by itself.
+#[derive(Debug, Clone)]
+pub(crate) enum Work {
+    Flush,
+    Compact,
+    Sweep(i64),
 }
 
 fn some_document() -> impl Strategy<Value = NewDocument> {
@@ -89,19 +67,31 @@ fn some_cut() -> impl Strategy<Value = Cut> {
     (0_u64..12, variant, any::<u64>()).prop_map(|(after, variant, seed)| Cut { after, variant, seed })
 }
 
+fn some_write() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        4 => vec(some_document(), 1..8).prop_map(Command::Put),
+        2 => some_document().prop_map(Command::Insert),
+        2 => (some_which(), 1_i64..5).prop_map(|(which, number)| Command::Add(which, number)),
+        2 => some_which().prop_map(Command::Delete),
+    ]
+}
+
+fn some_work() -> impl Strategy<Value = Work> {
+    prop_oneof![
+        3 => Just(Work::Flush),
+        2 => Just(Work::Compact),
+        3 => select(vec![0_i64, 1, 3]).prop_map(Work::Sweep),
+    ]
+}
+
 fn some_step() -> impl Strategy<Value = Step> {
-    let writes = prop_oneof![
-        4 => vec(some_document(), 1..8).prop_map(Step::Put),
-        2 => some_document().prop_map(Step::Insert),
-        2 => (some_which(), 1_i64..5).prop_map(|(which, number)| Step::Add(which, number)),
-        2 => some_which().prop_map(Step::Delete),
+    let cuttable = prop_oneof![
+        3 => some_write().prop_map(Step::Command),
+        2 => some_work().prop_map(Step::Work),
+        1 => (some_work(), some_write()).prop_map(|(work, command)| Step::Beside(work, command)),
+        2 => some_rule().prop_map(|rule| Step::Command(Command::Change(rule))),
     ];
-    let work = prop_oneof![
-        3 => Just(Step::Flush),
-        2 => Just(Step::Compact),
-        3 => select(vec![0_i64, 1, 3]).prop_map(Step::Sweep),
-    ];
-    let cuttable = prop_oneof![writes.boxed(), work.boxed(), some_rule().prop_map(Step::Change).boxed()].boxed();
+    let cuttable = cuttable.boxed();
     prop_oneof![
         10 => cuttable.clone(),
         2 => select(vec![1_i64, 9, 30, 100, 4_000]).prop_map(Step::Pass),

@@ -16,10 +16,14 @@
 
 mod child;
 mod disks;
+#[path = "../shared/documents.rs"]
+mod documents;
 #[path = "../crash/expect.rs"]
 mod expect;
 mod ext4;
 mod full;
+#[path = "../crash/kept.rs"]
+mod kept;
 mod limits;
 #[path = "../crash/runner.rs"]
 mod runner;

@@ -2,7 +2,8 @@
 
 use ebbtide::Settings;
 
-use crate::script::{Fields, HOUR, NOON, Scenario, Step, rows};
+use crate::documents::{Command, NewDocument, Rule, Which};
+use crate::script::{Fields, HOUR, NOON, Scenario, Step, kept, rows};
 
 fn insert(first: i64, count: i64, t: i64) -> Step {
     Step::Insert("c", rows(first, count, t, &["a", "b", "d"]), Fields::Plain)
@@ -84,7 +85,43 @@ pub(crate) fn forgetting() -> Scenario {
     Scenario { name: "forgetting", settings: Settings::default(), steps }
 }
 
+/// Documents: seals, replacements, compaction, sweeps, and writes beside them.
+pub(crate) fn refreshing() -> Scenario {
+    let on = |command| Step::Documents("d", command);
+    let put = |first, count, number| on(Command::Put(kept(first, count, number)));
+    let beside = |work, command| Step::Beside(Box::new(work), "d", command);
+    let dated = |id, date| NewDocument { id, number: 7, ttl: Some(600), date: Some(date) };
+    let steps = vec![
+        Step::CreateDocuments("d", Some(3600)),
+        put(1, 6, 1),
+        Step::Flush,
+        put(4, 4, 2),
+        beside(Step::Flush, Command::Put(kept(6, 2, 3))),
+        on(Command::Delete(Which::Id(1))),
+        on(Command::Insert(dated(20, 60))),
+        beside(Step::Compact, Command::Add(Which::NumberAtMost(2), 10)),
+        on(Command::Change(Rule::CreateIndex(0))),
+        Step::Wait(1800),
+        Step::DocumentsTogether("d", (0..3).map(|n| Command::Put(kept(1 + n * 2, 2, 4 + n))).collect()),
+        on(Command::Change(Rule::ChangeIndex(30))),
+        Step::Wait(1800),
+        Step::Sweep,
+        Step::Reopen,
+        on(Command::Change(Rule::DefaultTtl(Some(7200)))),
+        on(Command::Add(Which::All, 100)),
+        on(Command::Change(Rule::DropIndex)),
+        Step::Flush,
+        Step::Compact,
+        on(Command::Delete(Which::Ids(vec![2, 3]))),
+        Step::Rename("d", "f"),
+        Step::Wait(7200),
+        Step::Sweep,
+        Step::DropCollection("f"),
+    ];
+    Scenario { name: "refreshing", settings: Settings { segment_rows_max: 4, ..Settings::default() }, steps }
+}
+
 /// All of them.
-pub(crate) fn all() -> [Scenario; 2] {
-    [inserting(), forgetting()]
+pub(crate) fn all() -> [Scenario; 3] {
+    [inserting(), forgetting(), refreshing()]
 }

@@ -254,9 +254,8 @@ type Modified = (Option<(i64, RawDocumentBuf)>, bool, Option<Json>);
 
 impl FindAndModify {
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<Modified> {
-        let hidden = if self.update.is_none() { Hidden::Included } else { Hidden::LeftOut };
-        let mut found = transaction.matching(&self.filter, hidden, None)?;
-        let (mut visible, expired): (Vec<Match>, Vec<Match>) = found.drain(..).partition(|found| found.is_visible);
+        let found = transaction.matching(&self.filter, Hidden::Included, None)?;
+        let (mut visible, expired): (Vec<Match>, Vec<Match>) = found.into_iter().partition(|found| found.is_visible);
         for found in expired {
             transaction.remove(found.key)?;
         }
