@@ -301,6 +301,52 @@ fn find_and_modify_removes_expired_documents_that_match_for_good() {
     assert_eq!(numbers(&db), BTreeMap::from([(0, 0), (3, 13)]));
 }
 
+#[test]
+fn of_a_command_that_is_refused_halfway_nothing_is_left() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    documents.put(&numbered(1, 0)).unwrap();
+    let error = documents.put_many(&[numbered(1, 1), numbered(2, 1), doc! { "_id": 3_i64, "ttl": 0 }]).unwrap_err();
+    assert_eq!(error.code(), Code::BadValue, "{error}");
+    assert_eq!(numbers(&db), all(1..2, 0));
+    db.flush().unwrap();
+    assert_eq!(numbers(&db), all(1..2, 0));
+    assert_eq!(numbers(&sim.on(sim.fs.crash(Variant::V0, 1)).open()), all(1..2, 0));
+}
+
+#[test]
+fn a_wrong_clock_destroys_no_document() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    documents.put(&numbered(1, 0)).unwrap();
+    db.sweep().unwrap();
+    sim.clock.jump(at(10 * 86_400));
+    for error in [documents.put(&numbered(1, 1)).unwrap_err(), documents.insert(&numbered(1, 1)).unwrap_err()] {
+        assert_eq!(error.code(), Code::IllegalOperation, "{error}");
+    }
+    documents.put(&numbered(2, 0)).unwrap();
+    assert!(db.sweep().unwrap().held.is_some());
+    sim.clock.jump(at(1));
+    assert_eq!(numbers(&db), all(1..3, 0));
+}
+
+#[test]
+fn an_update_that_changes_nothing_is_a_write_all_the_same() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    documents.put(&numbered(1, 0)).unwrap();
+    sim.clock.set(at(50));
+    let updated = documents.update(1_i64, &doc! { "$set": { "n": 0_i64 } }).unwrap();
+    assert_eq!((updated.matched, updated.modified), (1, 0));
+    sim.clock.set(at(149));
+    assert_eq!(numbers(&db), all(1..2, 0));
+    sim.clock.set(at(150));
+    assert_eq!(numbers(&db), BTreeMap::new());
+}
+
 /// Three segments of ten documents, and nothing in the log.
 fn sealed() -> Sim {
     let sim = Sim::new();
