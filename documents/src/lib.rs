@@ -33,9 +33,10 @@ pub use expiry::{
 };
 pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, value_key};
-pub use order::{TypeClass, compare, compare_objects};
+pub use order::{TypeClass, compare, compare_objects, whole_number};
 pub use paths::{Path, index_keys};
 pub use projection::Projection;
+pub use raw::type_name;
 pub use sort::Sort;
 pub use stored::{with_id_of_key, without_id};
 pub use update::Update;

@@ -131,6 +131,12 @@ impl Number {
     }
 }
 
+/// The integer that a number is, whatever its type; `None` for other values, fractions, and what `i64` does not hold.
+#[must_use]
+pub fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
+    Number::of(value).and_then(Number::to_i64)
+}
+
 /// 2^63, the first double that `i64` does not hold.
 const I64_END: f64 = 9_223_372_036_854_775_808.0;
 

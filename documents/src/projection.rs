@@ -88,6 +88,12 @@ impl Projection {
         self.shows_written
     }
 
+    /// The top-level fields that it needs; `None` if all may be needed.
+    #[must_use]
+    pub fn included_fields(&self) -> Option<impl Iterator<Item = &str>> {
+        (self.mode == Mode::Include).then(|| self.tree.keys().map(String::as_str))
+    }
+
     /// What is wanted of a document that was last written at this instant, in milliseconds since 1970.
     #[must_use]
     pub fn apply(&self, document: &RawDocument, written_ms: i64) -> RawDocumentBuf {

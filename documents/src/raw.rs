@@ -39,7 +39,8 @@ pub(crate) fn owned(value: RawBsonRef<'_>) -> RawBson {
 }
 
 /// The name of a value's type, as `$type` takes it.
-pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
+#[must_use]
+pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
     match value {
         RawBsonRef::Double(_) => "double",
         RawBsonRef::String(_) => "string",

@@ -4,13 +4,17 @@ mod alter;
 mod builder;
 mod collection;
 mod documents;
+mod operations;
 mod rewrite;
 mod views;
 
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
+pub(crate) use documents::id_of;
 pub use documents::{Documents, Updated};
-pub(crate) use documents::{duplicate, id_of};
+pub use operations::{
+    DeleteRequest, FindAndModify, FindAndModifyOptions, FoundAndModified, UpdateRequest, WriteOutcome,
+};
 pub use rewrite::{OnConflict, Rewrite};
 pub use views::Replaces;
 

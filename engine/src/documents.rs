@@ -13,6 +13,7 @@
 pub(crate) mod changes;
 pub(crate) mod columns;
 pub(crate) mod compact;
+pub(crate) mod find;
 pub(crate) mod index;
 mod listing;
 pub(crate) mod memtable;

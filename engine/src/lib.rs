@@ -80,11 +80,12 @@ pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::db::{
-    Builder, Collection, Database, Documents, LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions,
-    Updated,
+    Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,
+    LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions, UpdateRequest, Updated, WriteOutcome,
 };
 pub use crate::delete::RowPredicate;
 pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};
+pub use crate::documents::find::{FindCursor, FindRequest};
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
 pub use crate::documents::sweep::DocumentsDue;

@@ -10,7 +10,6 @@ use crate::db::{Database, Documents};
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::RawDocumentBuf;
 use ebbtide_documents::json::document_from_json;
-use ebbtide_documents::{Filter, Purpose};
 use ebbtide_ttl::Code;
 use serde_json::Value as Json;
 
@@ -27,18 +26,6 @@ fn document(json: &Json, what: &str) -> Result<RawDocumentBuf> {
         return Err(super::args::mismatch(what, "an object", json));
     }
     document_from_json(json).map_err(|e| Error::new(e.code, format!("{what}: {}", e.message)))
-}
-
-/// The filter in an option of a command; everything without one.
-fn filter(args: &Args<'_>, option: &str) -> Result<Filter> {
-    match args.get(option) {
-        None => Ok(Filter::everything()),
-        Some(json) => parse_filter(json, option),
-    }
-}
-
-fn parse_filter(json: &Json, what: &str) -> Result<Filter> {
-    Ok(Filter::parse(&document(json, what)?, Purpose::Find)?)
 }
 
 /// An option that is true or false in MongoDB's sense: numbers count too.

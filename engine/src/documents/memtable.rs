@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use imbl::{OrdMap, OrdSet};
 use roaring::RoaringBitmap;
+use std::ops::Bound;
 
 /// Approximate bytes that an entry takes in addition to its key and document.
 pub(super) const ENTRY_BYTES: usize = 96;
@@ -92,9 +93,16 @@ impl Memtable {
 
     /// The documents, in the order of their keys.
     pub(crate) fn documents(&self) -> impl Iterator<Item = (&Bytes, &Stored)> {
+        self.documents_after(None)
+    }
+
+    /// The documents whose keys are greater than this one, in the order of their keys.
+    pub(crate) fn documents_after(&self, after: Option<&Bytes>) -> impl Iterator<Item = (&Bytes, &Stored)> {
         let (active, frozen) = (&self.active.entries, &self.frozen.entries);
-        let older = frozen.iter().filter(|(key, _)| !active.contains_key(*key));
-        merge(active.iter(), older).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+        let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
+        let range = (start, Bound::Unbounded);
+        let older = frozen.range(range.clone()).filter(|(key, _)| !active.contains_key(*key));
+        merge(active.range(range), older).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
     }
 
     /// Whether a row of a segment was replaced or removed.

@@ -53,7 +53,7 @@ pub(crate) fn matching(
 ) -> Result<Vec<Match>> {
     let limit = limit.unwrap_or(usize::MAX);
     let mut found = Vec::new();
-    visit(state, filter, &mut |key, stored| {
+    visit(state, filter, None, &mut |key, stored| {
         let is_visible = !is_expired(state, &stored, now);
         if (is_visible || hidden == Hidden::Included) && filter.matches(raw(&stored.document)) {
             found.push(Match { key, stored, is_visible });
@@ -73,7 +73,7 @@ pub(crate) fn visit_stored(
     filter: &Filter,
     visitor: &mut dyn FnMut(Match) -> Result<bool>,
 ) -> Result<()> {
-    visit(state, filter, &mut |key, stored| {
+    visit(state, filter, None, &mut |key, stored| {
         let is_visible = !is_expired(state, &stored, now);
         visitor(Match { key, stored, is_visible })
     })
@@ -87,16 +87,18 @@ pub(crate) fn sorted(found: Vec<Match>, sort: &Sort) -> Result<Vec<Match>> {
     Ok(keyed.into_iter().map(|(_, found)| found).collect())
 }
 
-/// Visits the stored documents that may match a filter, in the order of their keys, until the visitor returns false.
-fn visit(
+/// Visits the stored documents that may match a filter and have greater keys than `after`, in the order of their keys, until
+/// the visitor returns false.
+pub(super) fn visit(
     state: &DocumentsState,
     filter: &Filter,
+    after: Option<&Bytes>,
     visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
 ) -> Result<()> {
     if let Some(mut keys) = filter.id_keys() {
         keys.sort_unstable();
         keys.dedup();
-        for key in keys {
+        for key in keys.into_iter().filter(|key| after.is_none_or(|after| key.as_slice() > after.as_ref())) {
             if let Some((stored, _)) = state.get(&key)?
                 && !visitor(key.into(), stored)?
             {
@@ -106,14 +108,20 @@ fn visit(
         return Ok(());
     }
     let chosen = Chosen::of(&state.options.indexes, filter);
-    let in_memory = state.memtable.documents().filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
+    let in_memory = state.memtable.documents_after(after);
+    let in_memory = in_memory.filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
     let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), stored.clone())));
     let mut sources: Vec<Source<'_>> = vec![Box::new(in_memory)];
     for segment in state.segments.values() {
         match &chosen {
-            None => sources.push(rows_of(segment, &state.gone(segment))?),
+            None => {
+                let mut unwanted = state.gone(segment);
+                unwanted.insert_range(0..first_row(segment, after)?);
+                sources.push(rows_of(segment, &unwanted)?);
+            }
             Some(chosen) => {
-                let wanted = chosen.rows(segment)? - state.gone(segment);
+                let mut wanted = chosen.rows(segment)? - state.gone(segment);
+                wanted.remove_range(0..first_row(segment, after)?);
                 if wanted.len() <= FEW_ROWS {
                     sources.push(Box::new(wanted.into_iter().map(|row| segment.row(row))));
                 } else {
@@ -125,6 +133,14 @@ fn visit(
         }
     }
     merge(sources, visitor)
+}
+
+/// The first row of a segment whose key is greater than `after`.
+fn first_row(segment: &Arc<DocumentSegment>, after: Option<&Bytes>) -> Result<u32> {
+    let Some(after) = after else { return Ok(0) };
+    let reader = segment.file.reader()?;
+    let row = reader.lower_bound(after)?;
+    Ok(if reader.find(after)? == Some(row) { row + 1 } else { row })
 }
 
 /// So many rows are read one by one, since they are far from each other.
@@ -228,7 +244,11 @@ impl DocumentsSnapshot {
     /// # Errors
     /// Errors of reading, and those of the visitor.
     pub fn for_each(&self, visitor: &mut dyn FnMut(Document) -> Result<bool>) -> Result<()> {
-        visit(&self.state, &Filter::everything(), &mut |_, stored| match is_expired(&self.state, &stored, self.now) {
+        visit(&self.state, &Filter::everything(), None, &mut |_, stored| match is_expired(
+            &self.state,
+            &stored,
+            self.now,
+        ) {
             true => Ok(true),
             false => visitor(document(&stored)),
         })
@@ -245,7 +265,7 @@ impl DocumentsSnapshot {
         visitor: &mut dyn FnMut(Document) -> Result<bool>,
     ) -> Result<()> {
         let filter = Filter::parse(filter, Purpose::Find)?;
-        visit(&self.state, &filter, &mut |_, stored| match is_expired(&self.state, &stored, self.now)
+        visit(&self.state, &filter, None, &mut |_, stored| match is_expired(&self.state, &stored, self.now)
             || !filter.matches(raw(&stored.document))
         {
             true => Ok(true),
@@ -265,7 +285,7 @@ impl DocumentsSnapshot {
             None => chosen.map(|chosen| chosen.name.to_owned()),
         };
         let mut report = FindReport { index, examined: 0, returned: 0 };
-        visit(&self.state, &filter, &mut |_, stored| {
+        visit(&self.state, &filter, None, &mut |_, stored| {
             report.examined += 1;
             let is_visible = !is_expired(&self.state, &stored, self.now);
             report.returned += u64::from(is_visible && filter.matches(raw(&stored.document)));
@@ -276,19 +296,12 @@ impl DocumentsSnapshot {
 
     /// Visits the visible documents that match a filter.
     pub(crate) fn for_each_match(&self, filter: &Filter, visitor: &mut dyn FnMut(Match)) -> Result<()> {
-        visit(&self.state, filter, &mut |key, stored| {
+        visit(&self.state, filter, None, &mut |key, stored| {
             if !is_expired(&self.state, &stored, self.now) && filter.matches(raw(&stored.document)) {
                 visitor(Match { key, stored, is_visible: true });
             }
             Ok(true)
         })
-    }
-
-    /// The number of visible documents that match a filter.
-    pub(crate) fn count_matching(&self, filter: &Filter) -> Result<u64> {
-        let mut count = 0;
-        self.for_each_match(filter, &mut |_| count += 1)?;
-        Ok(count)
     }
 
     /// Bytes on disk of the segments.

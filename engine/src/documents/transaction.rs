@@ -18,6 +18,7 @@ use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::sync::Arc;
 
 /// An update, and whether it sets `ttl`: one that does not leaves what is stored as it is, even what would be refused.
+#[derive(Debug)]
 pub(crate) struct Modification {
     pub(crate) update: Update,
     sets_ttl: bool,

@@ -1,0 +1,76 @@
+use super::*;
+use crate::{Database, DocumentsOptions, OnConflict};
+use ebbtide_documents::bson::rawdoc;
+
+fn ids(batch: &[RawDocumentBuf]) -> Vec<i32> {
+    batch.iter().map(|document| document.get_i32("_id").unwrap()).collect()
+}
+
+/// Every document, fetched in batches of this many.
+fn fetched(cursor: &mut FindCursor, count: usize) -> Vec<i32> {
+    let mut all = Vec::new();
+    while !cursor.is_done() {
+        let batch = cursor.next_batch(count, usize::MAX).unwrap();
+        assert!(batch.len() <= count);
+        all.extend(ids(&batch));
+    }
+    all
+}
+
+#[test]
+fn batches_continue_where_the_last_one_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Database::open(folder.path().join("db")).unwrap();
+    let things = db.create_documents("things", DocumentsOptions::default()).unwrap();
+    let store = |ids: &mut dyn Iterator<Item = i32>| {
+        let documents = ids.map(|id| rawdoc! { "_id": id, "r": id % 3 }).collect();
+        things.store(documents, OnConflict::Replace).unwrap();
+    };
+    // In segments, in memory, and some in both.
+    store(&mut (0..60).step_by(2));
+    db.flush().unwrap();
+    store(&mut (0..60).step_by(5));
+    db.flush().unwrap();
+    store(&mut (1..60).step_by(2));
+    let expected: Vec<i32> = (0..60).collect();
+    let snapshot = things.snapshot().unwrap();
+    things.delete(0).unwrap(); // The snapshot keeps it.
+    let request = |filter: &RawDocument| FindRequest::new(filter).unwrap();
+    for count in [1, 7, 60, 1000] {
+        assert_eq!(fetched(&mut snapshot.find(request(&rawdoc! {})), count), expected);
+        let ids: Vec<i32> = (10..40).filter(|id| id % 3 == 1).collect();
+        let filter = rawdoc! { "r": 1, "_id": { "$gte": 10, "$lt": 40 } };
+        assert_eq!(fetched(&mut snapshot.find(request(&filter)), count), ids);
+        let some = rawdoc! { "_id": { "$in": [50, 3, 99, 4] } };
+        assert_eq!(fetched(&mut snapshot.find(request(&some)), count), [3, 4, 50]);
+        for sort in [rawdoc! { "r": -1 }, rawdoc! { "r": -1, "_id": 1 }] {
+            let mut sorted = request(&rawdoc! {}).sort(&sort).unwrap();
+            (sorted.skip, sorted.limit) = (3, Some(40));
+            let mut all = expected.clone();
+            all.sort_by_key(|id| -(id % 3));
+            assert_eq!(fetched(&mut snapshot.find(sorted), count), all[3..43]);
+        }
+        let mut window = request(&rawdoc! {});
+        (window.skip, window.limit) = (5, Some(20));
+        assert_eq!(fetched(&mut snapshot.find(window), count), expected[5..25]);
+    }
+}
+
+#[test]
+fn a_batch_is_bounded_by_bytes_and_a_sort_by_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Database::open(folder.path().join("db")).unwrap();
+    let things = db.create_documents("things", DocumentsOptions::default()).unwrap();
+    let documents = (0..50).map(|id| rawdoc! { "_id": id, "text": "x".repeat(1000) }).collect();
+    things.store(documents, OnConflict::Refuse).unwrap();
+    let snapshot = things.snapshot().unwrap();
+    let mut cursor = snapshot.find(FindRequest::new(&rawdoc! {}).unwrap());
+    assert_eq!(ids(&cursor.next_batch(100, 5000).unwrap()), [0, 1, 2, 3]);
+    assert_eq!(ids(&cursor.next_batch(100, 10).unwrap()), [4], "at least one");
+    let mut sort = FindRequest::new(&rawdoc! {}).unwrap().sort(&rawdoc! { "_id": -1 }).unwrap();
+    sort.sort_bytes_max = 10_000;
+    let error = snapshot.find(sort.clone()).next_batch(1, usize::MAX).unwrap_err();
+    assert_eq!(error.code(), Code::ExceededMemoryLimit);
+    sort.limit = Some(3);
+    assert_eq!(ids(&snapshot.find(sort).next_batch(9, usize::MAX).unwrap()), [49, 48, 47]);
+}

@@ -1,0 +1,327 @@
+//! Commands on collections and databases as a whole, and on indexes.
+
+use crate::command::{Command, flag, mismatch};
+use crate::cursors::{List, first_batch};
+use crate::error::{CommandError, Result};
+use crate::{json, reply};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::rawdoc;
+use ebbtide::{Database, DocumentsOptions};
+use ebbtide_documents::{Filter, Purpose};
+use ebbtide_ttl::Code;
+use serde_json::{Map, Value as Json, json};
+
+/// Options of an index that drivers send and that say nothing.
+const INDEX_NOISE: [&str; 3] = ["v", "background", "ns"];
+/// Options of an index that say nothing when they are false.
+const INDEX_SWITCHES: [&str; 3] = ["unique", "sparse", "hidden"];
+
+/// The database, where a missing one has no collections.
+fn existing(command: &Command<'_>, collection: &str) -> Result<Database> {
+    let missing = || {
+        let what = format!("ns not found: '{}' does not exist", command.namespace(collection));
+        CommandError::new(Code::NamespaceNotFound, what)
+    };
+    command.existing()?.ok_or_else(missing)
+}
+
+/// Runs a command on one collection that the engine knows as it is.
+pub(crate) fn through_engine(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    let mut answer = json::run(&existing(command, collection)?, json::of(command))?;
+    if let Some(Json::String(_)) = answer.get("ns") {
+        answer.insert("ns".to_owned(), Json::from(command.namespace(collection)));
+    }
+    Ok(reply::finished(json::to_bson(&answer)?))
+}
+
+pub(crate) fn create(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    let database = command.shared.databases.get_or_create(command.database)?;
+    if database.snapshot().has_collection(collection) && command.options().next().is_none() {
+        let what = format!("Collection {} already exists.", command.namespace(collection));
+        return Err(CommandError::new(Code::NamespaceExists, what));
+    }
+    json::run(&database, json::of(command))?;
+    Ok(reply::done())
+}
+
+pub(crate) fn rename(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let (from, to) = (command.collection()?, command.string("to")?.unwrap_or_default());
+    let parts = |namespace: &str| namespace.split_once('.').map(|(d, c)| (d.to_owned(), c.to_owned()));
+    let wrong = || CommandError::new(Code::InvalidNamespace, "renameCollection and to must be 'database.collection'");
+    let ((database, from), (target, to)) = (parts(from).ok_or_else(wrong)?, parts(to).ok_or_else(wrong)?);
+    if database != target {
+        let what = format!("a collection cannot go from database '{database}' to '{target}': dump and restore it");
+        return Err(CommandError::new(Code::IllegalOperation, what));
+    }
+    let missing =
+        || CommandError::new(Code::NamespaceNotFound, format!("Source collection {database}.{from} does not exist"));
+    let found = command.shared.databases.get(&database)?.ok_or_else(missing)?;
+    let mut renamed = json::of(command);
+    renamed.insert("renameCollection".to_owned(), Json::from(from));
+    renamed.insert("to".to_owned(), Json::from(to));
+    json::run(&found, renamed)?;
+    Ok(reply::done())
+}
+
+pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    match command.get("commitQuorum") {
+        None | Some(RawBsonRef::String(_) | RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_)) => {}
+        Some(RawBsonRef::Document(_)) => {
+            let what = "commitQuorum must be a string or a number, not an object: if createIndex was called with two option \
+                        documents, put all options into one";
+            return Err(CommandError::new(Code::TypeMismatch, what));
+        }
+        Some(other) => return Err(mismatch("commitQuorum", "a string or a number", other)),
+    }
+    let mut request = json::of(command);
+    request.remove("commitQuorum");
+    if let Some(Json::Array(indexes)) = request.get_mut("indexes") {
+        for index in indexes.iter_mut().filter_map(Json::as_object_mut) {
+            INDEX_NOISE.iter().for_each(|noise| drop(index.remove(*noise)));
+            INDEX_SWITCHES.iter().for_each(|switch| {
+                if index.get(*switch) == Some(&Json::Bool(false)) {
+                    index.remove(*switch);
+                }
+            });
+        }
+    }
+    let database = command.shared.databases.get_or_create(command.database)?;
+    let is_new = ensure_collection(command, &database, collection)?;
+    let made = json::run(&database, request);
+    if is_new && made.is_err() {
+        // Nothing is left of a command that was refused.
+        database.drop_collection(collection)?;
+    }
+    let mut answer = made?;
+    if answer.contains_key("createdCollectionAutomatically") {
+        answer.insert("createdCollectionAutomatically".to_owned(), Json::from(is_new));
+    }
+    // The index on _id counts, as in MongoDB.
+    if database.documents(collection).is_ok() {
+        for name in ["numIndexesBefore", "numIndexesAfter"] {
+            let counted = answer.get(name).and_then(Json::as_i64).unwrap_or_default();
+            answer.insert(name.to_owned(), Json::from(counted + 1));
+        }
+    }
+    Ok(reply::finished(json::to_bson(&answer)?))
+}
+
+/// Creates an ordinary collection where there is none; whether it did.
+pub(crate) fn ensure_collection(command: &Command<'_>, database: &Database, name: &str) -> Result<bool> {
+    if database.snapshot().has_collection(name) {
+        return Ok(false);
+    }
+    if !command.shared.settings.auto_create {
+        let what = format!("collection '{name}' does not exist, and writes create none here: create it first");
+        return Err(CommandError::new(Code::NamespaceNotFound, what));
+    }
+    match database.create_documents(name, DocumentsOptions::default()) {
+        Ok(_) => Ok(true),
+        // Another client was first.
+        Err(error) if error.code() == Code::NamespaceExists => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) const LIST: &[&str] = &["filter", "nameOnly", "cursor", "authorizedCollections"];
+
+pub(crate) fn list(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let filter = match command.document("filter")? {
+        Some(filter) => Filter::parse(filter, Purpose::Find)?,
+        None => Filter::everything(),
+    };
+    let name_only = command.flag("nameOnly")?.unwrap_or(false);
+    let mut listed = Vec::new();
+    if let Some(database) = command.existing()? {
+        for one in batch_of(json::run(&database, one_member("listCollections"))?) {
+            let mut one = one;
+            if one.get("type").and_then(Json::as_str) == Some("collection") {
+                one.insert("idIndex".to_owned(), json!({"v": 2, "key": {"_id": 1}, "name": "_id_"}));
+            }
+            let document = json::to_bson(&one)?;
+            if filter.matches(&document) {
+                one.retain(|name, _| !name_only || name == "name" || name == "type");
+                listed.push(json::to_bson(&one)?);
+            }
+        }
+    }
+    let namespace = command.namespace("$cmd.listCollections");
+    first_batch(command, &namespace, Box::new(List::new(listed)), batch_size(command)?, false)
+}
+
+fn one_member(name: &str) -> Map<String, Json> {
+    [(name.to_owned(), Json::from(1))].into_iter().collect()
+}
+
+/// The documents in a reply with a cursor.
+fn batch_of(mut reply: Map<String, Json>) -> Vec<Map<String, Json>> {
+    let batch = reply.get_mut("cursor").and_then(|cursor| cursor.get_mut("firstBatch")).map(Json::take);
+    let Some(Json::Array(batch)) = batch else { return Vec::new() };
+    batch.into_iter().filter_map(|one| if let Json::Object(one) = one { Some(one) } else { None }).collect()
+}
+
+/// The `batchSize` in the option `cursor`.
+pub(crate) fn batch_size(command: &Command<'_>) -> Result<Option<u64>> {
+    let Some(cursor) = command.document("cursor")? else { return Ok(None) };
+    let size = cursor.get("batchSize").ok().flatten();
+    let wrong = || CommandError::new(Code::BadValue, "batchSize must be a whole number, 0 or more");
+    size.map(|size| ebbtide_documents::whole_number(size).and_then(|n| u64::try_from(n).ok()).ok_or_else(wrong))
+        .transpose()
+}
+
+pub(crate) fn list_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    let database = existing(command, collection)?;
+    let request: Map<_, _> = [("listIndexes".to_owned(), Json::from(collection))].into_iter().collect();
+    let made = batch_of(json::run(&database, request)?);
+    let mut listed = Vec::new();
+    if database.documents(collection).is_ok() {
+        listed.push(rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
+    }
+    for index in made {
+        let mut document = rawdoc! { "v": 2 };
+        for (name, value) in &index {
+            reply::append(&mut document, name, json::value_of(value)?);
+        }
+        listed.push(document);
+    }
+    let namespace = command.namespace(collection);
+    first_batch(command, &namespace, Box::new(List::new(listed)), batch_size(command)?, false)
+}
+
+fn whole(figures: &Map<String, Json>, name: &str) -> i64 {
+    figures.get(name).and_then(Json::as_i64).unwrap_or_default()
+}
+
+/// The `scale` of a command on sizes.
+fn scale(command: &Command<'_>) -> Result<i64> {
+    match command.whole("scale")? {
+        Some(scale) if scale < 1 => Err(CommandError::new(Code::BadValue, "scale must be 1 or more")),
+        scale => Ok(scale.unwrap_or(1)),
+    }
+}
+
+fn figures_of(database: &Database, collection: &str) -> Result<Map<String, Json>> {
+    let request = [("collStats".to_owned(), Json::from(collection))];
+    json::run(database, request.into_iter().collect())
+}
+
+pub(crate) fn stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    let scale = scale(command)?;
+    let figures = figures_of(&existing(command, collection)?, collection)?;
+    let (count, size) = (whole(&figures, "count"), whole(&figures, "size"));
+    let mut answer = rawdoc! {
+        "ns": command.namespace(collection).as_str(),
+        "size": reply::number(size / scale),
+        "count": reply::number(count),
+        "avgObjSize": reply::number(size.checked_div(count).unwrap_or_default()),
+        "storageSize": reply::number(size / scale),
+        "totalSize": reply::number(size / scale),
+        "scaleFactor": reply::number(scale),
+        "capped": false,
+    };
+    let indexes = figures.get("nindexes").and_then(Json::as_i64).map_or(0, |n| n + 1);
+    answer.append(cstr!("nindexes"), reply::number(indexes));
+    if let Some(timeseries) = figures.get("timeseries") {
+        reply::append(&mut answer, "timeseries", json::value_of(timeseries)?);
+    }
+    Ok(reply::finished(answer))
+}
+
+pub(crate) fn database_stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let scale = scale(command)?;
+    let (mut collections, mut objects, mut size, mut indexes) = (0, 0, 0, 0);
+    if let Some(database) = command.existing()? {
+        for name in database.snapshot().all_collections() {
+            let Ok(figures) = figures_of(&database, &name) else { continue };
+            collections += 1;
+            objects += whole(&figures, "count");
+            size += whole(&figures, "size");
+            indexes += figures.get("nindexes").and_then(Json::as_i64).map_or(0, |n| n + 1);
+        }
+    }
+    Ok(reply::finished(rawdoc! {
+        "db": command.database,
+        "collections": reply::number(collections),
+        "views": 0,
+        "objects": reply::number(objects),
+        "avgObjSize": reply::number(size.checked_div(objects).unwrap_or_default()),
+        "dataSize": reply::number(size / scale),
+        "storageSize": reply::number(size / scale),
+        "indexes": reply::number(indexes),
+        "indexSize": 0,
+        "totalSize": reply::number(size / scale),
+        "scaleFactor": reply::number(scale),
+    }))
+}
+
+pub(crate) fn list_databases(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let filter = match command.document("filter")? {
+        Some(filter) => Filter::parse(filter, Purpose::Find)?,
+        None => Filter::everything(),
+    };
+    let name_only = command.get("nameOnly").map(|value| flag("nameOnly", value)).transpose()?.unwrap_or(false);
+    let (mut listed, mut total) = (RawArrayBuf::new(), 0);
+    for (name, database) in command.shared.databases.all() {
+        let collections = database.snapshot().all_collections();
+        let sizes = collections.iter().filter_map(|one| Some(whole(&figures_of(&database, one).ok()?, "size")));
+        let size: i64 = sizes.sum();
+        let document =
+            rawdoc! { "name": name.as_str(), "sizeOnDisk": reply::number(size), "empty": collections.is_empty() };
+        // As in MongoDB a database exists with its first collection.
+        if collections.is_empty() || !filter.matches(&document) {
+            continue;
+        }
+        total += size;
+        listed.push(if name_only {
+            rawdoc! { "name": name.as_str() }
+        } else {
+            document
+        });
+    }
+    let mut answer = rawdoc! { "databases": listed };
+    if !name_only {
+        answer.append(cstr!("totalSize"), reply::number(total));
+        answer.append(cstr!("totalSizeMb"), reply::number(total >> 20));
+    }
+    Ok(reply::finished(answer))
+}
+
+pub(crate) fn drop_database(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let mut answer = RawDocumentBuf::new();
+    if let Some(database) = command.existing()? {
+        for name in database.snapshot().all_collections() {
+            match database.drop_collection(&name) {
+                Err(error) if error.code() != Code::NamespaceNotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        answer.append(cstr!("dropped"), command.database);
+    }
+    Ok(reply::finished(answer))
+}
+
+pub(crate) fn validate(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    command.refuse(&["repair"])?;
+    let database = existing(command, collection)?;
+    if !database.snapshot().has_collection(collection) {
+        let what = format!("Collection '{}' does not exist to validate.", command.namespace(collection));
+        return Err(CommandError::new(Code::NamespaceNotFound, what));
+    }
+    let report = database.verify()?;
+    let faults: RawArrayBuf = report.faults.iter().map(|fault| RawBson::String(fault.clone())).collect();
+    Ok(reply::finished(rawdoc! {
+        "ns": command.namespace(collection).as_str(),
+        "nInvalidDocuments": 0,
+        "nrecords": reply::number(whole(&figures_of(&database, collection)?, "count")),
+        "valid": faults.is_empty(),
+        "repaired": false,
+        "warnings": [],
+        "errors": faults,
+    }))
+}

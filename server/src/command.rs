@@ -1,0 +1,391 @@
+//! Commands: their names, their options, and who runs them.
+//!
+//! 1. Generic arguments, which drivers add to every command, are taken off first. Of the rest nothing is ignored: an unknown
+//!    option is an error that names it.
+//! 2. Where a command asks for what is not here (a transaction, a collation) it is refused, not run without it.
+
+use crate::connection::Client;
+use crate::error::{CommandError, Result, ServerCode};
+use crate::frame::{Form, Message, Sequence, WRITE_BATCH_MAX};
+use crate::serve::{Shared, add};
+use crate::{admin, collections, cursors, handshake, read, write};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use ebbtide::Database;
+use ebbtide_ttl::Code;
+use std::time::Duration;
+
+/// What drivers add to every command.
+const GENERIC: [&str; 15] = [
+    "lsid",
+    "$db",
+    "$clusterTime",
+    "$readPreference",
+    "$client",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "maxTimeMS",
+    "comment",
+    "readConcern",
+    "writeConcern",
+    "txnNumber",
+    "autocommit",
+    "startTransaction",
+];
+
+/// Who runs a command.
+pub(crate) struct Handler {
+    pub(crate) name: &'static str,
+    /// Its options; `None` if it checks them itself.
+    options: Option<&'static [&'static str]>,
+    run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
+    /// Whether it neither waits for the disk nor takes long.
+    is_quick: bool,
+}
+
+impl Handler {
+    const fn new(
+        name: &'static str,
+        options: &'static [&'static str],
+        run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
+    ) -> Handler {
+        Handler { name, options: Some(options), run, is_quick: false }
+    }
+
+    const fn quick(
+        name: &'static str,
+        options: &'static [&'static str],
+        run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
+    ) -> Handler {
+        Handler { name, options: Some(options), run, is_quick: true }
+    }
+
+    /// A greeting: newer drivers add to it what older servers must ignore.
+    const fn quick_open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
+        Handler { name, options: None, run, is_quick: true }
+    }
+
+    /// One that checks its options itself.
+    const fn open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
+        Handler { name, options: None, run, is_quick: false }
+    }
+}
+
+pub(crate) const HANDLERS: &[Handler] = &[
+    Handler::quick("buildInfo", &[], handshake::build_info),
+    Handler::open("collMod", collections::through_engine),
+    Handler::new("collStats", &["scale"], collections::stats),
+    Handler::open("compact", collections::through_engine),
+    Handler::quick("connectionStatus", &["showPrivileges"], handshake::connection_status),
+    Handler::new("count", read::COUNT, read::count),
+    Handler::open("create", collections::create),
+    Handler::open("createIndexes", collections::create_indexes),
+    Handler::new("currentOp", admin::CURRENT_OP, admin::current_op),
+    Handler::new("dbStats", &["scale", "freeStorage"], collections::database_stats),
+    Handler::new("delete", write::DELETE, write::delete),
+    Handler::new("distinct", read::DISTINCT, read::distinct),
+    Handler::open("drop", collections::through_engine),
+    Handler::new("dropDatabase", &[], collections::drop_database),
+    Handler::open("dropIndexes", collections::through_engine),
+    Handler::quick("endSessions", &[], handshake::nothing),
+    Handler::new("find", read::FIND, read::find),
+    Handler::new("findAndModify", write::FIND_AND_MODIFY, write::find_and_modify),
+    Handler::quick("getCmdLineOpts", &[], admin::command_line),
+    Handler::new("getLog", &[], admin::log),
+    Handler::new("getMore", &["collection", "batchSize"], cursors::get_more),
+    Handler::open("getParameter", admin::get_parameter),
+    Handler::quick_open("hello", handshake::hello),
+    Handler::quick("hostInfo", &[], admin::host_info),
+    Handler::new("insert", write::INSERT, write::insert),
+    Handler::quick_open("isMaster", handshake::is_master),
+    Handler::new("killCursors", &["cursors"], cursors::kill),
+    Handler::quick("killSessions", &[], handshake::nothing),
+    Handler::new("listCollections", collections::LIST, collections::list),
+    Handler::quick("listCommands", &[], admin::list_commands),
+    Handler::new("listDatabases", &["filter", "nameOnly", "authorizedDatabases"], collections::list_databases),
+    Handler::new("listIndexes", &["cursor"], collections::list_indexes),
+    Handler::quick("ping", &[], handshake::nothing),
+    Handler::quick("refreshSessions", &[], handshake::nothing),
+    Handler::open("renameCollection", collections::rename),
+    Handler::open("serverStatus", admin::server_status),
+    Handler::open("setParameter", admin::set_parameter),
+    Handler::new("update", write::UPDATE, write::update),
+    Handler::new(
+        "validate",
+        &["full", "scandata", "background", "repair", "metadata", "checkBSONConformance"],
+        collections::validate,
+    ),
+    Handler::quick("whatsmyuri", &[], handshake::whats_my_uri),
+];
+
+/// Names by which older clients call commands.
+const ALIASES: &[(&str, &str)] = &[
+    ("ismaster", "isMaster"),
+    ("buildinfo", "buildInfo"),
+    ("findandmodify", "findAndModify"),
+    ("dbstats", "dbStats"),
+    ("collstats", "collStats"),
+];
+
+fn handler(name: &str) -> Option<&'static Handler> {
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    HANDLERS.iter().find(|handler| handler.name == name)
+}
+
+fn name_of<'a>(message: &Message<'a>) -> &'a str {
+    message.body.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str())
+}
+
+/// Whether a command can run where it is read, because it waits for nothing.
+pub(crate) fn is_quick(message: &Message<'_>) -> bool {
+    handler(name_of(message)).is_none_or(|handler| handler.is_quick)
+}
+
+/// Runs the command of a message; its reply, unless none is wanted.
+pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Option<RawDocumentBuf> {
+    let name = name_of(message);
+    let _span = tracing::debug_span!("command", connection = client.number, name).entered();
+    let outcome = Command::of(shared, client, message).and_then(|command| {
+        count(shared, command.handler.name);
+        (command.handler.run)(&command)
+    });
+    let reply = outcome.unwrap_or_else(|error| {
+        tracing::info!(name, code = error.code, error = error.message, peer = %client.peer, "a command was refused");
+        error.reply()
+    });
+    (!message.more_to_come).then_some(reply)
+}
+
+fn count(shared: &Shared, name: &str) {
+    let counters = &shared.counters;
+    match name {
+        "insert" => {}
+        "find" => add(&counters.queries, 1),
+        "update" => add(&counters.updates, 1),
+        "delete" => add(&counters.deletes, 1),
+        "getMore" => add(&counters.get_mores, 1),
+        _ => add(&counters.commands, 1),
+    }
+}
+
+/// A command that is to be run.
+pub(crate) struct Command<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) client: &'a Client,
+    pub(crate) handler: &'static Handler,
+    pub(crate) database: &'a str,
+    pub(crate) body: &'a RawDocument,
+    sequences: &'a [Sequence<'a>],
+    /// When it should have ended, on the clock's monotonic time.
+    pub(crate) deadline: Option<Duration>,
+}
+
+impl<'a> Command<'a> {
+    fn of(shared: &'a Shared, client: &'a Client, message: &'a Message<'a>) -> Result<Command<'a>> {
+        let name = name_of(message);
+        let Some(handler) = handler(name) else {
+            let shown: String = name.chars().take(60).collect();
+            let near = ebbtide::suggest::nearest(name, HANDLERS.iter().map(|handler| handler.name));
+            let hint = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            let what = format!("no such command: '{}'{hint}", shown.escape_debug());
+            return Err(CommandError::new(Code::CommandNotFound, what));
+        };
+        let mut command = Command {
+            shared,
+            client,
+            handler,
+            database: "",
+            body: message.body,
+            sequences: &message.sequences,
+            deadline: None,
+        };
+        command.database = match (message.form, message.database) {
+            (Form::Query, Some(database)) => database,
+            _ => command.string("$db")?.ok_or_else(|| missing("$db", handler.name))?,
+        };
+        if command.get("startTransaction").is_some() || command.get("autocommit").is_some() {
+            let what = "transactions are not available: each command is atomic by itself";
+            return Err(CommandError::new(Code::IllegalOperation, what));
+        }
+        let millis = command.count("maxTimeMS")?.filter(|millis| *millis > 0);
+        command.deadline = millis.map(|millis| shared.now().saturating_add(Duration::from_millis(millis)));
+        if let Some(options) = handler.options {
+            command.check_names(options)?;
+        }
+        Ok(command)
+    }
+
+    /// Options but the generic ones and the command's own name.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (&'a str, RawBsonRef<'a>)> {
+        let members = self.body.iter().skip(1).filter_map(std::result::Result::ok);
+        members.map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !GENERIC.contains(name))
+    }
+
+    fn check_names(&self, known: &[&str]) -> Result<()> {
+        let lists = self.sequences.iter().map(|sequence| sequence.name);
+        let Some(unknown) = self.options().map(|(name, _)| name).chain(lists).find(|name| !known.contains(name)) else {
+            return Ok(());
+        };
+        let shown: String = unknown.chars().take(60).collect();
+        let what = format!("unknown option '{}' of {}", shown.escape_debug(), self.handler.name);
+        Err(CommandError::new(Code::IDLUnknownField, what))
+    }
+
+    /// The value of the command's own key.
+    pub(crate) fn subject(&self) -> RawBsonRef<'a> {
+        self.body.iter().next().and_then(std::result::Result::ok).map_or(RawBsonRef::Null, |(_, value)| value)
+    }
+
+    /// The collection that it names.
+    pub(crate) fn collection(&self) -> Result<&'a str> {
+        match self.subject() {
+            RawBsonRef::String("") => {
+                Err(CommandError::new(Code::InvalidNamespace, "the name of a collection must not be empty"))
+            }
+            RawBsonRef::String(name) => Ok(name),
+            other => Err(mismatch(self.handler.name, "the name of a collection", other)),
+        }
+    }
+
+    /// The collection's name behind that of its database.
+    pub(crate) fn namespace(&self, collection: &str) -> String {
+        format!("{}.{collection}", self.database)
+    }
+
+    /// The database, if it exists.
+    pub(crate) fn existing(&self) -> Result<Option<Database>> {
+        self.shared.databases.get(self.database)
+    }
+
+    /// An option that is given; null counts as not given.
+    pub(crate) fn get(&self, option: &str) -> Option<RawBsonRef<'a>> {
+        self.body.get(option).ok().flatten().filter(|value| *value != RawBsonRef::Null)
+    }
+
+    pub(crate) fn required(&self, option: &str) -> Result<RawBsonRef<'a>> {
+        self.get(option).ok_or_else(|| missing(option, self.handler.name))
+    }
+
+    pub(crate) fn string(&self, option: &str) -> Result<Option<&'a str>> {
+        match self.get(option) {
+            None => Ok(None),
+            Some(RawBsonRef::String(text)) => Ok(Some(text)),
+            Some(other) => Err(mismatch(option, "a string", other)),
+        }
+    }
+
+    pub(crate) fn document(&self, option: &str) -> Result<Option<&'a RawDocument>> {
+        match self.get(option) {
+            None => Ok(None),
+            Some(RawBsonRef::Document(document)) => Ok(Some(document)),
+            Some(other) => Err(mismatch(option, "an object", other)),
+        }
+    }
+
+    /// True or false; numbers count as such, as in MongoDB.
+    pub(crate) fn flag(&self, option: &str) -> Result<Option<bool>> {
+        self.get(option).map(|value| flag(option, value)).transpose()
+    }
+
+    /// A whole number from 0.
+    pub(crate) fn count(&self, option: &str) -> Result<Option<u64>> {
+        let Some(whole) = self.whole(option)? else { return Ok(None) };
+        let negative = || CommandError::new(Code::BadValue, format!("{option} must be 0 or more, not {whole}"));
+        u64::try_from(whole).map(Some).map_err(|_| negative())
+    }
+
+    /// A whole number.
+    pub(crate) fn whole(&self, option: &str) -> Result<Option<i64>> {
+        let Some(value) = self.get(option) else { return Ok(None) };
+        match ebbtide_documents::whole_number(value) {
+            Some(whole) => Ok(Some(whole)),
+            None if ebbtide_documents::TypeClass::of(value) == ebbtide_documents::TypeClass::Number => {
+                Err(CommandError::new(Code::BadValue, format!("{option} must be a whole number")))
+            }
+            None => Err(mismatch(option, "a number", value)),
+        }
+    }
+
+    /// The documents of a write: beside the command, or in its option.
+    pub(crate) fn list(&self, option: &str) -> Result<Vec<&'a RawDocument>> {
+        if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == option) {
+            return Ok(sequence.documents.clone());
+        }
+        let RawBsonRef::Array(list) = self.required(option)? else {
+            return Err(mismatch(option, "a list", self.required(option)?));
+        };
+        let mut documents = Vec::new();
+        for (index, element) in list.into_iter().filter_map(std::result::Result::ok).enumerate() {
+            match element {
+                RawBsonRef::Document(document) if index < WRITE_BATCH_MAX => documents.push(document),
+                RawBsonRef::Document(_) => {
+                    let what = format!("more than {WRITE_BATCH_MAX} elements in {option}: send several commands");
+                    return Err(CommandError::new(Code::BadValue, what));
+                }
+                other => return Err(mismatch(&format!("{option} at index {index}"), "an object", other)),
+            }
+        }
+        Ok(documents)
+    }
+
+    /// The values of a list.
+    pub(crate) fn values(&self, option: &str) -> Result<Vec<RawBsonRef<'a>>> {
+        match self.required(option)? {
+            RawBsonRef::Array(list) => Ok(list.into_iter().filter_map(std::result::Result::ok).collect()),
+            other => Err(mismatch(option, "a list", other)),
+        }
+    }
+
+    /// Refuses options that are known and not here, unless they ask for nothing.
+    pub(crate) fn refuse(&self, options: &[&str]) -> Result<()> {
+        let asks = |option: &&&str| match self.get(option) {
+            None | Some(RawBsonRef::Boolean(false)) => false,
+            Some(RawBsonRef::Document(document)) => !document.is_empty(),
+            Some(_) => true,
+        };
+        match options.iter().find(asks) {
+            None => Ok(()),
+            Some(option) => {
+                let what = format!("'{option}' of {} is not available: leave it out", self.handler.name);
+                Err(CommandError::of_server(ServerCode::CommandNotSupported, what))
+            }
+        }
+    }
+
+    /// Fails once the command has taken longer than its `maxTimeMS`.
+    pub(crate) fn check_time(&self) -> Result<()> {
+        match self.deadline {
+            Some(deadline) if self.shared.now() >= deadline => {
+                Err(CommandError::of_server(ServerCode::MaxTimeMSExpired, "the command took longer than maxTimeMS"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    /// The monotonic time.
+    pub(crate) fn now(&self) -> Duration {
+        use ebbtide_ttl::Clock;
+        self.clock.monotonic()
+    }
+}
+
+pub(crate) fn flag(option: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    match value {
+        RawBsonRef::Boolean(b) => Ok(b),
+        RawBsonRef::Int32(i) => Ok(i != 0),
+        RawBsonRef::Int64(i) => Ok(i != 0),
+        RawBsonRef::Double(d) => Ok(d != 0.0),
+        other => Err(mismatch(option, "true or false", other)),
+    }
+}
+
+pub(crate) fn mismatch(what: &str, wanted: &str, given: RawBsonRef<'_>) -> CommandError {
+    let given = ebbtide_documents::type_name(given);
+    CommandError::new(Code::TypeMismatch, format!("{what} must be {wanted}, not {given}"))
+}
+
+pub(crate) fn missing(option: &str, of: &str) -> CommandError {
+    CommandError::new(Code::IDLFailedToParse, format!("{of} lacks '{option}', which is required"))
+}

@@ -1,0 +1,152 @@
+//! One connection: reading messages, running commands, sending replies.
+
+use crate::command;
+use crate::frame::{self, HEADER_BYTES, Header, Message};
+use crate::serve::{MEMORY_UNIT, Shared, add};
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{SemaphorePermit, watch};
+use tokio::time::timeout;
+
+/// Bytes that are read or written at a time.
+const CHUNK: usize = 64 << 10;
+
+/// A client, as long as it is connected.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) number: i32,
+    pub(crate) peer: SocketAddr,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    number: i32,
+    shared: &Shared,
+    mut stopped: watch::Receiver<bool>,
+) {
+    // Replies are written whole, so waiting for more to send only costs time.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let client = Client { number, peer };
+    let mut input = Input { buffer: Vec::new(), permits: Vec::new() };
+    loop {
+        let message = tokio::select! {
+            // A message that has begun is read to its end, and answered.
+            biased;
+            message = input.message(&mut stream, shared) => message,
+            () = is_stopped(&mut stopped) => return,
+        };
+        let outcome = match message {
+            Ok(Some(length)) => answer(&mut stream, &input.buffer[..length], &client, shared).await.map(|()| length),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(length) => input.done(length),
+            Err(error) => {
+                tracing::debug!(%peer, %error, "a connection was closed");
+                return;
+            }
+        }
+        if *stopped.borrow() {
+            return;
+        }
+    }
+}
+
+async fn is_stopped(stopped: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// What was read and not yet answered.
+struct Input<'a> {
+    buffer: Vec<u8>,
+    /// Memory that the buffer takes beyond one chunk.
+    permits: Vec<SemaphorePermit<'a>>,
+}
+
+impl<'a> Input<'a> {
+    /// Reads until the buffer begins with a whole message; its length, or nothing at the end of the stream. It can be cancelled
+    /// without loss.
+    async fn message(&mut self, stream: &mut TcpStream, shared: &'a Shared) -> io::Result<Option<usize>> {
+        loop {
+            let have = self.buffer.len();
+            let mut wanted = HEADER_BYTES;
+            if have >= HEADER_BYTES {
+                wanted = Header::parse(&self.buffer).map_err(invalid)?.length;
+                if have >= wanted {
+                    return Ok(Some(wanted));
+                }
+            }
+            if self.buffer.capacity() == have {
+                // Memory grows with what arrives, not with what is announced.
+                let more = (wanted - have).clamp(CHUNK, CHUNK.max(have));
+                let reserve = self.reserve(more, shared);
+                timeout(shared.settings.stall_max, reserve).await.map_err(|_| stalled())??;
+            }
+            let read = stream.read_buf(&mut self.buffer);
+            // A client may idle between messages, not within one.
+            let read = match have {
+                0 => read.await?,
+                _ => timeout(shared.settings.stall_max, read).await.map_err(|_| stalled())??,
+            };
+            if read == 0 {
+                return if have == 0 { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            }
+            add(&shared.counters.bytes_in, read as u64);
+        }
+    }
+
+    /// Makes space for more bytes, once the memory of all connections allows it.
+    async fn reserve(&mut self, more: usize, shared: &'a Shared) -> io::Result<()> {
+        if self.buffer.capacity() > 0 {
+            let units = u32::try_from(more.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
+            self.permits.push(shared.memory.acquire_many(units).await.map_err(io::Error::other)?);
+        }
+        self.buffer.reserve_exact(more);
+        Ok(())
+    }
+
+    /// Forgets a message that was answered.
+    fn done(&mut self, length: usize) {
+        self.buffer.drain(..length);
+        if self.buffer.is_empty() && !self.permits.is_empty() {
+            self.buffer = Vec::new();
+            self.permits.clear();
+        }
+    }
+}
+
+fn invalid(error: frame::FrameError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+fn stalled() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client stalled")
+}
+
+/// Runs the command of a message, and sends the reply.
+async fn answer(stream: &mut TcpStream, message: &[u8], client: &Client, shared: &Shared) -> io::Result<()> {
+    add(&shared.counters.requests, 1);
+    let unpacked = frame::unpacked(message).map_err(invalid)?;
+    let message = Message::parse(unpacked.bytes()).map_err(invalid)?;
+    let reply = match command::is_quick(&message) {
+        true => command::run(shared, client, &message),
+        // Others wait for the disk.
+        false => tokio::task::block_in_place(|| command::run(shared, client, &message)),
+    };
+    let Some(reply) = reply else { return Ok(()) };
+    let frame = frame::reply(message.form, message.request_id, &reply, unpacked.compressor());
+    drop(reply);
+    for chunk in frame.chunks(CHUNK) {
+        timeout(shared.settings.stall_max, stream.write_all(chunk)).await.map_err(|_| stalled())??;
+    }
+    add(&shared.counters.bytes_out, frame.len() as u64);
+    Ok(())
+}

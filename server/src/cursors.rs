@@ -1,0 +1,237 @@
+//! Cursors: results that a client fetches batch by batch.
+//!
+//! A cursor keeps its snapshot, and with it files on disk. It is closed when it ends, when its client closes it, when it was not
+//! used for a while, and when it has become too old.
+
+use crate::command::{Command, mismatch};
+use crate::error::{CommandError, Result, ServerCode};
+use crate::reply;
+use crate::settings::Settings;
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::rawdoc;
+use ebbtide_ttl::Code;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Documents of a first batch, if the client names no number.
+const FIRST_BATCH: usize = 101;
+/// Bytes of documents in a batch.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Results that are fetched batch by batch.
+pub(crate) trait Results: Send {
+    /// The next documents: at most `count`, and of about `bytes` bytes, but at least one if any is left and `count` is not 0.
+    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>>;
+
+    /// Whether nothing is left.
+    fn is_done(&self) -> bool;
+}
+
+/// Results that are there as a whole.
+pub(crate) struct List(std::vec::IntoIter<RawDocumentBuf>);
+
+impl List {
+    pub(crate) fn new(documents: Vec<RawDocumentBuf>) -> List {
+        List(documents.into_iter())
+    }
+}
+
+impl Results for List {
+    fn next_batch(&mut self, count: usize, bytes: usize, _: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+        let (mut batch, mut size) = (Vec::new(), 0);
+        while let Some(next) = self.0.as_slice().first() {
+            size += next.as_bytes().len();
+            if batch.len() == count || (size > bytes && !batch.is_empty()) {
+                break;
+            }
+            batch.extend(self.0.next());
+        }
+        Ok(batch)
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+}
+
+impl Results for ebbtide::FindCursor {
+    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+        let batch = ebbtide::FindCursor::next_batch(self, count, bytes)?;
+        command.check_time()?;
+        Ok(batch)
+    }
+
+    fn is_done(&self) -> bool {
+        ebbtide::FindCursor::is_done(self)
+    }
+}
+
+struct Cursor {
+    namespace: String,
+    /// Nothing while a getMore has it.
+    results: Option<Box<dyn Results>>,
+    made: Duration,
+    used: Duration,
+}
+
+/// The open cursors of a server.
+pub(crate) struct Cursors {
+    open: Mutex<HashMap<i64, Cursor>>,
+    timed_out: AtomicU64,
+    count_max: usize,
+    idle_max: Duration,
+    lifetime_max: Duration,
+}
+
+impl std::fmt::Debug for Cursors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursors").field("open", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Cursors {
+    pub(crate) fn new(settings: &Settings) -> Cursors {
+        Cursors {
+            open: Mutex::new(HashMap::new()),
+            timed_out: AtomicU64::new(0),
+            count_max: settings.cursors_max,
+            idle_max: settings.cursor_idle_max,
+            lifetime_max: settings.cursor_lifetime_max,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    pub(crate) fn timed_out(&self) -> u64 {
+        self.timed_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.open.lock().clear();
+    }
+
+    /// Closes what idles or is too old. What serves a getMore is left until that has ended.
+    pub(crate) fn reap(&self, now: Duration) {
+        let is_over = |cursor: &Cursor| {
+            let (idle, age) = (now.saturating_sub(cursor.used), now.saturating_sub(cursor.made));
+            cursor.results.is_some() && (idle >= self.idle_max || age >= self.lifetime_max)
+        };
+        let mut open = self.open.lock();
+        let over: Vec<i64> = open.iter().filter(|(_, cursor)| is_over(cursor)).map(|(id, _)| *id).collect();
+        let closed: Vec<_> = over.iter().filter_map(|id| open.remove(id)).collect();
+        // Snapshots are let go without the lock.
+        drop(open);
+        self.timed_out.fetch_add(closed.len() as u64, Ordering::Relaxed);
+    }
+
+    fn put(&self, namespace: String, results: Box<dyn Results>, now: Duration) -> Result<i64> {
+        let mut open = self.open.lock();
+        if open.len() >= self.count_max {
+            let what = format!("{} cursors are open: read them to their end, or close them", self.count_max);
+            return Err(CommandError::new(Code::ExceededMemoryLimit, what));
+        }
+        // Numbers that nobody can guess: a fresh RandomState has random keys.
+        let fresh = || i64::try_from(RandomState::new().build_hasher().finish() >> 1).unwrap_or(1).max(1);
+        let mut id = fresh();
+        while open.contains_key(&id) {
+            id = fresh();
+        }
+        open.insert(id, Cursor { namespace, results: Some(results), made: now, used: now });
+        Ok(id)
+    }
+
+    fn take(&self, id: i64, namespace: &str) -> Result<Box<dyn Results>> {
+        let mut open = self.open.lock();
+        let cursor = open.get_mut(&id).filter(|cursor| cursor.namespace == namespace).ok_or_else(|| not_found(id))?;
+        let in_use = || CommandError::of_server(ServerCode::CursorInUse, format!("cursor {id} serves another getMore"));
+        cursor.results.take().ok_or_else(in_use)
+    }
+
+    /// Puts back what was taken, unless it was closed meanwhile; whether it is still open.
+    fn put_back(&self, id: i64, results: Box<dyn Results>, now: Duration) -> bool {
+        match self.open.lock().get_mut(&id) {
+            Some(cursor) => {
+                (cursor.results, cursor.used) = (Some(results), now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn remove(&self, id: i64, namespace: Option<&str>) -> bool {
+        let mut open = self.open.lock();
+        let is_meant = open.get(&id).is_some_and(|cursor| namespace.is_none_or(|name| name == cursor.namespace));
+        let removed = if is_meant { open.remove(&id) } else { None };
+        drop(open);
+        removed.is_some()
+    }
+}
+
+fn not_found(id: i64) -> CommandError {
+    CommandError::of_server(ServerCode::CursorNotFound, format!("cursor id {id} not found"))
+}
+
+/// The reply with the first batch of some results; the rest becomes a cursor.
+pub(crate) fn first_batch(
+    command: &Command<'_>,
+    namespace: &str,
+    mut results: Box<dyn Results>,
+    batch_size: Option<u64>,
+    only_one: bool,
+) -> Result<RawDocumentBuf> {
+    let count = batch_size.map_or(FIRST_BATCH, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let batch = results.next_batch(count, BATCH_BYTES, command)?;
+    let id = match only_one || results.is_done() {
+        true => 0,
+        false => command.shared.cursors.put(namespace.to_owned(), results, command.shared.now())?,
+    };
+    Ok(reply::batch(id, namespace, "firstBatch", &batch))
+}
+
+pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let RawBsonRef::Int64(id) = command.subject() else {
+        return Err(mismatch("getMore", "the number of a cursor (long)", command.subject()));
+    };
+    let collection = command.string("collection")?;
+    let collection = collection.ok_or_else(|| crate::command::missing("collection", "getMore"))?;
+    let namespace = command.namespace(collection);
+    let count = command.count("batchSize")?.filter(|count| *count > 0).and_then(|count| usize::try_from(count).ok());
+    let cursors = &command.shared.cursors;
+    let mut results = cursors.take(id, &namespace)?;
+    let batch = match results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command) {
+        Ok(batch) => batch,
+        Err(error) => {
+            cursors.remove(id, None);
+            return Err(error);
+        }
+    };
+    let is_open = if results.is_done() {
+        cursors.remove(id, None);
+        false
+    } else {
+        cursors.put_back(id, results, command.shared.now())
+    };
+    Ok(reply::batch(if is_open { id } else { 0 }, &namespace, "nextBatch", &batch))
+}
+
+pub(crate) fn kill(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let namespace = command.namespace(command.collection()?);
+    let (mut killed, mut unknown) = (RawArrayBuf::new(), RawArrayBuf::new());
+    for value in command.values("cursors")? {
+        let RawBsonRef::Int64(id) = value else { return Err(mismatch("a cursor", "a long", value)) };
+        match command.shared.cursors.remove(id, Some(&namespace)) {
+            true => killed.push(id),
+            false => unknown.push(id),
+        }
+    }
+    let none = RawArrayBuf::new;
+    Ok(reply::finished(rawdoc! {
+        "cursorsKilled": killed, "cursorsNotFound": unknown, "cursorsAlive": none(), "cursorsUnknown": none(),
+    }))
+}

@@ -1,0 +1,214 @@
+//! The databases that a server has.
+
+use crate::error::{CommandError, Failure, Result};
+use ebbtide::fs::{Fs, RealFs};
+use ebbtide::{Background, Database};
+use ebbtide_ttl::{Code, Parameters, Value};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Characters that the name of a database may have, beside letters and digits.
+const NAME_CHARACTERS: [char; 2] = ['_', '-'];
+/// Bytes of a database's name at most.
+const NAME_BYTES_MAX: usize = 63;
+/// Names that clients use for the server's own data, of which there is none here.
+const EMPTY: [&str; 3] = ["admin", "local", "config"];
+
+/// The databases that a server has: one, or a folder with one in each of its folders.
+#[derive(Debug)]
+pub struct Databases {
+    layout: Layout,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+enum Layout {
+    One(String),
+    Folder(PathBuf),
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    databases: BTreeMap<String, Served>,
+    /// Parameters for databases that are opened later.
+    parameters: Parameters,
+    is_started: bool,
+}
+
+#[derive(Debug)]
+struct Served {
+    database: Database,
+    /// Seals, compacts and sweeps until it is dropped.
+    background: Option<Background>,
+}
+
+impl Databases {
+    /// One database, which clients call by the name of its folder. It is created if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or its folder's name is not one that a client can use.
+    pub fn one(path: impl AsRef<Path>) -> std::result::Result<Databases, Failure> {
+        let path = path.as_ref();
+        let absolute = std::path::absolute(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+        let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        check_name(&name).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message)))?;
+        let databases = Databases { layout: Layout::One(name.clone()), open: Mutex::new(Open::default()) };
+        let served = Served { database: Database::open(path)?, background: None };
+        databases.open.lock().databases.insert(name, served);
+        Ok(databases)
+    }
+
+    /// A folder, in which each folder is a database of its name. A write to a database that does not exist creates it.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or a database in it cannot be opened.
+    pub fn in_folder(path: impl AsRef<Path>) -> std::result::Result<Databases, Failure> {
+        let (root, fs) = (path.as_ref().to_owned(), RealFs::new());
+        let failed = |e: std::io::Error| Failure::new(format!("{}: {e}", root.display()));
+        if !fs.exists(&root).map_err(failed)? {
+            fs.create_dir(&root).map_err(failed)?;
+        }
+        let databases = Databases { layout: Layout::Folder(root.clone()), open: Mutex::new(Open::default()) };
+        for name in fs.list(&root).map_err(failed)? {
+            let folder = root.join(&name);
+            if check_name(&name).is_ok() && Database::exists(&folder)? {
+                let served = Served { database: Database::open(folder)?, background: None };
+                databases.open.lock().databases.insert(name, served);
+            }
+        }
+        Ok(databases)
+    }
+
+    /// The database of this name; nothing if there is none, which reads see as empty.
+    pub(crate) fn get(&self, name: &str) -> Result<Option<Database>> {
+        if EMPTY.contains(&name) {
+            return Ok(None);
+        }
+        check_name(name)?;
+        Ok(self.open.lock().databases.get(name).map(|served| served.database.clone()))
+    }
+
+    /// The database of this name, which is created where that is possible.
+    pub(crate) fn get_or_create(&self, name: &str) -> Result<Database> {
+        if let Some(database) = self.get(name)? {
+            return Ok(database);
+        }
+        let invalid = |what: String| CommandError::new(Code::InvalidNamespace, what);
+        if EMPTY.contains(&name) {
+            return Err(invalid(format!("database '{name}' holds nothing here: use another name")));
+        }
+        let root = match &self.layout {
+            Layout::Folder(root) => root,
+            Layout::One(only) => {
+                let what = format!(
+                    "this server has one database, '{only}', and '{name}' cannot be created: use that name, or start \
+                     the server with --dbs"
+                );
+                return Err(invalid(what));
+            }
+        };
+        let mut open = self.open.lock();
+        if let Some(served) = open.databases.get(name) {
+            return Ok(served.database.clone());
+        }
+        if let Some(other) = open.databases.keys().find(|other| other.eq_ignore_ascii_case(name)) {
+            return Err(invalid(format!("database '{other}' exists, whose name differs in capitals alone: use that")));
+        }
+        let database = Database::open(root.join(name))?;
+        for (parameter, value) in all_parameters(&open.parameters) {
+            database.set_parameter(parameter, &value)?;
+        }
+        let background = if open.is_started { background(&database)? } else { None };
+        open.databases.insert(name.to_owned(), Served { database: database.clone(), background });
+        Ok(database)
+    }
+
+    /// All of them, by name.
+    pub(crate) fn all(&self) -> Vec<(String, Database)> {
+        let open = self.open.lock();
+        open.databases.iter().map(|(name, served)| (name.clone(), served.database.clone())).collect()
+    }
+
+    /// The parameters of all databases.
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, Value)> {
+        let open = self.open.lock();
+        match open.databases.values().next() {
+            Some(served) => served.database.parameters(),
+            None => all_parameters(&open.parameters),
+        }
+    }
+
+    /// Sets parameters of all databases, all of them or none. Returns what the first one was.
+    pub(crate) fn set_parameters(&self, parameters: &[(String, Value)]) -> Result<Option<Value>> {
+        let mut open = self.open.lock();
+        let mut changed = match open.databases.values().next() {
+            Some(served) => {
+                let mut now = Parameters::default();
+                for (name, value) in served.database.parameters() {
+                    now.set(name, &value)?;
+                }
+                now
+            }
+            None => open.parameters.clone(),
+        };
+        let mut was = None;
+        for (name, value) in parameters {
+            let old = changed.set(name, value)?;
+            was.get_or_insert(old);
+        }
+        for served in open.databases.values() {
+            for (name, value) in parameters {
+                served.database.set_parameter(name, value)?;
+            }
+        }
+        open.parameters = changed;
+        Ok(was)
+    }
+
+    /// Begins sealing, compaction and sweeps. Must be called in a tokio runtime.
+    pub(crate) fn start(&self) -> std::result::Result<(), Failure> {
+        let mut open = self.open.lock();
+        open.is_started = true;
+        for served in open.databases.values_mut() {
+            served.background = background(&served.database)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and closes the databases.
+    pub(crate) fn close(&self) -> std::result::Result<(), Failure> {
+        let databases = std::mem::take(&mut self.open.lock().databases);
+        let mut outcome = Ok(());
+        for (_, Served { database, background }) in databases {
+            drop(background);
+            outcome = outcome.and(database.close().map_err(Failure::from));
+        }
+        outcome
+    }
+}
+
+fn all_parameters(parameters: &Parameters) -> Vec<(&'static str, Value)> {
+    Parameters::names().filter_map(|name| Some((name, parameters.get(name).ok()?))).collect()
+}
+
+/// The background work of a database, unless its clock is a virtual one.
+fn background(database: &Database) -> ebbtide::Result<Option<Background>> {
+    if database.clock().is_virtual() || database.is_read_only() {
+        return Ok(None);
+    }
+    database.start_background().map(Some)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || NAME_CHARACTERS.contains(&c);
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_allowed) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    let what = format!(
+        "'{}' is not the name of a database: letters, digits, '_' and '-' are allowed, at most {NAME_BYTES_MAX}",
+        shown.escape_debug()
+    );
+    Err(CommandError::new(Code::InvalidNamespace, what))
+}

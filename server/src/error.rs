@@ -1,0 +1,107 @@
+//! Errors of commands, and why a server does not start.
+
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use ebbtide::ErrorKind;
+use ebbtide_ttl::{Code, RuleError};
+use std::fmt;
+
+/// Why a server could not be started or stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Failure(message.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ebbtide::Error> for Failure {
+    fn from(error: ebbtide::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+/// Why a command was refused: MongoDB's number and name, and a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommandError {
+    pub(crate) code: i32,
+    pub(crate) name: String,
+    pub(crate) message: String,
+    /// The write that it is about, of a command with many.
+    pub(crate) index: Option<usize>,
+    /// Whether it is about what was asked, and not about the server's state.
+    pub(crate) is_mistake: bool,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, CommandError>;
+
+/// Codes of the server, beside those of the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerCode {
+    /// No such cursor: it ended, idled out, or never was.
+    CursorNotFound = 43,
+    /// The command took longer than `maxTimeMS`.
+    MaxTimeMSExpired = 50,
+    /// A feature that is not here.
+    CommandNotSupported = 115,
+    /// The cursor serves another getMore.
+    CursorInUse = 12051,
+}
+
+impl CommandError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        ebbtide::Error::new(code, message).into()
+    }
+
+    pub(crate) fn of_server(code: ServerCode, message: impl Into<String>) -> Self {
+        let name = format!("{code:?}");
+        CommandError { code: code as i32, name, message: message.into(), index: None, is_mistake: true }
+    }
+
+    /// The reply to a command that was refused.
+    pub(crate) fn reply(&self) -> RawDocumentBuf {
+        rawdoc! { "ok": 0.0, "errmsg": self.message.as_str(), "code": self.code, "codeName": self.name.as_str() }
+    }
+
+    /// The error as one of `writeErrors`.
+    fn write_error(&self, index: usize) -> RawDocumentBuf {
+        let index = i32::try_from(index).unwrap_or(i32::MAX);
+        let mut error = rawdoc! { "index": index, "code": self.code };
+        if self.code == Code::DuplicateKey.number() {
+            error.append(bson::raw::cstr!("keyPattern"), rawdoc! { "_id": 1 });
+        }
+        error.append(bson::raw::cstr!("errmsg"), self.message.as_str());
+        error
+    }
+}
+
+/// The list of `writeErrors`.
+pub(crate) fn write_errors<'a>(errors: impl IntoIterator<Item = (usize, &'a CommandError)>) -> RawArrayBuf {
+    errors.into_iter().map(|(index, error)| error.write_error(index)).collect()
+}
+
+impl From<ebbtide::Error> for CommandError {
+    fn from(error: ebbtide::Error) -> Self {
+        CommandError {
+            code: error.code().number(),
+            name: error.code().name().to_owned(),
+            message: error.to_string(),
+            index: error.index(),
+            is_mistake: error.kind() == ErrorKind::Invalid,
+        }
+    }
+}
+
+impl From<RuleError> for CommandError {
+    fn from(error: RuleError) -> Self {
+        ebbtide::Error::from(error).into()
+    }
+}

@@ -1,0 +1,84 @@
+//! What a client asks before it does anything, and to find out whether the server is still there.
+
+use crate::command::Command;
+use crate::error::Result;
+use crate::frame::{Compressor, MESSAGE_BYTES_MAX, WRITE_BATCH_MAX};
+use crate::reply;
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
+use bson::{DateTime, rawdoc};
+use ebbtide_documents::DOCUMENT_BYTES_MAX;
+use ebbtide_ttl::{Clock, Precision};
+
+/// The version of MongoDB whose commands and replies these are.
+const MONGODB_VERSION: [i32; 4] = [8, 0, 0, 0];
+/// The wire protocol's version that goes with it: drivers of 2026 want at least 9.
+const WIRE_VERSION: i32 = 25;
+
+pub(crate) fn nothing(_: &Command<'_>) -> Result<RawDocumentBuf> {
+    Ok(reply::done())
+}
+
+pub(crate) fn hello(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    greeting(command, rawdoc! { "isWritablePrimary": true })
+}
+
+pub(crate) fn is_master(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    greeting(command, rawdoc! { "ismaster": true })
+}
+
+fn greeting(command: &Command<'_>, mut reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
+    let limit = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+    reply.append(cstr!("helloOk"), true);
+    reply.append(cstr!("maxBsonObjectSize"), limit(DOCUMENT_BYTES_MAX));
+    reply.append(cstr!("maxMessageSizeBytes"), limit(MESSAGE_BYTES_MAX));
+    reply.append(cstr!("maxWriteBatchSize"), limit(WRITE_BATCH_MAX));
+    reply.append(cstr!("localTime"), now(command));
+    reply.append(cstr!("logicalSessionTimeoutMinutes"), 30);
+    reply.append(cstr!("connectionId"), command.client.number);
+    reply.append(cstr!("minWireVersion"), 0);
+    reply.append(cstr!("maxWireVersion"), WIRE_VERSION);
+    reply.append(cstr!("readOnly"), false);
+    let mut agreed = RawArrayBuf::new();
+    if let Some(RawBsonRef::Array(names)) = command.get("compression") {
+        let known = names.into_iter().filter_map(std::result::Result::ok).filter_map(RawBsonRef::as_str);
+        known.filter_map(Compressor::named).for_each(|known| agreed.push(known.name()));
+    }
+    if !agreed.is_empty() {
+        reply.append(cstr!("compression"), &agreed);
+    }
+    Ok(reply::finished(reply))
+}
+
+/// The wall clock's instant.
+pub(crate) fn now(command: &Command<'_>) -> DateTime {
+    DateTime::from_millis(command.shared.clock.now().to_units_saturating(Precision::Ms))
+}
+
+pub(crate) fn build_info(_: &Command<'_>) -> Result<RawDocumentBuf> {
+    let [major, minor, patch, rest] = MONGODB_VERSION;
+    let mut version = RawArrayBuf::new();
+    [major, minor, patch, rest].into_iter().for_each(|part| version.push(part));
+    Ok(reply::finished(rawdoc! {
+        "version": format!("{major}.{minor}.{patch}").as_str(),
+        "gitVersion": "",
+        "versionArray": version,
+        "ebbtide": env!("CARGO_PKG_VERSION"),
+        "modules": RawArrayBuf::new(),
+        "bits": 64,
+        "debug": cfg!(debug_assertions),
+        "maxBsonObjectSize": i32::try_from(DOCUMENT_BYTES_MAX).unwrap_or(i32::MAX),
+        "storageEngines": ["ebbtide"],
+    }))
+}
+
+pub(crate) fn connection_status(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let mut info = rawdoc! { "authenticatedUsers": [], "authenticatedUserRoles": [] };
+    if command.flag("showPrivileges")? == Some(true) {
+        info.append(cstr!("authenticatedUserPrivileges"), RawArrayBuf::new());
+    }
+    Ok(reply::finished(rawdoc! { "authInfo": info }))
+}
+
+pub(crate) fn whats_my_uri(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    Ok(reply::finished(rawdoc! { "you": command.client.peer.to_string().as_str() }))
+}

@@ -1,0 +1,369 @@
+//! Measurements as documents: how values of BSON are read, and finds over a time-series collection.
+//!
+//! 1. A whole number has the smallest of MongoDB's types that holds it, as drivers choose it too: in the columns int32 and int64
+//!    are one type.
+//! 2. Without another sort documents come in the order of time, and of several at one instant in that of the meta; so they are
+//!    read in slices of time, each sorted by itself, and no more is in memory than a slice.
+//! 3. The filter on meta and time selects buckets; all of the filter is asked of each row.
+
+use crate::command::Command;
+use crate::cursors::Results;
+use crate::error::{CommandError, Result};
+use crate::reply;
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::error::ArrowError;
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Binary, DateTime, spec::BinarySubtype};
+use ebbtide::buckets::value_at;
+use ebbtide::{CollectionSnapshot, MetaFilter, ScanRequest};
+use ebbtide_documents::{Projection, Sort, value_key};
+use ebbtide_ttl::{Code, Filter, Name, Precision, Timestamp, Value};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Rows that a slice of time should have.
+const SLICE_ROWS: u64 = 8192;
+
+/// A value of BSON as a value of a column or of a filter.
+///
+/// # Errors
+/// `BadValue` for a type that no column has, and for what is nested too deep.
+pub(crate) fn value_of(value: RawBsonRef<'_>, depth: usize) -> Result<Value> {
+    if depth > ebbtide::json::DEPTH_MAX {
+        let what = format!("nested deeper than {} levels", ebbtide::json::DEPTH_MAX);
+        return Err(CommandError::new(Code::BadValue, what));
+    }
+    let malformed = |e: bson::error::Error| CommandError::new(Code::BadValue, format!("not BSON: {e}"));
+    Ok(match value {
+        RawBsonRef::Null => Value::Null,
+        RawBsonRef::Boolean(b) => Value::Bool(b),
+        RawBsonRef::Int32(i) => Value::Int(i.into()),
+        RawBsonRef::Int64(i) => Value::Int(i),
+        RawBsonRef::Double(d) => Value::Double(d),
+        RawBsonRef::String(text) => Value::String(text.to_owned()),
+        RawBsonRef::DateTime(date) => Value::Date(Timestamp::from_millis(date.timestamp_millis())),
+        RawBsonRef::Binary(binary) => Value::Binary(binary.bytes.to_vec()),
+        RawBsonRef::Array(list) => {
+            let values = list.into_iter().map(|value| value_of(value.map_err(malformed)?, depth + 1));
+            Value::Array(values.collect::<Result<_>>()?)
+        }
+        RawBsonRef::Document(document) => {
+            let members = document.iter().map(|member| {
+                let (name, value) = member.map_err(malformed)?;
+                Ok((Name::from(name.as_str()), value_of(value, depth + 1)?))
+            });
+            Value::Object(members.collect::<Result<_>>()?)
+        }
+        // ObjectIds and decimals, and the errors about all others.
+        other => ebbtide::json::value_of(&ebbtide_documents::json::to_canonical_value(other))?,
+    })
+}
+
+/// A value as BSON; nothing for null, which is the same as missing.
+fn bson_of(value: &Value) -> Option<RawBson> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(b) => RawBson::Boolean(*b),
+        Value::Int(i) => reply::number(*i),
+        Value::Double(d) => RawBson::Double(*d),
+        Value::String(text) => RawBson::String(text.clone()),
+        Value::Date(t) => RawBson::DateTime(DateTime::from_millis(t.to_units_saturating(Precision::Ms))),
+        Value::Binary(bytes) => RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() }),
+        Value::Array(items) => {
+            let mut list = RawArrayBuf::new();
+            items.iter().for_each(|item| list.push(bson_of(item).unwrap_or(RawBson::Null)));
+            RawBson::Array(list)
+        }
+        Value::Object(members) => {
+            let mut document = RawDocumentBuf::new();
+            for (name, value) in members {
+                if let Some(value) = bson_of(value) {
+                    reply::append(&mut document, name, value);
+                }
+            }
+            RawBson::Document(document)
+        }
+    })
+}
+
+/// What a find over measurements asks for.
+#[derive(Debug)]
+pub(crate) struct Query {
+    filter: Filter,
+    sort: Sort,
+    projection: Option<Projection>,
+    /// Fields that are needed; all without them.
+    fields: Option<BTreeSet<String>>,
+    skip: u64,
+    limit: Option<u64>,
+    sort_bytes_max: usize,
+}
+
+impl Query {
+    pub(crate) fn new(filter: &RawDocument) -> Result<Query> {
+        let filter = match filter.is_empty() {
+            true => Filter::everything(),
+            false => Filter::parse_query(&value_of(RawBsonRef::Document(filter), 0)?)?,
+        };
+        let sort = Sort::parse(crate::write::empty())?;
+        Ok(Query { filter, sort, projection: None, fields: None, skip: 0, limit: None, sort_bytes_max: usize::MAX })
+    }
+
+    pub(crate) fn sort(mut self, sort: &RawDocument) -> Result<Query> {
+        self.sort = Sort::parse(sort)?;
+        Ok(self)
+    }
+
+    pub(crate) fn projection(mut self, projection: &RawDocument) -> Result<Query> {
+        let parsed = Projection::parse(projection)?;
+        if !parsed.is_whole() {
+            self.fields = parsed.included_fields().map(|fields| fields.map(str::to_owned).collect());
+            self.projection = Some(parsed);
+        }
+        Ok(self)
+    }
+
+    /// The top-level field of a path alone is needed.
+    pub(crate) fn only_field(mut self, path: &str) -> Query {
+        self.fields = Some(path.split('.').take(1).map(str::to_owned).collect());
+        self
+    }
+
+    pub(crate) fn window(mut self, skip: u64, limit: Option<u64>, sort_bytes_max: usize) -> Query {
+        (self.skip, self.limit, self.sort_bytes_max) = (skip, limit, sort_bytes_max);
+        self
+    }
+
+    /// Whether documents come in the order of time, and then from the latest on.
+    fn time_order(&self, time: &str) -> Option<bool> {
+        let mut paths = self.sort.paths();
+        match (paths.next(), paths.next()) {
+            (None, _) => Some(false),
+            (Some((path, descending)), None) if path == time => Some(descending),
+            _ => None,
+        }
+    }
+}
+
+/// The part of a filter that is about the meta, asked once per distinct meta.
+#[derive(Debug)]
+struct MetaPart(Filter);
+
+impl MetaFilter for MetaPart {
+    fn select(&self, metas: &ArrayRef) -> std::result::Result<BooleanArray, ArrowError> {
+        Ok((0..metas.len()).map(|i| Some(self.0.matches_meta(&value_at(metas.as_ref(), i)))).collect())
+    }
+}
+
+/// The results of a find over measurements.
+pub(crate) struct Measurements {
+    snapshot: CollectionSnapshot,
+    query: Query,
+    meta: Option<Arc<dyn MetaFilter>>,
+    columns: Vec<String>,
+    /// Whether the latest come first; `None` for another order, in which all is one slice.
+    descending: Option<bool>,
+    /// The times that are not read yet, both inclusive; `None` once all are.
+    rest: Option<(i64, i64)>,
+    /// How much time the next slice takes.
+    width: u64,
+    /// What was read and not fetched, the next one last.
+    ready: Vec<RawDocumentBuf>,
+    skip: u64,
+    left: u64,
+}
+
+impl Measurements {
+    pub(crate) fn new(snapshot: CollectionSnapshot, query: Query) -> Measurements {
+        let schema = snapshot.schema().clone();
+        let known: Vec<String> = schema.arrow().fields().iter().map(|field| field.name().clone()).collect();
+        let columns = match &query.fields {
+            None => known,
+            Some(fields) => {
+                let mut needed: BTreeSet<String> = query.filter.fields().into_iter().map(str::to_owned).collect();
+                needed.extend(query.sort.paths().filter_map(|(path, _)| Some(path.split('.').next()?.to_owned())));
+                needed.extend(fields.iter().cloned());
+                // Time and meta make the order definite.
+                needed.extend(std::iter::once(schema.time.clone()).chain(schema.meta.clone()));
+                known.into_iter().filter(|name| needed.contains(name)).collect()
+            }
+        };
+        let units = |t: Timestamp| t.to_units_saturating(schema.precision);
+        let (from, to) = query.filter.time_bounds(&schema.time);
+        let rest = snapshot.stored_times().map(|(first, last)| {
+            (from.map_or(first, |t| first.max(units(t))), to.map_or(last, |t| last.min(units(t))))
+        });
+        let meta = schema.meta.as_deref().map(|meta| query.filter.meta_part(meta)).filter(|f| !f.is_everything());
+        let meta = meta.map(|filter| Arc::new(MetaPart(filter)) as Arc<dyn MetaFilter>);
+        let descending = query.time_order(&schema.time);
+        let (skip, left) = (query.skip, query.limit.unwrap_or(u64::MAX));
+        let rest = rest.filter(|(from, to)| from <= to && left > 0);
+        let mut found = Measurements {
+            snapshot,
+            query,
+            meta,
+            columns,
+            descending,
+            rest,
+            width: u64::MAX,
+            ready: Vec::new(),
+            skip,
+            left,
+        };
+        found.width = found.first_width();
+        found
+    }
+
+    /// The time of the first slice: as much as should hold the rows that are wanted.
+    fn first_width(&self) -> u64 {
+        let (Some((from, to)), Some(_)) = (self.rest, self.descending) else { return u64::MAX };
+        let rows: u64 = match self.snapshot.scan(&self.request(from, to)) {
+            Ok(units) => units.iter().map(ebbtide::ScanUnit::rows_estimate).sum(),
+            // Told when it is read.
+            Err(_) => return u64::MAX,
+        };
+        let wanted = self.left.saturating_add(self.skip).clamp(128, SLICE_ROWS);
+        if rows <= wanted.saturating_mul(2) {
+            return u64::MAX;
+        }
+        (to.abs_diff(from) / (rows / wanted).max(1)).max(1)
+    }
+
+    fn request(&self, from: i64, to: i64) -> ScanRequest {
+        ScanRequest {
+            projection: Some(self.columns.clone()),
+            time: (Some(from), Some(to)),
+            meta: self.meta.clone(),
+            ..ScanRequest::default()
+        }
+    }
+
+    /// Reads the next slice of time.
+    fn read_slice(&mut self, command: &Command<'_>) -> Result<()> {
+        let Some((from, to)) = self.rest else { return Ok(()) };
+        let (first, last, rest) = match (self.descending, to.abs_diff(from) < self.width) {
+            (_, true) | (None, _) => (from, to, None),
+            (Some(false), false) => {
+                let last = from.saturating_add_unsigned(self.width - 1);
+                (from, last, Some((last.saturating_add(1), to)))
+            }
+            (Some(true), false) => {
+                let first = to.saturating_sub_unsigned(self.width - 1);
+                (first, to, Some((from, first.saturating_sub(1))))
+            }
+        };
+        let mut found: Vec<(Vec<u8>, RawDocumentBuf)> = Vec::new();
+        let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
+        let (mut bytes, mut rows) = (0, 0);
+        for unit in self.snapshot.scan(&self.request(first, last))? {
+            for batch in unit.read()? {
+                command.check_time()?;
+                let batch = batch?;
+                rows += batch.num_rows() as u64;
+                let begin = found.len();
+                self.collect(&batch, &mut found)?;
+                bytes += found[begin..].iter().map(size).sum::<usize>();
+                if found.len() > wanted.saturating_mul(2).max(1 << 14) || bytes > self.query.sort_bytes_max {
+                    found.sort_by(|a, b| a.0.cmp(&b.0));
+                    found.truncate(wanted);
+                    bytes = found.iter().map(size).sum();
+                }
+                if bytes > self.query.sort_bytes_max {
+                    let limit = self.query.sort_bytes_max >> 20;
+                    let what =
+                        format!("the sort needs more than {limit} MB of memory: narrow the filter, or add a limit");
+                    return Err(CommandError::new(Code::ExceededMemoryLimit, what));
+                }
+            }
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(found.len());
+        self.skip -= passed as u64;
+        found.drain(..passed);
+        self.ready.extend(found.into_iter().rev().map(|(_, document)| document));
+        // Slices of about the same number of rows.
+        if rows > SLICE_ROWS * 2 {
+            self.width = (self.width / 2).max(1);
+        } else if rows < SLICE_ROWS / 2 {
+            self.width = self.width.saturating_mul(2);
+        }
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// Adds the rows that match, each with the key of its order.
+    fn collect(&self, batch: &RecordBatch, found: &mut Vec<(Vec<u8>, RawDocumentBuf)>) -> Result<()> {
+        let schema = self.snapshot.schema();
+        let columns = batch.schema();
+        let matches_all = self.query.filter.is_everything();
+        for row in 0..batch.num_rows() {
+            let field = |name: &str| match batch.column_by_name(name) {
+                Some(column) => Cow::Owned(value_at(column.as_ref(), row)),
+                None => Cow::Owned(Value::Null),
+            };
+            if !matches_all && !self.query.filter.matches(&field) {
+                continue;
+            }
+            let mut document = RawDocumentBuf::new();
+            let mut order = Vec::new();
+            let mut meta_key = Vec::new();
+            for (field, column) in columns.fields().iter().zip(batch.columns()) {
+                let value = value_at(column.as_ref(), row);
+                if let (Value::Date(t), true) = (&value, *field.name() == schema.time) {
+                    order = time_key(t.to_units_saturating(schema.precision), self.descending == Some(true));
+                }
+                let Some(value) = bson_of(&value) else { continue };
+                if schema.meta.as_deref() == Some(field.name()) {
+                    meta_key = value_key(value.as_raw_bson_ref());
+                }
+                reply::append(&mut document, field.name(), value);
+            }
+            let mut key = if self.descending.is_none() { self.query.sort.key(&document)? } else { Vec::new() };
+            key.extend(order);
+            key.extend(meta_key);
+            let shown = match &self.query.projection {
+                Some(projection) => projection.apply(&document, 0),
+                None => document,
+            };
+            found.push((key, shown));
+        }
+        Ok(())
+    }
+}
+
+fn size((key, document): &(Vec<u8>, RawDocumentBuf)) -> usize {
+    key.len() + document.as_bytes().len() + size_of::<(Vec<u8>, RawDocumentBuf)>()
+}
+
+/// Bytes in the order of the times.
+fn time_key(units: i64, descending: bool) -> Vec<u8> {
+    let flipped = (units.cast_unsigned() ^ (1 << 63)).to_be_bytes();
+    flipped.into_iter().map(|byte| if descending { !byte } else { byte }).collect()
+}
+
+impl Results for Measurements {
+    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+        let (mut batch, mut size) = (Vec::new(), 0);
+        while batch.len() < count && self.left > 0 {
+            let Some(next) = self.ready.last() else {
+                if self.rest.is_none() {
+                    break;
+                }
+                self.read_slice(command)?;
+                continue;
+            };
+            size += next.as_bytes().len();
+            if size > bytes && !batch.is_empty() {
+                break;
+            }
+            batch.extend(self.ready.pop());
+            self.left -= 1;
+        }
+        Ok(batch)
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 || (self.rest.is_none() && self.ready.is_empty())
+    }
+}

@@ -1,0 +1,157 @@
+//! Commands that read: find, count, distinct.
+
+use crate::command::Command;
+use crate::cursors::{List, Results, first_batch};
+use crate::error::{CommandError, Result};
+use crate::measurements::{Measurements, Query};
+use crate::reply;
+use crate::write::empty;
+use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf};
+use bson::rawdoc;
+use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};
+use ebbtide_documents::Distinct;
+use ebbtide_ttl::Code;
+
+pub(crate) const FIND: &[&str] = &[
+    "filter",
+    "sort",
+    "projection",
+    "skip",
+    "limit",
+    "batchSize",
+    "singleBatch",
+    "allowDiskUse",
+    "allowPartialResults",
+    "collation",
+    "hint",
+    "let",
+    "min",
+    "max",
+    "returnKey",
+    "showRecordId",
+    "tailable",
+    "awaitData",
+    "noCursorTimeout",
+    "oplogReplay",
+];
+const FIND_REFUSED: &[&str] = &[
+    "collation",
+    "hint",
+    "let",
+    "min",
+    "max",
+    "returnKey",
+    "showRecordId",
+    "tailable",
+    "awaitData",
+    "noCursorTimeout",
+    "oplogReplay",
+];
+pub(crate) const COUNT: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
+pub(crate) const DISTINCT: &[&str] = &["key", "query", "hint", "collation"];
+
+/// A collection as it is now.
+pub(crate) enum Source {
+    Documents(DocumentsSnapshot),
+    Measurements(CollectionSnapshot),
+    /// None of this name, which reads as an empty one.
+    Missing,
+}
+
+impl Source {
+    pub(crate) fn of(command: &Command<'_>) -> Result<Source> {
+        let name = command.collection()?;
+        let Some(database) = command.existing()? else { return Ok(Source::Missing) };
+        let snapshot = database.snapshot();
+        match snapshot.documents(name) {
+            Ok(documents) => Ok(Source::Documents(documents)),
+            Err(error) if error.code() == Code::NamespaceNotFound => Ok(Source::Missing),
+            Err(_) => Ok(Source::Measurements(snapshot.collection(name)?)),
+        }
+    }
+}
+
+fn document_or_empty<'a>(command: &Command<'a>, option: &str) -> Result<&'a RawDocument> {
+    Ok(command.document(option)?.unwrap_or_else(|| empty()))
+}
+
+pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.refuse(FIND_REFUSED)?;
+    let source = Source::of(command)?;
+    let filter = document_or_empty(command, "filter")?;
+    let sort = document_or_empty(command, "sort")?;
+    let projection = document_or_empty(command, "projection")?;
+    let skip = command.count("skip")?.unwrap_or(0);
+    let limit = command.count("limit")?.filter(|limit| *limit > 0);
+    let results: Box<dyn Results> = match source {
+        Source::Measurements(snapshot) => {
+            let sort_bytes_max = command.shared.settings.sort_bytes_max;
+            let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
+            Box::new(Measurements::new(snapshot, query))
+        }
+        other => {
+            let mut request = FindRequest::new(filter)?.sort(sort)?.projection(projection)?;
+            (request.skip, request.limit) = (skip, limit);
+            request.sort_bytes_max = command.shared.settings.sort_bytes_max;
+            match other {
+                Source::Documents(snapshot) => Box::new(snapshot.find(request)),
+                _ => Box::new(List::new(Vec::new())),
+            }
+        }
+    };
+    let namespace = command.namespace(command.collection()?);
+    let only_one = command.flag("singleBatch")?.unwrap_or(false);
+    first_batch(command, &namespace, results, command.count("batchSize")?, only_one)
+}
+
+pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.refuse(&["hint", "collation"])?;
+    let filter = document_or_empty(command, "query")?;
+    // A negative limit means its magnitude, as in MongoDB.
+    let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
+    let skip = command.count("skip")?.unwrap_or(0);
+    let found = match Source::of(command)? {
+        Source::Documents(snapshot) if filter.is_empty() => snapshot.count()?,
+        Source::Documents(snapshot) => snapshot.count_where(filter)?,
+        Source::Measurements(snapshot) if filter.is_empty() => snapshot.count()?,
+        Source::Measurements(snapshot) => {
+            let mut results = Measurements::new(snapshot, Query::new(filter)?.projection(&rawdoc! { "_id": 1 })?);
+            let mut found = 0;
+            while !results.is_done() {
+                found += results.next_batch(usize::MAX, usize::MAX, command)?.len() as u64;
+            }
+            found
+        }
+        Source::Missing => {
+            FindRequest::new(filter)?;
+            0
+        }
+    };
+    let counted = found.saturating_sub(skip).min(limit.unwrap_or(u64::MAX));
+    Ok(reply::finished(rawdoc! { "n": reply::count(counted) }))
+}
+
+pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.refuse(&["hint", "collation"])?;
+    let filter = document_or_empty(command, "query")?;
+    let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
+    let values = match Source::of(command)? {
+        Source::Documents(snapshot) => snapshot.distinct(path, filter)?,
+        Source::Measurements(snapshot) => {
+            let mut values = Distinct::new(path)?;
+            let mut results = Measurements::new(snapshot, Query::new(filter)?.only_field(path));
+            while !results.is_done() {
+                let batch = results.next_batch(usize::MAX, usize::MAX, command)?;
+                batch.iter().for_each(|document| values.add(document));
+                if values.bytes() > ebbtide_documents::DOCUMENT_BYTES_MAX {
+                    let what = "the different values are larger than a document may be: use an aggregation with $group";
+                    return Err(CommandError::new(Code::BSONObjectTooLarge, what));
+                }
+            }
+            values.into_values()
+        }
+        Source::Missing => Vec::new(),
+    };
+    let list: RawArrayBuf = values.into_iter().collect();
+    Ok(reply::finished(rawdoc! { "values": list }))
+}

@@ -1,0 +1,370 @@
+//! Commands that write: insert, update, delete, findAndModify.
+//!
+//! What is wrong with one write of several is told in `writeErrors` of a reply with `ok: 1`, the form that drivers turn into
+//! their exceptions. What is wrong with the server, as a full disk, is an error of the command.
+
+use crate::collections::ensure_collection;
+use crate::command::{Command, flag, mismatch, missing};
+use crate::error::{CommandError, Result, write_errors};
+use crate::measurements::value_of;
+use crate::reply;
+use crate::serve::add;
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::rawdoc;
+use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome};
+use ebbtide_ttl::{Code, Filter, Name, Value};
+
+pub(crate) const INSERT: &[&str] = &["documents", "ordered", "bypassDocumentValidation"];
+pub(crate) const UPDATE: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "let"];
+pub(crate) const DELETE: &[&str] = &["deletes", "ordered", "let"];
+pub(crate) const FIND_AND_MODIFY: &[&str] = &[
+    "query",
+    "sort",
+    "update",
+    "remove",
+    "new",
+    "upsert",
+    "fields",
+    "bypassDocumentValidation",
+    "arrayFilters",
+    "collation",
+    "hint",
+    "let",
+];
+
+/// A collection that a write goes to.
+enum Target {
+    Documents(Documents),
+    Measurements(Collection),
+    /// None of this name.
+    Missing,
+}
+
+impl Target {
+    fn of(database: &Database, name: &str) -> Result<Target> {
+        match database.documents(name) {
+            Ok(documents) => Ok(Target::Documents(documents)),
+            Err(error) if error.code() == Code::NamespaceNotFound => Ok(Target::Missing),
+            Err(_) => Ok(Target::Measurements(database.collection(name)?)),
+        }
+    }
+}
+
+/// The collection of a write; with `create` one that is missing is made.
+fn target(command: &Command<'_>, create: bool) -> Result<Target> {
+    let name = command.collection()?;
+    let database = match command.existing()? {
+        Some(database) => database,
+        None if create => command.shared.databases.get_or_create(command.database)?,
+        None => return Ok(Target::Missing),
+    };
+    if create {
+        ensure_collection(command, &database, name)?;
+    }
+    Target::of(&database, name)
+}
+
+/// The reply to several writes.
+fn answer(outcome: WriteOutcome, counts_modified: bool) -> RawDocumentBuf {
+    let mut reply = rawdoc! { "n": reply::count(outcome.n) };
+    if counts_modified {
+        reply.append(cstr!("nModified"), reply::count(outcome.modified));
+    }
+    if !outcome.upserted.is_empty() {
+        let mut upserted = RawArrayBuf::new();
+        for (index, id) in outcome.upserted {
+            let mut one = rawdoc! { "index": reply::count(index as u64) };
+            one.append(cstr!("_id"), id);
+            upserted.push(one);
+        }
+        reply.append(cstr!("upserted"), &upserted);
+    }
+    let refused: Vec<(usize, CommandError)> =
+        outcome.refused.into_iter().map(|(index, error)| (index, error.into())).collect();
+    with_errors(reply, &refused)
+}
+
+fn with_errors(mut reply: RawDocumentBuf, refused: &[(usize, CommandError)]) -> RawDocumentBuf {
+    if !refused.is_empty() {
+        let errors = write_errors(refused.iter().map(|(index, error)| (*index, error)));
+        reply.append(cstr!("writeErrors"), &errors);
+    }
+    reply::finished(reply)
+}
+
+/// The members of one write of several, and how they are read.
+struct One<'a> {
+    what: String,
+    members: &'a RawDocument,
+}
+
+impl<'a> One<'a> {
+    fn new(list: &str, index: usize, members: &'a RawDocument, known: &[&str]) -> Result<One<'a>> {
+        let what = format!("{list} at index {index}");
+        for (name, _) in members.iter().filter_map(std::result::Result::ok) {
+            if !known.contains(&name.as_str()) {
+                let shown: String = name.as_str().chars().take(60).collect();
+                let message = format!("unknown option '{}' of {what}", shown.escape_debug());
+                return Err(CommandError::new(Code::IDLUnknownField, message));
+            }
+        }
+        Ok(One { what, members })
+    }
+
+    fn get(&self, option: &str) -> Option<RawBsonRef<'a>> {
+        self.members.get(option).ok().flatten()
+    }
+
+    fn query(&self) -> Result<&'a RawDocument> {
+        match self.get("q") {
+            Some(RawBsonRef::Document(query)) => Ok(query),
+            Some(other) => Err(mismatch(&format!("q of {}", self.what), "an object", other)),
+            None => Err(missing("q", &self.what)),
+        }
+    }
+
+    fn flag(&self, option: &str) -> Result<bool> {
+        Ok(self.get(option).map(|value| flag(option, value)).transpose()?.unwrap_or(false))
+    }
+
+    /// Why an option that is not here refuses the write.
+    fn refused(&self, options: &[&str]) -> Option<ebbtide::Error> {
+        let asks = |option: &&&str| match self.get(option) {
+            None | Some(RawBsonRef::Null) => false,
+            Some(RawBsonRef::Document(document)) => !document.is_empty(),
+            Some(RawBsonRef::Array(list)) => !list.is_empty(),
+            Some(_) => true,
+        };
+        let option = options.iter().find(asks)?;
+        let what = format!("'{option}' of {} is not available: leave it out", self.what);
+        Some(ebbtide::Error::new(Code::FailedToParse, what))
+    }
+}
+
+pub(crate) fn insert(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let documents = command.list("documents")?;
+    if documents.is_empty() {
+        return Err(CommandError::new(Code::BadValue, "documents is empty: give at least one document"));
+    }
+    let ordered = command.flag("ordered")?.unwrap_or(true);
+    add(&command.shared.counters.inserts, documents.len() as u64);
+    match target(command, true)? {
+        Target::Documents(target) => {
+            let documents = documents.into_iter().map(|document| Ok(document.to_owned())).collect();
+            Ok(answer(target.insert_many(documents, ordered)?, false))
+        }
+        Target::Measurements(target) => insert_measurements(&target, &documents, ordered),
+        Target::Missing => {
+            Err(CommandError::new(Code::NamespaceNotFound, "the collection was dropped while it was written to"))
+        }
+    }
+}
+
+/// Stores measurements: all or none if they are ordered, else those that can be stored.
+fn insert_measurements(target: &Collection, documents: &[&RawDocument], ordered: bool) -> Result<RawDocumentBuf> {
+    let (mut readable, mut indexes, mut refused) = (Vec::with_capacity(documents.len()), Vec::new(), Vec::new());
+    for (index, document) in documents.iter().enumerate() {
+        match measurement(document) {
+            Ok(value) => {
+                readable.push(value);
+                indexes.push(index);
+            }
+            Err(mut error) => {
+                error.message = format!("index {index}: {}", error.message);
+                refused.push((index, error));
+                if ordered {
+                    break;
+                }
+            }
+        }
+    }
+    let stored = if ordered {
+        let stored = match refused.is_empty() {
+            true => target.insert_documents(&readable),
+            false => return Ok(with_errors(rawdoc! { "n": 0 }, &refused)),
+        };
+        match stored {
+            Ok(stored) => stored,
+            Err(error) => {
+                let error = CommandError::from(error);
+                let Some(index) = error.index.filter(|_| error.is_mistake) else { return Err(error) };
+                refused.push((index, error));
+                0
+            }
+        }
+    } else if readable.is_empty() {
+        0
+    } else {
+        let lenient = target.insert_documents_lenient(&readable)?;
+        let errors = lenient.errors.into_iter();
+        refused.extend(errors.map(|(at, error)| (indexes.get(at).copied().unwrap_or(at), error.into())));
+        refused.sort_by_key(|(index, _)| *index);
+        lenient.stored
+    };
+    Ok(with_errors(rawdoc! { "n": reply::count(stored) }, &refused))
+}
+
+/// A document as a measurement. An ObjectId as `_id`, which drivers put into every document, is not stored.
+fn measurement(document: &RawDocument) -> Result<Value> {
+    let mut members = Vec::new();
+    for member in document {
+        let (name, value) =
+            member.map_err(|e| CommandError::new(Code::BadValue, format!("not a BSON document: {e}")))?;
+        if name.as_str() == "_id" && matches!(value, RawBsonRef::ObjectId(_)) {
+            continue;
+        }
+        members.push((Name::from(name.as_str()), value_of(value, 0)?));
+    }
+    Ok(Value::Object(members))
+}
+
+fn one_update(index: usize, update: &RawDocument) -> Result<std::result::Result<UpdateRequest, ebbtide::Error>> {
+    let refused = ["arrayFilters", "collation", "hint", "c", "sort"];
+    let one = One::new("updates", index, update, &[&["q", "u", "multi", "upsert"], &refused[..]].concat())?;
+    let (multi, upsert) = (one.flag("multi")?, one.flag("upsert")?);
+    let query = one.query()?.to_owned();
+    let change = one.get("u").ok_or_else(|| missing("u", &one.what))?;
+    if let Some(error) = one.refused(&refused) {
+        return Ok(Err(error));
+    }
+    Ok(UpdateRequest::new(query, change, multi, upsert))
+}
+
+pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.refuse(&["let"])?;
+    let updates = command.list("updates")?;
+    let ordered = command.flag("ordered")?.unwrap_or(true);
+    let creates = updates.iter().any(|update| {
+        let upsert = update.get("upsert").ok().flatten();
+        upsert.is_some_and(|value| flag("upsert", value).unwrap_or(false))
+    });
+    let read = updates.iter().enumerate().map(|(index, update)| one_update(index, update));
+    let updates = read.collect::<Result<Vec<_>>>()?;
+    match target(command, creates)? {
+        Target::Documents(target) => Ok(answer(target.update_many(updates, ordered)?, true)),
+        Target::Measurements(_) => Ok(with_errors(rawdoc! { "n": 0, "nModified": 0 }, &[(0, for_documents("update"))])),
+        Target::Missing => {
+            // Nothing matches, and still what is wrong is told.
+            let refused = updates.into_iter().enumerate().filter_map(|(index, one)| Some((index, one.err()?)));
+            let refused = refused.take(if ordered { 1 } else { usize::MAX }).collect();
+            Ok(answer(WriteOutcome { refused, ..WriteOutcome::default() }, true))
+        }
+    }
+}
+
+fn for_documents(command: &str) -> CommandError {
+    let what = format!(
+        "{command} does not work on a time-series collection: insert the corrected measurement, and delete the wrong one by \
+         its meta and time"
+    );
+    CommandError::new(Code::InvalidOptions, what)
+}
+
+/// One delete: its filter, and whether it takes one document alone.
+fn one_delete(index: usize, delete: &RawDocument) -> Result<(&RawDocument, bool, Option<ebbtide::Error>)> {
+    let refused = ["collation", "hint"];
+    let one = One::new("deletes", index, delete, &[&["q", "limit"], &refused[..]].concat())?;
+    let limit = one.get("limit").ok_or_else(|| missing("limit", &one.what))?;
+    let wrong = match ebbtide_documents::whole_number(limit) {
+        Some(0 | 1) => None,
+        _ => {
+            let what = "limit of a delete must be 0, for all that match, or 1, for one of them";
+            Some(ebbtide::Error::new(Code::FailedToParse, what))
+        }
+    };
+    let only_one = ebbtide_documents::whole_number(limit) == Some(1);
+    Ok((one.query()?, only_one, wrong.or_else(|| one.refused(&refused))))
+}
+
+pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.refuse(&["let"])?;
+    let deletes = command.list("deletes")?;
+    let ordered = command.flag("ordered")?.unwrap_or(true);
+    let read = deletes.iter().enumerate().map(|(index, delete)| one_delete(index, delete));
+    let deletes = read.collect::<Result<Vec<_>>>()?;
+    match target(command, false)? {
+        Target::Measurements(target) => delete_measurements(&target, deletes, ordered),
+        target => {
+            let requests = deletes.into_iter().map(|(query, only_one, wrong)| match wrong {
+                Some(error) => Err(error),
+                None => DeleteRequest::new(query, only_one),
+            });
+            let requests: Vec<_> = requests.collect();
+            if let Target::Documents(target) = target {
+                return Ok(answer(target.delete_many(requests, ordered)?, false));
+            }
+            let refused = requests.into_iter().enumerate().filter_map(|(index, one)| Some((index, one.err()?)));
+            let refused = refused.take(if ordered { 1 } else { usize::MAX }).collect();
+            Ok(answer(WriteOutcome { refused, ..WriteOutcome::default() }, false))
+        }
+    }
+}
+
+fn delete_measurements(
+    target: &Collection,
+    deletes: Vec<(&RawDocument, bool, Option<ebbtide::Error>)>,
+    ordered: bool,
+) -> Result<RawDocumentBuf> {
+    let (mut removed, mut refused) = (0, Vec::new());
+    for (index, (query, only_one, wrong)) in deletes.into_iter().enumerate() {
+        let one = || -> Result<u64> {
+            if let Some(error) = wrong {
+                return Err(error.into());
+            }
+            if only_one {
+                let what =
+                    "a delete of one measurement is not possible: limit must be 0, for all that match (deleteMany)";
+                return Err(CommandError::new(Code::InvalidOptions, what));
+            }
+            let filter = Filter::parse_query(&value_of(RawBsonRef::Document(query), 0)?)?;
+            Ok(target.delete(&filter)?)
+        };
+        match one() {
+            Ok(n) => removed += n,
+            Err(error) if !error.is_mistake => return Err(error),
+            Err(error) => {
+                refused.push((index, error));
+                if ordered {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(with_errors(rawdoc! { "n": reply::count(removed) }, &refused))
+}
+
+pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.refuse(&["arrayFilters", "collation", "hint", "let"])?;
+    let (remove, upsert) = (command.flag("remove")?.unwrap_or(false), command.flag("upsert")?.unwrap_or(false));
+    let request = ebbtide::FindAndModify::new(&ebbtide::FindAndModifyOptions {
+        query: command.document("query")?.unwrap_or_else(|| empty()),
+        sort: command.document("sort")?,
+        update: command.get("update"),
+        remove,
+        new: command.flag("new")?.unwrap_or(false),
+        upsert,
+        fields: command.document("fields")?,
+    })?;
+    let done = match target(command, upsert)? {
+        Target::Documents(target) => target.find_and_modify(request)?,
+        Target::Measurements(_) => return Err(for_documents("findAndModify")),
+        Target::Missing => ebbtide::FoundAndModified { value: None, updated_existing: false, upserted: None },
+    };
+    let found = done.updated_existing || done.upserted.is_some() || done.value.is_some();
+    let mut last = rawdoc! { "n": i32::from(found) };
+    if !remove {
+        last.append(cstr!("updatedExisting"), done.updated_existing);
+    }
+    if let Some(id) = done.upserted {
+        last.append(cstr!("upserted"), id);
+    }
+    let mut reply = rawdoc! { "lastErrorObject": last };
+    reply.append(cstr!("value"), done.value.map_or(RawBson::Null, RawBson::Document));
+    Ok(reply::finished(reply))
+}
+
+/// `{}`.
+pub(crate) fn empty() -> &'static RawDocument {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    RawDocument::from_bytes(EMPTY).unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
+}

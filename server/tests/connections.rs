@@ -1,0 +1,208 @@
+//! Connections from raw frames: what a client that is slow, wrong or hostile sees, and that the server outlives it.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use ebbtide_server::{Databases, Server, Settings};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A frame of an OP_MSG with one document.
+fn frame(flags: u32, document: &RawDocument) -> Vec<u8> {
+    let length = i32::try_from(21 + document.as_bytes().len()).unwrap();
+    let header = [length, 1, 0, 2013].into_iter().flat_map(i32::to_le_bytes);
+    header.chain(flags.to_le_bytes()).chain([0]).chain(document.as_bytes().iter().copied()).collect()
+}
+
+async fn reply(stream: &mut TcpStream) -> RawDocumentBuf {
+    let mut header = [0; 21];
+    stream.read_exact(&mut header).await.unwrap();
+    let length = usize::try_from(i32::from_le_bytes(header[..4].try_into().unwrap())).unwrap();
+    let mut body = vec![0; length - 21];
+    stream.read_exact(&mut body).await.unwrap();
+    RawDocumentBuf::from_bytes(body).unwrap()
+}
+
+async fn ask(stream: &mut TcpStream, document: &RawDocument) -> RawDocumentBuf {
+    stream.write_all(&frame(0, document)).await.unwrap();
+    reply(stream).await
+}
+
+/// Whether the server closes the connection.
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0; 64]).await, Ok(0) | Err(_))
+}
+
+async fn ping(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let answer = ask(&mut stream, &rawdoc! { "ping": 1, "$db": "admin" }).await;
+    assert_eq!(answer.get_f64("ok").unwrap(), 1.0);
+    stream
+}
+
+struct Running {
+    server: Server,
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+async fn running(settings: Settings) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::one(folder.path().join("db")).unwrap();
+    let server = Server::start(databases, Settings { mongodb: Some(0), ..settings }).await.unwrap();
+    let address = server.mongodb_address().unwrap();
+    Running { server, address, folder }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_no_message_close_their_connection_alone() {
+    let running = running(Settings::default()).await;
+    let mut good = ping(running.address).await;
+    let huge = [&48_000_001_i32.to_le_bytes()[..], &[0; 12]].concat();
+    let negative = [&(-5_i32).to_le_bytes()[..], &[0; 12]].concat();
+    let lying = {
+        let mut lying = frame(0, &rawdoc! { "ping": 1, "$db": "admin" });
+        lying[21..25].copy_from_slice(&1_000_000_i32.to_le_bytes());
+        lying
+    };
+    for bytes in
+        [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), huge, negative, lying, frame(1, &rawdoc! { "ping": 1 })]
+    {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        assert!(is_closed(&mut stream).await);
+    }
+    assert_eq!(ask(&mut good, &rawdoc! { "ping": 1, "$db": "admin" }).await.get_f64("ok").unwrap(), 1.0);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_may_idle_between_messages_and_not_within_one() {
+    let running = running(Settings { stall_max: Duration::from_millis(50), ..Settings::default() }).await;
+    let mut idle = ping(running.address).await;
+    let mut half = TcpStream::connect(running.address).await.unwrap();
+    half.write_all(&frame(0, &rawdoc! { "ping": 1, "$db": "admin" })[..30]).await.unwrap();
+    assert!(is_closed(&mut half).await);
+    assert_eq!(ask(&mut idle, &rawdoc! { "ping": 1, "$db": "admin" }).await.get_f64("ok").unwrap(), 1.0);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_connections_than_allowed_are_closed() {
+    let running = running(Settings { connections_max: 2, ..Settings::default() }).await;
+    let first = ping(running.address).await;
+    let _second = ping(running.address).await;
+    let mut third = TcpStream::connect(running.address).await.unwrap();
+    assert!(is_closed(&mut third).await);
+    drop(first);
+    // The place becomes free once the server has seen the end of the first one.
+    loop {
+        let mut next = TcpStream::connect(running.address).await.unwrap();
+        if next.write_all(&frame(0, &rawdoc! { "ping": 1, "$db": "admin" })).await.is_ok()
+            && !is_closed(&mut next).await
+        {
+            break;
+        }
+    }
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unacknowledged_writes_are_done_without_a_reply_and_survive_a_stop() {
+    let running = running(Settings::default()).await;
+    let mut stream = ping(running.address).await;
+    let insert = rawdoc! { "insert": "c", "$db": "db", "documents": [{ "_id": 1 }], "writeConcern": { "w": 0 } };
+    stream.write_all(&frame(2, &insert)).await.unwrap();
+    // The next reply is that of the next command.
+    let found = ask(&mut stream, &rawdoc! { "find": "c", "$db": "db" }).await;
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch.get_document(0).unwrap(), &*rawdoc! { "_id": 1 });
+    running.server.stop().await.unwrap();
+    assert!(is_closed(&mut stream).await);
+    let again = ebbtide::Database::open(running.folder.path().join("db")).unwrap();
+    assert_eq!(again.documents("c").unwrap().snapshot().unwrap().count().unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_hosts_are_not_let_in_without_accounts() {
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::one(folder.path().join("db")).unwrap();
+    let everywhere = Settings { listen: "0.0.0.0".parse().unwrap(), mongodb: Some(0), ..Settings::default() };
+    let error = Server::start(databases, everywhere).await.unwrap_err();
+    assert!(error.to_string().contains("--insecure"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_database_refuses_writes_under_other_names() {
+    let running = running(Settings::default()).await;
+    let mut stream = ping(running.address).await;
+    let error = ask(&mut stream, &rawdoc! { "insert": "c", "$db": "test", "documents": [{}] }).await;
+    assert_eq!(error.get_i32("code").unwrap(), 73);
+    let empty = ask(&mut stream, &rawdoc! { "find": "c", "$db": "test" }).await;
+    assert!(empty.get_document("cursor").unwrap().get_array("firstBatch").unwrap().is_empty());
+    for name in ["..", "a/b", "a b", ""] {
+        let error = ask(&mut stream, &rawdoc! { "find": "c", "$db": name }).await;
+        assert_eq!(error.get_i32("code").unwrap(), 73, "{name}");
+    }
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_ends_when_it_idles_or_is_too_old() {
+    let idles = Settings { cursor_idle_max: Duration::ZERO, ..Settings::default() };
+    let ages = Settings { cursor_lifetime_max: Duration::ZERO, ..Settings::default() };
+    for settings in [idles, ages] {
+        let running = running(settings).await;
+        let mut stream = ping(running.address).await;
+        ask(&mut stream, &rawdoc! { "insert": "c", "$db": "db", "documents": [{}, {}, {}] }).await;
+        let found = ask(&mut stream, &rawdoc! { "find": "c", "$db": "db", "batchSize": 1 }).await;
+        let id = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+        assert_ne!(id, 0);
+        // Reaped by the next tick; until then it answers.
+        loop {
+            let more =
+                ask(&mut stream, &rawdoc! { "getMore": id, "collection": "c", "$db": "db", "batchSize": 0 }).await;
+            if more.get_f64("ok").unwrap() == 0.0 {
+                assert_eq!(more.get_i32("code").unwrap(), 43);
+                break;
+            }
+            let next = ask(&mut stream, &rawdoc! { "find": "c", "$db": "db", "batchSize": 1 }).await;
+            let open = next.get_document("cursor").unwrap().get_i64("id").unwrap();
+            let status = ask(&mut stream, &rawdoc! { "serverStatus": 1, "$db": "admin" }).await;
+            let cursors = status.get_document("metrics").unwrap().get_document("cursor").unwrap();
+            if cursors.get_i32("timedOut").unwrap() > 0 {
+                let gone = ask(&mut stream, &rawdoc! { "getMore": id, "collection": "c", "$db": "db" }).await;
+                assert_eq!(gone.get_i32("code").unwrap(), 43);
+                break;
+            }
+            ask(&mut stream, &rawdoc! { "killCursors": "c", "cursors": [open], "$db": "db" }).await;
+        }
+        running.server.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_and_unknown_things_are_refused_by_name() {
+    let running = running(Settings::default()).await;
+    let mut stream = ping(running.address).await;
+    for (command, code) in [
+        (rawdoc! { "find": "c", "$db": "db", "startTransaction": true, "autocommit": false }, 20),
+        (rawdoc! { "find": "c", "$db": "db", "fliter": {} }, 40415),
+        (rawdoc! { "find": "c", "$db": "db", "collation": { "locale": "de" } }, 115),
+        (rawdoc! { "finds": "c", "$db": "db" }, 59),
+        (rawdoc! { "find": "c" }, 40414),
+        (rawdoc! { "find": 5, "$db": "db" }, 14),
+        (rawdoc! { "find": "c", "$db": "db", "limit": -1 }, 2),
+        (rawdoc! { "insert": "c", "$db": "db" }, 40414),
+        (rawdoc! { "insert": "c", "$db": "db", "documents": [1] }, 14),
+        (rawdoc! { "update": "c", "$db": "db", "updates": [{ "q": {}, "u": {}, "x": 1 }] }, 40415),
+        (rawdoc! { "delete": "c", "$db": "db", "deletes": [{ "q": {} }] }, 40414),
+        (rawdoc! { "drop": "c", "$db": "db" }, 26),
+    ] {
+        let error = ask(&mut stream, &command).await;
+        assert_eq!(error.get_f64("ok").unwrap(), 0.0, "{command:?}");
+        assert_eq!(error.get_i32("code").unwrap(), code, "{command:?}: {error:?}");
+    }
+    running.server.stop().await.unwrap();
+}
