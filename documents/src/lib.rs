@@ -10,11 +10,13 @@ mod cases;
 mod decimal;
 mod distinct;
 mod expiry;
+mod expression;
 mod filter;
 pub mod json;
 mod key;
 mod order;
 mod paths;
+mod pipeline;
 mod projection;
 mod raw;
 mod sort;
@@ -31,10 +33,12 @@ pub use expiry::{
     DefaultTtl, ITEMS_RULE, ItemRules, ItemTtl, RuleName, TTL_FIELD, TTL_SECONDS_MAX, TtlIndex, check_ttl,
     earliest_date,
 };
+pub use expression::{Expression, ExpressionError};
 pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, value_key};
 pub use order::{TypeClass, compare, compare_objects, whole_number};
 pub use paths::{Path, index_keys};
+pub use pipeline::{Pipeline, PipelineRun};
 pub use projection::Projection;
 pub use raw::type_name;
 pub use sort::Sort;

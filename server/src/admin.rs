@@ -150,7 +150,13 @@ fn empty_metrics() -> Map<String, Json> {
 }
 
 pub(crate) fn current_op(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let mut running = RawArrayBuf::new();
+    let running: RawArrayBuf = operations(command)?.into_iter().collect();
+    Ok(reply::finished(rawdoc! { "inprog": running }))
+}
+
+/// What runs now: passes of the sweepers.
+pub(crate) fn operations(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+    let mut running = Vec::new();
     for (name, database) in command.shared.databases.all() {
         let current: Map<_, _> = [("currentOp".to_owned(), Json::from(1))].into_iter().collect();
         let Some(Json::Array(operations)) = json::run(&database, current)?.remove("inprog") else { continue };
@@ -163,7 +169,7 @@ pub(crate) fn current_op(command: &Command<'_>) -> Result<RawDocumentBuf> {
             running.push(json::to_bson(&operation)?);
         }
     }
-    Ok(reply::finished(rawdoc! { "inprog": running }))
+    Ok(running)
 }
 
 pub(crate) fn command_line(_: &Command<'_>) -> Result<RawDocumentBuf> {

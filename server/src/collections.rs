@@ -210,8 +210,11 @@ fn figures_of(database: &Database, collection: &str) -> Result<Map<String, Json>
 }
 
 pub(crate) fn stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let collection = command.collection()?;
-    let scale = scale(command)?;
+    Ok(reply::finished(stats_of(command, command.collection()?, scale(command)?)?))
+}
+
+/// The figures of a collection, sizes in units of `scale` bytes.
+pub(crate) fn stats_of(command: &Command<'_>, collection: &str, scale: i64) -> Result<RawDocumentBuf> {
     let figures = figures_of(&existing(command, collection)?, collection)?;
     let (count, size) = (whole(&figures, "count"), whole(&figures, "size"));
     let mut answer = rawdoc! {
@@ -229,7 +232,7 @@ pub(crate) fn stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
     if let Some(timeseries) = figures.get("timeseries") {
         reply::append(&mut answer, "timeseries", json::value_of(timeseries)?);
     }
-    Ok(reply::finished(answer))
+    Ok(answer)
 }
 
 pub(crate) fn database_stats(command: &Command<'_>) -> Result<RawDocumentBuf> {

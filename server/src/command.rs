@@ -8,7 +8,7 @@ use crate::connection::Client;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::{Form, Message, Sequence, WRITE_BATCH_MAX};
 use crate::serve::{Shared, add};
-use crate::{admin, collections, cursors, handshake, read, write};
+use crate::{admin, aggregate, collections, cursors, handshake, read, write};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::Database;
 use ebbtide_ttl::Code;
@@ -72,6 +72,7 @@ impl Handler {
 }
 
 pub(crate) const HANDLERS: &[Handler] = &[
+    Handler::new("aggregate", aggregate::AGGREGATE, aggregate::aggregate),
     Handler::quick("buildInfo", &[], handshake::build_info),
     Handler::open("collMod", collections::through_engine),
     Handler::new("collStats", &["scale"], collections::stats),

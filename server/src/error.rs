@@ -2,6 +2,7 @@
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use ebbtide::ErrorKind;
+use ebbtide_documents::ExpressionError;
 use ebbtide_ttl::{Code, RuleError};
 use std::fmt;
 
@@ -103,5 +104,11 @@ impl From<ebbtide::Error> for CommandError {
 impl From<RuleError> for CommandError {
     fn from(error: RuleError) -> Self {
         ebbtide::Error::from(error).into()
+    }
+}
+
+impl From<ExpressionError> for CommandError {
+    fn from(error: ExpressionError) -> Self {
+        CommandError { code: error.code, name: error.name(), message: error.message, index: None, is_mistake: true }
     }
 }

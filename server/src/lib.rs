@@ -19,6 +19,7 @@
 //! ```
 
 mod admin;
+mod aggregate;
 mod collections;
 mod command;
 mod connection;

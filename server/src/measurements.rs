@@ -124,9 +124,9 @@ impl Query {
         Ok(self)
     }
 
-    /// The top-level field of a path alone is needed.
-    pub(crate) fn only_field(mut self, path: &str) -> Query {
-        self.fields = Some(path.split('.').take(1).map(str::to_owned).collect());
+    /// These top-level fields alone are needed.
+    pub(crate) fn only_fields(mut self, fields: impl IntoIterator<Item = String>) -> Query {
+        self.fields = Some(fields.into_iter().collect());
         self
     }
 

@@ -115,7 +115,7 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Source::Documents(snapshot) => snapshot.count_where(filter)?,
         Source::Measurements(snapshot) if filter.is_empty() => snapshot.count()?,
         Source::Measurements(snapshot) => {
-            let mut results = Measurements::new(snapshot, Query::new(filter)?.projection(&rawdoc! { "_id": 1 })?);
+            let mut results = Measurements::new(snapshot, Query::new(filter)?.only_fields([]));
             let mut found = 0;
             while !results.is_done() {
                 found += results.next_batch(usize::MAX, usize::MAX, command)?.len() as u64;
@@ -139,7 +139,10 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Source::Documents(snapshot) => snapshot.distinct(path, filter)?,
         Source::Measurements(snapshot) => {
             let mut values = Distinct::new(path)?;
-            let mut results = Measurements::new(snapshot, Query::new(filter)?.only_field(path));
+            let mut results = Measurements::new(
+                snapshot,
+                Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned)),
+            );
             while !results.is_done() {
                 let batch = results.next_batch(usize::MAX, usize::MAX, command)?;
                 batch.iter().for_each(|document| values.add(document));

@@ -44,6 +44,13 @@ async fn commands_work_as_the_driver_expects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pipelines_give_the_same_over_both_kinds_of_collections() {
+    if let Some(output) = run("aggregate.py", "").await {
+        assert_success(&output);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_may_be_compressed() {
     for compressor in ["zlib", "snappy", "zstd"] {
         if let Some(output) = run("commands.py", &format!("?compressors={compressor}")).await {

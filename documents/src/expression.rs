@@ -1,0 +1,346 @@
+//! Expressions of aggregation pipelines, with the meaning and the error codes that MongoDB gives them.
+//!
+//! 1. An expression is read once and asked of each document. A value may be missing, which is not null.
+//! 2. Operators of fixed arguments are functions of their values, in a table by name (`operators`). Those that do not evaluate
+//!    all of their arguments, or that bind variables, are nodes of their own.
+//! 3. An unknown operator is an error that names it.
+
+mod arithmetic;
+mod compare;
+mod convert;
+mod date;
+mod error;
+mod list;
+mod operators;
+mod parse;
+mod text;
+
+pub use error::ExpressionError;
+
+pub(crate) use arithmetic::real_of;
+pub(crate) use parse::members;
+
+use crate::raw::owned;
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use operators::Operator;
+
+/// The result of an expression.
+pub(crate) type Result<T> = std::result::Result<T, ExpressionError>;
+
+/// A value, or none where it is missing.
+pub(crate) type Value = Option<RawBson>;
+
+/// An expression such as `{$add: ["$a", 1]}`.
+#[derive(Debug, Clone)]
+pub struct Expression(Node);
+
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    /// A value that is the same for all documents.
+    Constant(Value),
+    /// What a path reaches from a variable.
+    Path(Variable, Vec<String>),
+    /// An object of expressions; members that are missing are left out.
+    Object(Vec<(CString, Node)>),
+    /// A list of expressions; what is missing becomes null.
+    List(Vec<Node>),
+    /// A function of values.
+    Call(&'static Operator, Vec<Node>),
+    /// `$and`, `$or`.
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    /// `$cond`.
+    Cond(Box<[Node; 3]>),
+    /// `$ifNull`.
+    IfNull(Vec<Node>),
+    /// `$switch`: branches, and the default.
+    Switch(Vec<(Node, Node)>, Option<Box<Node>>),
+    /// `$let`: variables by their slots, and the expression that uses them.
+    Let(Vec<Node>, usize, Box<Node>),
+    /// `$map`: the list, the slot of its variable, the expression.
+    Map(Box<Node>, usize, Box<Node>),
+    /// `$filter`: the list, the slot of its variable, the condition, the limit.
+    Filter(Box<Node>, usize, Box<Node>, Option<Box<Node>>),
+    /// `$reduce`: the list, the initial value, the slot of `$$value` (that of `$$this` is the next), the expression.
+    Reduce(Box<Node>, Box<Node>, usize, Box<Node>),
+    /// `$getField`.
+    Field(Box<Node>, Box<Node>),
+}
+
+/// Where a path begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variable {
+    /// `$$ROOT` and `$$CURRENT`.
+    Root,
+    /// `$$NOW`.
+    Now,
+    /// One that `$let`, `$map` and their kind bind.
+    Slot(usize),
+}
+
+/// What an expression sees.
+pub(crate) struct Scope<'a> {
+    root: &'a RawDocument,
+    /// `$$NOW`, in milliseconds since 1970.
+    now_ms: i64,
+    slots: Vec<Value>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(root: &'a RawDocument, now_ms: i64) -> Scope<'a> {
+        Scope { root, now_ms, slots: Vec::new() }
+    }
+
+    fn bind(&mut self, slot: usize, value: Value) {
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        self.slots[slot] = value;
+    }
+
+    fn path(&self, variable: Variable, names: &[String]) -> Value {
+        match variable {
+            Variable::Root => reach(RawBsonRef::Document(self.root), names),
+            Variable::Now => reach(RawBsonRef::DateTime(bson::DateTime::from_millis(self.now_ms)), names),
+            Variable::Slot(slot) => reach(self.slots.get(slot)?.as_ref()?.as_raw_bson_ref(), names),
+        }
+    }
+}
+
+/// What a path reaches: through objects by name, and in each element of a list that is an object.
+pub(crate) fn reach(value: RawBsonRef<'_>, names: &[String]) -> Value {
+    let Some((name, rest)) = names.split_first() else { return Some(owned(value)) };
+    match value {
+        RawBsonRef::Document(document) => reach(document.get(name).ok().flatten()?, rest),
+        RawBsonRef::Array(list) => {
+            let elements = list.into_iter().map_while(std::result::Result::ok);
+            let reached = elements.filter_map(|element| match element {
+                RawBsonRef::Document(_) => reach(element, names),
+                _ => None,
+            });
+            Some(RawBson::Array(reached.collect()))
+        }
+        _ => None,
+    }
+}
+
+impl Expression {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// Those of MongoDB: an unknown operator, wrong arguments, an unknown variable.
+    pub fn parse(expression: RawBsonRef<'_>) -> std::result::Result<Expression, ExpressionError> {
+        Ok(Expression(parse::Parser::default().any(expression)?))
+    }
+
+    /// The value for a document; nothing where it is missing. `now_ms` is the instant of `$$NOW`.
+    ///
+    /// # Errors
+    /// Those of MongoDB's operators, for values that they do not take.
+    pub fn evaluate(
+        &self,
+        document: &RawDocument,
+        now_ms: i64,
+    ) -> std::result::Result<Option<RawBson>, ExpressionError> {
+        self.0.evaluate(&mut Scope::new(document, now_ms))
+    }
+
+    /// The value in a scope.
+    pub(crate) fn evaluate_in(&self, scope: &mut Scope<'_>) -> Result<Value> {
+        self.0.evaluate(scope)
+    }
+
+    /// The value of an expression that is the same for all documents.
+    pub(crate) fn constant(&self) -> Option<&Value> {
+        match &self.0 {
+            Node::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The path within the document that it is, if it is one.
+    pub(crate) fn as_path(&self) -> Option<&[String]> {
+        match &self.0 {
+            Node::Path(Variable::Root, names) => Some(names),
+            _ => None,
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value> {
+        match self {
+            Node::Constant(value) => Ok(value.clone()),
+            Node::Path(variable, names) => Ok(scope.path(*variable, names)),
+            Node::Object(members) => {
+                let mut object = RawDocumentBuf::new();
+                for (name, node) in members {
+                    if let Some(value) = node.evaluate(scope)? {
+                        object.append(name, value);
+                    }
+                }
+                Ok(Some(RawBson::Document(object)))
+            }
+            Node::List(nodes) => {
+                let mut list = RawArrayBuf::new();
+                for node in nodes {
+                    list.push(node.evaluate(scope)?.unwrap_or(RawBson::Null));
+                }
+                Ok(Some(RawBson::Array(list)))
+            }
+            Node::Call(operator, nodes) => {
+                let values = nodes.iter().map(|node| node.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+                (operator.run)(operator.name, &values)
+            }
+            Node::And(nodes) => all(nodes, scope).map(boolean),
+            Node::Or(nodes) => any(nodes, scope).map(boolean),
+            Node::Cond(parts) => {
+                let [condition, yes, no] = &**parts;
+                if is_true(&condition.evaluate(scope)?) { yes.evaluate(scope) } else { no.evaluate(scope) }
+            }
+            Node::IfNull(nodes) => {
+                let mut value = None;
+                for node in nodes {
+                    value = node.evaluate(scope)?;
+                    if !is_nothing(&value) {
+                        break;
+                    }
+                }
+                Ok(value)
+            }
+            Node::Switch(branches, default) => {
+                for (case, then) in branches {
+                    if is_true(&case.evaluate(scope)?) {
+                        return then.evaluate(scope);
+                    }
+                }
+                match default {
+                    Some(default) => default.evaluate(scope),
+                    None => Err(ExpressionError::new(
+                        40066,
+                        "$switch could not find a matching branch for an input, and no default was specified.",
+                    )),
+                }
+            }
+            Node::Let(values, slot, within) => {
+                let values = values.iter().map(|value| value.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+                values.into_iter().enumerate().for_each(|(i, value)| scope.bind(slot + i, value));
+                within.evaluate(scope)
+            }
+            Node::Map(..) | Node::Filter(..) | Node::Reduce(..) => self.evaluate_over_list(scope),
+            Node::Field(name, input) => field(&name.evaluate(scope)?, &input.evaluate(scope)?),
+        }
+    }
+
+    fn evaluate_over_list(&self, scope: &mut Scope<'_>) -> Result<Value> {
+        match self {
+            Node::Map(input, slot, within) => {
+                let Some(list) = list::input("$map", 16883, &input.evaluate(scope)?)? else { return null() };
+                let mut mapped = RawArrayBuf::new();
+                for element in list {
+                    scope.bind(*slot, Some(element));
+                    mapped.push(within.evaluate(scope)?.unwrap_or(RawBson::Null));
+                }
+                Ok(Some(RawBson::Array(mapped)))
+            }
+            Node::Filter(input, slot, condition, limit) => {
+                let limit = limit.as_ref().map(|limit| limit.evaluate(scope)).transpose()?.flatten();
+                let limit = limit.map(|limit| list::limit(&limit)).transpose()?.flatten().unwrap_or(usize::MAX);
+                let Some(list) = list::input("$filter", 28651, &input.evaluate(scope)?)? else { return null() };
+                let (mut kept, mut count) = (RawArrayBuf::new(), 0);
+                for element in list {
+                    if count == limit {
+                        break;
+                    }
+                    scope.bind(*slot, Some(element.clone()));
+                    if is_true(&condition.evaluate(scope)?) {
+                        kept.push(element);
+                        count += 1;
+                    }
+                }
+                Ok(Some(RawBson::Array(kept)))
+            }
+            Node::Reduce(input, initial, slot, within) => {
+                let Some(list) = list::input("$reduce", 40080, &input.evaluate(scope)?)? else { return null() };
+                let mut value = initial.evaluate(scope)?;
+                for element in list {
+                    scope.bind(*slot, value);
+                    scope.bind(*slot + 1, Some(element));
+                    value = within.evaluate(scope)?;
+                }
+                Ok(value)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn all(nodes: &[Node], scope: &mut Scope<'_>) -> Result<bool> {
+    for node in nodes {
+        if !is_true(&node.evaluate(scope)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn any(nodes: &[Node], scope: &mut Scope<'_>) -> Result<bool> {
+    for node in nodes {
+        if is_true(&node.evaluate(scope)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The members of several objects in one; of a name that several have, the last.
+pub(crate) fn merge_objects(values: &[Value]) -> Result<Value> {
+    list::merge_objects("$mergeObjects", values)
+}
+
+fn field(name: &Value, input: &Value) -> Result<Value> {
+    let Some(RawBson::String(name)) = name else {
+        let message = format!("$getField requires 'field' to evaluate to type String, but got {}", type_of(name));
+        return Err(ExpressionError::new(3_041_704, message));
+    };
+    Ok(match input {
+        Some(RawBson::Document(document)) => document.get(name).ok().flatten().map(owned),
+        None => None,
+        Some(RawBson::Null) => Some(RawBson::Null),
+        Some(_) => None,
+    })
+}
+
+pub(crate) fn boolean(b: bool) -> Value {
+    Some(RawBson::Boolean(b))
+}
+
+pub(crate) fn null() -> Result<Value> {
+    Ok(Some(RawBson::Null))
+}
+
+/// Whether a value counts as true: all but false, zero, null, undefined and missing.
+pub(crate) fn is_true(value: &Value) -> bool {
+    match value {
+        None
+        | Some(RawBson::Null | RawBson::Undefined | RawBson::Boolean(false) | RawBson::Int32(0) | RawBson::Int64(0)) => {
+            false
+        }
+        Some(RawBson::Double(d)) => *d != 0.0,
+        Some(RawBson::Decimal128(d)) => !crate::Decimal::decode(*d).is_zero(),
+        Some(_) => true,
+    }
+}
+
+/// Whether a value is missing, null or undefined.
+pub(crate) fn is_nothing(value: &Value) -> bool {
+    matches!(value, None | Some(RawBson::Null | RawBson::Undefined))
+}
+
+/// The name of a value's type, for messages.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    value.as_ref().map_or("missing", |value| crate::raw::type_name(value.as_raw_bson_ref()))
+}
+
+#[cfg(test)]
+mod tests;

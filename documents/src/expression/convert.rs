@@ -1,0 +1,121 @@
+//! Types and conversions.
+
+use super::arithmetic::real_of;
+use super::{ExpressionError, Result, Value, boolean, is_nothing, is_true, null, type_of};
+use crate::order::{Number, integer_of};
+use bson::DateTime;
+use bson::raw::RawBson;
+
+fn unsupported(value: &Value, to: &str) -> ExpressionError {
+    let from = type_of(value);
+    ExpressionError::new(241, format!("Unsupported conversion from {from} to {to} in $convert with no onError value"))
+}
+
+fn failed(text: &str, to: &str) -> ExpressionError {
+    let shown: String = text.chars().take(80).collect();
+    ExpressionError::new(241, format!("Failed to parse {to} '{shown}' in $convert with no onError value"))
+}
+
+pub(super) fn type_name(_: &'static str, values: &[Value]) -> Result<Value> {
+    Ok(Some(RawBson::String(type_of(&values[0]).to_owned())))
+}
+
+pub(super) fn is_number(_: &'static str, values: &[Value]) -> Result<Value> {
+    Ok(boolean(values[0].as_ref().is_some_and(|value| Number::of(value.as_raw_bson_ref()).is_some())))
+}
+
+pub(super) fn to_bool(_: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    Ok(boolean(is_true(&values[0])))
+}
+
+/// The whole number of a value, cut off towards zero.
+fn truncated(value: &Value, to: &str) -> Result<i64> {
+    let Some(given) = value else { return Err(unsupported(value, to)) };
+    let out_of_range = || {
+        ExpressionError::new(
+            241,
+            format!("Conversion would overflow target type in $convert with no onError value: to {to}"),
+        )
+    };
+    match (given, Number::of(given.as_raw_bson_ref())) {
+        (_, Some(Number::Int(i))) => Ok(i),
+        (_, Some(Number::Decimal(d))) => d.truncate_to_i64().ok_or_else(out_of_range),
+        (_, Some(number)) => integer_of(real_of(number).trunc()).ok_or_else(out_of_range),
+        (RawBson::Boolean(b), _) => Ok(i64::from(*b)),
+        (RawBson::String(text), _) => text.parse().map_err(|_| failed(text, "number")),
+        (RawBson::DateTime(date), _) if to == "long" => Ok(date.timestamp_millis()),
+        _ => Err(unsupported(value, to)),
+    }
+}
+
+pub(super) fn to_int(_: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    let whole = truncated(&values[0], "int")?;
+    match i32::try_from(whole) {
+        Ok(narrow) => Ok(Some(RawBson::Int32(narrow))),
+        Err(_) => Err(ExpressionError::new(
+            241,
+            format!("Conversion would overflow target type in $convert with no onError value: {whole}"),
+        )),
+    }
+}
+
+pub(super) fn to_long(_: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    Ok(Some(RawBson::Int64(truncated(&values[0], "long")?)))
+}
+
+pub(super) fn to_double(_: &'static str, values: &[Value]) -> Result<Value> {
+    let Some(given) = values[0].as_ref().filter(|_| !is_nothing(&values[0])) else { return null() };
+    let double = match (given, Number::of(given.as_raw_bson_ref())) {
+        (_, Some(number)) => real_of(number),
+        (RawBson::Boolean(b), _) => f64::from(u8::from(*b)),
+        (RawBson::String(text), _) => text.parse().map_err(|_| failed(text, "number"))?,
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "milliseconds beyond 2^53 become the nearest double, as in MongoDB"
+        )]
+        (RawBson::DateTime(date), _) => date.timestamp_millis() as f64,
+        _ => return Err(unsupported(&values[0], "double")),
+    };
+    Ok(Some(RawBson::Double(double)))
+}
+
+pub(super) fn to_date(_: &'static str, values: &[Value]) -> Result<Value> {
+    let Some(given) = values[0].as_ref().filter(|_| !is_nothing(&values[0])) else { return null() };
+    let millis = match (given, Number::of(given.as_raw_bson_ref())) {
+        (RawBson::DateTime(_), _) => return Ok(Some(given.clone())),
+        (RawBson::Int32(_), _) => return Err(unsupported(&values[0], "date")),
+        (_, Some(_)) => truncated(&values[0], "date")?,
+        (RawBson::ObjectId(id), _) => id.timestamp().timestamp_millis(),
+        (RawBson::Timestamp(stamp), _) => i64::from(stamp.time) * 1000,
+        (RawBson::String(text), _) => ebbtide_ttl::Timestamp::parse(text)
+            .map_err(|_| failed(text, "date"))?
+            .to_units_saturating(ebbtide_ttl::Precision::Ms),
+        _ => return Err(unsupported(&values[0], "date")),
+    };
+    Ok(Some(RawBson::DateTime(DateTime::from_millis(millis))))
+}
+
+pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
+    let Some(given) = values[0].as_ref().filter(|_| !is_nothing(&values[0])) else { return null() };
+    let text = match given {
+        RawBson::String(text) => text.clone(),
+        RawBson::Boolean(b) => b.to_string(),
+        RawBson::Int32(i) => i.to_string(),
+        RawBson::Int64(i) => i.to_string(),
+        RawBson::Double(d) => super::text::double_text(*d),
+        RawBson::Decimal128(d) => d.to_string(),
+        RawBson::ObjectId(id) => id.to_hex(),
+        RawBson::DateTime(date) => super::date::iso(*date),
+        _ => return Err(unsupported(&values[0], "string")),
+    };
+    Ok(Some(RawBson::String(text)))
+}

@@ -1,0 +1,298 @@
+//! Dates: their parts, texts, and arithmetic in time zones.
+//!
+//! Units from the day on are those of the time zone's calendar; smaller ones are lengths of time.
+
+mod units;
+
+use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
+use bson::DateTime;
+use bson::raw::RawBson;
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
+use units::{Unit, weekday};
+
+/// A time zone: one by its name, or a fixed distance from UTC.
+#[derive(Debug, Clone, Copy)]
+enum Zone {
+    Named(chrono_tz::Tz),
+    Fixed(chrono::FixedOffset),
+}
+
+impl Zone {
+    fn parse(text: &str) -> Result<Zone> {
+        let unknown = || ExpressionError::new(40485, format!("unrecognized time zone identifier: \"{text}\""));
+        if let Some(sign) = text.chars().next().filter(|sign| matches!(sign, '+' | '-')) {
+            let digits: String = text[1..].chars().filter(|c| *c != ':').collect();
+            let number = |range: std::ops::Range<usize>| digits.get(range).and_then(|part| part.parse::<i32>().ok());
+            let seconds = match digits.len() {
+                2 => number(0..2).map(|hours| hours * 3600),
+                4 => number(0..2).zip(number(2..4)).map(|(hours, minutes)| hours * 3600 + minutes * 60),
+                _ => None,
+            };
+            let seconds = seconds.map(|seconds| if sign == '-' { -seconds } else { seconds });
+            return seconds.and_then(chrono::FixedOffset::east_opt).map(Zone::Fixed).ok_or_else(unknown);
+        }
+        text.parse().map(Zone::Named).map_err(|_| unknown())
+    }
+
+    const UTC: Zone = Zone::Named(chrono_tz::UTC);
+
+    /// The calendar and clock of an instant, and its seconds east of UTC.
+    fn local(self, millis: i64) -> Result<(NaiveDateTime, i32)> {
+        let out_of_range = || ExpressionError::new(15, format!("a date of {millis} ms is outside of the calendar"));
+        let utc = chrono::DateTime::from_timestamp_millis(millis).ok_or_else(out_of_range)?.naive_utc();
+        let east = match self {
+            Zone::Named(zone) => zone.offset_from_utc_datetime(&utc).fix().local_minus_utc(),
+            Zone::Fixed(offset) => offset.local_minus_utc(),
+        };
+        let local = utc.checked_add_signed(TimeDelta::seconds(east.into())).ok_or_else(out_of_range)?;
+        Ok((local, east))
+    }
+
+    /// The instant of a calendar and clock; of a gap, that after it.
+    fn instant(self, local: NaiveDateTime) -> i64 {
+        match self {
+            Zone::Fixed(offset) => local.and_utc().timestamp_millis() - i64::from(offset.local_minus_utc()) * 1000,
+            Zone::Named(zone) => match zone.from_local_datetime(&local).earliest() {
+                Some(instant) => instant.timestamp_millis(),
+                None => {
+                    let before = local - TimeDelta::hours(3);
+                    let east =
+                        zone.from_local_datetime(&before).earliest().map(|at| at.offset().fix().local_minus_utc());
+                    local.and_utc().timestamp_millis() - i64::from(east.unwrap_or(0)) * 1000
+                }
+            },
+        }
+    }
+}
+
+/// The instant that a value is: a date, a timestamp or an ObjectId.
+fn millis_of(value: &Value, code: i32) -> Result<i64> {
+    match value {
+        Some(RawBson::DateTime(date)) => Ok(date.timestamp_millis()),
+        Some(RawBson::Timestamp(stamp)) => Ok(i64::from(stamp.time) * 1000),
+        Some(RawBson::ObjectId(id)) => Ok(id.timestamp().timestamp_millis()),
+        other => Err(ExpressionError::new(code, format!("can't convert from BSON type {} to Date", type_of(other)))),
+    }
+}
+
+fn is_left_out(value: &Value) -> bool {
+    matches!(value, Some(RawBson::Undefined))
+}
+
+/// Whether an argument that was given is missing or null.
+fn is_null(value: &Value) -> bool {
+    matches!(value, None | Some(RawBson::Null))
+}
+
+fn zone_of(value: &Value) -> Result<Zone> {
+    match value {
+        Some(RawBson::Undefined) => Ok(Zone::UTC),
+        Some(RawBson::String(text)) => Zone::parse(text),
+        other => {
+            Err(ExpressionError::new(40517, format!("timezone must evaluate to a string, found {}", type_of(other))))
+        }
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    crate::whole_number(value.as_ref()?.as_raw_bson_ref())
+}
+
+fn date(millis: i64) -> Value {
+    Some(RawBson::DateTime(DateTime::from_millis(millis)))
+}
+
+/// `$year` and its kind: of a date, or of `{date, timezone}`.
+pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
+    let (value, zone) = match &values[0] {
+        Some(RawBson::Document(object)) => {
+            let get = |name: &str| object.get(name).ok().flatten().map(crate::raw::owned);
+            let known = object
+                .iter()
+                .map_while(std::result::Result::ok)
+                .find(|(name, _)| !matches!(name.as_str(), "date" | "timezone"));
+            if let Some((unknown, _)) = known {
+                return Err(ExpressionError::new(
+                    40535,
+                    format!("unrecognized option to {name}: \"{}\"", unknown.as_str()),
+                ));
+            }
+            (get("date"), get("timezone").or(Some(RawBson::Undefined)))
+        }
+        Some(RawBson::Array(list)) => {
+            (list.into_iter().next().and_then(std::result::Result::ok).map(crate::raw::owned), Some(RawBson::Undefined))
+        }
+        value => (value.clone(), Some(RawBson::Undefined)),
+    };
+    if is_nothing(&value) || is_null(&zone) {
+        return null();
+    }
+    let (local, _) = zone_of(&zone)?.local(millis_of(&value, 16006)?)?;
+    let day = local.date();
+    let number = match name {
+        "$year" => day.year(),
+        "$month" => small(day.month()),
+        "$dayOfMonth" => small(day.day()),
+        "$dayOfYear" => small(day.ordinal()),
+        "$dayOfWeek" => small(day.weekday().number_from_sunday()),
+        "$isoDayOfWeek" => small(day.weekday().number_from_monday()),
+        "$isoWeek" => small(day.iso_week().week()),
+        "$isoWeekYear" => return Ok(Some(RawBson::Int64(day.iso_week().year().into()))),
+        "$week" => week(day),
+        "$hour" => small(local.hour()),
+        "$minute" => small(local.minute()),
+        "$second" => small(local.second()),
+        _ => small(local.and_utc().timestamp_subsec_millis()),
+    };
+    Ok(Some(RawBson::Int32(number)))
+}
+
+fn small(n: u32) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+/// The week of the year, from Sunday on; days before the first Sunday are in week 0.
+fn week(day: NaiveDate) -> i32 {
+    small((day.ordinal() + 6 - day.weekday().num_days_from_sunday()) / 7)
+}
+
+/// A date as MongoDB writes it in texts.
+pub(super) fn iso(date: DateTime) -> String {
+    format_date("%Y-%m-%dT%H:%M:%S.%LZ", Zone::UTC, date.timestamp_millis()).unwrap_or_default()
+}
+
+fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
+    let (local, east) = zone.local(millis)?;
+    let (day, mut text) = (local.date(), String::new());
+    let mut characters = format.chars();
+    while let Some(c) = characters.next() {
+        if c != '%' {
+            text.push(c);
+            continue;
+        }
+        let Some(c) = characters.next() else {
+            return Err(ExpressionError::new(18535, "Unmatched '%' at end of format string"));
+        };
+        text.push_str(&match c {
+            '%' => "%".to_owned(),
+            'Y' => format!("{:04}", day.year()),
+            'm' => format!("{:02}", day.month()),
+            'd' => format!("{:02}", day.day()),
+            'H' => format!("{:02}", local.hour()),
+            'M' => format!("{:02}", local.minute()),
+            'S' => format!("{:02}", local.second()),
+            'L' => format!("{:03}", local.and_utc().timestamp_subsec_millis()),
+            'j' => format!("{:03}", day.ordinal()),
+            'w' => day.weekday().number_from_sunday().to_string(),
+            'u' => day.weekday().number_from_monday().to_string(),
+            'U' => format!("{:02}", week(day)),
+            'V' => format!("{:02}", day.iso_week().week()),
+            'G' => format!("{:04}", day.iso_week().year()),
+            'z' => {
+                let (sign, minutes) = (if east < 0 { '-' } else { '+' }, east.abs() / 60);
+                format!("{sign}{:02}{:02}", minutes / 60, minutes % 60)
+            }
+            'Z' => (east / 60).to_string(),
+            other => {
+                return Err(ExpressionError::new(
+                    18536,
+                    format!("Invalid format character '%{other}' in format string"),
+                ));
+            }
+        });
+    }
+    Ok(text)
+}
+
+/// `$dateToString`.
+pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
+    let [given, format, zone, on_null] = values else { return null() };
+    if is_nothing(given) {
+        return Ok(if is_left_out(on_null) { Some(RawBson::Null) } else { on_null.clone() });
+    }
+    if is_null(format) || is_null(zone) {
+        return null();
+    }
+    let is_utc = is_left_out(zone);
+    let zone = zone_of(zone)?;
+    let format = match format {
+        Some(RawBson::Undefined) if is_utc => "%Y-%m-%dT%H:%M:%S.%LZ",
+        Some(RawBson::Undefined) => "%Y-%m-%dT%H:%M:%S.%L",
+        Some(RawBson::String(format)) => format,
+        other => {
+            let message = format!("$dateToString requires that 'format' be a string, found: {}", type_of(other));
+            return Err(ExpressionError::new(18533, message));
+        }
+    };
+    Ok(Some(RawBson::String(format_date(format, zone, millis_of(given, 16006)?)?)))
+}
+
+/// `$dateTrunc`.
+pub(super) fn truncate(name: &'static str, values: &[Value]) -> Result<Value> {
+    let [given, unit, bin_size, zone, start] = values else { return null() };
+    if [given, unit, bin_size, zone, start].into_iter().any(is_null) {
+        return null();
+    }
+    let unit = Unit::of(name, unit, 5_439_013, 5_439_014)?;
+    let bins = match bin_size {
+        Some(RawBson::Undefined) => 1,
+        given => {
+            let bins = whole(given).ok_or_else(|| {
+                ExpressionError::new(5_439_017, "$dateTrunc requires 'binSize' to be a 64-bit integer")
+            })?;
+            if bins <= 0 {
+                return Err(ExpressionError::new(
+                    5_439_018,
+                    format!("$dateTrunc requires 'binSize' to be greater than 0, but got value {bins}"),
+                ));
+            }
+            bins
+        }
+    };
+    let start = match unit {
+        Unit::Week => weekday(name, start, 5_439_015, 5_439_016)?,
+        _ => chrono::Weekday::Sun,
+    };
+    let zone = zone_of(zone)?;
+    Ok(date(units::truncated(zone, millis_of(given, 5_439_012)?, unit, bins, start)?))
+}
+
+/// `$dateAdd` and `$dateSubtract`.
+pub(super) fn add(name: &'static str, values: &[Value]) -> Result<Value> {
+    let [given, unit, amount, zone] = values else { return null() };
+    if [given, unit, amount, zone].into_iter().any(is_null) {
+        return null();
+    }
+    let unit = Unit::of(name, unit, 5_166_404, 9)?;
+    let millis = millis_of(given, 5_166_403)?;
+    let amount = whole(amount)
+        .ok_or_else(|| ExpressionError::new(5_166_405, format!("{name} expects integer amount of time units")))?;
+    let overflow = || ExpressionError::new(5_166_406, format!("{name} overflowed"));
+    let amount = if name == "$dateSubtract" { amount.checked_neg().ok_or_else(overflow)? } else { amount };
+    Ok(date(units::added(zone_of(zone)?, millis, unit, amount)?.ok_or_else(overflow)?))
+}
+
+/// `$dateDiff`: how many boundaries of a unit lie between two dates.
+pub(super) fn difference(name: &'static str, values: &[Value]) -> Result<Value> {
+    let [from, to, unit, zone, start] = values else { return null() };
+    if [from, to, unit, zone, start].into_iter().any(is_null) {
+        return null();
+    }
+    let unit = Unit::of(name, unit, 5_439_013, 9)?;
+    let start = match unit {
+        Unit::Week => weekday(name, start, 5_439_015, 9)?,
+        _ => chrono::Weekday::Sun,
+    };
+    let (from, to) = (millis_of(from, 5_166_307)?, millis_of(to, 5_166_307)?);
+    Ok(Some(RawBson::Int64(units::between(zone_of(zone)?, from, to, unit, start)?)))
+}
+
+/// Midnight of a day.
+fn midnight(day: NaiveDate) -> NaiveDateTime {
+    day.and_time(chrono::NaiveTime::MIN)
+}
+
+/// The first instant of the year 2000, from which bins are counted.
+fn reference() -> NaiveDate {
+    NaiveDate::from_ymd_opt(2000, 1, 1).unwrap_or_else(|| Utc.timestamp_nanos(0).date_naive())
+}

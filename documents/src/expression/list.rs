@@ -1,0 +1,296 @@
+//! Lists and objects.
+
+use super::compare::order;
+use super::{ExpressionError, Result, Value, boolean, is_nothing, is_true, null, type_of};
+use crate::raw::owned;
+use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
+
+/// Elements that `$range` makes at most.
+const RANGE_MAX: usize = 1 << 20;
+
+fn elements(list: &RawArray) -> impl Iterator<Item = RawBson> {
+    list.into_iter().map_while(std::result::Result::ok).map(owned)
+}
+
+fn as_list(value: &Value) -> Option<&RawArray> {
+    match value {
+        Some(RawBson::Array(list)) => Some(list),
+        _ => None,
+    }
+}
+
+/// The elements of the list that an operator goes through; nothing for null.
+pub(super) fn input(name: &str, code: i32, value: &Value) -> Result<Option<Vec<RawBson>>> {
+    if is_nothing(value) {
+        return Ok(None);
+    }
+    let wrong = || ExpressionError::new(code, format!("input to {name} must be an array not {}", type_of(value)));
+    Ok(Some(elements(as_list(value).ok_or_else(wrong)?).collect()))
+}
+
+/// The limit of `$filter`; none for null.
+pub(super) fn limit(value: &RawBson) -> Result<Option<usize>> {
+    if matches!(value, RawBson::Null) {
+        return Ok(None);
+    }
+    let whole = crate::whole_number(value.as_raw_bson_ref());
+    let wrong = || ExpressionError::new(327_391, "$filter: limit must be represented as a 32-bit integral value");
+    match whole.ok_or_else(wrong)? {
+        n @ 1.. => Ok(usize::try_from(n).ok()),
+        n => Err(ExpressionError::new(327_392, format!("$filter: limit must be greater than 0: {n}"))),
+    }
+}
+
+fn whole(name: &str, code: i32, value: &Value) -> Result<i64> {
+    let number = value.as_ref().and_then(|value| crate::whole_number(value.as_raw_bson_ref()));
+    let number = number.filter(|n| i32::try_from(*n).is_ok());
+    number.ok_or_else(|| {
+        ExpressionError::new(code, format!("{name} needs a whole number of 32 bits, found {}", type_of(value)))
+    })
+}
+
+fn list_of(name: &str, code: i32, value: &Value) -> Result<Vec<RawBson>> {
+    let wrong = || ExpressionError::new(code, format!("{name}'s argument must be an array, but is {}", type_of(value)));
+    Ok(elements(as_list(value).ok_or_else(wrong)?).collect())
+}
+
+fn count(n: usize) -> Value {
+    Some(RawBson::Int32(i32::try_from(n).unwrap_or(i32::MAX)))
+}
+
+fn of(values: impl IntoIterator<Item = RawBson>) -> Value {
+    Some(RawBson::Array(values.into_iter().collect()))
+}
+
+/// The element at a number, which counts from the end if it is negative.
+fn at(list: Vec<RawBson>, index: i64) -> Value {
+    let from_end = || usize::try_from(index.unsigned_abs()).ok().and_then(|back| list.len().checked_sub(back));
+    let at = if index < 0 { from_end() } else { usize::try_from(index).ok() };
+    at.and_then(|at| list.into_iter().nth(at))
+}
+
+pub(super) fn element_at(name: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) || is_nothing(&values[1]) {
+        return null();
+    }
+    let list = list_of(name, 28689, &values[0])?;
+    if values[1].as_ref().is_none_or(|value| crate::order::Number::of(value.as_raw_bson_ref()).is_none()) {
+        let message = format!("$arrayElemAt's second argument must be a numeric value, but is {}", type_of(&values[1]));
+        return Err(ExpressionError::new(28690, message));
+    }
+    Ok(at(list, whole(name, 28691, &values[1])?))
+}
+
+/// `$first` and `$last`.
+pub(super) fn end(name: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    Ok(at(list_of(name, 28689, &values[0])?, if name == "$first" { 0 } else { -1 }))
+}
+
+pub(super) fn size(_: &'static str, values: &[Value]) -> Result<Value> {
+    let wrong = || {
+        let message = format!("The argument to $size must be an array, but was of type: {}", type_of(&values[0]));
+        ExpressionError::new(17124, message)
+    };
+    Ok(count(elements(as_list(&values[0]).ok_or_else(wrong)?).count()))
+}
+
+pub(super) fn is_list(_: &'static str, values: &[Value]) -> Result<Value> {
+    Ok(boolean(as_list(&values[0]).is_some()))
+}
+
+pub(super) fn contains(_: &'static str, values: &[Value]) -> Result<Value> {
+    let wrong = || {
+        let message = format!("$in requires an array as a second argument, found: {}", type_of(&values[1]));
+        ExpressionError::new(40081, message)
+    };
+    let mut found = elements(as_list(&values[1]).ok_or_else(wrong)?);
+    Ok(boolean(found.any(|element| order(&values[0], &Some(element)).is_eq())))
+}
+
+pub(super) fn index_of(name: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    let list = list_of(name, 40090, &values[0])?;
+    let bound = |at: usize, default: usize| match values.get(at) {
+        None => Ok(default),
+        Some(value) => {
+            let bound = whole(name, 40096, value)?;
+            usize::try_from(bound).map_err(|_| {
+                ExpressionError::new(40097, format!("{name} requires a nonnegative bound, found: {bound}"))
+            })
+        }
+    };
+    let (start, end) = (bound(2, 0)?, bound(3, list.len())?);
+    let window = list.iter().enumerate().take(end).skip(start);
+    let found = window.into_iter().find(|(_, element)| order(&values[1], &Some((*element).clone())).is_eq());
+    Ok(found.map_or(Some(RawBson::Int32(-1)), |(at, _)| count(at)))
+}
+
+pub(super) fn concat(name: &'static str, values: &[Value]) -> Result<Value> {
+    let mut all = RawArrayBuf::new();
+    for value in values {
+        if is_nothing(value) {
+            return null();
+        }
+        let wrong = || ExpressionError::new(28664, format!("{name} only supports arrays, not {}", type_of(value)));
+        elements(as_list(value).ok_or_else(wrong)?).for_each(|element| all.push(element));
+    }
+    Ok(Some(RawBson::Array(all)))
+}
+
+pub(super) fn reverse(_: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    let wrong = || {
+        let message =
+            format!("The argument to $reverseArray must be an array, but was of type: {}", type_of(&values[0]));
+        ExpressionError::new(34435, message)
+    };
+    let list: Vec<RawBson> = elements(as_list(&values[0]).ok_or_else(wrong)?).collect();
+    Ok(of(list.into_iter().rev()))
+}
+
+pub(super) fn slice(name: &'static str, values: &[Value]) -> Result<Value> {
+    if values.iter().any(is_nothing) {
+        return null();
+    }
+    let wrong = || {
+        ExpressionError::new(
+            28724,
+            format!("First argument to $slice must be an array, but is of type: {}", type_of(&values[0])),
+        )
+    };
+    let list: Vec<RawBson> = elements(as_list(&values[0]).ok_or_else(wrong)?).collect();
+    let first = whole(name, 28725, &values[1])?;
+    let back = |n: i64| list.len().saturating_sub(usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX));
+    let forward = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (start, length) = match values.get(2) {
+        None if first < 0 => (back(first), usize::MAX),
+        None => (0, forward(first)),
+        Some(length) => {
+            let length = whole(name, 28727, length)?;
+            if length <= 0 {
+                return Err(ExpressionError::new(
+                    28729,
+                    format!("Third argument to $slice must be positive: {length}"),
+                ));
+            }
+            (if first < 0 { back(first) } else { forward(first) }, forward(length))
+        }
+    };
+    Ok(of(list.into_iter().skip(start).take(length)))
+}
+
+pub(super) fn range(name: &'static str, values: &[Value]) -> Result<Value> {
+    let (start, end) = (whole(name, 34443, &values[0])?, whole(name, 34445, &values[1])?);
+    let step = values.get(2).map(|step| whole(name, 34447, step)).transpose()?.unwrap_or(1);
+    if step == 0 {
+        return Err(ExpressionError::new(34449, "$range requires a non-zero step value"));
+    }
+    let mut list = RawArrayBuf::new();
+    let (mut next, mut made) = (start, 0);
+    while (step > 0 && next < end) || (step < 0 && next > end) {
+        if made == RANGE_MAX {
+            return Err(ExpressionError::new(146, format!("$range makes at most {RANGE_MAX} elements")));
+        }
+        list.push(i32::try_from(next).unwrap_or(i32::MAX));
+        (next, made) = (next + step, made + 1);
+    }
+    Ok(Some(RawBson::Array(list)))
+}
+
+pub(super) fn all_true(name: &'static str, values: &[Value]) -> Result<Value> {
+    let wrong = |e: ExpressionError| ExpressionError::new(17040, e.message);
+    Ok(boolean(list_of(name, 17040, &values[0]).map_err(wrong)?.into_iter().all(|element| is_true(&Some(element)))))
+}
+
+pub(super) fn any_true(name: &'static str, values: &[Value]) -> Result<Value> {
+    Ok(boolean(list_of(name, 17041, &values[0])?.into_iter().any(|element| is_true(&Some(element)))))
+}
+
+pub(super) fn merge_objects(_: &'static str, values: &[Value]) -> Result<Value> {
+    let mut merged: Vec<(CString, RawBson)> = Vec::new();
+    // A list alone is a list of objects.
+    let spread: Vec<Value> = match values {
+        [Some(RawBson::Array(list))] => elements(list).map(Some).collect(),
+        values => values.to_vec(),
+    };
+    for value in &spread {
+        match value {
+            value if is_nothing(value) => {}
+            Some(RawBson::Document(document)) => {
+                for (name, value) in document.iter().map_while(std::result::Result::ok) {
+                    match merged.iter_mut().find(|(known, _)| known.as_ref() == name) {
+                        Some((_, old)) => *old = owned(value),
+                        None => merged.push((name.to_owned(), owned(value))),
+                    }
+                }
+            }
+            other => {
+                let message = format!("$mergeObjects requires object inputs, but input is of type {}", type_of(other));
+                return Err(ExpressionError::new(40400, message));
+            }
+        }
+    }
+    let mut document = RawDocumentBuf::new();
+    merged.into_iter().for_each(|(name, value)| document.append(name, value));
+    Ok(Some(RawBson::Document(document)))
+}
+
+pub(super) fn of_object(_: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    let Some(RawBson::Document(document)) = &values[0] else {
+        let message = format!("$objectToArray requires a document input, found: {}", type_of(&values[0]));
+        return Err(ExpressionError::new(40390, message));
+    };
+    let member = |(name, value): (&bson::raw::CStr, RawBsonRef<'_>)| {
+        let mut pair = RawDocumentBuf::new();
+        pair.append(bson::raw::cstr!("k"), name.as_str());
+        pair.append(bson::raw::cstr!("v"), value);
+        RawBson::Document(pair)
+    };
+    Ok(of(document.iter().map_while(std::result::Result::ok).map(member)))
+}
+
+pub(super) fn to_object(name: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    let mut merged: Vec<(CString, RawBson)> = Vec::new();
+    for pair in list_of(name, 40386, &values[0])? {
+        let (key, value) = match &pair {
+            RawBson::Array(list) => {
+                let mut parts = elements(list);
+                (parts.next(), parts.next())
+            }
+            RawBson::Document(document) => {
+                let get = |name: &str| document.get(name).ok().flatten().map(owned);
+                (get("k"), get("v"))
+            }
+            other => {
+                let message =
+                    format!("Unrecognised input type format for $arrayToObject: {}", type_of(&Some(other.clone())));
+                return Err(ExpressionError::new(40398, message));
+            }
+        };
+        let (Some(RawBson::String(key)), Some(value)) = (key, value) else {
+            return Err(ExpressionError::new(40392, "$arrayToObject requires pairs of a name and a value, or {k, v}"));
+        };
+        let key = CString::try_from(key.as_str())
+            .map_err(|_| ExpressionError::new(4_940_400, "Key field cannot contain an embedded null byte"))?;
+        match merged.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, old)) => *old = value,
+            None => merged.push((key, value)),
+        }
+    }
+    let mut document = RawDocumentBuf::new();
+    merged.into_iter().for_each(|(name, value)| document.append(name, value));
+    Ok(Some(RawBson::Document(document)))
+}

@@ -1,0 +1,128 @@
+//! The operators that are functions of their values, by name.
+
+use super::{Result, Value, arithmetic, compare, convert, date, list, text};
+
+/// A function of values.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    pub(crate) name: &'static str,
+    /// How many arguments it takes.
+    pub(super) arguments: (usize, usize),
+    /// The names of its arguments, if it takes an object of them instead of a list; those from the second number of `required`
+    /// on may be left out.
+    pub(super) named: Option<(&'static [&'static str], usize)>,
+    pub(super) run: fn(&'static str, &[Value]) -> Result<Value>,
+}
+
+const ANY: usize = usize::MAX;
+
+const fn fixed(name: &'static str, count: usize, run: fn(&'static str, &[Value]) -> Result<Value>) -> Operator {
+    Operator { name, arguments: (count, count), named: None, run }
+}
+
+const fn ranged(
+    name: &'static str,
+    arguments: (usize, usize),
+    run: fn(&'static str, &[Value]) -> Result<Value>,
+) -> Operator {
+    Operator { name, arguments, named: None, run }
+}
+
+const fn named(
+    name: &'static str,
+    names: &'static [&'static str],
+    required: usize,
+    run: fn(&'static str, &[Value]) -> Result<Value>,
+) -> Operator {
+    Operator { name, arguments: (0, ANY), named: Some((names, required)), run }
+}
+
+static OPERATORS: &[Operator] = &[
+    fixed("$abs", 1, arithmetic::abs),
+    ranged("$add", (0, ANY), arithmetic::add),
+    ranged("$allElementsTrue", (1, 1), list::all_true),
+    ranged("$anyElementTrue", (1, 1), list::any_true),
+    fixed("$arrayElemAt", 2, list::element_at),
+    fixed("$arrayToObject", 1, list::to_object),
+    fixed("$ceil", 1, arithmetic::round_to_whole),
+    fixed("$cmp", 2, compare::cmp),
+    ranged("$concat", (0, ANY), text::concat),
+    ranged("$concatArrays", (0, ANY), list::concat),
+    named("$dateAdd", &["startDate", "unit", "amount", "timezone"], 3, date::add),
+    named("$dateDiff", &["startDate", "endDate", "unit", "timezone", "startOfWeek"], 3, date::difference),
+    named("$dateSubtract", &["startDate", "unit", "amount", "timezone"], 3, date::add),
+    named("$dateToString", &["date", "format", "timezone", "onNull"], 1, date::to_text),
+    named("$dateTrunc", &["date", "unit", "binSize", "timezone", "startOfWeek"], 2, date::truncate),
+    ranged("$dayOfMonth", (1, 1), date::part),
+    ranged("$dayOfWeek", (1, 1), date::part),
+    ranged("$dayOfYear", (1, 1), date::part),
+    fixed("$divide", 2, arithmetic::divide),
+    fixed("$eq", 2, compare::test),
+    fixed("$exp", 1, arithmetic::real),
+    fixed("$first", 1, list::end),
+    fixed("$floor", 1, arithmetic::round_to_whole),
+    fixed("$gt", 2, compare::test),
+    fixed("$gte", 2, compare::test),
+    ranged("$hour", (1, 1), date::part),
+    fixed("$in", 2, list::contains),
+    ranged("$indexOfArray", (2, 4), list::index_of),
+    fixed("$isArray", 1, list::is_list),
+    fixed("$isNumber", 1, convert::is_number),
+    ranged("$isoDayOfWeek", (1, 1), date::part),
+    ranged("$isoWeek", (1, 1), date::part),
+    ranged("$isoWeekYear", (1, 1), date::part),
+    fixed("$last", 1, list::end),
+    fixed("$ln", 1, arithmetic::real),
+    fixed("$log10", 1, arithmetic::real),
+    fixed("$lt", 2, compare::test),
+    fixed("$lte", 2, compare::test),
+    named("$ltrim", &["input", "chars"], 1, text::trim),
+    ranged("$mergeObjects", (0, ANY), list::merge_objects),
+    ranged("$millisecond", (1, 1), date::part),
+    ranged("$minute", (1, 1), date::part),
+    fixed("$mod", 2, arithmetic::modulo),
+    ranged("$month", (1, 1), date::part),
+    ranged("$multiply", (0, ANY), arithmetic::multiply),
+    fixed("$ne", 2, compare::test),
+    fixed("$not", 1, compare::not),
+    fixed("$objectToArray", 1, list::of_object),
+    fixed("$pow", 2, arithmetic::power),
+    ranged("$range", (2, 3), list::range),
+    fixed("$reverseArray", 1, list::reverse),
+    ranged("$round", (1, 2), arithmetic::round),
+    named("$rtrim", &["input", "chars"], 1, text::trim),
+    ranged("$second", (1, 1), date::part),
+    fixed("$size", 1, list::size),
+    ranged("$slice", (2, 3), list::slice),
+    fixed("$split", 2, text::split),
+    fixed("$sqrt", 1, arithmetic::real),
+    fixed("$strLenBytes", 1, text::length),
+    fixed("$strLenCP", 1, text::length),
+    fixed("$strcasecmp", 2, text::compare_caseless),
+    fixed("$substrCP", 3, text::part),
+    fixed("$subtract", 2, arithmetic::subtract),
+    fixed("$toBool", 1, convert::to_bool),
+    fixed("$toDate", 1, convert::to_date),
+    fixed("$toDouble", 1, convert::to_double),
+    fixed("$toInt", 1, convert::to_int),
+    fixed("$toLong", 1, convert::to_long),
+    fixed("$toLower", 1, text::case),
+    fixed("$toString", 1, convert::to_text),
+    fixed("$toUpper", 1, text::case),
+    named("$trim", &["input", "chars"], 1, text::trim),
+    ranged("$trunc", (1, 2), arithmetic::round),
+    fixed("$type", 1, convert::type_name),
+    ranged("$week", (1, 1), date::part),
+    ranged("$year", (1, 1), date::part),
+];
+
+/// The operator of this name.
+pub(super) fn operator(name: &str) -> Option<&'static Operator> {
+    OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().map(|at| &OPERATORS[at])
+}
+
+#[cfg(test)]
+#[test]
+fn the_table_is_sorted() {
+    assert!(OPERATORS.is_sorted_by(|a, b| a.name < b.name));
+}

@@ -1,0 +1,449 @@
+//! Reads expressions.
+
+use super::operators::operator;
+use super::{ExpressionError, Node, Result, Scope, Variable};
+use crate::raw::{owned, type_name};
+use bson::RawDocument;
+use bson::raw::{CString, RawBson, RawBsonRef};
+
+/// Levels that an expression may have.
+const DEPTH_MAX: usize = 100;
+
+/// The variables that are bound where an expression is read, innermost last, and how deep that is.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    variables: Vec<String>,
+    depth: usize,
+}
+
+fn failed(message: impl Into<String>) -> ExpressionError {
+    ExpressionError::new(9, message)
+}
+
+impl Parser {
+    /// Any value as an expression.
+    pub(super) fn any(&mut self, value: RawBsonRef<'_>) -> Result<Node> {
+        if self.depth == DEPTH_MAX {
+            return Err(ExpressionError::new(15, format!("an expression is nested deeper than {DEPTH_MAX} levels")));
+        }
+        self.depth += 1;
+        let node = match value {
+            RawBsonRef::String(text) if text.starts_with('$') => self.path(text),
+            RawBsonRef::Array(list) => {
+                let elements = list.into_iter().map_while(std::result::Result::ok);
+                Ok(Node::List(elements.map(|element| self.any(element)).collect::<Result<_>>()?))
+            }
+            RawBsonRef::Document(object) => self.object(object),
+            other => Ok(Node::Constant(Some(owned(other)))),
+        };
+        self.depth -= 1;
+        node.map(simplified)
+    }
+
+    /// `$a.b` or `$$variable.b`.
+    fn path(&self, text: &str) -> Result<Node> {
+        let names = |path: &str| path.split('.').map(str::to_owned).collect::<Vec<_>>();
+        let (variable, names) = match text.strip_prefix("$$") {
+            None => {
+                let path = &text[1..];
+                if path.is_empty() {
+                    return Err(ExpressionError::new(16872, "'$' by itself is not a valid FieldPath"));
+                }
+                (Variable::Root, names(path))
+            }
+            Some(rest) => {
+                let mut names = names(rest);
+                let name = names.remove(0);
+                match name.as_str() {
+                    "" => return Err(failed("empty variable names are not allowed")),
+                    "ROOT" | "CURRENT" => (Variable::Root, names),
+                    "NOW" => (Variable::Now, names),
+                    "REMOVE" => return Ok(Node::Constant(None)),
+                    name => {
+                        let slot = self.variables.iter().rposition(|bound| bound == name);
+                        let unknown = || ExpressionError::new(17276, format!("Use of undefined variable: {name}"));
+                        (Variable::Slot(slot.ok_or_else(unknown)?), names)
+                    }
+                }
+            }
+        };
+        if names.iter().any(String::is_empty) {
+            let code = if text.ends_with('.') { 40353 } else { 15998 };
+            return Err(ExpressionError::new(
+                code,
+                format!("FieldPath field names may not be empty strings: '{text}'"),
+            ));
+        }
+        if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+            let message = format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField.");
+            return Err(ExpressionError::new(16410, message));
+        }
+        Ok(Node::Path(variable, names))
+    }
+
+    fn object(&mut self, object: &RawDocument) -> Result<Node> {
+        let members: Vec<(&str, RawBsonRef<'_>)> = members(object);
+        match members.as_slice() {
+            [(name, argument)] if name.starts_with('$') => return self.call(name, *argument),
+            members if members.iter().any(|(name, _)| name.starts_with('$')) => {
+                let names: Vec<_> = members.iter().map(|(name, _)| *name).collect();
+                let message = format!(
+                    "an object representing an expression must have exactly one field: {{{}}}",
+                    names.join(", ")
+                );
+                return Err(ExpressionError::new(15983, message));
+            }
+            _ => {}
+        }
+        let mut nodes = Vec::new();
+        for (name, value) in members {
+            if name.contains('.') {
+                let message = format!(
+                    "FieldPath field names may not contain '.': '{name}'. Consider using $getField or $setField."
+                );
+                return Err(ExpressionError::new(16412, message));
+            }
+            let name = CString::try_from(name).map_err(|e| failed(e.to_string()))?;
+            nodes.push((name, self.any(value)?));
+        }
+        Ok(Node::Object(nodes))
+    }
+
+    /// An operator with its argument.
+    pub(super) fn call(&mut self, name: &str, argument: RawBsonRef<'_>) -> Result<Node> {
+        match name {
+            "$literal" | "$const" => Ok(Node::Constant(Some(owned(argument)))),
+            "$and" => Ok(Node::And(self.arguments(argument)?)),
+            "$or" => Ok(Node::Or(self.arguments(argument)?)),
+            "$cond" => self.cond(argument),
+            "$ifNull" => {
+                let nodes = self.arguments(argument)?;
+                if nodes.len() < 2 {
+                    let message = format!("$ifNull needs at least two arguments, had: {}", nodes.len());
+                    return Err(ExpressionError::new(1_257_300, message));
+                }
+                Ok(Node::IfNull(nodes))
+            }
+            "$switch" => self.switch(argument),
+            "$let" => self.bind(argument),
+            "$map" | "$filter" => self.each(name, argument),
+            "$reduce" => self.reduce(argument),
+            "$getField" => self.field(argument),
+            _ => {
+                let unknown = || ExpressionError::new(168, format!("Unrecognized expression '{name}'"));
+                let operator = operator(name).ok_or_else(unknown)?;
+                let nodes = match operator.named {
+                    Some((names, required)) => self.named(name, names, required, argument)?,
+                    None => self.arguments(argument)?,
+                };
+                let (least, most) = operator.arguments;
+                if !(least..=most).contains(&nodes.len()) {
+                    let wanted = match most {
+                        most if most == least => format!("exactly {least} arguments. {} were passed in.", nodes.len()),
+                        most => {
+                            format!("at least {least} arguments, and at most {most}. {} were passed in.", nodes.len())
+                        }
+                    };
+                    let is_conversion =
+                        matches!(name, "$toBool" | "$toDate" | "$toDouble" | "$toInt" | "$toLong" | "$toString");
+                    let code = match most {
+                        _ if is_conversion => 50723,
+                        most if most == least => 16020,
+                        _ => 28667,
+                    };
+                    return Err(ExpressionError::new(code, format!("Expression {name} takes {wanted}")));
+                }
+                Ok(Node::Call(operator, nodes))
+            }
+        }
+    }
+
+    /// The arguments of an operator: a list of them, or one alone.
+    fn arguments(&mut self, argument: RawBsonRef<'_>) -> Result<Vec<Node>> {
+        match argument {
+            RawBsonRef::Array(list) => {
+                list.into_iter().map_while(std::result::Result::ok).map(|one| self.any(one)).collect()
+            }
+            one => Ok(vec![self.any(one)?]),
+        }
+    }
+
+    /// Arguments by name, in the order of `names`; those that are left out are missing.
+    fn named(
+        &mut self,
+        operator: &str,
+        names: &[&str],
+        required: usize,
+        argument: RawBsonRef<'_>,
+    ) -> Result<Vec<Node>> {
+        let RawBsonRef::Document(object) = argument else {
+            let (code, wanted) = named_codes(operator).0;
+            return Err(ExpressionError::new(code, format!("{operator} {wanted}, found {}", type_name(argument))));
+        };
+        let mut nodes: Vec<Option<Node>> = vec![None; names.len()];
+        for (name, value) in members(object) {
+            let Some(at) = names.iter().position(|known| *known == name) else {
+                let message = format!("Unrecognized argument to {operator}: {name}");
+                return Err(ExpressionError::new(named_codes(operator).1, message));
+            };
+            nodes[at] = Some(self.any(value)?);
+        }
+        if let Some(at) = nodes.iter().take(required).position(Option::is_none) {
+            let message = format!("Missing '{}' parameter to {operator}", names[at]);
+            return Err(ExpressionError::new(named_codes(operator).2, message));
+        }
+        // What is left out is told apart from what is missing in a document: it is undefined.
+        let given = nodes.into_iter().map(|node| node.unwrap_or_else(nothing));
+        Ok(given.collect())
+    }
+
+    fn cond(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
+        let nodes = match argument {
+            RawBsonRef::Document(object) => {
+                let mut parts = [None, None, None];
+                for (name, value) in members(object) {
+                    let at = ["if", "then", "else"].iter().position(|known| *known == name);
+                    let unknown = || ExpressionError::new(17083, format!("Unrecognized parameter to $cond: {name}"));
+                    parts[at.ok_or_else(unknown)?] = Some(self.any(value)?);
+                }
+                let missing = |code, name| ExpressionError::new(code, format!("Missing '{name}' parameter to $cond"));
+                let [condition, yes, no] = parts;
+                vec![
+                    condition.ok_or_else(|| missing(17080, "if"))?,
+                    yes.ok_or_else(|| missing(17081, "then"))?,
+                    no.ok_or_else(|| missing(17082, "else"))?,
+                ]
+            }
+            other => self.arguments(other)?,
+        };
+        let count = nodes.len();
+        let parts: [Node; 3] = nodes.try_into().map_err(|_| {
+            let message = format!("Expression $cond takes exactly 3 arguments. {count} were passed in.");
+            ExpressionError::new(16020, message)
+        })?;
+        Ok(Node::Cond(Box::new(parts)))
+    }
+
+    fn switch(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
+        let RawBsonRef::Document(object) = argument else {
+            let message = format!("$switch requires an object as an argument, found: {}", type_name(argument));
+            return Err(ExpressionError::new(40060, message));
+        };
+        let (mut branches, mut default) = (Vec::new(), None);
+        for (name, value) in members(object) {
+            match (name, value) {
+                ("default", value) => default = Some(Box::new(self.any(value)?)),
+                ("branches", RawBsonRef::Array(list)) => {
+                    for branch in list.into_iter().map_while(std::result::Result::ok) {
+                        branches.push(self.branch(branch)?);
+                    }
+                }
+                ("branches", other) => {
+                    let message = format!("$switch expected an array for 'branches', found: {}", type_name(other));
+                    return Err(ExpressionError::new(40061, message));
+                }
+                (other, _) => {
+                    return Err(ExpressionError::new(40067, format!("$switch found an unknown argument: {other}")));
+                }
+            }
+        }
+        if branches.is_empty() {
+            return Err(ExpressionError::new(40068, "$switch requires at least one branch."));
+        }
+        Ok(Node::Switch(branches, default))
+    }
+
+    fn branch(&mut self, branch: RawBsonRef<'_>) -> Result<(Node, Node)> {
+        let RawBsonRef::Document(object) = branch else {
+            let message = format!("$switch expected each branch to be an object, found: {}", type_name(branch));
+            return Err(ExpressionError::new(40062, message));
+        };
+        let (mut case, mut then) = (None, None);
+        for (name, value) in members(object) {
+            match name {
+                "case" => case = Some(self.any(value)?),
+                "then" => then = Some(self.any(value)?),
+                other => {
+                    let message = format!("$switch found an unknown argument to a branch: {other}");
+                    return Err(ExpressionError::new(40063, message));
+                }
+            }
+        }
+        let missing =
+            |code, name| ExpressionError::new(code, format!("$switch requires each branch have a '{name}' expression"));
+        Ok((case.ok_or_else(|| missing(40064, "case"))?, then.ok_or_else(|| missing(40065, "then"))?))
+    }
+
+    /// Reads `within` with these variables bound, from the slot that is returned on.
+    fn within(&mut self, names: &[&str], within: RawBsonRef<'_>) -> Result<(usize, Node)> {
+        let slot = self.variables.len();
+        self.variables.extend(names.iter().map(|name| (*name).to_owned()));
+        let node = self.any(within);
+        self.variables.truncate(slot);
+        Ok((slot, node?))
+    }
+
+    fn bind(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
+        let RawBsonRef::Document(object) = argument else {
+            return Err(ExpressionError::new(
+                16874,
+                format!("$let only supports an object as its argument, not {}", type_name(argument)),
+            ));
+        };
+        let (mut vars, mut within) = (None, None);
+        for (name, value) in members(object) {
+            match name {
+                "vars" => vars = Some(value),
+                "in" => within = Some(value),
+                other => return Err(ExpressionError::new(16875, format!("Unrecognized parameter to $let: {other}"))),
+            }
+        }
+        let vars = vars.ok_or_else(|| ExpressionError::new(16876, "Missing 'vars' parameter to $let"))?;
+        let within = within.ok_or_else(|| ExpressionError::new(16877, "Missing 'in' parameter to $let"))?;
+        let RawBsonRef::Document(vars) = vars else {
+            return Err(ExpressionError::new(
+                10065,
+                format!("invalid parameter: expected an object (vars), not {}", type_name(vars)),
+            ));
+        };
+        let vars = members(vars);
+        let names: Vec<&str> = vars.iter().map(|(name, _)| *name).collect();
+        names.iter().try_for_each(|name| check_variable(name))?;
+        let values = vars.iter().map(|(_, value)| self.any(*value)).collect::<Result<Vec<_>>>()?;
+        let (slot, node) = self.within(&names, within)?;
+        Ok(Node::Let(values, slot, Box::new(node)))
+    }
+
+    /// `$map` and `$filter`.
+    fn each(&mut self, operator: &str, argument: RawBsonRef<'_>) -> Result<Node> {
+        let is_map = operator == "$map";
+        let code = |map: i32, filter: i32| if is_map { map } else { filter };
+        let RawBsonRef::Document(object) = argument else {
+            let message = format!("{operator} only supports an object as its argument");
+            return Err(ExpressionError::new(code(16878, 28646), message));
+        };
+        let (mut input, mut variable, mut within, mut limit) = (None, "this", None, None);
+        for (name, value) in members(object) {
+            match (name, value) {
+                ("input", value) => input = Some(value),
+                ("as", RawBsonRef::String(name)) => variable = name,
+                ("in", value) if is_map => within = Some(value),
+                ("cond", value) if !is_map => within = Some(value),
+                ("limit", value) if !is_map => limit = Some(value),
+                (other, _) => {
+                    let message = format!("Unrecognized parameter to {operator}: {other}");
+                    return Err(ExpressionError::new(code(16879, 28647), message));
+                }
+            }
+        }
+        check_variable(variable)?;
+        let missing =
+            |code, name: &str| ExpressionError::new(code, format!("Missing '{name}' parameter to {operator}"));
+        let input = self.any(input.ok_or_else(|| missing(code(16880, 28648), "input"))?)?;
+        let within = within.ok_or_else(|| missing(code(16882, 28650), if is_map { "in" } else { "cond" }))?;
+        let limit = limit.map(|limit| self.any(limit)).transpose()?.map(Box::new);
+        let (slot, within) = self.within(&[variable], within)?;
+        Ok(match is_map {
+            true => Node::Map(Box::new(input), slot, Box::new(within)),
+            false => Node::Filter(Box::new(input), slot, Box::new(within), limit),
+        })
+    }
+
+    fn reduce(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
+        let RawBsonRef::Document(object) = argument else {
+            let message = format!("$reduce requires an object as an argument, found: {}", type_name(argument));
+            return Err(ExpressionError::new(40075, message));
+        };
+        let (mut input, mut initial, mut within) = (None, None, None);
+        for (name, value) in members(object) {
+            match name {
+                "input" => input = Some(value),
+                "initialValue" => initial = Some(value),
+                "in" => within = Some(value),
+                other => {
+                    return Err(ExpressionError::new(40076, format!("$reduce found an unknown argument: {other}")));
+                }
+            }
+        }
+        let missing =
+            |code, name: &str| ExpressionError::new(code, format!("$reduce requires '{name}' to be specified"));
+        let input = self.any(input.ok_or_else(|| missing(40077, "input"))?)?;
+        let initial = self.any(initial.ok_or_else(|| missing(40078, "initialValue"))?)?;
+        let (slot, within) = self.within(&["value", "this"], within.ok_or_else(|| missing(40079, "in"))?)?;
+        Ok(Node::Reduce(Box::new(input), Box::new(initial), slot, Box::new(within)))
+    }
+
+    fn field(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
+        let root = || Node::Path(Variable::Root, Vec::new());
+        let (mut field, mut input) = (None, root());
+        match argument {
+            RawBsonRef::Document(object) if object.get("field").ok().flatten().is_some() => {
+                for (name, value) in members(object) {
+                    match name {
+                        "field" => field = Some(self.any(value)?),
+                        "input" => input = self.any(value)?,
+                        other => {
+                            let message = format!("$getField found an unknown argument: {other}");
+                            return Err(ExpressionError::new(3_041_701, message));
+                        }
+                    }
+                }
+            }
+            other => field = Some(self.any(other)?),
+        }
+        let field =
+            field.ok_or_else(|| ExpressionError::new(3_041_702, "$getField requires 'field' to be specified"))?;
+        Ok(Node::Field(Box::new(field), Box::new(input)))
+    }
+}
+
+/// Codes for an operator with named arguments: no object, an unknown argument, a missing one.
+fn named_codes(operator: &str) -> ((i32, &'static str), i32, i32) {
+    match operator {
+        "$dateToString" => ((18629, "only supports an object as its argument"), 18534, 18628),
+        "$dateTrunc" => ((5_439_007, "only supports an object as its argument"), 5_439_008, 5_439_009),
+        "$dateAdd" | "$dateSubtract" => ((5_166_400, "expects an object as its argument"), 5_166_401, 5_166_402),
+        "$dateDiff" => ((5_166_301, "only supports an object as its argument"), 5_166_302, 5_166_303),
+        _ => ((50696, "only supports an object as an argument"), 50694, 50695),
+    }
+}
+
+fn check_variable(name: &str) -> Result<()> {
+    let mut characters = name.chars();
+    let begins = |c: char| c.is_ascii_lowercase() || !c.is_ascii();
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
+    if characters.next().is_some_and(begins) && characters.all(goes_on) {
+        return Ok(());
+    }
+    Err(failed(format!(
+        "'{name}' is not a name of a variable: begin with a small letter, go on with letters, digits and '_'"
+    )))
+}
+
+/// A node of constants alone is a constant itself. One that fails stays as it is: it may never be evaluated.
+fn simplified(node: Node) -> Node {
+    let is_constant = |node: &Node| matches!(node, Node::Constant(_));
+    let all_constant = match &node {
+        Node::Object(members) => members.iter().all(|(_, node)| is_constant(node)),
+        Node::List(nodes) | Node::Call(_, nodes) | Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(is_constant),
+        _ => false,
+    };
+    if !all_constant {
+        return node;
+    }
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    match RawDocument::from_bytes(EMPTY).map(|empty| node.evaluate(&mut Scope::new(empty, 0))) {
+        Ok(Ok(value)) => Node::Constant(value),
+        _ => node,
+    }
+}
+
+/// The members of an object. Commands were checked to their depth.
+pub(crate) fn members(object: &RawDocument) -> Vec<(&str, RawBsonRef<'_>)> {
+    object.iter().map_while(std::result::Result::ok).map(|(name, value)| (name.as_str(), value)).collect()
+}
+
+/// The constant that stands for an argument that was left out.
+fn nothing() -> Node {
+    Node::Constant(Some(RawBson::Undefined))
+}

@@ -1,0 +1,160 @@
+//! Texts.
+
+use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
+
+use bson::raw::{RawArrayBuf, RawBson};
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Some(RawBson::String(text) | RawBson::Symbol(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// A value as a text, as operators on texts take numbers and dates too; nothing for null.
+fn coerced(value: &Value) -> Result<String> {
+    Ok(match value {
+        value if is_nothing(value) => String::new(),
+        Some(RawBson::String(text) | RawBson::Symbol(text) | RawBson::JavaScriptCode(text)) => text.clone(),
+        Some(RawBson::Int32(i)) => i.to_string(),
+        Some(RawBson::Int64(i)) => i.to_string(),
+        Some(RawBson::Double(d)) => double_text(*d),
+        Some(RawBson::Decimal128(d)) => d.to_string(),
+        Some(RawBson::DateTime(date)) => super::date::iso(*date),
+        _ => {
+            return Err(ExpressionError::new(
+                16007,
+                format!("can't convert from BSON type {} to String", type_of(value)),
+            ));
+        }
+    })
+}
+
+/// A double as MongoDB writes it: with six digits.
+pub(super) fn double_text(d: f64) -> String {
+    if d.is_nan() {
+        return "NaN".to_owned();
+    }
+    if d.is_infinite() {
+        return if d > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+    }
+    let scientific = format!("{d:.5e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let trimmed = |digits: &str| match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => digits.to_owned(),
+    };
+    match exponent.parse::<i32>() {
+        Ok(exponent @ -4..6) => trimmed(&format!("{d:.*}", usize::try_from(5 - exponent).unwrap_or(0))),
+        Ok(exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+        }
+        Err(_) => scientific,
+    }
+}
+
+pub(super) fn concat(_: &'static str, values: &[Value]) -> Result<Value> {
+    let mut all = String::new();
+    for value in values {
+        if is_nothing(value) {
+            return null();
+        }
+        let wrong = || ExpressionError::new(16702, format!("$concat only supports strings, not {}", type_of(value)));
+        all.push_str(text(value).ok_or_else(wrong)?);
+    }
+    Ok(Some(RawBson::String(all)))
+}
+
+/// `$toLower` and `$toUpper`: of ASCII letters alone, as in MongoDB.
+pub(super) fn case(name: &'static str, values: &[Value]) -> Result<Value> {
+    let text = coerced(&values[0])?;
+    Ok(Some(RawBson::String(if name == "$toLower" { text.to_ascii_lowercase() } else { text.to_ascii_uppercase() })))
+}
+
+pub(super) fn compare_caseless(_: &'static str, values: &[Value]) -> Result<Value> {
+    let (a, b) = (coerced(&values[0])?.to_ascii_uppercase(), coerced(&values[1])?.to_ascii_uppercase());
+    Ok(Some(RawBson::Int32(a.cmp(&b) as i32)))
+}
+
+fn count(n: usize) -> Value {
+    Some(RawBson::Int32(i32::try_from(n).unwrap_or(i32::MAX)))
+}
+
+/// `$strLenCP` and `$strLenBytes`.
+pub(super) fn length(name: &'static str, values: &[Value]) -> Result<Value> {
+    let code = if name == "$strLenCP" { 34471 } else { 34473 };
+    let wrong =
+        || ExpressionError::new(code, format!("{name} requires a string argument, found: {}", type_of(&values[0])));
+    let text = text(&values[0]).ok_or_else(wrong)?;
+    Ok(count(if name == "$strLenCP" { text.chars().count() } else { text.len() }))
+}
+
+/// `$substrCP`.
+pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
+    let text = coerced(&values[0])?;
+    let whole = |value: &Value, code: i32| {
+        let number = value.as_ref().and_then(|value| crate::whole_number(value.as_raw_bson_ref()));
+        let wrong =
+            || ExpressionError::new(code, format!("{name}: positions must be whole numbers, not {}", type_of(value)));
+        number.ok_or_else(wrong)
+    };
+    let (start, length) = (whole(&values[1], 34450)?, whole(&values[2], 34452)?);
+    let start = usize::try_from(start).map_err(|_| {
+        ExpressionError::new(34455, format!("{name}: the starting index must be non-negative integer."))
+    })?;
+    let length = usize::try_from(length)
+        .map_err(|_| ExpressionError::new(34454, format!("{name}: length must be a nonnegative integer.")))?;
+    Ok(Some(RawBson::String(text.chars().skip(start).take(length).collect())))
+}
+
+pub(super) fn split(_: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) || is_nothing(&values[1]) {
+        return null();
+    }
+    let wrong = |code, which, value: &Value| {
+        ExpressionError::new(
+            code,
+            format!(
+                "$split requires an expression that evaluates to a string as a {which} argument, found: {}",
+                type_of(value)
+            ),
+        )
+    };
+    let input = text(&values[0]).ok_or_else(|| wrong(40085, "first", &values[0]))?;
+    let separator = text(&values[1]).ok_or_else(|| wrong(40086, "second", &values[1]))?;
+    if separator.is_empty() {
+        return Err(ExpressionError::new(40087, "$split requires a non-empty separator"));
+    }
+    let mut parts = RawArrayBuf::new();
+    input.split(separator).for_each(|part| parts.push(part));
+    Ok(Some(RawBson::Array(parts)))
+}
+
+/// `$trim`, `$ltrim`, `$rtrim`.
+pub(super) fn trim(name: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) || matches!(values[1], None | Some(RawBson::Null)) {
+        return null();
+    }
+    let wrong = |code, what, value: &Value| {
+        ExpressionError::new(code, format!("{name} requires {what} to be a string, got {}", type_of(value)))
+    };
+    let input = text(&values[0]).ok_or_else(|| wrong(50699, "its input", &values[0]))?;
+    let chars: Option<Vec<char>> = match &values[1] {
+        Some(RawBson::Undefined) => None,
+        chars => Some(text(chars).ok_or_else(|| wrong(50700, "'chars'", chars))?.chars().collect()),
+    };
+    let is_gone = |c: char| match &chars {
+        Some(chars) => chars.contains(&c),
+        None => matches!(
+            c,
+            '\0' | ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}'
+        ),
+    };
+    let trimmed = match name {
+        "$ltrim" => input.trim_start_matches(is_gone),
+        "$rtrim" => input.trim_end_matches(is_gone),
+        _ => input.trim_matches(is_gone),
+    };
+    Ok(Some(RawBson::String(trimmed.to_owned())))
+}

@@ -1,0 +1,349 @@
+//! Aggregation pipelines, document by document, with the meaning and the error codes that MongoDB gives them.
+//!
+//! 1. A pipeline is read once. A run of it takes documents one by one and hands on what comes out; stages that need all of their
+//!    input first ($group, $sort) keep it within a limit of memory.
+//! 2. Groups come in the order of their `_id`, so that a result is the same on each run.
+//! 3. An unknown stage, operator or accumulator is an error that names it.
+
+mod accumulator;
+mod group;
+mod parse;
+mod project;
+
+use crate::expression::{Expression, Scope, is_true};
+use crate::raw::owned;
+use crate::{ExpressionError, Filter, Sort};
+use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
+use group::{Group, Grouping};
+use project::Projector;
+
+type Result<T> = std::result::Result<T, ExpressionError>;
+
+/// A pipeline such as `[{$match: {a: 1}}, {$group: {_id: "$b", n: {$sum: 1}}}]`.
+///
+/// ```
+/// use ebbtide_documents::{Pipeline, bson::rawdoc};
+///
+/// let stages = rawdoc! { "p": [{ "$group": { "_id": "$b", "n": { "$sum": 1 } } }] };
+/// let pipeline = Pipeline::parse(stages.get_array("p")?)?;
+/// let mut run = pipeline.run(0, usize::MAX);
+/// for b in [1, 2, 1] {
+///     run.take(rawdoc! { "b": b })?;
+/// }
+/// run.finish()?;
+/// assert_eq!(run.results(), [rawdoc! { "_id": 1, "n": 2 }, rawdoc! { "_id": 2, "n": 1 }]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    stages: Vec<Stage>,
+}
+
+#[derive(Debug, Clone)]
+enum Stage {
+    /// The filter as it is written, and the condition in `$expr`.
+    Match(Box<Filter>, Option<Expression>),
+    Project(Projector),
+    Group(Group),
+    /// The order, and how many come first at most.
+    Sort(Sort, Option<u64>),
+    Limit(u64),
+    Skip(u64),
+    /// The name of the field.
+    Count(CString),
+    Unwind(Unwind),
+    ReplaceRoot(Expression),
+}
+
+#[derive(Debug, Clone)]
+struct Unwind {
+    path: Vec<String>,
+    index: Option<Vec<String>>,
+    keeps_empty: bool,
+}
+
+impl Pipeline {
+    /// Reads a pipeline.
+    ///
+    /// # Errors
+    /// 40324 for a stage that is not known, and MongoDB's errors of stages, operators and accumulators.
+    pub fn parse(stages: &RawArray) -> std::result::Result<Pipeline, ExpressionError> {
+        parse::pipeline(stages)
+    }
+
+    /// Takes off the filters at the beginning, which then are asked of the collection: an index may serve them.
+    #[must_use]
+    pub fn take_leading_matches(&mut self) -> Vec<RawDocumentBuf> {
+        let is_filter = |stage: &&Stage| matches!(stage, Stage::Match(_, None));
+        let leading = self.stages.iter().take_while(is_filter).count();
+        let taken = self.stages.drain(..leading);
+        let filter = |stage| match stage {
+            Stage::Match(filter, None) => Some(filter.as_document().to_owned()),
+            _ => None,
+        };
+        taken.filter_map(filter).collect()
+    }
+
+    /// The top-level fields of the documents that it needs; `None` if it may need all.
+    #[must_use]
+    pub fn needed_fields(&self) -> Option<Vec<String>> {
+        match self.stages.first()? {
+            Stage::Group(group) => group.needed_fields(),
+            Stage::Count(_) => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
+    /// Begins a run. `now_ms` is the instant of `$$NOW`, in milliseconds since 1970; `bytes_max` the memory that a stage may keep.
+    #[must_use]
+    pub fn run(&self, now_ms: i64, bytes_max: usize) -> PipelineRun {
+        let states = self.stages.iter().map(|stage| match stage {
+            Stage::Group(group) => State::Group(Grouping::new(group)),
+            Stage::Sort(..) => State::Sort { found: Vec::new(), bytes: 0 },
+            Stage::Limit(_) | Stage::Skip(_) | Stage::Count(_) => State::Counted(0),
+            _ => State::Nothing,
+        });
+        let states = states.collect();
+        PipelineRun { stages: self.stages.clone(), states, results: Vec::new(), now_ms, bytes_max, is_full: false }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Nothing,
+    Counted(u64),
+    Sort { found: Vec<(Vec<u8>, RawDocumentBuf)>, bytes: usize },
+    Group(Grouping),
+}
+
+/// A run of a pipeline.
+#[derive(Debug)]
+pub struct PipelineRun {
+    stages: Vec<Stage>,
+    states: Vec<State>,
+    results: Vec<RawDocumentBuf>,
+    now_ms: i64,
+    bytes_max: usize,
+    /// Whether no further document changes the result.
+    is_full: bool,
+}
+
+/// What stages hand documents on with.
+struct Feed<'a> {
+    stages: &'a [Stage],
+    states: &'a mut [State],
+    results: &'a mut Vec<RawDocumentBuf>,
+    now_ms: i64,
+    bytes_max: usize,
+}
+
+impl PipelineRun {
+    /// Takes the next document. Returns whether more can change the result.
+    ///
+    /// # Errors
+    /// Errors of operators, and `ExceededMemoryLimit` for a stage that would keep too much.
+    pub fn take(&mut self, document: RawDocumentBuf) -> std::result::Result<bool, ExpressionError> {
+        if self.is_full {
+            return Ok(false);
+        }
+        let more = self.feed().give(document)?;
+        self.is_full = !more;
+        Ok(more)
+    }
+
+    /// Ends the input.
+    ///
+    /// # Errors
+    /// As for [`PipelineRun::take`].
+    pub fn finish(&mut self) -> std::result::Result<(), ExpressionError> {
+        for at in 0..self.stages.len() {
+            let state = std::mem::replace(&mut self.states[at], State::Nothing);
+            let mut feed = self.feed();
+            let stage = &feed.stages[at];
+            feed.stages = &feed.stages[at + 1..];
+            feed.states = &mut feed.states[at + 1..];
+            feed.release(stage, state)?;
+        }
+        Ok(())
+    }
+
+    /// The results so far, which are taken.
+    pub fn results(&mut self) -> Vec<RawDocumentBuf> {
+        std::mem::take(&mut self.results)
+    }
+
+    fn feed(&mut self) -> Feed<'_> {
+        let PipelineRun { stages, states, results, now_ms, bytes_max, .. } = self;
+        Feed { stages, states, results, now_ms: *now_ms, bytes_max: *bytes_max }
+    }
+}
+
+impl Feed<'_> {
+    /// Gives a document to the first stage. Returns whether it can use more.
+    fn give(&mut self, document: RawDocumentBuf) -> Result<bool> {
+        let Some((stage, stages)) = self.stages.split_first() else {
+            self.results.push(document);
+            return Ok(true);
+        };
+        let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
+        let (now_ms, bytes_max) = (self.now_ms, self.bytes_max);
+        let mut next = Feed { stages, states, results: self.results, now_ms, bytes_max };
+        match (stage, state) {
+            (Stage::Match(filter, condition), _) => {
+                let holds = match condition {
+                    Some(condition) => is_true(&condition.evaluate(&document, now_ms)?),
+                    None => true,
+                };
+                if holds && filter.matches(&document) { next.give(document) } else { Ok(true) }
+            }
+            (Stage::Project(projector), _) => {
+                let projected = projector.apply(&document, &mut Scope::new(&document, now_ms))?;
+                next.give(projected)
+            }
+            (Stage::Group(group), State::Group(grouping)) => {
+                grouping.take(group, &document, now_ms, bytes_max)?;
+                Ok(true)
+            }
+            (Stage::Sort(sort, limit), State::Sort { found, bytes }) => {
+                keep(sort, *limit, bytes_max, document, found, bytes)?;
+                Ok(true)
+            }
+            (Stage::Limit(limit), State::Counted(count)) => {
+                if *count >= *limit {
+                    return Ok(false);
+                }
+                *count += 1;
+                let is_full = *count >= *limit;
+                Ok(next.give(document)? && !is_full)
+            }
+            (Stage::Skip(skip), State::Counted(count)) if *count < *skip => {
+                *count += 1;
+                Ok(true)
+            }
+            (Stage::Count(_), State::Counted(count)) => {
+                *count += 1;
+                Ok(true)
+            }
+            (Stage::Unwind(unwind), _) => unwind.give(document, &mut next),
+            (Stage::ReplaceRoot(root), _) => match root.evaluate(&document, now_ms)? {
+                Some(RawBson::Document(inner)) => next.give(inner),
+                other => {
+                    let message = format!(
+                        "'newRoot' expression must evaluate to an object, but resulting value was of type {}",
+                        crate::expression::type_of(&other)
+                    );
+                    Err(ExpressionError::new(40228, message))
+                }
+            },
+            _ => next.give(document),
+        }
+    }
+
+    /// Hands on what a stage has kept.
+    fn release(&mut self, stage: &Stage, state: State) -> Result<()> {
+        let kept: Vec<RawDocumentBuf> = match (stage, state) {
+            (Stage::Sort(_, limit), State::Sort { mut found, .. }) => {
+                found.sort_by(|a, b| a.0.cmp(&b.0));
+                let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+                found.into_iter().take(limit).map(|(_, document)| document).collect()
+            }
+            (Stage::Group(group), State::Group(grouping)) => grouping.finish(group)?,
+            (Stage::Count(name), State::Counted(count @ 1..)) => {
+                let mut document = RawDocumentBuf::new();
+                document.append(name, number(count));
+                vec![document]
+            }
+            _ => Vec::new(),
+        };
+        for document in kept {
+            if !self.give(document)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A count in the smallest type that holds it.
+fn number(count: u64) -> RawBson {
+    match i32::try_from(count) {
+        Ok(narrow) => RawBson::Int32(narrow),
+        Err(_) => RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
+}
+
+fn too_much(stage: &str, bytes_max: usize) -> ExpressionError {
+    let message = format!("{stage} needs more than {} MB of memory: narrow its input", bytes_max >> 20);
+    ExpressionError::new(146, message)
+}
+
+/// Keeps a document for a sort.
+fn keep(
+    sort: &Sort,
+    limit: Option<u64>,
+    bytes_max: usize,
+    document: RawDocumentBuf,
+    found: &mut Vec<(Vec<u8>, RawDocumentBuf)>,
+    bytes: &mut usize,
+) -> Result<()> {
+    let size = |(key, document): &(Vec<u8>, RawDocumentBuf)| key.len() + document.as_bytes().len() + 64;
+    let candidate = (sort.key(&document)?, document);
+    *bytes += size(&candidate);
+    found.push(candidate);
+    let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    if found.len() > wanted.saturating_mul(2).max(1 << 10) || (*bytes > bytes_max && found.len() > wanted) {
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.truncate(wanted);
+        *bytes = found.iter().map(size).sum();
+    }
+    if *bytes > bytes_max { Err(too_much("$sort", bytes_max)) } else { Ok(()) }
+}
+
+impl Unwind {
+    fn give(&self, document: RawDocumentBuf, next: &mut Feed<'_>) -> Result<bool> {
+        let mut value = RawBsonRef::Document(&document);
+        for name in &self.path {
+            let inner = value.as_document().and_then(|object| object.get(name).ok().flatten());
+            let Some(inner) = inner else { return self.empty(document.clone(), next) };
+            value = inner;
+        }
+        let list = match value {
+            RawBsonRef::Array(list) => list,
+            RawBsonRef::Null | RawBsonRef::Undefined => return self.empty(document.clone(), next),
+            // A value alone is a list of one, without a number.
+            _ => return next.give(self.with_index(document.clone(), RawBson::Null)),
+        };
+        let elements: Vec<RawBson> = list.into_iter().map_while(std::result::Result::ok).map(owned).collect();
+        if elements.is_empty() {
+            return if self.keeps_empty {
+                let without = project::set(&document, &self.path, None);
+                next.give(self.with_index(without, RawBson::Null))
+            } else {
+                Ok(true)
+            };
+        }
+        for (at, element) in elements.into_iter().enumerate() {
+            let unwound = project::set(&document, &self.path, Some(element));
+            let at = RawBson::Int64(i64::try_from(at).unwrap_or(i64::MAX));
+            if !next.give(self.with_index(unwound, at))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Of a document without a list.
+    fn empty(&self, document: RawDocumentBuf, next: &mut Feed<'_>) -> Result<bool> {
+        if self.keeps_empty { next.give(self.with_index(document, RawBson::Null)) } else { Ok(true) }
+    }
+
+    fn with_index(&self, document: RawDocumentBuf, at: RawBson) -> RawDocumentBuf {
+        match &self.index {
+            Some(path) => project::set(&document, path, Some(at)),
+            None => document,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

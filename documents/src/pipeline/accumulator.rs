@@ -1,0 +1,247 @@
+//! Accumulators of $group.
+
+use super::{ExpressionError, Result, number};
+use crate::expression::{Value, is_nothing, real_of};
+use crate::order::{Number, compare};
+use crate::{Decimal, value_key};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
+use std::collections::BTreeMap;
+
+/// Which accumulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Sum,
+    Avg,
+    Min,
+    Max,
+    First,
+    Last,
+    Count,
+    Push,
+    AddToSet,
+    StdDevPop,
+    StdDevSamp,
+    MergeObjects,
+}
+
+impl Kind {
+    pub(super) fn named(name: &str) -> Option<Kind> {
+        Some(match name {
+            "$sum" => Kind::Sum,
+            "$avg" => Kind::Avg,
+            "$min" => Kind::Min,
+            "$max" => Kind::Max,
+            "$first" => Kind::First,
+            "$last" => Kind::Last,
+            "$count" => Kind::Count,
+            "$push" => Kind::Push,
+            "$addToSet" => Kind::AddToSet,
+            "$stdDevPop" => Kind::StdDevPop,
+            "$stdDevSamp" => Kind::StdDevSamp,
+            "$mergeObjects" => Kind::MergeObjects,
+            _ => return None,
+        })
+    }
+}
+
+/// A sum of doubles with what rounding lost, as MongoDB keeps it.
+#[derive(Debug, Clone, Copy, Default)]
+struct DoubleSum {
+    sum: f64,
+    lost: f64,
+    /// The plain sum, which tells infinities and NaN.
+    plain: f64,
+}
+
+impl DoubleSum {
+    fn add(&mut self, x: f64) {
+        self.plain += x;
+        let sum = x + self.sum;
+        let part = sum - x;
+        self.lost += (x - (sum - part)) + (self.sum - part);
+        self.sum = sum;
+    }
+
+    fn total(self) -> f64 {
+        let total = self.sum + self.lost;
+        if total.is_finite() { total } else { self.plain }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Total {
+    ints: i128,
+    doubles: DoubleSum,
+    decimal: Option<Decimal>,
+    has_double: bool,
+    has_long: bool,
+    count: u64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a sum beside doubles becomes the nearest double, as in MongoDB")]
+impl Total {
+    fn take(&mut self, value: RawBsonRef<'_>) {
+        match (value, Number::of(value)) {
+            (RawBsonRef::Decimal128(_), Some(Number::Decimal(d))) => {
+                self.decimal = Some(self.decimal.map_or(d, |total| total.add(d)));
+            }
+            (_, Some(Number::Int(i))) => {
+                self.ints += i128::from(i);
+                self.has_long |= matches!(value, RawBsonRef::Int64(_));
+            }
+            (_, Some(Number::Double(d))) => {
+                self.doubles.add(d);
+                self.has_double = true;
+            }
+            _ => return,
+        }
+        self.count += 1;
+    }
+
+    fn double(&self) -> f64 {
+        let mut total = self.doubles;
+        // In two halves, each of which a double holds exactly.
+        let low = self.ints % (1 << 53);
+        total.add((self.ints - low) as f64);
+        total.add(low as f64);
+        total.total()
+    }
+
+    fn sum(&self) -> RawBson {
+        if let Some(decimal) = self.decimal {
+            let rest = if self.has_double { Decimal::from_f64(self.double()) } else { self.whole_decimal() };
+            return RawBson::Decimal128(decimal.add(rest).encode());
+        }
+        match (self.has_double, i64::try_from(self.ints)) {
+            (false, Ok(sum)) => match i32::try_from(sum) {
+                Ok(narrow) if !self.has_long => RawBson::Int32(narrow),
+                _ => RawBson::Int64(sum),
+            },
+            _ => RawBson::Double(self.double()),
+        }
+    }
+
+    fn whole_decimal(&self) -> Decimal {
+        i64::try_from(self.ints).map_or_else(|_| Decimal::from_f64(self.ints as f64), Decimal::from_i64)
+    }
+
+    fn mean(&self) -> Result<RawBson> {
+        if self.decimal.is_some() {
+            let message = "$avg of decimal128 is not available: convert with $toDouble";
+            return Err(ExpressionError::new(115, message));
+        }
+        Ok(if self.count == 0 { RawBson::Null } else { RawBson::Double(self.double() / self.count as f64) })
+    }
+}
+
+/// The spread of numbers around their mean, by Welford's method.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+/// One accumulator of one group.
+#[derive(Debug)]
+pub(super) struct Accumulator {
+    kind: Kind,
+    total: Total,
+    spread: Spread,
+    /// The value of `$min`, `$max`, `$first`, `$last`.
+    value: Value,
+    list: RawArrayBuf,
+    set: BTreeMap<Vec<u8>, RawBson>,
+}
+
+impl Accumulator {
+    pub(super) fn new(kind: Kind) -> Accumulator {
+        let (total, spread) = (Total::default(), Spread::default());
+        Accumulator { kind, total, spread, value: None, list: RawArrayBuf::new(), set: BTreeMap::new() }
+    }
+
+    /// Takes a value; the memory that it adds.
+    pub(super) fn take(&mut self, value: Value) -> Result<usize> {
+        match self.kind {
+            Kind::Sum | Kind::Avg => {
+                if let Some(value) = &value {
+                    self.total.take(value.as_raw_bson_ref());
+                }
+            }
+            Kind::Count => self.total.count += 1,
+            Kind::Min | Kind::Max if is_nothing(&value) => {}
+            Kind::Min | Kind::Max => {
+                let is_better = match (&value, &self.value) {
+                    (Some(new), Some(old)) => {
+                        let order = compare(new.as_raw_bson_ref(), old.as_raw_bson_ref());
+                        if self.kind == Kind::Min { order.is_lt() } else { order.is_gt() }
+                    }
+                    _ => true,
+                };
+                if is_better {
+                    self.value = value;
+                }
+            }
+            Kind::First if self.value.is_some() => {}
+            Kind::First | Kind::Last => self.value = Some(value.unwrap_or(RawBson::Null)),
+            Kind::Push => {
+                let before = self.list.as_bytes().len();
+                if let Some(value) = value {
+                    self.list.push(value);
+                }
+                return Ok(self.list.as_bytes().len() - before);
+            }
+            Kind::AddToSet => {
+                if let Some(value) = value {
+                    let key = value_key(value.as_raw_bson_ref());
+                    let size = key.len() * 2 + 64;
+                    if self.set.insert(key, value).is_none() {
+                        return Ok(size);
+                    }
+                }
+            }
+            Kind::StdDevPop | Kind::StdDevSamp => {
+                let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref()));
+                if let Some(number) = number {
+                    self.spread.take(real_of(number));
+                }
+            }
+            Kind::MergeObjects => {
+                let merged = crate::expression::merge_objects(&[self.value.take(), value])?;
+                self.value = merged;
+            }
+        }
+        Ok(0)
+    }
+
+    pub(super) fn finish(self) -> Result<RawBson> {
+        Ok(match self.kind {
+            Kind::Sum => self.total.sum(),
+            Kind::Avg => self.total.mean()?,
+            Kind::Count => number(self.total.count),
+            Kind::Min | Kind::Max | Kind::First | Kind::Last => self.value.unwrap_or(RawBson::Null),
+            Kind::Push => RawBson::Array(self.list),
+            Kind::AddToSet => RawBson::Array(self.set.into_values().collect()),
+            Kind::StdDevPop => self.spread.deviation(0),
+            Kind::StdDevSamp => self.spread.deviation(1),
+            Kind::MergeObjects => self.value.unwrap_or_else(|| RawBson::Document(bson::RawDocumentBuf::new())),
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody counts to 2^53")]
+impl Spread {
+    fn take(&mut self, x: f64) {
+        self.count += 1;
+        let distance = x - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (x - self.mean);
+    }
+
+    fn deviation(self, less: u64) -> RawBson {
+        match self.count.checked_sub(less) {
+            None | Some(0) => RawBson::Null,
+            Some(count) => RawBson::Double((self.squares / count as f64).sqrt()),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Reads pipelines.
+
+use super::accumulator::Kind;
+use super::group::Group;
+use super::project::{Field, Others, Projector, Tree};
+use super::{Pipeline, Result, Stage, Unwind};
+use crate::expression::{Expression, members};
+use crate::order::Number;
+use crate::raw::type_name;
+use crate::{ExpressionError, Filter, Purpose, Sort, whole_number};
+use bson::raw::{CString, RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::rawdoc;
+
+/// Stages of a pipeline at most.
+const STAGES_MAX: usize = 1000;
+
+fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
+    ExpressionError::new(code, message)
+}
+
+pub(super) fn pipeline(stages: &RawArray) -> Result<Pipeline> {
+    let mut read = Vec::new();
+    for stage in stages.into_iter().map_while(std::result::Result::ok) {
+        let RawBsonRef::Document(stage) = stage else {
+            return Err(wrong(14, "Each element of the 'pipeline' array must be an object"));
+        };
+        let members = members(stage);
+        let [(name, argument)] = members.as_slice() else {
+            return Err(wrong(40323, "A pipeline stage specification object must contain exactly one field."));
+        };
+        one(name, *argument, &mut read)?;
+        if read.len() > STAGES_MAX {
+            return Err(wrong(5_054_701, format!("Pipeline length must be no longer than {STAGES_MAX} stages")));
+        }
+    }
+    join_sorts_and_limits(&mut read);
+    Ok(Pipeline { stages: read })
+}
+
+/// A limit right after a sort needs no more of it than that.
+fn join_sorts_and_limits(stages: &mut [Stage]) {
+    for at in 1..stages.len() {
+        if let [Stage::Sort(_, first), Stage::Limit(limit)] = &mut stages[at - 1..=at] {
+            *first = Some(*limit);
+        }
+    }
+}
+
+fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+    let stage = match name {
+        "$match" => matching(argument)?,
+        "$project" => project(object(argument, 15969, "$project specification must be an object")?)?,
+        "$addFields" | "$set" => {
+            let message = format!("{name} specification stage must be an object, got {}", type_name(argument));
+            add_fields(name, object(argument, 40272, message)?)?
+        }
+        "$unset" => unset(argument)?,
+        "$group" => group(object(argument, 15947, "a group's fields must be specified in an object")?)?,
+        "$sort" => {
+            let sort = object(argument, 15973, "the $sort key specification must be an object")?;
+            if sort.is_empty() {
+                return Err(wrong(15976, "$sort stage must have at least one sort key"));
+            }
+            for (path, direction) in members(sort) {
+                match (Number::of(direction), whole_number(direction)) {
+                    (_, Some(1 | -1)) => {}
+                    (None, _) => {
+                        let message = format!("Illegal key in $sort specification: {path}: {}", type_name(direction));
+                        return Err(wrong(15974, message));
+                    }
+                    _ => {
+                        return Err(wrong(
+                            15975,
+                            "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
+                        ));
+                    }
+                }
+            }
+            Stage::Sort(Sort::parse(sort)?, None)
+        }
+        "$limit" => match (Number::of(argument), whole_number(argument)) {
+            (_, Some(limit @ 1..)) => Stage::Limit(limit.unsigned_abs()),
+            (_, Some(0)) => return Err(wrong(15958, "the limit must be positive")),
+            _ => return Err(wrong(5_107_201, "invalid argument to $limit stage: Expected a non-negative number")),
+        },
+        "$skip" => match whole_number(argument) {
+            Some(skip @ 0..) => Stage::Skip(skip.unsigned_abs()),
+            _ => return Err(wrong(5_107_200, "invalid argument to $skip stage: Expected a non-negative number")),
+        },
+        "$count" => Stage::Count(count_name(argument)?),
+        "$sortByCount" => {
+            let id = sort_by_count(argument)?;
+            stages.push(Stage::Group(Group {
+                id,
+                fields: vec![(bson::raw::cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
+            }));
+            Stage::Sort(Sort::parse(&rawdoc! { "count": -1 })?, None)
+        }
+        "$unwind" => Stage::Unwind(unwind(argument)?),
+        "$replaceRoot" => {
+            let object = object(argument, 40229, "expected an object as specification for $replaceRoot stage")?;
+            let root = match members(object).as_slice() {
+                [("newRoot", root)] => *root,
+                [] => return Err(wrong(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field")),
+                others => {
+                    let unknown =
+                        others.iter().map(|(name, _)| *name).find(|name| *name != "newRoot").unwrap_or_default();
+                    return Err(wrong(40415, format!("BSON field '$replaceRoot.{unknown}' is an unknown field.")));
+                }
+            };
+            Stage::ReplaceRoot(Expression::parse(root)?)
+        }
+        "$replaceWith" => Stage::ReplaceRoot(Expression::parse(argument)?),
+        other => {
+            let shown: String = other.chars().take(60).collect();
+            return Err(wrong(40324, format!("Unrecognized pipeline stage name: '{}'", shown.escape_debug())));
+        }
+    };
+    stages.push(stage);
+    Ok(())
+}
+
+fn object<'a>(argument: RawBsonRef<'a>, code: i32, message: impl Into<String>) -> Result<&'a RawDocument> {
+    argument.as_document().ok_or_else(|| wrong(code, message))
+}
+
+fn constant(value: RawBsonRef<'_>) -> Result<Expression> {
+    Expression::parse(value)
+}
+
+/// A filter; `$expr` at its top is taken apart.
+fn matching(argument: RawBsonRef<'_>) -> Result<Stage> {
+    let filter = object(argument, 15959, "the match filter must be an expression in an object")?;
+    let (mut rest, mut condition) = (RawDocumentBuf::new(), None);
+    for (name, value) in filter.iter().map_while(std::result::Result::ok) {
+        if name.as_str() == "$expr" {
+            condition = Some(Expression::parse(value)?);
+        } else {
+            rest.append(name, value);
+        }
+    }
+    Ok(Stage::Match(Box::new(Filter::parse(&rest, Purpose::Find)?), condition))
+}
+
+/// The names of a path in a projection.
+fn path_of(path: &str) -> Result<Vec<&str>> {
+    let names: Vec<&str> = path.split('.').collect();
+    if names.iter().any(|name| name.is_empty()) {
+        let code = if path.is_empty() || path.ends_with('.') { 40353 } else { 15998 };
+        return Err(wrong(code, format!("FieldPath field names may not be empty strings: '{path}'")));
+    }
+    if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+        return Err(wrong(
+            16410,
+            format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField or $setField."),
+        ));
+    }
+    Ok(names)
+}
+
+/// One field of a $project.
+enum Said {
+    Switch(bool),
+    Computed(Expression),
+}
+
+/// Takes nested objects of a projection apart into paths.
+fn flatten(prefix: &str, object: &RawDocument, fields: &mut Vec<(String, Said)>, switches: bool) -> Result<()> {
+    for (name, value) in members(object) {
+        path_of(name)?;
+        let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        let said = match value {
+            RawBsonRef::Boolean(b) if switches => Said::Switch(b),
+            other if switches && Number::of(other).is_some() => {
+                Said::Switch(Number::of(other).is_some_and(|n| n.to_i64() != Some(0)))
+            }
+            RawBsonRef::Document(inner) if is_nested(inner) => {
+                flatten(&path, inner, fields, switches)?;
+                continue;
+            }
+            other => Said::Computed(Expression::parse(other)?),
+        };
+        fields.push((path, said));
+    }
+    Ok(())
+}
+
+/// Whether an object says something of members, and is no operator.
+fn is_nested(object: &RawDocument) -> bool {
+    let first = object.iter().next().and_then(std::result::Result::ok);
+    first.is_some_and(|(name, _)| !name.as_str().starts_with('$'))
+}
+
+/// Errors within a $project come with its name, and an unknown operator with a code of its own.
+fn in_project(error: ExpressionError) -> ExpressionError {
+    let code = if error.code == 168 { 31325 } else { error.code };
+    let message = error.message.replace("Unrecognized expression '", "Unknown expression '");
+    ExpressionError { code, message: format!("Invalid $project :: caused by :: {message}") }
+}
+
+fn project(object: &RawDocument) -> Result<Stage> {
+    if object.is_empty() {
+        return Err(wrong(
+            51272,
+            "Invalid $project :: caused by :: projection specification must have at least one field",
+        ));
+    }
+    let mut fields = Vec::new();
+    flatten("", object, &mut fields, true).map_err(in_project)?;
+    let is_id = |path: &str| path == "_id";
+    let deciding = fields.iter().find(|(path, said)| !is_id(path) || matches!(said, Said::Computed(_)));
+    let includes = match deciding {
+        Some((_, said)) => !matches!(said, Said::Switch(false)),
+        None => fields.iter().any(|(_, said)| matches!(said, Said::Switch(true))),
+    };
+    let mut tree = Tree::default();
+    let has_id = fields.iter().any(|(path, _)| path.split('.').next() == Some("_id"));
+    if includes && !has_id {
+        tree.add(&["_id"], Field::Include)?;
+    }
+    for (path, said) in fields {
+        let field = match (said, includes) {
+            (Said::Switch(true), true) => Field::Include,
+            (Said::Switch(false), false) => Field::Exclude,
+            (Said::Switch(false), true) if is_id(&path) => Field::Exclude,
+            (Said::Switch(true), false) if is_id(&path) => Field::Include,
+            (Said::Switch(false), true) => {
+                let message = format!("Cannot do exclusion on field {path} in inclusion projection");
+                return Err(in_project(wrong(31254, message)));
+            }
+            (Said::Switch(true), false) => {
+                let message = format!("Cannot do inclusion on field {path} in exclusion projection");
+                return Err(in_project(wrong(31253, message)));
+            }
+            (Said::Computed(expression), true) => Field::Computed(expression),
+            (Said::Computed(_), false) => {
+                let message = format!("Cannot use an expression on field {path} in an exclusion projection");
+                return Err(in_project(wrong(31310, message)));
+            }
+        };
+        tree.add(&path_of(&path)?, field).map_err(in_project)?;
+    }
+    let others = if includes { Others::LeftOut } else { Others::Kept };
+    Ok(Stage::Project(Projector { tree, others }))
+}
+
+fn add_fields(name: &str, object: &RawDocument) -> Result<Stage> {
+    let within = |error: ExpressionError| ExpressionError {
+        message: format!("Invalid {name} :: caused by :: {}", error.message),
+        ..error
+    };
+    let mut fields = Vec::new();
+    flatten("", object, &mut fields, false).map_err(within)?;
+    let mut tree = Tree::default();
+    for (path, said) in fields {
+        if let Said::Computed(expression) = said {
+            tree.add(&path_of(&path)?, Field::Computed(expression)).map_err(within)?;
+        }
+    }
+    Ok(Stage::Project(Projector { tree, others: Others::Kept }))
+}
+
+fn unset(argument: RawBsonRef<'_>) -> Result<Stage> {
+    let paths: Vec<RawBsonRef<'_>> = match argument {
+        RawBsonRef::Array(list) => list.into_iter().map_while(std::result::Result::ok).collect(),
+        one @ RawBsonRef::String(_) => vec![one],
+        _ => return Err(wrong(31002, "$unset specification must be a string or an array")),
+    };
+    if paths.is_empty() {
+        return Err(wrong(31119, "$unset specification must be a string or an array with at least one field"));
+    }
+    let mut tree = Tree::default();
+    for path in paths {
+        let path = path.as_str().ok_or_else(|| {
+            wrong(31120, "$unset specification must be a string or an array containing only string values")
+        })?;
+        tree.add(&path_of(path)?, Field::Exclude)?;
+    }
+    Ok(Stage::Project(Projector { tree, others: Others::Kept }))
+}
+
+fn group(object: &RawDocument) -> Result<Stage> {
+    let (mut id, mut fields) = (None, Vec::new());
+    for (name, value) in members(object) {
+        if name == "_id" {
+            id = Some(Expression::parse(value)?);
+            continue;
+        }
+        if name.contains('.') {
+            return Err(wrong(40235, format!("The field name '{name}' cannot contain '.'")));
+        }
+        if name.starts_with('$') {
+            return Err(wrong(40236, format!("The field name '{name}' cannot be an operator name")));
+        }
+        let RawBsonRef::Document(accumulator) = value else {
+            return Err(wrong(40234, format!("The field '{name}' must be an accumulator object")));
+        };
+        let accumulator = members(accumulator);
+        let [(operator, argument)] = accumulator.as_slice() else {
+            return Err(wrong(40238, format!("The field '{name}' must specify one accumulator")));
+        };
+        let kind = Kind::named(operator).ok_or_else(|| wrong(15952, format!("unknown group operator '{operator}'")))?;
+        let argument = match (kind, *argument) {
+            (Kind::Count, RawBsonRef::Document(nothing)) if nothing.is_empty() => constant(RawBsonRef::Null)?,
+            (Kind::Count, _) => return Err(wrong(14, "$count takes no arguments, i.e. $count:{}")),
+            // A list of one is that one, as everywhere; of more there is none to take.
+            (_, RawBsonRef::Array(list)) => {
+                let elements: Vec<RawBsonRef<'_>> = list.into_iter().map_while(std::result::Result::ok).collect();
+                match elements.as_slice() {
+                    [one] => Expression::parse(*one)?,
+                    _ => return Err(wrong(40237, format!("The {operator} accumulator is a unary operator"))),
+                }
+            }
+            (_, argument) => Expression::parse(argument)?,
+        };
+        let name = CString::try_from(name).map_err(|e| wrong(9, e.to_string()))?;
+        fields.push((name, kind, argument));
+    }
+    let id = id.ok_or_else(|| wrong(15955, "a group specification must include an _id"))?;
+    Ok(Stage::Group(Group { id, fields }))
+}
+
+fn count_name(argument: RawBsonRef<'_>) -> Result<CString> {
+    match argument {
+        RawBsonRef::String("") => Err(wrong(40156, "the count field must be a non-empty string")),
+        RawBsonRef::String(name) if name.starts_with('$') => {
+            Err(wrong(40158, "the count field cannot be a $-prefixed path"))
+        }
+        RawBsonRef::String(name) if name.contains('.') => Err(wrong(40160, "the count field cannot contain '.'")),
+        RawBsonRef::String(name) => {
+            CString::try_from(name).map_err(|_| wrong(40159, "the count field cannot contain a null byte"))
+        }
+        _ => Err(wrong(40156, "the count field must be a non-empty string")),
+    }
+}
+
+fn sort_by_count(argument: RawBsonRef<'_>) -> Result<Expression> {
+    match argument {
+        RawBsonRef::String(path) if path.starts_with('$') => Expression::parse(argument),
+        RawBsonRef::String(_) => Err(wrong(
+            40148,
+            "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
+        )),
+        RawBsonRef::Document(object) if !is_nested(object) && !object.is_empty() => Expression::parse(argument),
+        RawBsonRef::Document(_) => Err(wrong(
+            40147,
+            "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
+        )),
+        _ => Err(wrong(40149, "the sortByCount field must be specified as a string or as an object")),
+    }
+}
+
+fn unwind(argument: RawBsonRef<'_>) -> Result<Unwind> {
+    let (mut path, mut index, mut keeps_empty) = (None, None, false);
+    match argument {
+        RawBsonRef::String(text) => path = Some(text),
+        RawBsonRef::Document(object) => {
+            for (name, value) in members(object) {
+                match (name, value) {
+                    ("path", RawBsonRef::String(text)) => path = Some(text),
+                    ("path", other) => {
+                        return Err(wrong(
+                            28808,
+                            format!("expected a string as the path for $unwind stage, got {}", type_name(other)),
+                        ));
+                    }
+                    ("preserveNullAndEmptyArrays", RawBsonRef::Boolean(keeps)) => keeps_empty = keeps,
+                    ("preserveNullAndEmptyArrays", other) => {
+                        let message = format!(
+                            "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+                            type_name(other)
+                        );
+                        return Err(wrong(28809, message));
+                    }
+                    ("includeArrayIndex", RawBsonRef::String(text)) if text.starts_with('$') => {
+                        return Err(wrong(
+                            28822,
+                            "includeArrayIndex option to $unwind stage should not be prefixed with a '$'",
+                        ));
+                    }
+                    ("includeArrayIndex", RawBsonRef::String(text)) if !text.is_empty() => {
+                        index = Some(path_of(text)?.into_iter().map(str::to_owned).collect());
+                    }
+                    ("includeArrayIndex", _) => {
+                        return Err(wrong(
+                            28810,
+                            "expected a non-empty string for the includeArrayIndex option to $unwind stage",
+                        ));
+                    }
+                    (other, _) => return Err(wrong(28811, format!("unrecognized option to $unwind stage: {other}"))),
+                }
+            }
+        }
+        other => {
+            let message = format!(
+                "expected either a string or an object as specification for $unwind stage, got {}",
+                type_name(other)
+            );
+            return Err(wrong(15981, message));
+        }
+    }
+    let path = path.ok_or_else(|| wrong(28812, "no path specified to $unwind stage"))?;
+    let path = path
+        .strip_prefix('$')
+        .ok_or_else(|| wrong(28818, format!("path option to $unwind stage should be prefixed with a '$': {path}")))?;
+    Ok(Unwind { path: path_of(path)?.into_iter().map(str::to_owned).collect(), index, keeps_empty })
+}
