@@ -1,7 +1,7 @@
 //! `command`, `sweep` and `verify`.
 
 use crate::args::{Cli, CommandArgs, SweepArgs};
-use crate::human::{bytes, contents, counted};
+use crate::human::{bytes, contents_of, counted, kind_of_contents};
 use crate::{Failure, files, open, parse_now, say};
 use ebbtide::Database;
 use ebbtide_query::output::{TableStyle, render};
@@ -70,7 +70,8 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
     if let Some(held) = &report.held {
         return Err(Failure::new(format!("nothing was dropped: {held}")));
     }
-    let dropped = contents(counts.deleted_buckets, counts.deleted_documents);
+    let kind = kind_of_contents(&database.snapshot());
+    let dropped = contents_of(kind, counts.deleted_buckets, counts.deleted_documents);
     say!("{dropped} dropped, {} freed", bytes(counts.deleted_bytes));
     if counts.failed_rules > 0 {
         let rules = counted(counts.failed_rules, "rule");
@@ -113,7 +114,11 @@ fn dry_run(cli: &Cli, now: Option<Timestamp>) -> Result<(), Failure> {
             total = (total.0 + row.buckets, total.1 + row.measurements, total.2 + row.bytes);
         }
     }
-    say!("a sweep at {at} would drop {}, {}", contents(total.0, total.1), bytes(total.2));
+    say!(
+        "a sweep at {at} would drop {}, {}",
+        contents_of(kind_of_contents(&snapshot), total.0, total.1),
+        bytes(total.2)
+    );
     Ok(())
 }
 

@@ -241,11 +241,10 @@ pub(crate) struct ImportArgs {
     #[arg(long, short, value_name = "NAME", visible_alias = "into")]
     pub(crate) collection: Option<String>,
 
-    /// Import lines of Extended JSON into an ordinary collection. A document takes the place of the one with its _id: to
-    /// continue an interrupted import, run it again.
+    /// Import lines of Extended JSON into an ordinary collection. A document takes the place of the one with its _id.
     #[arg(long, conflicts_with_all = ["time", "meta", "meta_field", "meta_from_name", "set", "rename", "text", "number", "without",
         "null", "skip_empty", "time_format", "at", "time_zone", "decimal_comma", "thousands", "delimiter", "header", "no_header",
-        "columns", "skip", "skip_after_header", "comment", "encoding", "resume", "from_start", "granularity", "precision",
+        "columns", "skip", "skip_after_header", "comment", "encoding", "granularity", "precision",
         "expire_after"])]
     pub(crate) documents: bool,
 
@@ -379,7 +378,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, help_heading = "Execution")]
     pub(crate) from_start: bool,
 
-    /// Measurements per atomic insert.
+    /// Measurements or documents per atomic insert, at most.
     #[arg(long, value_name = "ROWS", default_value_t = 50_000, help_heading = "Execution")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_rows: u32,

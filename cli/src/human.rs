@@ -1,5 +1,7 @@
 //! Numbers in a form for people.
 
+use ebbtide::Snapshot;
+
 /// A number of bytes for people.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub(crate) fn bytes(count: u64) -> String {
@@ -13,12 +15,27 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// A count with its noun, in the plural if necessary.
 pub(crate) fn counted(number: u64, one: &str) -> String {
-    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+    let noun = if number == 1 { one.to_owned() } else { format!("{}s", one.replace(" or ", "s or ")) };
+    format!("{} {noun}", grouped(number))
 }
 
 /// A number of buckets with the number of measurements in them.
 pub(crate) fn contents(buckets: u64, measurements: u64) -> String {
-    format!("{} with {}", counted(buckets, "bucket"), counted(measurements, "measurement"))
+    contents_of("measurement", buckets, measurements)
+}
+
+/// A number of buckets with the number of what is in them.
+pub(crate) fn contents_of(one: &str, buckets: u64, count: u64) -> String {
+    format!("{} with {}", counted(buckets, "bucket"), counted(count, one))
+}
+
+/// What the collections of a database hold.
+pub(crate) fn kind_of_contents(snapshot: &Snapshot) -> &'static str {
+    match (snapshot.collections().is_empty(), snapshot.document_collections().is_empty()) {
+        (_, true) => "measurement",
+        (true, false) => "document",
+        (false, false) => "measurement or document",
+    }
 }
 
 /// A number with separated thousands.

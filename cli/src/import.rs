@@ -42,7 +42,7 @@ use job::Job;
 use names::Pattern;
 use plan::Plan;
 pub(crate) use resume::unfinished;
-use resume::{EarlierImport, Progress, State};
+use resume::{EarlierImport, Progress, State, Target};
 use rows::Rows;
 use shape::Shape;
 use sniff::Sniffer;
@@ -60,7 +60,7 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         return Err(Failure::usage("an import writes to the database: drop --read-only"));
     }
     if args.documents {
-        return upsert::run(cli, args);
+        return upsert::run(cli, args, runtime);
     }
     let mut paths = source::expand(&args.files)?;
     let from_stdin = paths.iter().any(|p| p.as_os_str() == "-");
@@ -89,18 +89,7 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     }
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
     let stores = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stores);
-    runtime.spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            let what = match flag.load(Ordering::Relaxed) {
-                true => "stored measurements are kept; the same command with --resume continues",
-                false => "nothing was stored",
-            };
-            eprintln!("interrupted: {what}");
-            // As safe as a kill: everything stored is durable.
-            std::process::exit(130);
-        }
-    });
+    end_when_interrupted(runtime, &stores, "measurements");
     let shared = ImportContext { cli, bad: &bad, clock: &SystemClock::new(), read: &read, stores: &stores };
     let outcome = match &args.collection {
         Some(name) => {
@@ -111,6 +100,21 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     };
     let told = bad.borrow_mut().report();
     outcome.and(told)
+}
+
+/// Ends the program at an interrupt, with a word on what is stored.
+fn end_when_interrupted(runtime: &tokio::runtime::Runtime, stores: &Arc<AtomicBool>, what: &'static str) {
+    let stores = Arc::clone(stores);
+    runtime.spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            match stores.load(Ordering::Relaxed) {
+                true => eprintln!("interrupted: stored {what} are kept; the same command with --resume continues"),
+                false => eprintln!("interrupted: nothing was stored"),
+            }
+            // As safe as a kill: everything stored is durable.
+            std::process::exit(130);
+        }
+    });
 }
 
 /// What all collections of an import have in common.
@@ -247,7 +251,7 @@ impl Import<'_> {
     fn left(&self, progress: &Progress, existing: Option<&CollectionSnapshot>) -> Result<Rest, Failure> {
         let (args, name) = (self.given, self.collection);
         let left = match existing {
-            Some(existing) if !args.from_start && !args.dry_run => progress.left(existing)?,
+            Some(existing) if !args.from_start && !args.dry_run => progress.left(&Target::from(existing))?,
             _ => EarlierImport::None,
         };
         match left {
@@ -305,7 +309,7 @@ impl Import<'_> {
             plan.settled.layout.create(&plan.job, &database, checked.step)?;
         }
         let target = database.collection(name)?;
-        progress.belongs_to(&target.snapshot()?);
+        progress.belongs_to(&Target::from(&target.snapshot()?));
         if let Some(left) = left {
             progress.take_up(left)?;
             eprintln!("{} measurements are stored already", progress.state.stored);

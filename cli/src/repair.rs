@@ -1,7 +1,7 @@
 //! `repair` and `clock`: for an operator when something is wrong.
 
 use crate::args::{Cli, ClockArgs, RepairArgs};
-use crate::human::{bytes, contents, counted};
+use crate::human::{bytes, contents_of, counted, kind_of_contents};
 use crate::{Failure, open, say};
 use ebbtide::{Database, RepairMode};
 use ebbtide_ttl::Code;
@@ -60,7 +60,7 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
             say!("the clock is earlier than that, which cannot make anything expire too early");
         }
     }
-    say!("a sweep now would drop {}, {}", contents(due.0, due.1), bytes(due.2));
+    say!("a sweep now would drop {}, {}", contents_of(kind_of_contents(&snapshot), due.0, due.1), bytes(due.2));
     drop((snapshot, database));
     if !args.confirm {
         return Ok(());

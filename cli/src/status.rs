@@ -25,12 +25,13 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
         say!();
         one_status(&snapshot.collection(&name)?)?;
     }
-    for name in ordinary {
+    for name in &ordinary {
         say!();
-        documents_status(&snapshot.documents(&name)?)?;
+        documents_status(&snapshot.documents(name)?)?;
     }
     let drops = database.sweeps();
     if let Some(last) = drops.last() {
+        let what = if ordinary.contains(&last.collection) { "document" } else { "measurement" };
         say!();
         say!(
             "last drop: {} from {} by {}: {}, {}, {}",
@@ -38,7 +39,7 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
             last.collection,
             last.rule,
             counted(last.buckets, "bucket"),
-            counted(last.measurements, "measurement"),
+            counted(last.measurements, what),
             bytes(last.bytes)
         );
     }

@@ -1,10 +1,13 @@
 //! Async versions of calls that block: they run on tokio's blocking threads.
 
-use crate::db::{Collection, Database};
+use crate::db::{Collection, Database, Documents, Updated};
 use crate::error::{Error, Result};
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
 use arrow::record_batch::RecordBatch;
+use ebbtide_documents::bson::{Bson, Document};
 use ebbtide_ttl::Code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 /// Batches that a scan has read ahead of its reader.
@@ -61,10 +64,104 @@ impl Collection {
     /// As for [`Collection::insert`] and [`Database::offload`].
     pub async fn insert_serialized_async<T>(&self, items: Vec<T>) -> Result<u64>
     where
-        T: serde::Serialize + Send + 'static,
+        T: Serialize + Send + 'static,
     {
         let collection = self.clone();
         offload(move || collection.insert_serialized(&items)).await
+    }
+}
+
+/// The calls of a session store, awaited. If the future of a write is dropped before it is polled, nothing is written; later the
+/// write continues to its end.
+///
+/// ```
+/// use ebbtide::bson::doc;
+/// use ebbtide::{Database, DefaultTtl, DocumentsOptions};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let db = Database::open(folder.path().join("sessions"))?;
+/// let options = DocumentsOptions { default_ttl: DefaultTtl::Seconds(30 * 60), ..DocumentsOptions::default() };
+/// let sessions = db.create_documents("sessions", options)?;
+///
+/// sessions.put_async(doc! { "_id": "3f2a", "user": "ada", "visits": 1_i64 }).await?; // Durable when this is ready.
+/// sessions.update_async("3f2a", doc! { "$inc": { "visits": 1_i64 } }).await?;
+/// let session: Option<ebbtide::bson::Document> = sessions.get_async("3f2a").await?;
+/// assert_eq!(session, Some(doc! { "_id": "3f2a", "user": "ada", "visits": 2_i64 }));
+/// assert!(sessions.delete_async("3f2a").await?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl Documents {
+    /// Like [`Documents::get`], awaited.
+    ///
+    /// # Errors
+    /// As for [`Documents::get`] and [`Database::offload`].
+    pub async fn get_async<T>(&self, id: impl Into<Bson>) -> Result<Option<T>>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let (documents, id) = (self.clone(), id.into());
+        offload(move || documents.get(id)).await
+    }
+
+    /// Like [`Documents::find`], awaited.
+    ///
+    /// # Errors
+    /// As for [`Documents::find`] and [`Database::offload`].
+    pub async fn find_async<T>(&self, filter: Document) -> Result<Vec<T>>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let documents = self.clone();
+        offload(move || documents.find(&filter)).await
+    }
+
+    /// Like [`Documents::put`], awaited: the document is durable when this is ready.
+    ///
+    /// # Errors
+    /// As for [`Documents::put`] and [`Database::offload`].
+    pub async fn put_async<T: Serialize + Send + 'static>(&self, document: T) -> Result<Bson> {
+        let documents = self.clone();
+        offload(move || documents.put(&document)).await
+    }
+
+    /// Like [`Documents::put_many`], awaited: all documents are stored, or none.
+    ///
+    /// # Errors
+    /// As for [`Documents::put_many`] and [`Database::offload`].
+    pub async fn put_many_async<T: Serialize + Send + 'static>(&self, documents: Vec<T>) -> Result<u64> {
+        let target = self.clone();
+        offload(move || target.put_many(&documents)).await
+    }
+
+    /// Like [`Documents::insert`], awaited.
+    ///
+    /// # Errors
+    /// As for [`Documents::insert`] and [`Database::offload`].
+    pub async fn insert_async<T: Serialize + Send + 'static>(&self, document: T) -> Result<Bson> {
+        let documents = self.clone();
+        offload(move || documents.insert(&document)).await
+    }
+
+    /// Like [`Documents::update`], awaited.
+    ///
+    /// # Errors
+    /// As for [`Documents::update`] and [`Database::offload`].
+    pub async fn update_async(&self, id: impl Into<Bson>, update: Document) -> Result<Updated> {
+        let (documents, id) = (self.clone(), id.into());
+        offload(move || documents.update(id, &update)).await
+    }
+
+    /// Like [`Documents::delete`], awaited.
+    ///
+    /// # Errors
+    /// As for [`Documents::delete`] and [`Database::offload`].
+    pub async fn delete_async(&self, id: impl Into<Bson>) -> Result<bool> {
+        let (documents, id) = (self.clone(), id.into());
+        offload(move || documents.delete(id)).await
     }
 }
 

@@ -376,10 +376,10 @@ fn dry_run(db: &Database, at: Timestamp) -> Result<Json, Error> {
         }
     }
     for name in snapshot.document_collections() {
-        for due in snapshot.documents(&name)?.due(at, None)? {
-            buckets += due.buckets;
-            measurements += due.documents;
-            bytes += due.bytes;
+        for row in snapshot.documents(&name)?.explain_expiry(at, None)? {
+            buckets += row.buckets;
+            measurements += row.measurements;
+            bytes += row.bytes;
         }
     }
     Ok(json!({

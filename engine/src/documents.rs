@@ -14,6 +14,7 @@ pub(crate) mod changes;
 pub(crate) mod columns;
 pub(crate) mod compact;
 pub(crate) mod find;
+mod forecast;
 pub(crate) mod index;
 mod listing;
 pub(crate) mod memtable;

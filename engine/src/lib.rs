@@ -88,7 +88,6 @@ pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns}
 pub use crate::documents::find::{FindCursor, FindRequest};
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
-pub use crate::documents::sweep::DocumentsDue;
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};

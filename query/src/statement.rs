@@ -186,6 +186,8 @@ pub enum Listing {
     Collections,
     /// All TTL rules, or those of one collection.
     Ttl(Option<String>),
+    /// All indexes, or those of one collection.
+    Indexes(Option<String>),
     /// The buckets of a collection.
     Buckets(String),
     /// Operations in progress.

@@ -3,13 +3,16 @@
 //! Before each insert, a small file in the database's folder durably records how far the import has come and which
 //! batch comes next. The batch has an id, which the collection keeps with its rows, even when these are deleted or
 //! swept. So after a crash at any moment at most one batch is undecided, and it is stored if, and only if, the
-//! collection's last id is its own. The file of a finished import is kept: it shows that nothing is left to do.
+//! collection's last id is its own. A batch of documents has no id: it is stored once more, which puts each document in its
+//! own place. The file of a finished import is kept: it shows that nothing is left to do.
 
 use super::bad::Mark;
 use super::source::Source;
 use crate::Failure;
+use ebbtide::bson::oid::ObjectId;
 use ebbtide::fs::{Fs, RealFs};
-use ebbtide::{BatchId, CollectionSnapshot, Snapshot};
+use ebbtide::{BatchId, CollectionSnapshot, DocumentsSnapshot, Snapshot};
+use ebbtide_ttl::{Precision, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -33,6 +36,9 @@ pub(super) struct State {
     pub(super) bad: Mark,
     /// The id of the last batch.
     batch: BatchId,
+    /// When an import of documents began, in seconds since 1970.
+    #[serde(default)]
+    began: u32,
     doubt: Option<UndecidedBatch>,
     finished: bool,
 }
@@ -66,14 +72,33 @@ impl State {
     }
 
     /// Finds out whether the undecided batch is stored.
-    fn settle(&mut self, collection: &CollectionSnapshot) {
+    fn settle(&mut self, target: &Target) {
         let Some(doubt) = self.doubt.take() else { return };
-        if collection.last_batch().is_some_and(|last| last.id == self.batch) {
+        if target.last == Some(self.batch) {
             self.file = doubt.file;
             self.rows = doubt.end;
             self.stored += doubt.measurements;
             self.bad = doubt.bad;
         }
+    }
+}
+
+/// The collection that an import is into.
+pub(super) struct Target {
+    id: u64,
+    /// The id of its last batch; none for documents.
+    last: Option<BatchId>,
+}
+
+impl From<&CollectionSnapshot> for Target {
+    fn from(collection: &CollectionSnapshot) -> Self {
+        Target { id: collection.id(), last: collection.last_batch().map(|last| last.id) }
+    }
+}
+
+impl From<&DocumentsSnapshot> for Target {
+    fn from(documents: &DocumentsSnapshot) -> Self {
+        Target { id: documents.id(), last: None }
     }
 }
 
@@ -110,6 +135,7 @@ impl Progress {
             stored: 0,
             bad: Mark::default(),
             batch: BatchId { source: RandomState::new().build_hasher().finish(), number: 0 },
+            began: 0,
             doubt: None,
             finished: false,
         };
@@ -118,7 +144,7 @@ impl Progress {
     }
 
     /// What an earlier import into the collection left.
-    pub(super) fn left(&self, collection: &CollectionSnapshot) -> Result<EarlierImport, Failure> {
+    pub(super) fn left(&self, target: &Target) -> Result<EarlierImport, Failure> {
         if !self.fs.exists(&self.path).map_err(|e| self.failure("read", &e))? {
             return Ok(EarlierImport::None);
         }
@@ -126,14 +152,14 @@ impl Progress {
         let mut state: State = serde_json::from_slice(&bytes).map_err(|e| {
             Failure::new(format!("{} cannot be read: {e}; --from-start imports without it", self.path.display()))
         })?;
-        if state.id != collection.id() {
+        if state.id != target.id {
             return Ok(EarlierImport::None);
         }
         if state.finished {
             let same = state.is_of(&self.state);
             return Ok(if same { EarlierImport::Finished(state.stored) } else { EarlierImport::None });
         }
-        state.settle(collection);
+        state.settle(target);
         Ok(EarlierImport::Interrupted(Box::new(state)))
     }
 
@@ -157,8 +183,22 @@ impl Progress {
     }
 
     /// Sets the collection that the rows are imported into.
-    pub(super) fn belongs_to(&mut self, collection: &CollectionSnapshot) {
-        self.state.id = collection.id();
+    pub(super) fn belongs_to(&mut self, target: &Target) {
+        self.state.id = target.id;
+    }
+
+    /// Notes when an import of documents began.
+    pub(super) fn began(&mut self, now: Timestamp) {
+        let seconds = now.to_units_saturating(Precision::Ms).div_euclid(1000);
+        self.state.began = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
+    }
+
+    /// The `_id` of the document with this number among those of the import, if it has none of its own: the same when the
+    /// import is resumed.
+    pub(super) fn object_id(&self, number: u64) -> ObjectId {
+        let [_, _, _, process @ ..] = self.state.batch.source.to_be_bytes();
+        let [.., high, a, b, c] = number.to_be_bytes();
+        ObjectId::from_parts(self.state.began.saturating_add(u32::from(high)), process, [a, b, c])
     }
 
     /// Records that rows are about to be stored, and returns the id for their insert. `end` is the number of rows of
@@ -233,8 +273,11 @@ fn states(folder: &Path, snapshot: &Snapshot) -> Result<Vec<State>, Failure> {
         let path = folder.join(&name);
         let bytes = RealFs.read(&path).map_err(|e| fail(&path, &e))?;
         let mut state: State = serde_json::from_slice(&bytes).map_err(|e| fail(&path, &e))?;
-        if let Some(collection) = snapshot.collection(&state.collection).ok().filter(|c| c.id() == state.id) {
-            state.settle(&collection);
+        let series = snapshot.collection(&state.collection).ok();
+        let target = series.as_ref().map(Target::from);
+        let target = target.or_else(|| snapshot.documents(&state.collection).ok().as_ref().map(Target::from));
+        if let Some(target) = target.filter(|target| target.id == state.id) {
+            state.settle(&target);
             states.push(state);
         }
     }
@@ -244,10 +287,9 @@ fn states(folder: &Path, snapshot: &Snapshot) -> Result<Vec<State>, Failure> {
 /// Notes about interrupted imports, for `ebbtide status`.
 pub(crate) fn unfinished(folder: &Path, snapshot: &Snapshot) -> Result<Vec<String>, Failure> {
     let note = |state: State| {
-        format!(
-            "an import into {} was interrupted after {} measurements; ebbtide import --resume continues it",
-            state.collection, state.stored
-        )
+        let what = if snapshot.documents(&state.collection).is_ok() { "documents" } else { "measurements" };
+        let (into, stored) = (state.collection, state.stored);
+        format!("an import into {into} was interrupted after {stored} {what}; ebbtide import --resume continues it")
     };
     Ok(states(folder, snapshot)?.into_iter().filter(|state| !state.finished).map(note).collect())
 }

@@ -1,139 +1,232 @@
 //! `import --documents`: lines of Extended JSON into an ordinary collection, each in the place of the document with its `_id`.
 //!
-//! The files are checked before anything is stored; standard input is stored as it is read. An import that was interrupted is
-//! run again: a document that is stored once more is the same but for its `_ts`.
+//! The files are checked before anything is stored; standard input is stored as it is read. An interrupted import of files is
+//! resumed behind the last batch that is known to be stored.
 
 use super::bad::{BadLines, Begin};
+use super::bar::Bar;
+use super::end_when_interrupted;
+use super::resume::{EarlierImport, Progress, Target};
 use super::source::{Source, expand};
-use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
-use crate::human::counted;
+use crate::human::{counted, grouped};
+use crate::{Failure, files};
 use ebbtide::documents_model::bson::RawDocumentBuf;
 use ebbtide::documents_model::json::document_from_slice;
-use ebbtide::documents_model::{DefaultTtl, RuleError, check, check_ttl, id_key};
+use ebbtide::documents_model::{DefaultTtl, RuleError, check, check_ttl, id_key, with_id};
 use ebbtide::{Database, Documents, DocumentsOptions, OnConflict};
+use ebbtide_ttl::{Clock, SystemClock};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Documents that are stored in one step at most, and bytes of their lines, about.
-const BATCH: usize = 10_000;
+/// Bytes of the lines that are stored in one step at most, about.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Runs `ebbtide import --documents`.
-pub(super) fn run(cli: &Cli, args: &ImportArgs) -> Result<(), Failure> {
+pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let Some(name) = &args.collection else {
         return Err(Failure::usage("name the collection with --into NAME"));
     };
-    let inputs = inputs(args)?;
-    let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
-    let default_ttl = default_ttl(cli, name)?;
-    let (mut documents, mut checked) = (0_u64, true);
-    for input in &inputs {
-        let Input::File(_) = input else {
-            checked = false;
-            continue;
-        };
-        each_line(input, &mut bad, default_ttl, &mut |_, _| {
-            documents += 1;
-            Ok(())
-        })?;
-    }
-    if args.dry_run {
-        if !checked {
-            return Err(Failure::usage("--dry-run checks files: standard input can be read only once"));
-        }
-        let documents = counted(documents, "document");
-        eprintln!("{documents} would be imported into {name}; the database was not changed");
-        return bad.report();
-    }
-    // What was counted is found again.
-    let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
-    bad.open(&Begin::New, &args.files, &cli.db)?;
-    let database = Database::open(&cli.db)?;
-    let target = match database.snapshot().has_collection(name) {
-        true => database.documents(name)?,
-        false => database.create_documents(name, DocumentsOptions::default())?,
-    };
-    let mut upsert = Upsert { target, waiting: Vec::new(), bytes: 0, stored: 0 };
-    let mut outcome = Ok(());
-    for input in &inputs {
-        outcome = each_line(input, &mut bad, default_ttl, &mut |document, bytes| upsert.add(document, bytes));
-        if outcome.is_err() {
-            break;
-        }
-    }
-    let outcome = outcome.and_then(|()| upsert.flush());
-    if let Err(failure) = outcome {
-        let stored = counted(upsert.stored, "document");
-        bad.report()?;
-        return Err(Failure::new(format!(
-            "{failure}; {stored} before it stored: run the import again to store the others"
-        )));
-    }
-    let stored = upsert.stored;
-    drop(upsert);
-    database.close()?;
-    eprintln!("{} imported into {name}", counted(stored, "document"));
-    bad.report()
-}
-
-/// Where lines come from.
-enum Input {
-    File(Source),
-    Stdin,
-}
-
-fn inputs(args: &ImportArgs) -> Result<Vec<Input>, Failure> {
     if args.format.is_some_and(|format| format != InputFormat::Ndjson) {
         return Err(Failure::usage("--documents reads lines of JSON: leave out --format"));
     }
-    let read = Arc::new(AtomicU64::new(0));
-    let mut inputs = Vec::new();
-    for path in expand(&args.files)? {
-        inputs.push(match path == Path::new("-") {
-            true => Input::Stdin,
-            false => Input::File(Source::find(&path, &path, Some(InputFormat::Ndjson), &read)?),
-        });
+    let paths = expand(&args.files)?;
+    let stores = Arc::new(AtomicBool::new(false));
+    if paths.iter().any(|path| path == Path::new("-")) {
+        return from_stdin(cli, args, name, paths.len());
     }
-    Ok(inputs)
+    end_when_interrupted(runtime, &stores, "documents");
+    let read = Arc::new(AtomicU64::new(0));
+    let (mut sources, mut spools) = (Vec::new(), Vec::new());
+    for given in paths {
+        // Anything that is not a regular file, such as a pipe, can be read only once.
+        let spool = files::spool(&given)?;
+        let path = spool.as_ref().map_or(given.as_path(), |spool| spool.path());
+        sources.push(Source::find(path, &given, Some(InputFormat::Ndjson), &read)?);
+        spools.extend(spool);
+    }
+    let clock = SystemClock::new();
+    let bar = Bar::new(&sources, &read, &clock);
+    let mut progress = Progress::new(&cli.db, name, "documents", &sources)?;
+    let (default_ttl, existing) = existing(cli, name)?;
+    let left = match left(args, name, &progress, existing.as_ref())? {
+        EarlierImport::Finished(_) if args.resume => return Ok(()),
+        EarlierImport::Interrupted(left) => Some(*left),
+        _ => None,
+    };
+    bar.phase("checking");
+    let mut checked = 0;
+    let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
+    for source in &sources {
+        let lines = Lines { name: &source.name, default_ttl, skip: 0 };
+        lines.each(source.open()?, &mut bad, &mut |_, _, _, _| {
+            checked += 1;
+            bar.tick(checked);
+            Ok(())
+        })?;
+    }
+    bar.clear();
+    if args.dry_run {
+        let documents = counted(checked, "document");
+        eprintln!("{documents} would be imported into {name}; the database was not changed");
+        return bad.report();
+    }
+    // What was set aside is found again.
+    let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
+    let begin = match &left {
+        Some(left) => Begin::After(left.bad.clone()),
+        None if args.resume => Begin::Append,
+        None => Begin::New,
+    };
+    bad.open(&begin, &args.files, &cli.db)?;
+    if let Begin::After(mark) = &begin {
+        bad.add_earlier(mark);
+    }
+    let database = Database::open(&cli.db)?;
+    stores.store(true, Ordering::Relaxed);
+    let target = target(&database, name)?;
+    progress.belongs_to(&Target::from(&target.snapshot()?));
+    progress.began(clock.now());
+    if let Some(left) = left {
+        progress.take_up(left)?;
+        eprintln!("{} documents are stored already", grouped(progress.state.stored));
+    }
+    bar.phase("importing");
+    let mut upsert =
+        Upsert { target, progress: Some(progress), rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
+    let outcome = upsert.files(&sources, &mut bad, default_ttl, &bar);
+    bar.clear();
+    if let Err(failure) = outcome {
+        bad.report()?;
+        let stored = counted(upsert.stored, "document");
+        return Err(Failure::new(format!("{failure}; {stored} before it stored: --resume continues after them")));
+    }
+    let mut progress = upsert.progress.take();
+    upsert.end(&database, name)?;
+    database.close()?;
+    progress.iter_mut().try_for_each(Progress::finish)?;
+    bad.report()
 }
 
-/// The time to live that the documents are checked for.
-fn default_ttl(cli: &Cli, name: &str) -> Result<DefaultTtl, Failure> {
+/// Stores the documents of standard input as they arrive.
+fn from_stdin(cli: &Cli, args: &ImportArgs, name: &str, inputs: usize) -> Result<(), Failure> {
+    if inputs > 1 {
+        return Err(Failure::usage("- is standard input: import it alone"));
+    }
+    if args.dry_run {
+        return Err(Failure::usage("--dry-run checks files: standard input can be read only once"));
+    }
+    if args.resume {
+        return Err(Failure::usage("--resume continues an import of files: standard input can be read only once"));
+    }
+    let (default_ttl, _) = existing(cli, name)?;
+    let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
+    bad.open(&Begin::New, &args.files, &cli.db)?;
+    let database = Database::open(&cli.db)?;
+    let target = target(&database, name)?;
+    let mut upsert = Upsert { target, progress: None, rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
+    let lines = Lines { name: "standard input", default_ttl, skip: 0 };
+    let mut at = Place::default();
+    let read = lines.each(Box::new(io::stdin()), &mut bad, &mut |bad, document, line, bytes| {
+        at.line = line;
+        upsert.add(document, bytes, at, bad)
+    });
+    if let Err(failure) = read.and_then(|()| upsert.flush(at, &mut bad)) {
+        bad.report()?;
+        let stored = counted(upsert.stored, "document");
+        return Err(Failure::new(format!("{failure}; {stored} before it stored")));
+    }
+    upsert.end(&database, name)?;
+    database.close()?;
+    bad.report()
+}
+
+fn rows_of(args: &ImportArgs) -> usize {
+    usize::try_from(args.batch_rows).unwrap_or(usize::MAX)
+}
+
+fn target(database: &Database, name: &str) -> Result<Documents, Failure> {
+    Ok(match database.snapshot().has_collection(name) {
+        true => database.documents(name)?,
+        false => database.create_documents(name, DocumentsOptions::default())?,
+    })
+}
+
+/// The time to live that the documents are checked for, and the collection if it exists.
+fn existing(cli: &Cli, name: &str) -> Result<(DefaultTtl, Option<Target>), Failure> {
     if !Database::exists(&cli.db)? {
-        return Ok(DefaultTtl::Off);
+        return Ok((DefaultTtl::Off, None));
     }
     let snapshot = Database::builder(&cli.db).read_only().open()?.snapshot();
-    match snapshot.has_collection(name) {
-        true => Ok(snapshot.documents(name)?.options().default_ttl),
-        false => Ok(DefaultTtl::Off),
+    if !snapshot.has_collection(name) {
+        return Ok((DefaultTtl::Off, None));
     }
+    let documents = snapshot.documents(name)?;
+    Ok((documents.options().default_ttl, Some(Target::from(&documents))))
 }
 
-/// Reads the documents of an input; lines that hold none end the import, or are set aside.
-fn each_line(
-    input: &Input,
-    bad: &mut BadLines,
-    default_ttl: DefaultTtl,
-    document: &mut dyn FnMut(RawDocumentBuf, usize) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let (name, reader): (String, Box<dyn Read>) = match input {
-        Input::File(source) => (source.name.clone(), source.open()?),
-        Input::Stdin => ("standard input".to_owned(), Box::new(io::stdin())),
+/// What an earlier import left.
+fn left(
+    args: &ImportArgs,
+    name: &str,
+    progress: &Progress,
+    existing: Option<&Target>,
+) -> Result<EarlierImport, Failure> {
+    let left = match existing {
+        Some(existing) if !args.from_start && !args.dry_run => progress.left(existing)?,
+        _ => EarlierImport::None,
     };
-    for (number, line) in (1..).zip(BufReader::new(reader).split(b'\n')) {
-        let line = line.map_err(|e| Failure::new(format!("cannot read {name}: {e}")))?;
-        if line.trim_ascii().is_empty() {
-            continue;
+    match &left {
+        EarlierImport::Interrupted(left) if !args.resume => {
+            return Err(Failure::new(format!(
+                "an import into {name} was interrupted after {} of its documents: continue it with --resume, or import from \
+                 the first line again with --from-start",
+                left.stored
+            )));
         }
-        match read(&line, default_ttl) {
-            Ok(found) => document(found, line.len())?,
-            Err(error) => bad.row(&name, number, &error.message, &String::from_utf8_lossy(&line))?,
+        EarlierImport::Interrupted(_) => {}
+        EarlierImport::Finished(stored) if args.resume => {
+            eprintln!("{name}: all {} documents of these files are imported: nothing is left to do", grouped(*stored));
         }
+        EarlierImport::Finished(_) => {
+            eprintln!("note: these files were imported into {name} before; documents without an _id are added again");
+        }
+        EarlierImport::None if args.resume && existing.is_some() => {
+            eprintln!("{name}: no import was interrupted; this one begins with the first line");
+        }
+        EarlierImport::None => {}
     }
-    Ok(())
+    Ok(left)
+}
+
+/// The lines of one input.
+struct Lines<'a> {
+    name: &'a str,
+    default_ttl: DefaultTtl,
+    /// How many are done already.
+    skip: u64,
+}
+
+/// Gets a document, the number of its line, and the bytes of that.
+type Visitor<'v> = &'v mut dyn FnMut(&mut BadLines, RawDocumentBuf, u64, usize) -> Result<(), Failure>;
+
+impl Lines<'_> {
+    /// Reads the documents; lines that hold none end the import, or are set aside.
+    fn each(&self, reader: Box<dyn Read + Send>, bad: &mut BadLines, visitor: Visitor<'_>) -> Result<(), Failure> {
+        for (number, line) in (1..).zip(BufReader::new(reader).split(b'\n')) {
+            let line = line.map_err(|e| Failure::new(format!("cannot read {}: {e}", self.name)))?;
+            if number <= self.skip || line.trim_ascii().is_empty() {
+                continue;
+            }
+            match read(&line, self.default_ttl) {
+                Ok(found) => visitor(bad, found, number, line.len())?,
+                Err(error) => bad.row(self.name, number, &error.message, &String::from_utf8_lossy(&line))?,
+            }
+        }
+        Ok(())
+    }
 }
 
 fn read(line: &[u8], default_ttl: DefaultTtl) -> Result<RawDocumentBuf, RuleError> {
@@ -146,24 +239,88 @@ fn read(line: &[u8], default_ttl: DefaultTtl) -> Result<RawDocumentBuf, RuleErro
     Ok(document)
 }
 
+/// How far an import has come: lines of a file that are done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    file: usize,
+    line: u64,
+}
+
 /// Documents on their way into a collection.
 struct Upsert {
     target: Documents,
+    /// `None` for standard input, which cannot be resumed.
+    progress: Option<Progress>,
+    /// Documents that are stored in one step at most.
+    rows: usize,
     waiting: Vec<RawDocumentBuf>,
     bytes: usize,
     stored: u64,
 }
 
 impl Upsert {
-    fn add(&mut self, document: RawDocumentBuf, bytes: usize) -> Result<(), Failure> {
-        self.waiting.push(document);
-        self.bytes += bytes;
-        if self.waiting.len() >= BATCH || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+    /// Stores what is left of the files.
+    fn files(
+        &mut self,
+        sources: &[Source],
+        bad: &mut BadLines,
+        default_ttl: DefaultTtl,
+        bar: &Bar<'_>,
+    ) -> Result<(), Failure> {
+        let state = |progress: &Progress| Place { file: progress.state.file, line: progress.state.rows };
+        let start = self.progress.as_ref().map(state).unwrap_or_default();
+        for (file, source) in sources.iter().enumerate().skip(start.file) {
+            let skip = if file == start.file { start.line } else { 0 };
+            let mut at = Place { file, line: skip };
+            let lines = Lines { name: &source.name, default_ttl, skip };
+            lines.each(source.open()?, bad, &mut |bad, document, line, bytes| {
+                at.line = line;
+                self.add(document, bytes, at, bad)?;
+                bar.tick(self.stored);
+                Ok(())
+            })?;
+            self.flush(at, bad)?;
+        }
+        Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn add(&mut self, document: RawDocumentBuf, bytes: usize, at: Place, bad: &mut BadLines) -> Result<(), Failure> {
+        self.waiting.push(document);
+        self.bytes += bytes;
+        if self.waiting.len() >= self.rows || self.bytes >= BATCH_BYTES { self.flush(at, bad) } else { Ok(()) }
+    }
+
+    /// Stores what waits, in one step.
+    fn flush(&mut self, at: Place, bad: &mut BadLines) -> Result<(), Failure> {
         self.bytes = 0;
-        self.stored += self.target.store(std::mem::take(&mut self.waiting), OnConflict::Replace)?;
+        let mut documents = std::mem::take(&mut self.waiting);
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let count = documents.len() as u64;
+        let mark = bad.mark()?;
+        if let Some(progress) = &mut self.progress {
+            let first = progress.state.stored;
+            documents = (first..)
+                .zip(documents)
+                .map(|(number, document)| Ok(with_id(document, || progress.object_id(number))?.0))
+                .collect::<Result<_, RuleError>>()
+                .map_err(|error| Failure::new(error.message))?;
+            progress.begin(at.file, at.line, count, mark.clone())?;
+        }
+        self.target.store(documents, OnConflict::Replace)?;
+        self.stored += count;
+        if let Some(progress) = &mut self.progress {
+            progress.done(at.file, at.line, count, mark);
+        }
+        Ok(())
+    }
+
+    /// Tells what was imported, and seals it.
+    fn end(self, database: &Database, name: &str) -> Result<(), Failure> {
+        database.flush()?;
+        let visible = self.target.snapshot()?.count()?;
+        eprintln!("{} imported into {name}, which has {} now", counted(self.stored, "document"), grouped(visible));
         Ok(())
     }
 }

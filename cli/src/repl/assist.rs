@@ -12,7 +12,7 @@ use rustyline::{Context, Helper};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-const WORDS: [&str; 77] = [
+const WORDS: [&str; 80] = [
     "SELECT",
     "FROM",
     "WHERE",
@@ -60,6 +60,8 @@ const WORDS: [&str; 77] = [
     "CREATE VIEW",
     "DROP COLLECTION",
     "DROP TTL INDEX",
+    "CREATE INDEX",
+    "DROP INDEX",
     "ALTER COLLECTION",
     "RENAME TO",
     "RENAME FIELD",
@@ -75,6 +77,7 @@ const WORDS: [&str; 77] = [
     "WEEKS",
     "SHOW COLLECTIONS",
     "SHOW TTL",
+    "SHOW INDEXES",
     "SHOW BUCKETS FOR",
     "SHOW OPERATIONS",
     "SHOW SWEEPS",

@@ -82,7 +82,7 @@ pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
         }
     }
     for name in snapshot.document_collections() {
-        if !snapshot.documents(&name)?.rule_infos()?.is_empty() {
+        if snapshot.documents(&name)?.options().expires() {
             return Ok(true);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::{Output, inside, write};
 use std::path::Path;
+use std::process::Stdio;
 
 fn run(folder: &Path, args: &[&str]) -> Output {
     inside(folder, args, "")
@@ -75,7 +76,8 @@ fn an_import_puts_documents_in_the_place_of_those_with_their_id() {
     assert!(dry.stderr.contains("3 documents would be imported into s"), "{}", dry.stderr);
     for _ in 0..2 {
         let told = run(path, &import);
-        assert_eq!((told.code, told.stderr.trim()), (0, "3 documents imported into s"));
+        let said = told.stderr.lines().last().unwrap_or_default();
+        assert_eq!((told.code, said), (0, "3 documents imported into s, which has 2 now"), "{}", told.stderr);
         let exported = good(path, &["export", "s", "-o", "-"]);
         assert_eq!(exported.lines().count(), 2, "{exported}");
         assert!(exported.contains(&EVERY_TYPE.replace("\\u00e9", "\u{e9}")), "{exported}");
@@ -104,6 +106,81 @@ fn an_import_puts_documents_in_the_place_of_those_with_their_id() {
     good(path, &["sql", "CREATE COLLECTION w WITH (timeField = 't')"]);
     let refused = run(path, &["import", "--documents", "a.ndjson", "--into", "w"]);
     assert!(refused.stderr.contains("time-series"), "{}", refused.stderr);
+}
+
+/// Lines of documents, every third without an `_id`, and some twice.
+fn lines(count: u64) -> String {
+    let line = |n: u64| match n % 3 {
+        0 => format!("{{\"n\": {n}}}\n"),
+        _ => format!("{{\"_id\": {}, \"n\": {n}}}\n", n % (count / 2)),
+    };
+    (0..count).map(line).collect()
+}
+
+const INTO: [&str; 7] = ["import", "--documents", "a.ndjson", "b.ndjson", "--into", "s", "--batch-rows"];
+
+/// Starts an import and kills it once it has stored a number of documents; whether it was still running.
+fn killed(path: &Path, more: &[&str], stored: u64) -> bool {
+    let mut running = crate::cli::command();
+    running.current_dir(path).args(INTO).args(["100"]).args(more);
+    let mut child = running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while progress(path).is_none_or(|found| found < stored) {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    true
+}
+
+#[expect(clippy::disallowed_methods, reason = "what the program wrote")]
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The documents that the state of an import says are stored.
+fn progress(path: &Path) -> Option<u64> {
+    let data = path.join("ebbtide-data");
+    let names = data.read_dir().ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let name = names.into_iter().find(|n| n.starts_with("import-") && n.ends_with(".json"))?;
+    let json: serde_json::Value = serde_json::from_str(&text(&data.join(name))).ok()?;
+    json["stored"].as_u64()
+}
+
+#[test]
+fn a_killed_import_goes_on_without_a_document_twice_or_left_out() {
+    const DOCUMENTS: u64 = 9_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let all = lines(DOCUMENTS);
+    let half = all.char_indices().filter(|(_, c)| *c == '\n').nth(4000).unwrap().0 + 1;
+    write(path, "a.ndjson", &all[..half]);
+    write(path, "b.ndjson", &all[half..]);
+    assert!(killed(path, &[], 1000), "it must not be through yet");
+    let refused = run(path, &[&INTO[..], &["100"]].concat());
+    assert!(refused.code == 1 && refused.stderr.contains("was interrupted after"), "{}", refused.stderr);
+    assert!(good(path, &["status"]).contains("documents; ebbtide import --resume continues it"));
+    for stored in [2500, 4500, 6000] {
+        if !killed(path, &["--resume"], stored) {
+            break;
+        }
+    }
+    let end = run(path, &[&INTO[..], &["700", "--resume"]].concat());
+    assert!(end.code == 0 && end.stderr.contains("documents are stored already"), "{}", end.stderr);
+    let whole = tempfile::tempdir().unwrap();
+    write(whole.path(), "a.ndjson", &all);
+    good(whole.path(), &["import", "--documents", "a.ndjson", "--into", "s"]);
+    let sql = "SELECT count(*) AS all, count(DISTINCT n) AS n, sum(n) AS sum, min(n) AS least FROM s";
+    let counted = |path| good(path, &["sql", "--format", "csv", sql]);
+    assert_eq!(counted(path), counted(whole.path()));
+    let again = run(path, &[&INTO[..], &["100", "--resume"]].concat());
+    assert!(again.stderr.contains("nothing is left to do"), "{}", again.stderr);
+    write(path, "b.ndjson", "{\"_id\": 1}\n");
+    good(path, &[&INTO[..], &["100", "--resume"]].concat());
+    let piped = inside(path, &["import", "--documents", "-", "--into", "s", "--resume"], "{}");
+    assert!(piped.stderr.contains("standard input can be read only once"), "{}", piped.stderr);
 }
 
 #[test]

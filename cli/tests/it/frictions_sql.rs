@@ -103,7 +103,10 @@ const CASES: &[(&[&str], Expected)] = &[
         Gives("collection cold created with 2 measurements"),
     ),
     (&["sql", "describe cold"], Gives("meta")),
-    (&["sql", "create collection bare as select station from ireland"], Says("needs a column of times")),
+    (
+        &["sql", "create collection bare as select station from ireland"],
+        Gives("created with 4 documents: an ordinary collection"),
+    ),
     (&["sql", "copy collection ireland to eire"], Gives("collection eire created with 4 measurements")),
     (&["sql", "alter collection eire rename field temp to t"], Gives("field temp of eire is named t now")),
     (&["sql", "alter table eire rename column t to temperature"], Gives("is named temperature now")),

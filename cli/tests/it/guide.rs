@@ -98,6 +98,11 @@ fn commands_of_the_page_for_mongodb_users_print_what_it_says() {
 }
 
 #[test]
+fn commands_of_the_page_for_users_of_cosmos_db_print_what_it_says() {
+    check("from-cosmos-db.md");
+}
+
+#[test]
 fn commands_of_the_page_on_documents_print_what_it_says() {
     check("documents.md");
 }

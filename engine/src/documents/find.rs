@@ -120,6 +120,7 @@ impl FindCursor {
             *after = Some(key);
             Ok(true)
         })
+        .map(drop)
     }
 
     fn next_sorted(&mut self, batch: &mut Batch) -> Result<()> {

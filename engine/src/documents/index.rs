@@ -91,20 +91,20 @@ pub(crate) struct Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// The first index whose leading field the filter bounds; single values before ranges. An index with a filter of its own
-    /// does not know all documents.
+    /// The first index whose leading field the filter bounds; single values before ranges. The filter of an index says which
+    /// documents expire through it; it knows the others too.
     pub(crate) fn of(indexes: &'a [IndexSpec], filter: &Filter) -> Option<Chosen<'a>> {
         let chosen = |index: &'a IndexSpec| {
             let path = Path::new(&index.key.first()?.0);
             let intervals = filter.intervals(&path, Multiplicity::Many)?;
             Some(Chosen { name: &index.name, path, intervals })
         };
-        let complete = indexes.iter().filter(|index| index.filter.is_none());
-        complete.filter_map(chosen).min_by_key(|chosen| !chosen.intervals.iter().all(Interval::is_point))
+        indexes.iter().filter_map(chosen).min_by_key(|chosen| !chosen.intervals.iter().all(Interval::is_point))
     }
 
-    /// The rows of a segment to look at.
-    pub(crate) fn rows(&self, segment: &DocumentSegment) -> Result<RoaringBitmap> {
+    /// The rows of a segment to look at, and how many documents were read to find that out.
+    pub(crate) fn rows(&self, segment: &DocumentSegment) -> Result<(RoaringBitmap, u64)> {
+        let mut read = 0;
         let index = match segment.index(self.path.as_str()) {
             Some(index) => index,
             None => {
@@ -116,10 +116,11 @@ impl<'a> Chosen<'a> {
                     "made an index"
                 );
                 segment.keep_index(self.path.as_str(), built.clone());
+                read = segment.file.meta.rows;
                 built
             }
         };
-        Ok(index.rows(&self.intervals))
+        Ok((index.rows(&self.intervals), read))
     }
 
     /// Whether a document that is in no segment is to be looked at.

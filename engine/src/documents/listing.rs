@@ -2,33 +2,21 @@
 //! and the documents that are in none yet as one.
 
 use super::columns::DocumentColumns;
-use super::memtable::{ENTRY_BYTES, Stored};
+use super::forecast::dropped;
+use super::memtable::ENTRY_BYTES;
+use super::options::DocumentsOptions;
 use super::segment::DocumentSegment;
 use super::snapshot::{DocumentsSnapshot, raw};
+use super::sweep::{PROPOSED, each_expiry};
 use crate::error::Result;
 use crate::json::value_of;
 use crate::snapshot::{CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 use ebbtide_documents::json::{relaxed_text, to_relaxed};
-use ebbtide_documents::{DefaultTtl, ItemRules};
-use ebbtide_ttl::{Timestamp, Value};
+use ebbtide_documents::{DefaultTtl, ITEMS_RULE};
+use ebbtide_ttl::{Precision, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// What of one bucket falls under one rule.
-#[derive(Debug, Clone, Copy, Default)]
-struct Part {
-    documents: u64,
-    visible: u64,
-    due: u64,
-    bytes: u64,
-    first_expiry: Option<Timestamp>,
-}
-
-/// Gets each stored document with the segment that it is in, if it is in one.
-type Visitor<'v> = &'v mut dyn FnMut(Option<&Arc<DocumentSegment>>, &Stored) -> Result<()>;
-/// Parts of what is stored by group, rule and segment.
-type Parts<G> = BTreeMap<(G, String, Option<u64>), Part>;
 
 impl DocumentsSnapshot {
     /// Its columns in SQL besides `_ts` and `document`.
@@ -82,110 +70,133 @@ impl DocumentsSnapshot {
         (files, self.state.memtable.documents().count() as u64)
     }
 
-    /// Visits every stored document, expired or not, with the segment that it is in. Those in memory come first.
-    fn for_each_stored(&self, visitor: Visitor<'_>) -> Result<()> {
-        for (_, stored) in self.state.memtable.documents() {
-            visitor(None, stored)?;
-        }
-        for segment in self.state.segments.values() {
-            for row in segment.rows(&self.state.gone(segment))? {
-                visitor(Some(segment), &row?.2)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What is stored, by the rule that decides, the group of its expiry, and the bucket.
-    fn parts<G: Ord + Copy>(
-        &self,
-        rules: &ItemRules,
-        at: Timestamp,
-        group: impl Fn(Timestamp) -> G,
-    ) -> Result<Parts<G>> {
-        let mut parts: BTreeMap<(G, String, Option<u64>), Part> = BTreeMap::new();
-        self.for_each_stored(&mut |segment, stored| {
-            let Some((expires, rule)) = rules.expires_at(raw(&stored.document), stored.written) else { return Ok(()) };
-            let key = (group(expires), rule.to_string(), segment.map(|segment| segment.id()));
-            let part = parts.entry(key).or_default();
-            part.documents += 1;
-            part.visible += u64::from(expires > self.now);
-            part.due += u64::from(expires <= at);
-            part.bytes += match segment {
-                Some(segment) => segment.share(1),
-                None => (stored.document.len() + ENTRY_BYTES) as u64,
-            };
-            part.first_expiry = Some(part.first_expiry.map_or(expires, |first| first.min(expires)));
-            Ok(())
-        })?;
-        Ok(parts)
-    }
-
     /// Every rule by which documents expire, with what it covers.
     ///
     /// # Errors
     /// Errors of reading.
     pub fn rule_infos(&self) -> Result<Vec<RuleInfo>> {
-        let mut infos: Vec<RuleInfo> = Vec::new();
-        let parts = self.parts(&self.state.rules, self.now, |_| ())?;
-        for rule in self.state.sweep_rules().filter_map(|rule| rule.rule) {
-            let filter = self.options().indexes.iter().find(|index| index.name == rule);
-            let filter = filter.and_then(|index| index.filter.as_deref()).map(|filter| {
-                let filter = raw(filter);
-                value_of(&to_relaxed(filter)).unwrap_or_else(|_| Value::String(relaxed_text(filter)))
-            });
-            let mut info = RuleInfo {
-                expire_after_seconds: self.state.seconds_of(&rule).unwrap_or(-1),
-                filter,
-                buckets: 0,
-                measurements: 0,
-                bytes: 0,
-                due_buckets: 0,
-                due_measurements: 0,
-                next_expiry: None,
-                state: "active".to_owned(),
-                rule,
-            };
-            for ((_, _, bucket), part) in parts.iter().filter(|((_, rule, _), _)| *rule == info.rule) {
-                let stored = match bucket.and_then(|id| self.state.segments.get(&id)) {
-                    Some(segment) => segment.file.meta.rows - self.state.gone(segment).len(),
-                    None => self.state.memtable.documents().count() as u64,
-                };
-                info.buckets += 1;
-                info.measurements += part.visible;
-                info.bytes += part.bytes;
-                info.due_buckets += u64::from(part.due == stored);
-                info.due_measurements += part.due;
-                info.next_expiry = info.next_expiry.into_iter().chain(part.first_expiry).min();
+        let rules = self.state.sweep_rules().filter_map(|rule| rule.rule);
+        let mut infos: Vec<RuleInfo> = rules.map(|rule| self.rule_info(rule)).collect();
+        if infos.is_empty() {
+            return Ok(infos);
+        }
+        let mut add = |rule: &str, part: Part| {
+            let Some(info) = infos.iter_mut().find(|info| info.rule == rule) else { return };
+            info.buckets += 1;
+            info.measurements += part.visible;
+            info.bytes += part.bytes;
+            info.next_expiry = info.next_expiry.into_iter().chain(part.first_expiry).min();
+        };
+        for (rule, part) in self.open_parts() {
+            add(&rule, part);
+        }
+        for segment in self.state.segments.values() {
+            for (rule, part) in self.parts_of(segment)? {
+                add(&rule, part);
             }
-            infos.push(info);
+        }
+        for due in dropped(&self.state, self.now)? {
+            if let Some(info) = infos.iter_mut().find(|info| info.rule == due.rule) {
+                info.due_buckets += due.buckets;
+                info.due_measurements += due.measurements;
+            }
         }
         Ok(infos)
     }
 
-    /// What a sweep at `at` would drop, by the day on which it expires, under the present `defaultTTL` or a proposed one. Nothing
-    /// is changed. A bucket counts in every row that it has documents of.
+    /// A rule with the counts of nothing.
+    fn rule_info(&self, rule: String) -> RuleInfo {
+        let filter = self.options().indexes.iter().find(|index| index.name == rule);
+        let filter = filter.and_then(|index| index.filter.as_deref()).map(|filter| {
+            let filter = raw(filter);
+            value_of(&to_relaxed(filter)).unwrap_or_else(|_| Value::String(relaxed_text(filter)))
+        });
+        RuleInfo {
+            expire_after_seconds: self.state.seconds_of(&rule).unwrap_or(-1),
+            filter,
+            buckets: 0,
+            measurements: 0,
+            bytes: 0,
+            due_buckets: 0,
+            due_measurements: 0,
+            next_expiry: None,
+            state: "active".to_owned(),
+            rule,
+        }
+    }
+
+    /// What of the documents in memory falls under each rule.
+    fn open_parts(&self) -> Parts {
+        let mut parts = Parts::new();
+        for (_, stored) in self.state.memtable.documents() {
+            if let Some((expires, rule)) = self.state.rules.expires_at(raw(&stored.document), stored.written) {
+                let part = parts.entry(rule.to_string()).or_default();
+                part.add(expires, self.now);
+                part.bytes += (stored.document.len() + ENTRY_BYTES) as u64;
+            }
+        }
+        parts
+    }
+
+    /// What of a segment falls under each rule: from its summary in the manifest, if that suffices.
+    fn parts_of(&self, segment: &DocumentSegment) -> Result<Parts> {
+        let (state, mut parts) = (&self.state, Parts::new());
+        let gone = state.gone(segment);
+        let now = self.now.to_units_saturating(Precision::Ms);
+        if state.rules.indexes.is_empty() {
+            let default_ttl = state.options.default_ttl;
+            let (lives, first) = (&segment.file.meta.lives, segment.first_item_expiry(default_ttl));
+            let Some(first) = first else { return Ok(parts) };
+            if gone.is_empty() && first > now {
+                let inheriting = if default_ttl == DefaultTtl::Never { 0 } else { lives.inheriting };
+                let visible = lives.own + inheriting;
+                let first_expiry = Some(Timestamp::from_millis(first));
+                parts.insert(ITEMS_RULE.to_owned(), Part { visible, bytes: segment.share(visible), first_expiry });
+                return Ok(parts);
+            }
+        }
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        each_expiry(state, segment, &mut |row, expires, rule| {
+            if !gone.contains(row) {
+                let rule = rule.to_string();
+                *counts.entry(rule.clone()).or_default() += 1;
+                parts.entry(rule).or_default().add(expires, self.now);
+            }
+        })?;
+        for (rule, part) in &mut parts {
+            part.bytes = segment.share(counts.get(rule).copied().unwrap_or_default());
+        }
+        Ok(parts)
+    }
+
+    /// What a sweep at `at` would drop, by the day on which it expires, under the present settings or proposed ones. Nothing is
+    /// changed. A segment that goes as a whole counts as a bucket, on the day of its last document.
     ///
     /// # Errors
-    /// Errors of reading.
-    pub fn explain_expiry(&self, at: Timestamp, proposed: Option<DefaultTtl>) -> Result<Vec<ExpiryRow>> {
-        const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
-        let rules = match proposed {
-            None => (*self.state.rules).clone(),
-            Some(default_ttl) => ItemRules { default_ttl, ..(*self.state.rules).clone() },
-        };
-        // What is not due goes to a group of its own.
-        let group = |expires: Timestamp| {
-            (expires <= at).then(|| Timestamp::from_nanos(expires.nanos() - expires.nanos().rem_euclid(DAY_NANOS)))
-        };
-        let mut rows: BTreeMap<(Timestamp, String), ExpiryRow> = BTreeMap::new();
-        for ((day, rule, _), part) in self.parts(&rules, at, group)? {
-            let Some(day) = day else { continue };
-            let none = ExpiryRow { day, rule: rule.clone(), buckets: 0, measurements: 0, bytes: 0 };
-            let row = rows.entry((day, rule)).or_insert(none);
-            row.buckets += 1;
-            row.measurements += part.documents;
-            row.bytes += part.bytes;
-        }
-        Ok(rows.into_values().collect())
+    /// Errors of reading; what is wrong with the proposed settings.
+    pub fn explain_expiry(&self, at: Timestamp, proposed: Option<&DocumentsOptions>) -> Result<Vec<ExpiryRow>> {
+        let Some(options) = proposed else { return dropped(&self.state, at) };
+        let mut state = (*self.state).clone();
+        (state.rules, state.rules_epoch) = (Arc::new(options.rules()?), PROPOSED);
+        state.options = Arc::new(options.clone());
+        dropped(&state, at)
+    }
+}
+
+/// What of one bucket falls under one rule.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    visible: u64,
+    bytes: u64,
+    first_expiry: Option<Timestamp>,
+}
+
+/// By rule.
+type Parts = BTreeMap<String, Part>;
+
+impl Part {
+    fn add(&mut self, expires: Timestamp, now: Timestamp) {
+        self.visible += u64::from(expires > now);
+        self.first_expiry = Some(self.first_expiry.map_or(expires, |first| first.min(expires)));
     }
 }

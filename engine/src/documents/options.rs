@@ -1,7 +1,9 @@
 //! The settings of an ordinary collection: its default time to live and its indexes.
 
+use super::snapshot::raw;
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::RawDocument;
+use ebbtide_documents::json::relaxed_text;
 use ebbtide_documents::{DefaultTtl, Filter, ItemRules, Path, Purpose, TTL_SECONDS_MAX, TtlIndex};
 use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
 use serde::{Deserialize, Serialize};
@@ -30,7 +32,21 @@ pub struct IndexSpec {
     pub filter: Option<Vec<u8>>,
 }
 
+impl IndexSpec {
+    /// The filter as relaxed Extended JSON; `None` for an index of all documents.
+    #[must_use]
+    pub fn filter_text(&self) -> Option<String> {
+        self.filter.as_deref().map(|filter| relaxed_text(raw(filter)))
+    }
+}
+
 impl DocumentsOptions {
+    /// Whether there is a rule by which documents may expire.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.default_ttl != DefaultTtl::Off || self.indexes.iter().any(|index| index.expire_after_seconds.is_some())
+    }
+
     /// The rules by which documents expire.
     ///
     /// # Errors

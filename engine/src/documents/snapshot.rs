@@ -5,6 +5,7 @@ use super::memtable::Stored;
 use super::options::DocumentsOptions;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
+use super::sweep::Due;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
@@ -77,6 +78,7 @@ pub(crate) fn visit_stored(
         let is_visible = !is_expired(state, &stored, now);
         visitor(Match { key, stored, is_visible })
     })
+    .map(drop)
 }
 
 /// Documents in the order of a sort; those that it does not tell apart keep theirs.
@@ -88,13 +90,13 @@ pub(crate) fn sorted(found: Vec<Match>, sort: &Sort) -> Result<Vec<Match>> {
 }
 
 /// Visits the stored documents that may match a filter and have greater keys than `after`, in the order of their keys, until
-/// the visitor returns false.
+/// the visitor returns false. Returns how many documents were read to make parts of an index.
 pub(super) fn visit(
     state: &DocumentsState,
     filter: &Filter,
     after: Option<&Bytes>,
     visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
-) -> Result<()> {
+) -> Result<u64> {
     if let Some(mut keys) = filter.id_keys() {
         keys.sort_unstable();
         keys.dedup();
@@ -102,11 +104,12 @@ pub(super) fn visit(
             if let Some((stored, _)) = state.get(&key)?
                 && !visitor(key.into(), stored)?
             {
-                return Ok(());
+                break;
             }
         }
-        return Ok(());
+        return Ok(0);
     }
+    let mut indexed = 0;
     let chosen = Chosen::of(&state.options.indexes, filter);
     let in_memory = state.memtable.documents_after(after);
     let in_memory = in_memory.filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
@@ -120,8 +123,10 @@ pub(super) fn visit(
                 sources.push(rows_of(segment, &unwanted)?);
             }
             Some(chosen) => {
-                let mut wanted = chosen.rows(segment)? - state.gone(segment);
+                let (wanted, read) = chosen.rows(segment)?;
+                let mut wanted = wanted - state.gone(segment);
                 wanted.remove_range(0..first_row(segment, after)?);
+                indexed += read;
                 if wanted.len() <= FEW_ROWS {
                     sources.push(Box::new(wanted.into_iter().map(|row| segment.row(row))));
                 } else {
@@ -132,7 +137,8 @@ pub(super) fn visit(
             }
         }
     }
-    merge(sources, visitor)
+    merge(sources, visitor)?;
+    Ok(indexed)
 }
 
 /// The first row of a segment whose key is greater than `after`.
@@ -181,7 +187,7 @@ pub struct Document {
     pub written: Timestamp,
 }
 
-/// How a find went: see [`DocumentsSnapshot::explain`].
+/// How a find went: see [`DocumentsSnapshot::for_each_where`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindReport {
     /// The index that told where to look: `_id_` for look-ups by `_id`; `None` if all documents were looked at.
@@ -190,6 +196,9 @@ pub struct FindReport {
     pub examined: u64,
     /// Visible documents that matched.
     pub returned: u64,
+    /// Documents that were read besides, to make the part of the index that is about their segment. It is made once, by the first
+    /// find that needs it, and stays in memory.
+    pub indexed: u64,
 }
 
 /// One ordinary collection at one instant. See [`crate::Snapshot::documents`].
@@ -252,10 +261,12 @@ impl DocumentsSnapshot {
             true => Ok(true),
             false => visitor(document(&stored)),
         })
+        .map(drop)
     }
 
     /// Visits the visible documents that match a filter in MongoDB's form, in the order of their keys, until the visitor returns
-    /// false. A filter on `_id` alone looks these documents up.
+    /// false, and says how that went. A filter on `_id` looks these documents up; one on the leading field of an index looks at
+    /// those that the index points to.
     ///
     /// # Errors
     /// [`Code::BadValue`](ebbtide_ttl::Code::BadValue) for a wrong filter, errors of reading, and those of the visitor.
@@ -263,35 +274,33 @@ impl DocumentsSnapshot {
         &self,
         filter: &RawDocument,
         visitor: &mut dyn FnMut(Document) -> Result<bool>,
-    ) -> Result<()> {
+    ) -> Result<FindReport> {
         let filter = Filter::parse(filter, Purpose::Find)?;
-        visit(&self.state, &filter, None, &mut |_, stored| match is_expired(&self.state, &stored, self.now)
-            || !filter.matches(raw(&stored.document))
-        {
-            true => Ok(true),
-            false => visitor(document(&stored)),
-        })
-    }
-
-    /// Runs a find without returning its documents, and says how it went.
-    ///
-    /// # Errors
-    /// [`Code::BadValue`](ebbtide_ttl::Code::BadValue) for a wrong filter, and errors of reading.
-    pub fn explain(&self, filter: &RawDocument) -> Result<FindReport> {
-        let filter = Filter::parse(filter, Purpose::Find)?;
-        let chosen = Chosen::of(&self.state.options.indexes, &filter);
-        let index = match filter.id_keys() {
-            Some(_) => Some("_id_".to_owned()),
-            None => chosen.map(|chosen| chosen.name.to_owned()),
-        };
-        let mut report = FindReport { index, examined: 0, returned: 0 };
-        visit(&self.state, &filter, None, &mut |_, stored| {
+        let mut report = FindReport { index: self.index_of(&filter), examined: 0, returned: 0, indexed: 0 };
+        report.indexed = visit(&self.state, &filter, None, &mut |_, stored| {
             report.examined += 1;
-            let is_visible = !is_expired(&self.state, &stored, self.now);
-            report.returned += u64::from(is_visible && filter.matches(raw(&stored.document)));
-            Ok(true)
+            if is_expired(&self.state, &stored, self.now) || !filter.matches(raw(&stored.document)) {
+                return Ok(true);
+            }
+            report.returned += 1;
+            visitor(document(&stored))
         })?;
         Ok(report)
+    }
+
+    /// The index that tells a find where to look: `_id_` for look-ups by `_id`; `None` if it looks at all documents.
+    ///
+    /// # Errors
+    /// [`Code::BadValue`](ebbtide_ttl::Code::BadValue) for a wrong filter.
+    pub fn index_for(&self, filter: &RawDocument) -> Result<Option<String>> {
+        Ok(self.index_of(&Filter::parse(filter, Purpose::Find)?))
+    }
+
+    fn index_of(&self, filter: &Filter) -> Option<String> {
+        match filter.id_keys() {
+            Some(_) => Some("_id_".to_owned()),
+            None => Chosen::of(&self.state.options.indexes, filter).map(|chosen| chosen.name.to_owned()),
+        }
     }
 
     /// Visits the visible documents that match a filter.
@@ -302,6 +311,7 @@ impl DocumentsSnapshot {
             }
             Ok(true)
         })
+        .map(drop)
     }
 
     /// Bytes on disk of the segments.
@@ -317,16 +327,17 @@ impl DocumentsSnapshot {
         sealed + self.state.memtable.bytes() as u64
     }
 
-    /// The number of visible documents.
+    /// The number of visible documents. Documents are read only of segments of which some may have expired by a date.
     ///
     /// # Errors
     /// Errors of reading.
     pub fn count(&self) -> Result<u64> {
-        let mut count = 0;
-        self.for_each(&mut |_| {
-            count += 1;
-            Ok(true)
-        })?;
+        let visible = |(_, stored): &(&Bytes, &Stored)| !is_expired(&self.state, stored, self.now);
+        let mut count = self.state.memtable.documents().filter(visible).count() as u64;
+        for segment in self.state.segments.values() {
+            let gone = self.state.gone(segment) | Due::of(&self.state, segment, self.now)?.rows();
+            count += segment.file.meta.rows.saturating_sub(gone.len());
+        }
         Ok(count)
     }
 }

@@ -1,10 +1,8 @@
 //! What of an ordinary collection is due, and dropping it: a segment of which all is due as one, other documents as rows.
 
-use super::memtable::Stored;
-use super::options::DocumentsOptions;
-use super::seal::{groups, removals};
+use super::seal::removals;
 use super::segment::{DocumentSegment, Outlook};
-use super::snapshot::{DocumentsSnapshot, is_expired, raw};
+use super::snapshot::{is_expired, raw};
 use super::state::DocumentsState;
 use crate::error::Result;
 use crate::manifest::Op;
@@ -44,77 +42,7 @@ impl DocumentsState {
 }
 
 /// The epoch of rules that are only proposed: what is found out under them is not remembered. Those of collections begin with 1.
-const PROPOSED: u64 = 0;
-
-/// What a sweep would drop of an ordinary collection through one rule.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DocumentsDue {
-    /// `items` for time to live per item, or the index's name.
-    pub rule: String,
-    /// Segments that would go as a whole.
-    pub buckets: u64,
-    /// Documents that would go, in such segments and others.
-    pub documents: u64,
-    /// Bytes on disk of these documents, and in memory of those that are not sealed yet.
-    pub bytes: u64,
-}
-
-impl DocumentsSnapshot {
-    /// What a sweep at `at` would drop, under the present settings or proposed ones, by rule. Nothing is changed.
-    ///
-    /// # Errors
-    /// Errors of reading; what is wrong with the proposed settings.
-    pub fn due(&self, at: Timestamp, proposed: Option<&DocumentsOptions>) -> Result<Vec<DocumentsDue>> {
-        let Some(options) = proposed else { return due(&self.state, at) };
-        let mut state = (*self.state).clone();
-        (state.rules, state.rules_epoch) = (Arc::new(options.rules()?), PROPOSED);
-        state.options = Arc::new(options.clone());
-        due(&state, at)
-    }
-}
-
-/// What a sweep at `at` would drop: it goes through the rules in the order of a sweep, which seals first what is due in memory.
-fn due(collection: &DocumentsState, at: Timestamp) -> Result<Vec<DocumentsDue>> {
-    let rules = collection.sweep_rules().filter_map(|rule| rule.rule);
-    let mut found: Vec<DocumentsDue> = rules.map(|rule| DocumentsDue { rule, ..DocumentsDue::default() }).collect();
-    let seals = collection.has_due_in_memory(at);
-    for segment in collection.segments.values() {
-        let due = Due::of(collection, segment, at)?;
-        let superseded = collection.memtable.superseded(segment.id());
-        let mut left = segment.live_rows() - (&superseded - &segment.deleted).len();
-        // Otherwise the seal removes the segment, or its rows stay for those that are not due.
-        let mut may_go = if seals { left > 0 } else { due.is_of_all(segment) };
-        for sum in &mut found {
-            let Some(rows) = due.by_rule.get(&sum.rule).map(|rows| (rows - &superseded).len()) else { continue };
-            left = left.saturating_sub(rows);
-            sum.documents += rows;
-            sum.bytes += segment.share(rows);
-            let goes = may_go && left == 0;
-            sum.buckets += u64::from(goes);
-            may_go &= !goes;
-        }
-    }
-    if !seals {
-        return Ok(found);
-    }
-    for group in groups(collection, collection.memtable.documents()) {
-        let mut left = group.len();
-        let rule_of = |stored: &Stored| {
-            collection.rules.expired_by(raw(&stored.document), stored.written, at).map(|r| r.to_string())
-        };
-        let rules: Vec<Option<String>> = group.iter().map(|(_, stored)| rule_of(stored)).collect();
-        for sum in &mut found {
-            let due = group.iter().zip(&rules).filter(|(_, rule)| rule.as_ref() == Some(&sum.rule));
-            let bytes = due.map(|((key, stored), _)| key.len() + stored.document.len());
-            let (rows, bytes) = bytes.fold((0, 0), |(rows, sum), bytes| (rows + 1, sum + bytes));
-            left -= rows;
-            sum.documents += rows as u64;
-            sum.bytes += bytes as u64;
-            sum.buckets += u64::from(rows > 0 && left == 0);
-        }
-    }
-    Ok(found)
-}
+pub(super) const PROPOSED: u64 = 0;
 
 /// Rows of one segment that are due, by rule.
 #[derive(Debug, Clone, Default)]
@@ -123,65 +51,51 @@ pub(crate) struct Due {
 }
 
 impl Due {
+    /// Whether it is known, without reading the segment, that nothing of it expires up to an instant in milliseconds.
+    pub(super) fn none_before(collection: &DocumentsState, segment: &DocumentSegment, at: i64) -> bool {
+        let epoch = collection.rules_epoch;
+        let outlook = if epoch == PROPOSED { None } else { segment.outlook(epoch) };
+        let first = match outlook {
+            Some(outlook) => outlook.first,
+            // The summary in the manifest tells of all items together.
+            None if collection.rules.indexes.is_empty() => segment.first_item_expiry(collection.options.default_ttl),
+            None => return false,
+        };
+        first.is_none_or(|first| first > at)
+    }
+
     /// What of a segment is due at `now`.
     pub(crate) fn of(collection: &DocumentsState, segment: &DocumentSegment, now: Timestamp) -> Result<Due> {
         let at = now.to_units_saturating(Precision::Ms);
-        let (epoch, rules) = (collection.rules_epoch, &collection.rules);
-        let outlook = if epoch == PROPOSED { None } else { segment.outlook(epoch) };
-        if outlook.is_some_and(|outlook| outlook.first.is_none_or(|first| first > at)) {
-            return Ok(Due::default());
-        }
         let mut due = Due::default();
-        let rows = u32::try_from(segment.file.meta.rows).unwrap_or(u32::MAX);
-        if rules.indexes.is_empty() {
-            // The summary in the manifest tells of all items together.
+        if Due::none_before(collection, segment, at) {
+            return Ok(due);
+        }
+        if collection.rules.indexes.is_empty() {
             let default_ttl = collection.options.default_ttl;
-            if segment.first_item_expiry(default_ttl).is_none_or(|first| first > at) {
-                return Ok(due);
-            }
             if segment.last_item_expiry(default_ttl).is_some_and(|last| last <= at) {
                 let mut all = RoaringBitmap::new();
-                all.insert_range(0..rows);
+                all.insert_range(0..u32::try_from(segment.file.meta.rows).unwrap_or(u32::MAX));
                 due.by_rule.insert(ITEMS_RULE.to_owned(), all - &segment.deleted);
                 return Ok(due);
             }
         }
-        let mut first: Option<i64> = None;
-        let mut judge = |row: u32, expiry: Option<(Timestamp, RuleName<'_>)>| {
-            let Some((expires, rule)) = expiry else { return };
+        each_expiry(collection, segment, &mut |row, expires, rule| {
             if expires <= now {
                 due.by_rule.entry(rule.to_string()).or_default().insert(row);
-            } else {
-                let expires = expires.to_units_saturating(Precision::Ms);
-                first = Some(first.map_or(expires, |first| first.min(expires)));
             }
-        };
-        if rules.indexes.is_empty() {
-            let columns = KeyedColumns { keys: false, documents: false };
-            for block in segment.file.reader()?.scan(&segment.deleted, 0..rows, columns) {
-                let block = block?;
-                for ((row, written), ttl) in block.rows.into_iter().zip(block.written).zip(block.ttls) {
-                    let life = rules.default_ttl.life(item_ttl(ttl));
-                    let at = life.map(|life| due_instant(written, i64::from(life), Precision::Ms));
-                    judge(row, at.map(|at| (at, RuleName::Items)));
-                }
-            }
-        } else {
-            for row in segment.rows(&segment.deleted)? {
-                let (row, _, stored) = row?;
-                judge(row, rules.expires_at(raw(&stored.document), stored.written));
-            }
-        }
-        if due.by_rule.is_empty() && epoch != PROPOSED {
-            segment.set_outlook(Outlook { epoch, first });
-        }
+        })?;
         Ok(due)
+    }
+
+    /// Rows that are due through any rule.
+    pub(super) fn rows(&self) -> RoaringBitmap {
+        self.by_rule.values().fold(RoaringBitmap::new(), |all, rows| all | rows)
     }
 
     /// Whether all rows of a segment are due or gone.
     fn is_of_all(&self, segment: &DocumentSegment) -> bool {
-        let due = self.by_rule.values().fold(segment.deleted.clone(), |sum, rows| sum | rows);
-        due.len() >= segment.file.meta.rows
+        (self.rows() | &segment.deleted).len() >= segment.file.meta.rows
     }
 
     /// Takes rows that are due through a rule: all of a segment, or up to `limit` documents. What writers have replaced is left
@@ -209,6 +123,44 @@ impl Due {
         let documents = taken.len();
         (documents > 0).then(|| Taken { segment: segment.clone(), rows: Some(taken), documents })
     }
+}
+
+/// Visits the rows of a segment that are not durably gone and that expire at some time, with when and by which rule. Documents
+/// are read only where a TTL index asks for their dates.
+pub(super) fn each_expiry(
+    collection: &DocumentsState,
+    segment: &DocumentSegment,
+    visitor: &mut dyn FnMut(u32, Timestamp, RuleName<'_>),
+) -> Result<()> {
+    let (epoch, rules) = (collection.rules_epoch, &collection.rules);
+    let mut first: Option<i64> = None;
+    let mut tell = |row: u32, expiry: Option<(Timestamp, RuleName<'_>)>| {
+        let Some((at, rule)) = expiry else { return };
+        let ms = at.to_units_saturating(Precision::Ms);
+        first = Some(first.map_or(ms, |first| first.min(ms)));
+        visitor(row, at, rule);
+    };
+    if rules.indexes.is_empty() {
+        let reader = segment.file.reader()?;
+        let columns = KeyedColumns { keys: false, documents: false };
+        for block in reader.scan(&segment.deleted, 0..reader.rows(), columns) {
+            let block = block?;
+            for ((row, written), ttl) in block.rows.into_iter().zip(block.written).zip(block.ttls) {
+                let life = rules.default_ttl.life(item_ttl(ttl));
+                let at = life.map(|life| due_instant(written, i64::from(life), Precision::Ms));
+                tell(row, at.map(|at| (at, RuleName::Items)));
+            }
+        }
+    } else {
+        for row in segment.rows(&segment.deleted)? {
+            let (row, _, stored) = row?;
+            tell(row, rules.expires_at(raw(&stored.document), stored.written));
+        }
+    }
+    if epoch != PROPOSED {
+        segment.set_outlook(Outlook { epoch, first });
+    }
+    Ok(())
 }
 
 /// The time to live of an item as a segment keeps it.

@@ -1,7 +1,9 @@
 //! Calls from async code: the runtime goes on, and nothing is half done when a future is dropped.
 
 use crate::reading;
-use ebbtide::{Collection, CollectionOptions, Database, ErrorKind, ScanRequest};
+use ebbtide::bson::doc;
+use ebbtide::ttl::Code;
+use ebbtide::{Collection, CollectionOptions, Database, Documents, DocumentsOptions, ErrorKind, ScanRequest};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::mpsc;
@@ -113,4 +115,63 @@ fn outside_of_a_runtime_a_call_says_what_it_needs() {
         other => panic!("{other:?}"),
     };
     assert!(message.contains("inside a tokio runtime"), "{message}");
+}
+
+fn documents(folder: &tempfile::TempDir) -> (Database, Documents) {
+    let db = Database::open(folder.path()).unwrap();
+    let d = db.create_documents("d", DocumentsOptions::default()).unwrap();
+    (db, d)
+}
+
+#[test]
+fn documents_are_written_and_read_by_awaiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, d) = documents(&folder);
+    let one = |id: i64, v: i64| doc! { "_id": id, "v": v };
+    runtime().block_on(async {
+        d.put_async(one(1, 1)).await.unwrap();
+        d.put_async(one(1, 2)).await.unwrap();
+        d.insert_async(one(2, 2)).await.unwrap();
+        let taken = d.insert_async(one(2, 9)).await.unwrap_err();
+        assert_eq!(taken.code(), Code::DuplicateKey);
+        assert_eq!(d.put_many_async(vec![one(3, 3), one(4, 3)]).await.unwrap(), 2);
+        let updated = d.update_async(4_i64, doc! { "$set": { "v": 4_i64 } }).await.unwrap();
+        assert_eq!((updated.matched, updated.modified), (1, 1));
+        assert!(d.delete_async(3_i64).await.unwrap());
+        assert!(!d.delete_async(3_i64).await.unwrap());
+        let found: Vec<ebbtide::bson::Document> = d.find_async(doc! { "v": { "$gte": 2_i64 } }).await.unwrap();
+        assert_eq!(found, [one(1, 2), one(2, 2), one(4, 4)]);
+        let none: Option<ebbtide::bson::Document> = d.get_async(3_i64).await.unwrap();
+        assert_eq!(none, None);
+    });
+    db.close().unwrap();
+    let (_db, d) = documents(&folder);
+    assert_eq!(d.snapshot().unwrap().count().unwrap(), 3);
+}
+
+#[test]
+fn other_tasks_run_while_a_document_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, d) = documents(&folder);
+    runtime().block_on(async {
+        let (go, wait) = mpsc::channel();
+        let waiting = db.offload(move |_| Ok(wait.recv().unwrap()));
+        // There is one thread for calls that block: the write waits behind the first call, and the runtime goes on.
+        let (done, put, ()) = tokio::join!(waiting, d.put_async(doc! { "_id": 1 }), async { go.send(7).unwrap() });
+        assert_eq!((done.unwrap(), put.unwrap()), (7, 1.into()));
+    });
+}
+
+#[test]
+fn a_write_whose_future_is_dropped_is_done_if_it_had_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let (db, d) = documents(&folder);
+    runtime().block_on(async {
+        drop(d.put_async(doc! { "_id": 1 }));
+        let mut begun = Box::pin(d.put_async(doc! { "_id": 2 }));
+        let _ = begun.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(begun);
+        let found = db.offload(|db| db.documents("d")?.find::<ebbtide::bson::Document>(&doc! {})).await.unwrap();
+        assert_eq!(found, [doc! { "_id": 2 }]);
+    });
 }

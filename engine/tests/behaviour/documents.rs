@@ -5,7 +5,7 @@ use ebbtide::documents_model::bson::{Bson, Document, doc, oid::ObjectId};
 use ebbtide::documents_model::{DOCUMENT_BYTES_MAX, DefaultTtl};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::Variant;
-use ebbtide::ttl::{Code, Timestamp};
+use ebbtide::ttl::{Code, Precision, Timestamp};
 use ebbtide::{Database, Documents, DocumentsOptions, ErrorKind, RepairMode, Settings, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -271,8 +271,8 @@ fn on_a_full_disk_a_segment_that_is_due_goes_whole_though_some_of_it_was_replace
     sim.fs.set_capacity(Some(sim.fs.used()));
     assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Full);
     sim.clock.set(at(100));
-    let due = documents.snapshot().unwrap().due(at(100), None).unwrap();
-    assert_eq!((due[0].buckets, due[0].documents), (2, 10));
+    let due = documents.snapshot().unwrap().explain_expiry(at(100), None).unwrap();
+    assert_eq!(due.iter().fold((0, 0), |(b, n), row| (b + row.buckets, n + row.measurements)), (2, 10));
     let swept = db.sweep().unwrap().counts;
     assert_eq!((swept.deleted_buckets, swept.deleted_documents), (2, 10));
     assert_eq!(sim.files("seg-"), Vec::<std::path::PathBuf>::new());
@@ -441,8 +441,61 @@ fn a_time_to_live_that_counts_from_a_restored_clock_is_exact() {
     assert_eq!(written(&db), [at(0)]);
     sim.clock.set(at(10));
     assert_eq!(written(&db), []);
-    assert_eq!(db.snapshot().documents("sessions").unwrap().due(at(10), None).unwrap()[0].documents, 1);
-    let longer = db.snapshot().documents("sessions").unwrap().due(at(10), Some(&sessions(11))).unwrap();
-    assert_eq!(longer[0].documents, 0, "what a longer life would leave");
+    let snapshot = db.snapshot().documents("sessions").unwrap();
+    assert_eq!(snapshot.explain_expiry(at(10), None).unwrap()[0].measurements, 1);
+    assert_eq!(snapshot.explain_expiry(at(10), Some(&sessions(11))).unwrap(), [], "what a longer life would leave");
     assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1);
+}
+
+#[test]
+fn a_dry_run_says_what_a_sweep_does() {
+    for (index, sealed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let sim = Sim::new();
+        let db = sim.open();
+        let documents = db.create_documents("sessions", sessions(100)).unwrap();
+        if index {
+            let key = serde_json::json!({"key": {"at": 1}, "name": "dates", "expireAfterSeconds": 5});
+            db.run_command(&serde_json::json!({"createIndexes": "sessions", "indexes": [key]})).unwrap();
+        }
+        let one = |n: i64| match n % 4 {
+            0 => doc! { "_id": n },
+            1 => doc! { "_id": n, "ttl": 10_i64 },
+            2 => doc! { "_id": n, "ttl": -1_i64 },
+            _ => {
+                doc! { "_id": n, "at": ebbtide::bson::DateTime::from_millis(at(30).to_units_saturating(Precision::Ms)) }
+            }
+        };
+        documents.put_many(&(0..200).map(one).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+        // A segment of which all is due, and rows that are replaced and removed.
+        documents.put_many(&(200..300).map(|n| doc! { "_id": n, "ttl": 1_i64 }).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+        for n in 0..20 {
+            documents.put(&doc! { "_id": n, "ttl": 20_i64 }).unwrap();
+            documents.delete(n + 50).unwrap();
+        }
+        if sealed {
+            db.flush().unwrap();
+        }
+        for second in [0, 9, 10, 25, 40, 100, 200] {
+            let now = at(second);
+            sim.clock.set(now);
+            let snapshot = db.snapshot().documents("sessions").unwrap();
+            let rows = snapshot.explain_expiry(now, None).unwrap();
+            let said = rows.iter().fold((0, 0), |sum, row| (sum.0 + row.buckets, sum.1 + row.measurements));
+            let infos = snapshot.rule_infos().unwrap();
+            let due = infos.iter().fold((0, 0), |sum, info| (sum.0 + info.due_buckets, sum.1 + info.due_measurements));
+            let mut read = 0;
+            let all = snapshot.for_each(&mut |_| {
+                read += 1;
+                Ok(true)
+            });
+            all.unwrap();
+            assert_eq!(snapshot.count().unwrap(), read, "{index} {sealed} {second}");
+            let counts = db.sweep().unwrap().counts;
+            let dropped = (counts.deleted_buckets, counts.deleted_documents);
+            assert_eq!((said, due), (dropped, dropped), "{index} {sealed} {second}");
+            assert_eq!(db.documents("sessions").unwrap().snapshot().unwrap().count().unwrap(), read);
+        }
+    }
 }

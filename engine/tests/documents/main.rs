@@ -55,13 +55,18 @@ fn a_find_by_the_leading_field_of_an_index_looks_at_few_documents() {
     db.flush().unwrap();
     documents.put_many(&many[9_000..]).unwrap();
     let snapshot = documents.snapshot().unwrap();
-    let report = snapshot.explain(&rawdoc! { "user": 7_i64 }).unwrap();
-    assert_eq!((report.index.as_deref(), report.examined, report.returned), (Some("user_1_at_-1"), 20, 20));
-    let range = snapshot.explain(&rawdoc! { "user": { "$gte": 490_i64 }, "at": { "$lt": 500_i64 } }).unwrap();
+    let find = |filter: ebbtide::bson::RawDocumentBuf| snapshot.for_each_where(&filter, &mut |_| Ok(true)).unwrap();
+    // The first find reads the segment, to make what the index says of it.
+    for indexed in [9_000, 0] {
+        let report = find(rawdoc! { "user": 7_i64 });
+        assert_eq!((report.index.as_deref(), report.examined, report.returned), (Some("user_1_at_-1"), 20, 20));
+        assert_eq!(report.indexed, indexed);
+    }
+    let range = find(rawdoc! { "user": { "$gte": 490_i64 }, "at": { "$lt": 500_i64 } });
     assert_eq!((range.examined, range.returned), (200, 10));
-    let by_id = snapshot.explain(&rawdoc! { "_id": 77_i64 }).unwrap();
+    let by_id = find(rawdoc! { "_id": 77_i64 });
     assert_eq!((by_id.index.as_deref(), by_id.examined), (Some("_id_"), 1));
-    let other = snapshot.explain(&rawdoc! { "at": 5_i64 }).unwrap();
+    let other = find(rawdoc! { "at": 5_i64 });
     assert_eq!((other.index, other.examined, other.returned), (None, 10_000, 1));
 }
 

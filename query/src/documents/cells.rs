@@ -35,6 +35,8 @@ pub(crate) enum Shown {
 pub(crate) struct PlannedDocuments {
     pub(crate) name: String,
     columns: Arc<Vec<(String, Shown)>>,
+    /// The paths by which documents are found: `_id`, and the leading fields of indexes.
+    looked_up: Arc<Vec<String>>,
     pub(crate) arrow: SchemaRef,
 }
 
@@ -46,20 +48,34 @@ impl PlannedDocuments {
         let others = known().filter(|column| column.name != ID);
         columns.extend(others.map(|column| (column.name.clone(), Shown::Field(column.kind.clone()))));
         columns.push((DOCUMENT.to_owned(), Shown::Whole));
+        let indexes = snapshot.options().indexes.iter();
+        let leading = indexes.filter_map(|index| Some(index.key.first()?.0.clone()));
+        let looked_up = std::iter::once(ID.to_owned()).chain(leading).collect();
         let fields: Vec<Field> = columns.iter().map(|(name, shown)| Field::new(name, type_of(shown), true)).collect();
         PlannedDocuments {
             name: snapshot.name().to_owned(),
             columns: Arc::new(columns),
+            looked_up: Arc::new(looked_up),
             arrow: Arc::new(Schema::new(fields)),
         }
     }
 
-    /// What `_id` is.
-    pub(crate) fn id_kind(&self) -> &ColumnKind {
-        match &self.columns[0].1 {
-            Shown::Field(kind) => kind,
-            Shown::Written | Shown::Whole => &ColumnKind::Unknown,
+    /// The paths by which documents are found.
+    pub(crate) fn looked_up(&self) -> &[String] {
+        &self.looked_up
+    }
+
+    /// What the values of a column are, or of a member of it, which further names lead to.
+    pub(crate) fn kind_of(&self, names: &[&str]) -> Option<ColumnKind> {
+        let (column, members) = names.split_first()?;
+        let (_, shown) = self.columns.iter().find(|(name, _)| name == column)?;
+        let Shown::Field(kind) = shown else { return None };
+        let mut kind = kind.clone();
+        for name in members {
+            let ColumnKind::Of(FieldType::Object(known)) = &kind else { return None };
+            kind = ColumnKind::Of(known.iter().find(|(known, _)| known == name)?.1.clone());
         }
+        Some(kind)
     }
 
     /// Names of the columns that an INSERT fills which names none.

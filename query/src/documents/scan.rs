@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::EmissionType;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use ebbtide::documents_model::json::document_from_json;
@@ -29,8 +29,10 @@ pub(crate) struct DocumentsScanExec {
     pub(crate) planned: PlannedDocuments,
     pub(crate) projection: Vec<usize>,
     pub(crate) schema: SchemaRef,
-    /// A filter in MongoDB's form for what is looked up by `_id`; `{}` for everything.
+    /// A filter in MongoDB's form for what is looked up; `{}` for everything.
     pub(crate) filter: Value,
+    /// The index that serves it.
+    index: Option<String>,
     pub(crate) limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -49,16 +51,19 @@ impl DocumentsScanExec {
         let schema: SchemaRef = Arc::new(planned.arrow.project(&projection)?);
         let properties = leaf_properties(&schema, 1, EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
-        Ok(DocumentsScanExec { snapshot, planned, projection, schema, filter, limit, properties, metrics })
+        let index = document_from_json(&filter).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let index = snapshot.index_for(&index).map_err(external)?;
+        Ok(DocumentsScanExec { snapshot, planned, projection, schema, filter, index, limit, properties, metrics })
     }
 
     /// What is read, in words.
     pub(crate) fn words(&self) -> String {
         let name = &self.planned.name;
-        let mut text = match self.filter["_id"]["$in"].as_array() {
-            Some(ids) if ids.len() == 1 => format!("looks up one document of {name} by its _id"),
-            Some(ids) => format!("looks up {} documents of {name} by their _id", ids.len()),
-            None => format!("reads the documents of {name}, in the order of their _id"),
+        let mut text = match (self.filter["_id"]["$in"].as_array(), &self.index) {
+            (Some(ids), _) if ids.len() == 1 => format!("looks up one document of {name} by its _id"),
+            (Some(ids), _) => format!("looks up {} documents of {name} by their _id", ids.len()),
+            (None, Some(index)) => format!("reads the documents of {name} that index {index} finds"),
+            (None, None) => format!("reads the documents of {name}, in the order of their _id"),
         };
         if let Some(limit) = self.limit {
             text.push_str(&format!("; ends after {limit} rows"));
@@ -70,8 +75,10 @@ impl DocumentsScanExec {
 impl DisplayAs for DocumentsScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DocumentsScanExec: collection={}, now={}", self.planned.name, self.snapshot.now())?;
-        if let Some(ids) = self.filter["_id"]["$in"].as_array() {
-            write!(f, ", ids={}", ids.len())?;
+        match (self.filter["_id"]["$in"].as_array(), &self.index) {
+            (Some(ids), _) => write!(f, ", ids={}", ids.len())?,
+            (None, Some(index)) => write!(f, ", index={index}, filter={}", self.filter)?,
+            (None, None) => {}
         }
         self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
     }
@@ -90,6 +97,8 @@ impl ExecutionPlan for DocumentsScanExec {
             (self.snapshot.clone(), self.planned.clone(), self.limit.unwrap_or(usize::MAX));
         let (projection, schema) = (self.projection.clone(), Arc::clone(&self.schema));
         let filter = document_from_json(&self.filter).map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let counter = |name: &'static str| MetricBuilder::new(&self.metrics).counter(name, partition);
+        let (examined, indexed) = (counter("documents_examined"), counter("documents_indexed"));
         let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&schema), 2);
         let sender = builder.tx();
         builder.spawn_blocking(move || {
@@ -117,7 +126,11 @@ impl ExecutionPlan for DocumentsScanExec {
             if !waiting.is_empty() {
                 send(&mut waiting);
             }
-            read.map_err(external)
+            let report = read.map_err(external)?;
+            let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+            examined.add(count(report.examined));
+            indexed.add(count(report.indexed));
+            Ok(())
         });
         let counted = builder.build().map(move |batch| {
             batch.inspect(|batch| {

@@ -2,7 +2,7 @@
 //! statement.
 
 use super::cells::PlannedDocuments;
-use super::ids::{filter_of, ids_of};
+use super::lookup::{filter_of, of_condition};
 use super::scan::DocumentsScanExec;
 use crate::context::StatementContext;
 use crate::dml::DeleteSink;
@@ -42,8 +42,7 @@ impl TableProvider for DocumentsTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let kind = self.planned.id_kind();
-        let supports = |filter: &&Expr| match ids_of(filter, kind) {
+        let supports = |filter: &&Expr| match of_condition(filter, &self.planned) {
             Some(_) => TableProviderFilterPushDown::Inexact,
             None => TableProviderFilterPushDown::Unsupported,
         };
@@ -59,7 +58,7 @@ impl TableProvider for DocumentsTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = StatementContext::of(state.config())?;
         let snapshot = context.snapshot().documents(&self.planned.name).map_err(external)?;
-        let filter = filter_of(filters, self.planned.id_kind());
+        let filter = filter_of(filters, &self.planned);
         // A filter that is applied again may leave fewer rows.
         let limit = limit.filter(|_| filters.is_empty());
         Ok(Arc::new(DocumentsScanExec::new(snapshot, self.planned.clone(), projection, filter, limit)?))

@@ -19,7 +19,12 @@ use ebbtide_ttl::{Code, Precision};
 pub(crate) fn documents_of(rows: &RecordBatch, names: &[String]) -> Result<Vec<RawDocumentBuf>> {
     let wrong = |message: String| QueryError::new(Code::BadValue, message);
     if names.len() != rows.num_columns() {
-        let message = format!("the INSERT names {} columns and gives {} values", names.len(), rows.num_columns());
+        let message = format!(
+            "the INSERT is into {} columns ({}) and gives {} values: name those that it gives, INSERT INTO c (_id, ...)",
+            names.len(),
+            names.join(", "),
+            rows.num_columns()
+        );
         return Err(wrong(message));
     }
     if let [only] = names

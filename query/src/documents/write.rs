@@ -2,7 +2,7 @@
 //! from what is stored at that moment, not from the statement's snapshot.
 
 use super::cells::{DOCUMENT, ID, PlannedDocuments, WRITTEN};
-use super::ids::filter_of;
+use super::lookup::filter_of;
 use super::values::{plain, value_of};
 use crate::dml::{refuse_other_forms, table_name};
 use crate::error::{QueryError, Result};
@@ -205,7 +205,7 @@ impl Change {
         let simple = |expr: Expr| simplifier.simplify(simplifier.coerce(expr, &df_schema)?);
         let compile = |expr: Expr| state.create_physical_expr(expr, &df_schema);
         let condition = condition.map(simple).transpose()?;
-        let filter = filter_of(condition.iter().flat_map(split_conjunction), planned.id_kind());
+        let filter = filter_of(condition.iter().flat_map(split_conjunction), &planned);
         let condition = condition.map(compile).transpose()?;
         let values =
             values.into_iter().map(|value| compile(simple(value)?)).collect::<std::result::Result<Vec<_>, _>>()?;

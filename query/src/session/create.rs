@@ -1,8 +1,10 @@
-//! `CREATE COLLECTION c AS SELECT ...`: a collection of a query's rows.
+//! `CREATE COLLECTION c AS SELECT ...`: a collection of a query's rows. Without a column of times, or with `EXPIRE ITEMS`, it is an
+//! ordinary collection.
 
 use super::sql::is_query;
 use super::{Session, StatementStream};
 use crate::dml;
+use crate::documents::values::documents_of;
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::output::{instant, text};
@@ -19,6 +21,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
+use ebbtide::OnConflict;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
@@ -78,6 +81,9 @@ impl Session {
         let (physical, task) = self.planning.plan(plan, &context, &config, || state).await?;
         let mut rows = execute_stream(physical, task)?;
         let schema = rows.schema();
+        if is_ordinary(&document, &schema) {
+            return self.fill_documents(name, document, rows).await;
+        }
         let options = document.entry("timeseries").or_insert_with(|| json!({}));
         let time = choose_time(options, &schema, &name, &sources)?;
         let meta = choose_meta(options, &schema, &time, &sources)?;
@@ -103,6 +109,46 @@ impl Session {
                 Err(failure)
             }
         }
+    }
+
+    /// Makes an ordinary collection of the rows.
+    async fn fill_documents(
+        &self,
+        name: String,
+        mut document: Map<String, Value>,
+        mut rows: SendableRecordBatchStream,
+    ) -> Result<StatementStream, Failure> {
+        document.remove("timeseries");
+        let names: Vec<String> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let command = Value::Object(document);
+        self.blocking(move |db| db.run_command(&command)).await?;
+        let mut count = 0;
+        let mut stored = Ok(());
+        while let Some(batch) = rows.try_next().await.transpose() {
+            let documents = batch.map_err(Failure::from).and_then(|batch| Ok(documents_of(&batch, &names)?));
+            let (name, documents) = match documents {
+                Ok(documents) => (name.clone(), documents),
+                Err(failure) => {
+                    stored = Err(failure);
+                    break;
+                }
+            };
+            match self.blocking(move |db| db.documents(&name)?.store(documents, OnConflict::Refuse)).await {
+                Ok(more) => count += more,
+                Err(error) => {
+                    stored = Err(error.into());
+                    break;
+                }
+            }
+        }
+        if let Err(failure) = stored {
+            self.blocking(move |db| db.drop_collection(&name)).await?;
+            return Err(failure);
+        }
+        let plural = if count == 1 { "" } else { "s" };
+        Ok(StatementStream::message(format!(
+            "collection {name} created with {count} document{plural}: an ordinary collection"
+        )))
     }
 
     async fn store(
@@ -146,6 +192,14 @@ impl Session {
     }
 }
 
+/// Whether the rows become documents: there are no times among them, and nothing of a time series is asked for.
+fn is_ordinary(document: &Map<String, Value>, schema: &SchemaRef) -> bool {
+    let has_times = schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Timestamp(..)));
+    let series = document.get("timeseries").and_then(Value::as_object).is_some_and(|options| !options.is_empty());
+    let is_series = series || document.contains_key("expireAfterSeconds");
+    document.contains_key("defaultTTL") || !(has_times || is_series)
+}
+
 /// The time fields and meta fields of the collections that a query reads.
 fn sources(plan: &LogicalPlan) -> Result<Vec<(String, Option<String>)>, Failure> {
     let mut found = Vec::new();
@@ -186,8 +240,8 @@ fn choose_time(
     match (chosen, times.as_slice()) {
         (Some(chosen), _) => Ok(chosen.to_owned()),
         (None, []) => Err(wrong(format!(
-            "a collection needs a column of times, and the query gives none: select one too (a text becomes a time with \
-             x::timestamp), or keep the rows for this session with CREATE TEMP TABLE {name} AS"
+            "a time series needs a column of times, and the query gives none: select one too (a text becomes a time with \
+             x::timestamp), or make an ordinary collection: CREATE COLLECTION {name} AS"
         ))),
         (None, several) => Err(wrong(format!(
             "the query gives several columns of times ({}): say which, CREATE COLLECTION {name} WITH (timeField = '{}') AS",

@@ -251,12 +251,6 @@ fn refuse_without_effect(statement: &ast::Statement) -> Result<()> {
              first INSERT that has them; write CREATE COLLECTION {} WITH (timeField = 'time', metaField = 'sensor')",
             create.name
         ),
-        ast::Statement::CreateIndex(_) => {
-            "CREATE INDEX is not needed: measurements are found by meta and time without \
-                                           one; for an expiry rule, write CREATE TTL INDEX name ON collection (time) \
-                                           EXPIRE AFTER 1 DAY WHERE meta = 'a'"
-                .to_owned()
-        }
         ast::Statement::CreateSchema { .. } | ast::Statement::CreateDatabase { .. } => {
             "collections are not grouped into schemas or databases: a database is a folder; use --db to open another one".to_owned()
         }

@@ -7,7 +7,7 @@ use crate::{functions, system};
 use ebbtide::documents_model::DefaultTtl;
 use ebbtide::documents_model::json::value_from_json;
 use ebbtide::suggest;
-use ebbtide::{Database, Snapshot};
+use ebbtide::{Database, DocumentsOptions, Snapshot};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use serde_json::{Map, Value};
 
@@ -52,6 +52,15 @@ impl Session {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
             _ => ("", ""),
         };
+        if let Some(index) = document.get("indexes").map(|indexes| &indexes[0])
+            && index.get("expireAfterSeconds").is_none()
+            && self.snapshot().collection(name).is_ok()
+        {
+            let message = "CREATE INDEX is not needed on a time-series collection: measurements are found by meta and time \
+                           without one; for an expiry rule, write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY \
+                           WHERE meta = 'a'";
+            return Err(QueryError::new(Code::BadValue, message));
+        }
         let exists = self.snapshot().has_collection(name);
         if lenient && command == "create" && exists {
             return Ok(StatementStream::message(format!("collection {name} already exists; nothing was done")));
@@ -86,6 +95,9 @@ impl Session {
 
     /// Changes the fields of a collection, or copies it.
     pub(super) async fn alter(&self, collection: &str, change: &Alteration) -> Result<StatementStream> {
+        if self.snapshot().documents(collection).is_ok() {
+            return Err(QueryError::new(Code::InvalidOptions, instead(collection, change)));
+        }
         let (name, work) = (collection.to_owned(), change.clone());
         let work = move |db: Database| match &work {
             Alteration::RenameField { from, to } => {
@@ -118,6 +130,16 @@ impl Session {
             Listing::Ttl(Some(name)) => {
                 self.must_exist(name)?;
                 format!("SELECT * FROM ebbtide.ttl_rules WHERE collection = '{}'", quoted(name))
+            }
+            Listing::Indexes(name) => {
+                let which = match name {
+                    None => String::new(),
+                    Some(name) => {
+                        self.must_exist(name)?;
+                        format!("WHERE collection = '{}' ", quoted(name))
+                    }
+                };
+                format!("SELECT * FROM ebbtide.indexes {which}ORDER BY collection, name")
             }
             Listing::Buckets(name) => {
                 self.collection(name)?;
@@ -161,7 +183,8 @@ impl Session {
             None => snapshot.now(),
         };
         if let Ok(documents) = snapshot.documents(name) {
-            let rows = documents.explain_expiry(at, proposed_ttl(proposed)?)?;
+            let proposed = proposed_options(documents.options(), proposed)?;
+            let rows = documents.explain_expiry(at, proposed.as_ref())?;
             let message = rows.is_empty().then(|| format!("a sweep at {at} would drop nothing of {name}"));
             return Ok(StatementStream::batch(system::expiry_rows(&rows)?, message));
         }
@@ -177,8 +200,23 @@ impl Session {
     }
 }
 
-/// The `defaultTTL` that EXPLAIN EXPIRY of an ordinary collection assumes; `None` for the current one.
-fn proposed_ttl(proposed: &Map<String, Value>) -> Result<Option<DefaultTtl>> {
+/// What to do with an ordinary collection instead of a change that only time series have.
+fn instead(collection: &str, change: &Alteration) -> String {
+    let way = match change {
+        Alteration::RenameField { from, to } => format!(
+            "fields are renamed by the command {{\"update\": \"{collection}\", \"updates\": [{{\"q\": {{}}, \"u\": {{\"$rename\": \
+             {{\"{from}\": \"{to}\"}}}}, \"multi\": true}}]}}"
+        ),
+        Alteration::DropField(field) => format!("UPDATE {collection} SET {field} = NULL removes a field"),
+        Alteration::Copy(to) => format!(
+            "ebbtide dump --collection {collection} FOLDER and ebbtide restore FOLDER --collection {collection} --as {to} copy it"
+        ),
+    };
+    format!("'{collection}' is an ordinary collection: {way}")
+}
+
+/// The settings that EXPLAIN EXPIRY of an ordinary collection assumes; `None` for the current ones.
+fn proposed_options(current: &DocumentsOptions, proposed: &Map<String, Value>) -> Result<Option<DocumentsOptions>> {
     let mut given = None;
     for (key, value) in proposed {
         if key != "defaultTTL" {
@@ -191,7 +229,8 @@ fn proposed_ttl(proposed: &Map<String, Value>) -> Result<Option<DefaultTtl>> {
         };
         let failed = |e: ebbtide_ttl::RuleError| QueryError::new(e.code, e.message);
         let value = value_from_json(&value).map_err(failed)?;
-        given = Some(DefaultTtl::parse(value.as_raw_bson_ref()).map_err(failed)?);
+        let default_ttl = DefaultTtl::parse(value.as_raw_bson_ref()).map_err(failed)?;
+        given = Some(DocumentsOptions { default_ttl, ..current.clone() });
     }
     Ok(given)
 }

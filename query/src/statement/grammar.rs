@@ -13,7 +13,13 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
     let mut p = Parser { piece, next: 0, depth: 0 };
     let kind = match p.words(2).as_slice() {
         [a, b] if a == "CREATE" && b == "COLLECTION" => p.create_collection()?,
-        [a, b] if a == "CREATE" && b == "TTL" => p.create_index()?,
+        [a, b] if a == "CREATE" && (b == "TTL" || b == "INDEX") => p.create_index(b == "TTL")?,
+        [a, b] if a == "CREATE" && b == "UNIQUE" => {
+            p.next = 1;
+            let what = "a unique index is not possible: only the _id of a document is unique; leave UNIQUE out for an index that \
+                        finds documents";
+            return Err(SyntaxError { code: Code::CannotCreateIndex, ..p.error(what) });
+        }
         [a, b] if a == "DROP" && b == "COLLECTION" => p.drop_collection()?,
         [a, b] if a == "DROP" && (b == "TTL" || (b == "INDEX" && p.names_a_collection())) => {
             p.drop_index(b == "TTL")?
@@ -32,6 +38,7 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
             return Err(p.expected(&[
                 "COLLECTIONS",
                 "TTL",
+                "INDEXES",
                 "BUCKETS",
                 "OPERATIONS",
                 "SWEEPS",
@@ -85,7 +92,10 @@ fn is_text(piece: &Piece, at: usize) -> bool {
 }
 
 fn is_listing(word: &str) -> bool {
-    matches!(word, "COLLECTIONS" | "TTL" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES" | "FUNCTIONS")
+    matches!(
+        word,
+        "COLLECTIONS" | "TTL" | "INDEXES" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES" | "FUNCTIONS"
+    )
 }
 
 /// Whether a word is a typo of one of Ebbtide's listings and not a word of SQL.
@@ -94,7 +104,7 @@ fn near_listing(word: &str) -> bool {
     !sql.contains(&word)
         && suggest::nearest(
             word,
-            ["COLLECTIONS", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS", "TABLES", "FUNCTIONS"],
+            ["COLLECTIONS", "INDEXES", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS", "TABLES", "FUNCTIONS"],
         )
         .is_some()
 }
@@ -481,16 +491,28 @@ impl Parser<'_> {
         Ok(StatementKind::Command { document, done: format!("collection {name} dropped"), lenient })
     }
 
-    fn create_index(&mut self) -> Result<StatementKind, SyntaxError> {
-        self.next = 2;
+    /// `CREATE TTL INDEX i ON c (path) EXPIRE AFTER ...` and `CREATE INDEX i ON c (path, ...)`.
+    fn create_index(&mut self, is_ttl: bool) -> Result<StatementKind, SyntaxError> {
+        self.next = 1;
+        self.next += usize::from(is_ttl);
         self.need_word("INDEX")?;
         let index = self.name("the new index")?;
         self.need_word("ON")?;
         let collection = self.name("a collection")?;
+        let document = Map::from_iter([
+            ("createIndexes".to_owned(), json!(collection)),
+            ("indexes".to_owned(), json!([self.index_spec(&index, is_ttl)?])),
+        ]);
+        let kind = if is_ttl { "TTL index" } else { "index" };
+        Ok(StatementKind::Command { document, done: format!("{kind} {index} created on {collection}"), lenient: false })
+    }
+
+    /// What follows the name of the collection when an index is made.
+    fn index_spec(&mut self, index: &str, is_ttl: bool) -> Result<Map<String, Value>, SyntaxError> {
         self.need(&Token::LParen)?;
         let mut key = Map::new();
         loop {
-            let field = self.path("the time field")?;
+            let field = self.path(if is_ttl { "the time field" } else { "a field" })?;
             let descending = self.take_word("DESC");
             if !descending {
                 self.take_word("ASC");
@@ -508,26 +530,25 @@ impl Parser<'_> {
         }
         let mut spec = Map::from_iter([("key".to_owned(), Value::Object(key)), ("name".to_owned(), json!(index))]);
         loop {
-            if !spec.contains_key("expireAfterSeconds") && self.take_word("EXPIRE") {
+            if is_ttl && !spec.contains_key("expireAfterSeconds") && self.take_word("EXPIRE") {
                 self.need_word("AFTER")?;
                 spec.insert("expireAfterSeconds".to_owned(), self.duration()?);
-            } else if !spec.contains_key("partialFilterExpression") && self.take_word("WHERE") {
+            } else if is_ttl && !spec.contains_key("partialFilterExpression") && self.take_word("WHERE") {
                 spec.insert("partialFilterExpression".to_owned(), self.predicate()?);
-            } else if self.at_end() {
-                break;
-            } else {
+            } else if self.at_end() && is_ttl == spec.contains_key("expireAfterSeconds") {
+                return Ok(spec);
+            } else if is_ttl {
                 return Err(self.expected(&["EXPIRE AFTER", "WHERE"]));
+            } else if self.is_word("EXPIRE") {
+                return Err(self.error("EXPIRE AFTER makes a TTL index: write CREATE TTL INDEX"));
+            } else if self.is_word("WHERE") {
+                let what = "WHERE has no effect on an index that expires nothing: leave it out; with CREATE TTL INDEX it says \
+                            which documents expire";
+                return Err(SyntaxError { code: Code::CannotCreateIndex, ..self.error(what) });
+            } else {
+                return Err(self.error(format!("expected the end of the statement, found {}", self.found())));
             }
         }
-        let document = Map::from_iter([
-            ("createIndexes".to_owned(), json!(collection)),
-            ("indexes".to_owned(), Value::Array(vec![Value::Object(spec)])),
-        ]);
-        Ok(StatementKind::Command {
-            document,
-            done: format!("TTL index {index} created on {collection}"),
-            lenient: false,
-        })
     }
 
     /// `INDEX i ON c` of the statements about TTL indexes.
@@ -678,6 +699,8 @@ impl Parser<'_> {
             Listing::Collections
         } else if self.take_word("TTL") {
             Listing::Ttl(if self.take_word("FOR") { Some(self.name("a collection")?) } else { None })
+        } else if self.take_word("INDEXES") {
+            Listing::Indexes(if self.take_word("FOR") { Some(self.name("a collection")?) } else { None })
         } else if self.take_word("BUCKETS") {
             self.need_word("FOR")?;
             Listing::Buckets(self.name("a collection")?)

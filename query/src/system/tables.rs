@@ -39,9 +39,10 @@ impl<R: 'static> Table for Listing<R> {
 }
 
 /// The system tables by name.
-pub(super) const ALL: [(&str, &dyn Table); 7] = [
+pub(super) const ALL: [(&str, &dyn Table); 8] = [
     ("collections", &COLLECTIONS),
     ("ttl_rules", &RULES),
+    ("indexes", &INDEXES),
     ("buckets", &BUCKETS),
     ("segments", &SEGMENTS),
     ("operations", &OPERATIONS),
@@ -166,6 +167,52 @@ const RULES: Listing<(String, RuleInfo)> = Listing {
         for name in snapshot.document_collections() {
             let rules = snapshot.documents(&name)?.rule_infos()?;
             rows.extend(rules.into_iter().map(|rule| (name.clone(), rule)));
+        }
+        Ok(rows)
+    },
+};
+
+/// An index as a listing shows it.
+struct Index {
+    collection: String,
+    name: String,
+    key: String,
+    filter: Option<String>,
+    expire_after_seconds: Option<i64>,
+}
+
+const INDEXES: Listing<Index> = Listing {
+    columns: &[
+        text("collection", |index| Some(index.collection.clone())),
+        text("name", |index| Some(index.name.clone())),
+        text("key", |index| Some(index.key.clone())),
+        text("filter", |index| index.filter.clone()),
+        int("expire_after_seconds", |index| index.expire_after_seconds),
+    ],
+    rows: |_, snapshot| {
+        let mut rows = Vec::new();
+        each(snapshot, |c| {
+            rows.extend(c.rules().iter().filter_map(|rule| {
+                Some(Index {
+                    collection: c.name().to_owned(),
+                    name: rule.name?.to_owned(),
+                    key: c.options().time_field.clone(),
+                    filter: rule.filter.map(|filter| value_text(filter.source())),
+                    expire_after_seconds: Some(rule.expire_after_seconds),
+                })
+            }));
+            Ok(())
+        })?;
+        for name in snapshot.document_collections() {
+            let documents = snapshot.documents(&name)?;
+            let field = |(path, way): &(String, i32)| format!("{path}{}", if *way < 0 { " DESC" } else { "" });
+            rows.extend(documents.options().indexes.iter().map(|index| Index {
+                collection: name.clone(),
+                name: index.name.clone(),
+                key: index.key.iter().map(field).collect::<Vec<_>>().join(", "),
+                filter: index.filter_text(),
+                expire_after_seconds: index.expire_after_seconds,
+            }));
         }
         Ok(rows)
     },

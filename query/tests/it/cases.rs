@@ -1,7 +1,8 @@
 //! SQL with its expected output, as data: the reference `docs/sql.md` and the files of `tests/cases`.
 //!
 //! A file is Markdown. Its ```sql blocks run one after the other on one database; a block after them marked ```text (a
-//! table), ```csv or ```error is the output of the last statement. With EBBTIDE_BLESS=1 the files are rewritten.
+//! table), ```csv or ```error is the output of the last statement. A block marked ```clock sets the clock. With EBBTIDE_BLESS=1
+//! the files are rewritten.
 
 use ebbtide::Database;
 use ebbtide_query::output::{TableStyle, render, text};
@@ -10,7 +11,7 @@ use ebbtide_ttl::{Clock, Timestamp, VirtualClock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The instant at which all cases run.
+/// The instant at which a file begins.
 const NOW: &str = "2024-06-01T12:00:00Z";
 
 /// The ways in which a file's statements run: all must give the same output.
@@ -53,7 +54,8 @@ fn outcome(runtime: &tokio::runtime::Runtime, session: &Session, sql: &str, form
 fn run(source: &str, name: &str, mode: Mode) -> String {
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new(Timestamp::parse(NOW).unwrap());
-    let database = Database::builder(folder.path().join("db")).clock(Arc::new(clock) as Arc<dyn Clock>).open().unwrap();
+    let shared = Arc::new(clock.clone()) as Arc<dyn Clock>;
+    let database = Database::builder(folder.path().join("db")).clock(shared).open().unwrap();
     let settings = SessionSettings { partitions: Some(mode.partitions), ..SessionSettings::default() };
     let session = Session::with_settings(database, &settings).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -62,6 +64,9 @@ fn run(source: &str, name: &str, mode: Mode) -> String {
     while let Some(line) = lines.next() {
         told.push_str(line);
         told.push('\n');
+        if line.trim_end() == "```clock" {
+            clock.set(lines.peek().and_then(|instant| Timestamp::parse(instant).ok()).expect("an instant"));
+        }
         if line.trim_end() != "```sql" {
             continue;
         }
@@ -202,4 +207,9 @@ fn pivots_and_summaries_give_what_is_written_down() {
 #[test]
 fn views_and_collections_of_queries_give_what_is_written_down() {
     check(&file("tests/cases/views.md"));
+}
+
+#[test]
+fn ordinary_collections_give_what_is_written_down() {
+    check(&file("tests/cases/documents.md"));
 }
