@@ -47,6 +47,8 @@ pub(crate) enum Command {
     /// Run one command document and print its reply as JSON.
     #[command(name = "command")]
     Document(CommandArgs),
+    /// Serve databases to MongoDB's drivers and mongosh, until it is interrupted.
+    Serve(ServeArgs),
     /// Drop expired buckets now.
     Sweep(SweepArgs),
     /// Show collections, their sizes and rules, the age of what is stored, and what expires next.
@@ -176,6 +178,29 @@ pub(crate) enum Program {
     PyArrow,
     /// pandas, in Python.
     Pandas,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Serve a folder of databases instead, each in a folder of its name; a write to a new name creates one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dbs: Option<PathBuf>,
+
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) listen: std::net::IpAddr,
+
+    /// Port of MongoDB's wire protocol; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 27017)]
+    pub(crate) mongodb: u16,
+
+    /// Listen on an address that other hosts can reach, although there are no accounts
+    #[arg(long)]
+    pub(crate) insecure: bool,
+
+    /// Seconds for commands that are running to end, after SIGTERM or SIGINT
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) grace: u64,
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,8 @@ mod pager;
 mod readers;
 mod repair;
 mod repl;
+#[cfg(feature = "server")]
+mod serve;
 mod show;
 mod sql;
 mod status;
@@ -159,6 +161,12 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Dump(args) => dump::dump(cli, args),
         Command::Restore(args) => dump::restore(cli, args),
         Command::Document(args) => admin::command(cli, args),
+        #[cfg(feature = "server")]
+        Command::Serve(args) => serve::run(cli, args, runtime),
+        #[cfg(not(feature = "server"))]
+        Command::Serve(_) => {
+            Err(Failure::new("this program was built without its server: cargo build -p ebbtide-cli --features server"))
+        }
         Command::Sweep(args) => admin::sweep(cli, args),
         Command::Status(args) => status::status(cli, args),
         Command::Metrics(args) => status::metrics(cli, args),

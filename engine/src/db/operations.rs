@@ -207,8 +207,11 @@ impl FindAndModify {
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<FoundAndModified> {
         let found = transaction.matching(&self.filter, Hidden::Included, None)?;
         let (mut visible, expired): (Vec<Match>, Vec<Match>) = found.into_iter().partition(|found| found.is_visible);
-        for found in expired {
-            transaction.remove(found.key)?;
+        // While the clock guard holds, an update is no reason to lose what may not have expired.
+        if self.update.is_none() || !transaction.is_held() {
+            for found in expired {
+                transaction.remove(found.key)?;
+            }
         }
         if let Some(sort) = &self.sort {
             visible = sorted(visible, sort)?;

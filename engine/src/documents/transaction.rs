@@ -98,6 +98,11 @@ impl<'a> Transaction<'a> {
         snapshot::is_expired(self.state, stored, self.now)
     }
 
+    /// Whether the clock guard holds.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Documents that match a filter, in the order of their keys, at most `limit`.
     pub(crate) fn matching(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Result<Vec<Match>> {
         snapshot::matching(self.state, self.now, filter, hidden, limit)
