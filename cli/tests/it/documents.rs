@@ -135,7 +135,6 @@ fn killed(path: &Path, more: &[&str], stored: u64) -> bool {
     true
 }
 
-#[expect(clippy::disallowed_methods, reason = "what the program wrote")]
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
