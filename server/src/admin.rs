@@ -1,6 +1,6 @@
 //! Commands about the server: its state, its parameters, what it can do.
 
-use crate::command::{Command, HANDLERS, flag, mismatch};
+use crate::command::{Command, flag, mismatch};
 use crate::error::{CommandError, Result};
 use crate::handshake::now;
 use crate::{json, reply};
@@ -206,12 +206,4 @@ pub(crate) fn host_info(command: &Command<'_>) -> Result<RawDocumentBuf> {
         "os": { "type": std::env::consts::OS },
         "extra": {},
     }))
-}
-
-pub(crate) fn list_commands(_: &Command<'_>) -> Result<RawDocumentBuf> {
-    let mut commands = RawDocumentBuf::new();
-    for handler in HANDLERS {
-        reply::append(&mut commands, handler.name, rawdoc! { "help": "" });
-    }
-    Ok(reply::finished(rawdoc! { "commands": commands }))
 }

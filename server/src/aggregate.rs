@@ -3,9 +3,11 @@
 //! Filters at the beginning are asked of the collection, so that an index, or the times and metas of buckets, serve them; the
 //! rest is done document by document, while results are fetched.
 
+use crate::batches::first_batch;
 use crate::collections::{batch_size, stats_of};
 use crate::command::{Command, mismatch};
-use crate::cursors::{List, Results, first_batch};
+use crate::cursors::{List, Results};
+use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
 use crate::read::Source;
@@ -135,12 +137,12 @@ struct Piped {
 
 impl Piped {
     /// Reads until something comes out, or the end.
-    fn fill(&mut self, command: &Command<'_>) -> Result<()> {
+    fn fill(&mut self, deadline: Deadline<'_>) -> Result<()> {
         while self.ready.as_slice().is_empty() {
             let Some(source) = &mut self.source else { return Ok(()) };
-            command.check_time()?;
+            deadline.check()?;
             let mut more = true;
-            for document in source.next_batch(READ, READ_BYTES, command)? {
+            for document in source.next_batch(READ, READ_BYTES, deadline)? {
                 more = self.run.take(document)?;
                 if !more {
                     break;
@@ -157,10 +159,10 @@ impl Piped {
 }
 
 impl Results for Piped {
-    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
         let (mut batch, mut size) = (Vec::new(), 0);
         while batch.len() < count {
-            self.fill(command)?;
+            self.fill(deadline)?;
             let Some(next) = self.ready.as_slice().first() else { break };
             size += next.as_bytes().len();
             if size > bytes && !batch.is_empty() {
@@ -170,7 +172,7 @@ impl Results for Piped {
         }
         // So that the reply with the last documents also says that there are no more.
         if count > 0 {
-            self.fill(command)?;
+            self.fill(deadline)?;
         }
         Ok(batch)
     }

@@ -1,14 +1,14 @@
-//! Commands: their names, their options, and who runs them.
+//! A command that a client sent, and its options.
 //!
 //! 1. Generic arguments, which drivers add to every command, are taken off first. Of the rest nothing is ignored: an unknown
 //!    option is an error that names it.
 //! 2. Where a command asks for what is not here (a transaction, a collation) it is refused, not run without it.
 
-use crate::connection::Client;
+use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::{Form, Message, Sequence, WRITE_BATCH_MAX};
-use crate::serve::{Shared, add};
-use crate::{admin, aggregate, collections, cursors, handshake, read, write};
+use crate::shared::Shared;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::Database;
 use ebbtide_ttl::Code;
@@ -37,14 +37,14 @@ const GENERIC: [&str; 15] = [
 pub(crate) struct Handler {
     pub(crate) name: &'static str,
     /// Its options; `None` if it checks them itself.
-    options: Option<&'static [&'static str]>,
-    run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
+    pub(crate) options: Option<&'static [&'static str]>,
+    pub(crate) run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
     /// Whether it neither waits for the disk nor takes long.
-    is_quick: bool,
+    pub(crate) is_quick: bool,
 }
 
 impl Handler {
-    const fn new(
+    pub(crate) const fn new(
         name: &'static str,
         options: &'static [&'static str],
         run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
@@ -52,7 +52,7 @@ impl Handler {
         Handler { name, options: Some(options), run, is_quick: false }
     }
 
-    const fn quick(
+    pub(crate) const fn quick(
         name: &'static str,
         options: &'static [&'static str],
         run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
@@ -61,111 +61,13 @@ impl Handler {
     }
 
     /// A greeting: newer drivers add to it what older servers must ignore.
-    const fn quick_open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
+    pub(crate) const fn quick_open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
         Handler { name, options: None, run, is_quick: true }
     }
 
     /// One that checks its options itself.
-    const fn open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
+    pub(crate) const fn open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
         Handler { name, options: None, run, is_quick: false }
-    }
-}
-
-pub(crate) const HANDLERS: &[Handler] = &[
-    Handler::new("aggregate", aggregate::AGGREGATE, aggregate::aggregate),
-    Handler::quick("buildInfo", &[], handshake::build_info),
-    Handler::open("collMod", collections::through_engine),
-    Handler::new("collStats", &["scale"], collections::stats),
-    Handler::open("compact", collections::through_engine),
-    Handler::quick("connectionStatus", &["showPrivileges"], handshake::connection_status),
-    Handler::new("count", read::COUNT, read::count),
-    Handler::open("create", collections::create),
-    Handler::open("createIndexes", collections::create_indexes),
-    Handler::new("currentOp", admin::CURRENT_OP, admin::current_op),
-    Handler::new("dbStats", &["scale", "freeStorage"], collections::database_stats),
-    Handler::new("delete", write::DELETE, write::delete),
-    Handler::new("distinct", read::DISTINCT, read::distinct),
-    Handler::open("drop", collections::through_engine),
-    Handler::new("dropDatabase", &[], collections::drop_database),
-    Handler::open("dropIndexes", collections::through_engine),
-    Handler::quick("endSessions", &[], handshake::nothing),
-    Handler::new("find", read::FIND, read::find),
-    Handler::new("findAndModify", write::FIND_AND_MODIFY, write::find_and_modify),
-    Handler::quick("getCmdLineOpts", &[], admin::command_line),
-    Handler::new("getLog", &[], admin::log),
-    Handler::new("getMore", &["collection", "batchSize"], cursors::get_more),
-    Handler::open("getParameter", admin::get_parameter),
-    Handler::quick_open("hello", handshake::hello),
-    Handler::quick("hostInfo", &[], admin::host_info),
-    Handler::new("insert", write::INSERT, write::insert),
-    Handler::quick_open("isMaster", handshake::is_master),
-    Handler::new("killCursors", &["cursors"], cursors::kill),
-    Handler::quick("killSessions", &[], handshake::nothing),
-    Handler::new("listCollections", collections::LIST, collections::list),
-    Handler::quick("listCommands", &[], admin::list_commands),
-    Handler::new("listDatabases", &["filter", "nameOnly", "authorizedDatabases"], collections::list_databases),
-    Handler::new("listIndexes", &["cursor"], collections::list_indexes),
-    Handler::quick("ping", &[], handshake::nothing),
-    Handler::quick("refreshSessions", &[], handshake::nothing),
-    Handler::open("renameCollection", collections::rename),
-    Handler::open("serverStatus", admin::server_status),
-    Handler::open("setParameter", admin::set_parameter),
-    Handler::new("update", write::UPDATE, write::update),
-    Handler::new(
-        "validate",
-        &["full", "scandata", "background", "repair", "metadata", "checkBSONConformance"],
-        collections::validate,
-    ),
-    Handler::quick("whatsmyuri", &[], handshake::whats_my_uri),
-];
-
-/// Names by which older clients call commands.
-const ALIASES: &[(&str, &str)] = &[
-    ("ismaster", "isMaster"),
-    ("buildinfo", "buildInfo"),
-    ("findandmodify", "findAndModify"),
-    ("dbstats", "dbStats"),
-    ("collstats", "collStats"),
-];
-
-fn handler(name: &str) -> Option<&'static Handler> {
-    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
-    HANDLERS.iter().find(|handler| handler.name == name)
-}
-
-fn name_of<'a>(message: &Message<'a>) -> &'a str {
-    message.body.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str())
-}
-
-/// Whether a command can run where it is read, because it waits for nothing.
-pub(crate) fn is_quick(message: &Message<'_>) -> bool {
-    handler(name_of(message)).is_none_or(|handler| handler.is_quick)
-}
-
-/// Runs the command of a message; its reply, unless none is wanted.
-pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Option<RawDocumentBuf> {
-    let name = name_of(message);
-    let _span = tracing::debug_span!("command", connection = client.number, name).entered();
-    let outcome = Command::of(shared, client, message).and_then(|command| {
-        count(shared, command.handler.name);
-        (command.handler.run)(&command)
-    });
-    let reply = outcome.unwrap_or_else(|error| {
-        tracing::info!(name, code = error.code, error = error.message, peer = %client.peer, "a command was refused");
-        error.reply()
-    });
-    (!message.more_to_come).then_some(reply)
-}
-
-fn count(shared: &Shared, name: &str) {
-    let counters = &shared.counters;
-    match name {
-        "insert" => {}
-        "find" => add(&counters.queries, 1),
-        "update" => add(&counters.updates, 1),
-        "delete" => add(&counters.deletes, 1),
-        "getMore" => add(&counters.get_mores, 1),
-        _ => add(&counters.commands, 1),
     }
 }
 
@@ -177,20 +79,18 @@ pub(crate) struct Command<'a> {
     pub(crate) database: &'a str,
     pub(crate) body: &'a RawDocument,
     sequences: &'a [Sequence<'a>],
-    /// When it should have ended, on the clock's monotonic time.
-    pub(crate) deadline: Option<Duration>,
+    /// Its `maxTimeMS`.
+    pub(crate) deadline: Deadline<'a>,
 }
 
 impl<'a> Command<'a> {
-    fn of(shared: &'a Shared, client: &'a Client, message: &'a Message<'a>) -> Result<Command<'a>> {
-        let name = name_of(message);
-        let Some(handler) = handler(name) else {
-            let shown: String = name.chars().take(60).collect();
-            let near = ebbtide::suggest::nearest(name, HANDLERS.iter().map(|handler| handler.name));
-            let hint = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            let what = format!("no such command: '{}'{hint}", shown.escape_debug());
-            return Err(CommandError::new(Code::CommandNotFound, what));
-        };
+    /// The command of a message, which this handler runs.
+    pub(crate) fn of(
+        shared: &'a Shared,
+        client: &'a Client,
+        message: &'a Message<'a>,
+        handler: &'static Handler,
+    ) -> Result<Command<'a>> {
         let mut command = Command {
             shared,
             client,
@@ -198,7 +98,7 @@ impl<'a> Command<'a> {
             database: "",
             body: message.body,
             sequences: &message.sequences,
-            deadline: None,
+            deadline: Deadline::none(&shared.clock),
         };
         command.database = match (message.form, message.database) {
             (Form::Query, Some(database)) => database,
@@ -209,7 +109,9 @@ impl<'a> Command<'a> {
             return Err(CommandError::new(Code::IllegalOperation, what));
         }
         let millis = command.count("maxTimeMS")?.filter(|millis| *millis > 0);
-        command.deadline = millis.map(|millis| shared.now().saturating_add(Duration::from_millis(millis)));
+        if let Some(millis) = millis {
+            command.deadline = Deadline::after(&shared.clock, Duration::from_millis(millis));
+        }
         if let Some(options) = handler.options {
             command.check_names(options)?;
         }
@@ -351,24 +253,6 @@ impl<'a> Command<'a> {
                 Err(CommandError::of_server(ServerCode::CommandNotSupported, what))
             }
         }
-    }
-
-    /// Fails once the command has taken longer than its `maxTimeMS`.
-    pub(crate) fn check_time(&self) -> Result<()> {
-        match self.deadline {
-            Some(deadline) if self.shared.now() >= deadline => {
-                Err(CommandError::of_server(ServerCode::MaxTimeMSExpired, "the command took longer than maxTimeMS"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Shared {
-    /// The monotonic time.
-    pub(crate) fn now(&self) -> Duration {
-        use ebbtide_ttl::Clock;
-        self.clock.monotonic()
     }
 }
 

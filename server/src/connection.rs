@@ -1,8 +1,9 @@
 //! One connection: reading messages, running commands, sending replies.
 
-use crate::command;
+use crate::client::Client;
+use crate::dispatch;
 use crate::frame::{self, HEADER_BYTES, Header, Message};
-use crate::serve::{MEMORY_UNIT, Shared, add};
+use crate::shared::{MEMORY_UNIT, Shared, add};
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,13 +13,6 @@ use tokio::time::timeout;
 
 /// Bytes that are read or written at a time.
 const CHUNK: usize = 64 << 10;
-
-/// A client, as long as it is connected.
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) number: i32,
-    pub(crate) peer: SocketAddr,
-}
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
@@ -136,10 +130,10 @@ async fn answer(stream: &mut TcpStream, message: &[u8], client: &Client, shared:
     add(&shared.counters.requests, 1);
     let unpacked = frame::unpacked(message).map_err(invalid)?;
     let message = Message::parse(unpacked.bytes()).map_err(invalid)?;
-    let reply = match command::is_quick(&message) {
-        true => command::run(shared, client, &message),
+    let reply = match dispatch::is_quick(&message) {
+        true => dispatch::run(shared, client, &message),
         // Others wait for the disk.
-        false => tokio::task::block_in_place(|| command::run(shared, client, &message)),
+        false => tokio::task::block_in_place(|| dispatch::run(shared, client, &message)),
     };
     let Some(reply) = reply else { return Ok(()) };
     let frame = frame::reply(message.form, message.request_id, &reply, unpacked.compressor());

@@ -3,12 +3,10 @@
 //! A cursor keeps its snapshot, and with it files on disk. It is closed when it ends, when its client closes it, when it was not
 //! used for a while, and when it has become too old.
 
-use crate::command::{Command, mismatch};
+use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
-use crate::reply;
 use crate::settings::Settings;
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
-use bson::rawdoc;
+use bson::raw::RawDocumentBuf;
 use ebbtide_ttl::Code;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -17,15 +15,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Documents of a first batch, if the client names no number.
-const FIRST_BATCH: usize = 101;
-/// Bytes of documents in a batch.
-const BATCH_BYTES: usize = 16 << 20;
-
 /// Results that are fetched batch by batch.
 pub(crate) trait Results: Send {
     /// The next documents: at most `count`, and of about `bytes` bytes, but at least one if any is left and `count` is not 0.
-    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>>;
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>>;
 
     /// Whether nothing is left.
     fn is_done(&self) -> bool;
@@ -41,7 +34,7 @@ impl List {
 }
 
 impl Results for List {
-    fn next_batch(&mut self, count: usize, bytes: usize, _: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+    fn next_batch(&mut self, count: usize, bytes: usize, _: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
         let (mut batch, mut size) = (Vec::new(), 0);
         while let Some(next) = self.0.as_slice().first() {
             size += next.as_bytes().len();
@@ -59,9 +52,9 @@ impl Results for List {
 }
 
 impl Results for ebbtide::FindCursor {
-    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
         let batch = ebbtide::FindCursor::next_batch(self, count, bytes)?;
-        command.check_time()?;
+        deadline.check()?;
         Ok(batch)
     }
 
@@ -130,7 +123,7 @@ impl Cursors {
         self.timed_out.fetch_add(closed.len() as u64, Ordering::Relaxed);
     }
 
-    fn put(&self, namespace: String, results: Box<dyn Results>, now: Duration) -> Result<i64> {
+    pub(crate) fn put(&self, namespace: String, results: Box<dyn Results>, now: Duration) -> Result<i64> {
         let mut open = self.open.lock();
         if open.len() >= self.count_max {
             let what = format!("{} cursors are open: read them to their end, or close them", self.count_max);
@@ -146,7 +139,7 @@ impl Cursors {
         Ok(id)
     }
 
-    fn take(&self, id: i64, namespace: &str) -> Result<Box<dyn Results>> {
+    pub(crate) fn take(&self, id: i64, namespace: &str) -> Result<Box<dyn Results>> {
         let mut open = self.open.lock();
         let cursor = open.get_mut(&id).filter(|cursor| cursor.namespace == namespace).ok_or_else(|| not_found(id))?;
         let in_use = || CommandError::of_server(ServerCode::CursorInUse, format!("cursor {id} serves another getMore"));
@@ -154,7 +147,7 @@ impl Cursors {
     }
 
     /// Puts back what was taken, unless it was closed meanwhile; whether it is still open.
-    fn put_back(&self, id: i64, results: Box<dyn Results>, now: Duration) -> bool {
+    pub(crate) fn put_back(&self, id: i64, results: Box<dyn Results>, now: Duration) -> bool {
         match self.open.lock().get_mut(&id) {
             Some(cursor) => {
                 (cursor.results, cursor.used) = (Some(results), now);
@@ -164,7 +157,7 @@ impl Cursors {
         }
     }
 
-    fn remove(&self, id: i64, namespace: Option<&str>) -> bool {
+    pub(crate) fn remove(&self, id: i64, namespace: Option<&str>) -> bool {
         let mut open = self.open.lock();
         let is_meant = open.get(&id).is_some_and(|cursor| namespace.is_none_or(|name| name == cursor.namespace));
         let removed = if is_meant { open.remove(&id) } else { None };
@@ -175,63 +168,4 @@ impl Cursors {
 
 fn not_found(id: i64) -> CommandError {
     CommandError::of_server(ServerCode::CursorNotFound, format!("cursor id {id} not found"))
-}
-
-/// The reply with the first batch of some results; the rest becomes a cursor.
-pub(crate) fn first_batch(
-    command: &Command<'_>,
-    namespace: &str,
-    mut results: Box<dyn Results>,
-    batch_size: Option<u64>,
-    only_one: bool,
-) -> Result<RawDocumentBuf> {
-    let count = batch_size.map_or(FIRST_BATCH, |count| usize::try_from(count).unwrap_or(usize::MAX));
-    let batch = results.next_batch(count, BATCH_BYTES, command)?;
-    let id = match only_one || results.is_done() {
-        true => 0,
-        false => command.shared.cursors.put(namespace.to_owned(), results, command.shared.now())?,
-    };
-    Ok(reply::batch(id, namespace, "firstBatch", &batch))
-}
-
-pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let RawBsonRef::Int64(id) = command.subject() else {
-        return Err(mismatch("getMore", "the number of a cursor (long)", command.subject()));
-    };
-    let collection = command.string("collection")?;
-    let collection = collection.ok_or_else(|| crate::command::missing("collection", "getMore"))?;
-    let namespace = command.namespace(collection);
-    let count = command.count("batchSize")?.filter(|count| *count > 0).and_then(|count| usize::try_from(count).ok());
-    let cursors = &command.shared.cursors;
-    let mut results = cursors.take(id, &namespace)?;
-    let batch = match results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command) {
-        Ok(batch) => batch,
-        Err(error) => {
-            cursors.remove(id, None);
-            return Err(error);
-        }
-    };
-    let is_open = if results.is_done() {
-        cursors.remove(id, None);
-        false
-    } else {
-        cursors.put_back(id, results, command.shared.now())
-    };
-    Ok(reply::batch(if is_open { id } else { 0 }, &namespace, "nextBatch", &batch))
-}
-
-pub(crate) fn kill(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let namespace = command.namespace(command.collection()?);
-    let (mut killed, mut unknown) = (RawArrayBuf::new(), RawArrayBuf::new());
-    for value in command.values("cursors")? {
-        let RawBsonRef::Int64(id) = value else { return Err(mismatch("a cursor", "a long", value)) };
-        match command.shared.cursors.remove(id, Some(&namespace)) {
-            true => killed.push(id),
-            false => unknown.push(id),
-        }
-    }
-    let none = RawArrayBuf::new;
-    Ok(reply::finished(rawdoc! {
-        "cursorsKilled": killed, "cursorsNotFound": unknown, "cursorsAlive": none(), "cursorsUnknown": none(),
-    }))
 }

@@ -20,11 +20,15 @@
 
 mod admin;
 mod aggregate;
+mod batches;
+mod client;
 mod collections;
 mod command;
 mod connection;
 mod cursors;
 mod databases;
+mod deadline;
+mod dispatch;
 mod error;
 mod frame;
 mod handshake;
@@ -34,6 +38,7 @@ mod read;
 mod reply;
 mod serve;
 mod settings;
+mod shared;
 mod write;
 
 pub use databases::Databases;

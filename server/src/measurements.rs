@@ -6,8 +6,8 @@
 //!    read in slices of time, each sorted by itself, and no more is in memory than a slice.
 //! 3. The filter on meta and time selects buckets; all of the filter is asked of each row.
 
-use crate::command::Command;
 use crate::cursors::Results;
+use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::reply;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
@@ -240,7 +240,7 @@ impl Measurements {
     }
 
     /// Reads the next slice of time.
-    fn read_slice(&mut self, command: &Command<'_>) -> Result<()> {
+    fn read_slice(&mut self, deadline: Deadline<'_>) -> Result<()> {
         let Some((from, to)) = self.rest else { return Ok(()) };
         let (first, last, rest) = match (self.descending, to.abs_diff(from) < self.width) {
             (_, true) | (None, _) => (from, to, None),
@@ -258,7 +258,7 @@ impl Measurements {
         let (mut bytes, mut rows) = (0, 0);
         for unit in self.snapshot.scan(&self.request(first, last))? {
             for batch in unit.read()? {
-                command.check_time()?;
+                deadline.check()?;
                 let batch = batch?;
                 rows += batch.num_rows() as u64;
                 let begin = found.len();
@@ -343,14 +343,14 @@ fn time_key(units: i64, descending: bool) -> Vec<u8> {
 }
 
 impl Results for Measurements {
-    fn next_batch(&mut self, count: usize, bytes: usize, command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
         let (mut batch, mut size) = (Vec::new(), 0);
         while batch.len() < count && self.left > 0 {
             let Some(next) = self.ready.last() else {
                 if self.rest.is_none() {
                     break;
                 }
-                self.read_slice(command)?;
+                self.read_slice(deadline)?;
                 continue;
             };
             size += next.as_bytes().len();

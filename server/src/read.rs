@@ -1,7 +1,8 @@
 //! Commands that read: find, count, distinct.
 
+use crate::batches::first_batch;
 use crate::command::Command;
-use crate::cursors::{List, Results, first_batch};
+use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
 use crate::reply;
@@ -118,7 +119,7 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
             let mut results = Measurements::new(snapshot, Query::new(filter)?.only_fields([]));
             let mut found = 0;
             while !results.is_done() {
-                found += results.next_batch(usize::MAX, usize::MAX, command)?.len() as u64;
+                found += results.next_batch(usize::MAX, usize::MAX, command.deadline)?.len() as u64;
             }
             found
         }
@@ -144,7 +145,7 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
                 Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned)),
             );
             while !results.is_done() {
-                let batch = results.next_batch(usize::MAX, usize::MAX, command)?;
+                let batch = results.next_batch(usize::MAX, usize::MAX, command.deadline)?;
                 batch.iter().for_each(|document| values.add(document));
                 if values.bytes() > ebbtide_documents::DOCUMENT_BYTES_MAX {
                     let what = "the different values are larger than a document may be: use an aggregation with $group";

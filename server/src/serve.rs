@@ -1,62 +1,22 @@
 //! A running server: its doors, its connections, and how it ends.
 
 use crate::connection;
-use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::error::Failure;
 use crate::settings::Settings;
-use ebbtide_ttl::{Clock, SystemClock};
+use crate::shared::{Shared, add};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// How often cursors are looked at that idle.
 const CURSOR_TICK: Duration = Duration::from_secs(1);
 /// After a failed accept, as with too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of one permit for the memory of messages.
-pub(crate) const MEMORY_UNIT: usize = 64 << 10;
-
-/// What the connections of a server share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) databases: Databases,
-    pub(crate) settings: Settings,
-    pub(crate) cursors: Cursors,
-    pub(crate) clock: SystemClock,
-    pub(crate) started: Duration,
-    pub(crate) counters: Counters,
-    /// The memory of messages, in units of [`MEMORY_UNIT`].
-    pub(crate) memory: Semaphore,
-    pub(crate) address: SocketAddr,
-    next_connection: AtomicI32,
-}
-
-/// What happened since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) connections: AtomicUsize,
-    pub(crate) connections_made: AtomicU64,
-    pub(crate) connections_refused: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) inserts: AtomicU64,
-    pub(crate) queries: AtomicU64,
-    pub(crate) updates: AtomicU64,
-    pub(crate) deletes: AtomicU64,
-    pub(crate) get_mores: AtomicU64,
-    pub(crate) commands: AtomicU64,
-}
-
-pub(crate) fn add(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
-}
-
 /// A running server. It stops when it is dropped, without grace; [`Server::stop`] stops it in good order.
 #[derive(Debug)]
 pub struct Server {
@@ -91,18 +51,8 @@ impl Server {
         let local = |listener: &TcpListener| listener.local_addr().map_err(|e| Failure::new(e.to_string()));
         let mongodb = listener.as_ref().map(local).transpose()?;
         databases.start()?;
-        let clock = SystemClock::new();
-        let shared = Arc::new(Shared {
-            databases,
-            cursors: Cursors::new(&settings),
-            memory: Semaphore::new((settings.message_memory_bytes / MEMORY_UNIT).max(1)),
-            address: mongodb.unwrap_or_else(|| SocketAddr::new(settings.listen, 0)),
-            settings,
-            started: clock.monotonic(),
-            clock,
-            counters: Counters::default(),
-            next_connection: AtomicI32::new(1),
-        });
+        let address = mongodb.unwrap_or_else(|| SocketAddr::new(settings.listen, 0));
+        let shared = Arc::new(Shared::new(databases, settings, address));
         let (stopping, stopped) = watch::channel(false);
         let accepting = listener.map(|listener| tokio::spawn(accept(listener, shared.clone(), stopped)));
         let reaping = tokio::spawn(reap(shared.clone()));
@@ -169,7 +119,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
             tracing::warn!(%peer, limit = shared.settings.connections_max, "a connection was refused: too many are open");
             continue;
         }
-        let number = shared.next_connection.fetch_add(1, Ordering::Relaxed);
+        let number = shared.next_connection();
         add(&shared.counters.connections_made, 1);
         let (shared, until_stopped) = (shared.clone(), until_stopped.clone());
         connections.spawn(async move {
@@ -185,7 +135,7 @@ async fn reap(shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(CURSOR_TICK);
     loop {
         ticks.tick().await;
-        shared.cursors.reap(shared.clock.monotonic());
+        shared.cursors.reap(shared.now());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::command::{Command, flag, mismatch, missing};
 use crate::error::{CommandError, Result, write_errors};
 use crate::measurements::value_of;
 use crate::reply;
-use crate::serve::add;
+use crate::shared::add;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome};

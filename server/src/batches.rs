@@ -1,0 +1,72 @@
+//! Results in batches: the first one, and those that `getMore` asks for.
+
+use crate::command::{Command, mismatch, missing};
+use crate::cursors::Results;
+use crate::error::Result;
+use crate::reply;
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::rawdoc;
+
+/// Documents of a first batch, if the client names no number.
+const FIRST_BATCH: usize = 101;
+/// Bytes of documents in a batch.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// The reply with the first batch of some results; the rest becomes a cursor.
+pub(crate) fn first_batch(
+    command: &Command<'_>,
+    namespace: &str,
+    mut results: Box<dyn Results>,
+    batch_size: Option<u64>,
+    only_one: bool,
+) -> Result<RawDocumentBuf> {
+    let count = batch_size.map_or(FIRST_BATCH, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let batch = results.next_batch(count, BATCH_BYTES, command.deadline)?;
+    let id = match only_one || results.is_done() {
+        true => 0,
+        false => command.shared.cursors.put(namespace.to_owned(), results, command.shared.now())?,
+    };
+    Ok(reply::batch(id, namespace, "firstBatch", &batch))
+}
+
+pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let RawBsonRef::Int64(id) = command.subject() else {
+        return Err(mismatch("getMore", "the number of a cursor (long)", command.subject()));
+    };
+    let collection = command.string("collection")?;
+    let collection = collection.ok_or_else(|| missing("collection", "getMore"))?;
+    let namespace = command.namespace(collection);
+    let count = command.count("batchSize")?.filter(|count| *count > 0).and_then(|count| usize::try_from(count).ok());
+    let cursors = &command.shared.cursors;
+    let mut results = cursors.take(id, &namespace)?;
+    let batch = match results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command.deadline) {
+        Ok(batch) => batch,
+        Err(error) => {
+            cursors.remove(id, None);
+            return Err(error);
+        }
+    };
+    let is_open = if results.is_done() {
+        cursors.remove(id, None);
+        false
+    } else {
+        cursors.put_back(id, results, command.shared.now())
+    };
+    Ok(reply::batch(if is_open { id } else { 0 }, &namespace, "nextBatch", &batch))
+}
+
+pub(crate) fn kill(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let namespace = command.namespace(command.collection()?);
+    let (mut killed, mut unknown) = (RawArrayBuf::new(), RawArrayBuf::new());
+    for value in command.values("cursors")? {
+        let RawBsonRef::Int64(id) = value else { return Err(mismatch("a cursor", "a long", value)) };
+        match command.shared.cursors.remove(id, Some(&namespace)) {
+            true => killed.push(id),
+            false => unknown.push(id),
+        }
+    }
+    let none = RawArrayBuf::new;
+    Ok(reply::finished(rawdoc! {
+        "cursorsKilled": killed, "cursorsNotFound": unknown, "cursorsAlive": none(), "cursorsUnknown": none(),
+    }))
+}
