@@ -1,7 +1,8 @@
 //! Commands on collections and databases as a whole, and on indexes.
 
-use crate::command::{Command, flag, mismatch};
-use crate::cursors::{List, first_batch};
+use crate::batches::first_batch;
+use crate::command::{Command, flag, mismatch, missing};
+use crate::cursors::List;
 use crate::error::{CommandError, Result};
 use crate::{json, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
@@ -89,13 +90,13 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
     }
     let database = command.shared.databases.get_or_create(command.database)?;
-    let is_new = ensure_collection(command, &database, collection)?;
-    let made = json::run(&database, request);
-    if is_new && made.is_err() {
-        // Nothing is left of a command that was refused.
-        database.drop_collection(collection)?;
+    if !database.snapshot().has_collection(collection) {
+        // Nothing is left of a command that is refused.
+        let indexes = request.get("indexes").ok_or_else(|| missing("indexes", "createIndexes"))?;
+        DocumentsOptions::default().add_indexes(indexes)?;
     }
-    let mut answer = made?;
+    let is_new = ensure_collection(command, &database, collection)?;
+    let mut answer = json::run(&database, request)?;
     if answer.contains_key("createdCollectionAutomatically") {
         answer.insert("createdCollectionAutomatically".to_owned(), Json::from(is_new));
     }
@@ -229,8 +230,11 @@ pub(crate) fn stats_of(command: &Command<'_>, collection: &str, scale: i64) -> R
     };
     let indexes = figures.get("nindexes").and_then(Json::as_i64).map_or(0, |n| n + 1);
     answer.append(cstr!("nindexes"), reply::number(indexes));
-    if let Some(timeseries) = figures.get("timeseries") {
-        reply::append(&mut answer, "timeseries", json::value_of(timeseries)?);
+    if let Some(timeseries) = figures.get("timeseries").and_then(Json::as_object) {
+        // mongosh adds these figures up and fails on others.
+        let numbers = timeseries.iter().filter(|(_, value)| value.is_number());
+        let numbers: Map<_, _> = numbers.map(|(name, value)| (name.clone(), value.clone())).collect();
+        reply::append(&mut answer, "timeseries", json::to_bson(&numbers)?);
     }
     Ok(answer)
 }

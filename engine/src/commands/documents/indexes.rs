@@ -34,11 +34,7 @@ const REFUSED: &[&str] = &[
 const KNOWN: &[&str] = &["key", "name", "expireAfterSeconds", "partialFilterExpression"];
 
 pub(in crate::commands) fn create(db: &Database, documents: &Documents, args: &Args<'_>) -> Result<Map<String, Json>> {
-    let indexes = args.required_array("indexes")?;
-    if indexes.is_empty() {
-        return Err(Error::new(Code::BadValue, "indexes is empty: describe at least one index"));
-    }
-    let specs = indexes.iter().map(parse).collect::<Result<Vec<_>>>()?;
+    let specs = parse_all(args.required_array("indexes")?)?;
     let (before, after) = db.modify_documents(documents.name(), |options| {
         let before = options.indexes.len();
         specs.into_iter().try_for_each(|spec| add(options, spec))?;
@@ -53,6 +49,25 @@ pub(in crate::commands) fn create(db: &Database, documents: &Documents, args: &A
         answer.insert("note".to_owned(), Json::from("all indexes already exist"));
     }
     Ok(answer)
+}
+
+impl DocumentsOptions {
+    /// Adds indexes, in the form of the `indexes` of the command `createIndexes`.
+    ///
+    /// # Errors
+    /// As `createIndexes`: a list that is empty, an option that an index cannot have, an index that differs from one of the
+    /// same name or key.
+    pub fn add_indexes(&mut self, indexes: &Json) -> Result<()> {
+        let list = indexes.as_array().ok_or_else(|| mismatch("indexes", "a list", indexes))?;
+        parse_all(list)?.into_iter().try_for_each(|spec| add(self, spec))
+    }
+}
+
+fn parse_all(indexes: &[Json]) -> Result<Vec<IndexSpec>> {
+    if indexes.is_empty() {
+        return Err(Error::new(Code::BadValue, "indexes is empty: describe at least one index"));
+    }
+    indexes.iter().map(parse).collect()
 }
 
 /// Reads one element of `indexes`.
