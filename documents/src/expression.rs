@@ -17,6 +17,8 @@ mod text;
 
 pub use error::ExpressionError;
 
+pub(crate) use date::{date_width, gcd, is_date_operator};
+
 pub(crate) use arithmetic::real_of;
 pub(crate) use parse::members;
 
@@ -145,6 +147,19 @@ impl Expression {
         self.0.evaluate(&mut Scope::new(document, now_ms))
     }
 
+    pub(crate) fn node(&self) -> &Node {
+        &self.0
+    }
+
+    pub(crate) fn of_node(node: Node) -> Expression {
+        Expression(node)
+    }
+
+    /// Adds the top-level fields that it needs; whether these are known.
+    pub(crate) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
+        self.0.add_fields(fields)
+    }
+
     /// The value in a scope.
     pub(crate) fn evaluate_in(&self, scope: &mut Scope<'_>) -> Result<Value> {
         self.0.evaluate(scope)
@@ -168,6 +183,43 @@ impl Expression {
 }
 
 impl Node {
+    /// The nodes that it is made of.
+    pub(crate) fn children(&self) -> Vec<&Node> {
+        match self {
+            Node::Constant(_) | Node::Path(..) => Vec::new(),
+            Node::Object(members) => members.iter().map(|(_, node)| node).collect(),
+            Node::List(nodes) | Node::Call(_, nodes) | Node::And(nodes) | Node::Or(nodes) | Node::IfNull(nodes) => {
+                nodes.iter().collect()
+            }
+            Node::Cond(parts) => parts.iter().collect(),
+            Node::Switch(branches, default) => {
+                let branches = branches.iter().flat_map(|(case, then)| [case, then]);
+                branches.chain(default.as_deref()).collect()
+            }
+            Node::Let(values, _, within) => values.iter().chain([&**within]).collect(),
+            Node::Map(input, _, within) => vec![input, within],
+            Node::Filter(input, _, condition, limit) => {
+                [&**input, &**condition].into_iter().chain(limit.as_deref()).collect()
+            }
+            Node::Reduce(input, initial, _, within) => vec![input, initial, within],
+            Node::Field(name, input) => vec![name, input],
+        }
+    }
+
+    /// See [`Expression::add_fields`].
+    fn add_fields(&self, fields: &mut Vec<String>) -> bool {
+        match self {
+            Node::Path(Variable::Root, names) => match names.first() {
+                Some(name) => {
+                    fields.push(name.clone());
+                    true
+                }
+                None => false,
+            },
+            _ => self.children().into_iter().all(|child| child.add_fields(fields)),
+        }
+    }
+
     pub(crate) fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value> {
         match self {
             Node::Constant(value) => Ok(value.clone()),

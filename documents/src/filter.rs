@@ -68,6 +68,14 @@ impl Filter {
         Filter { source: RawDocumentBuf::new(), root: Node::And(Vec::new()) }
     }
 
+    /// The top-level fields that it asks for.
+    #[must_use]
+    pub fn fields(&self) -> Vec<String> {
+        let mut fields = Vec::new();
+        self.root.add_fields(&mut fields);
+        fields
+    }
+
     /// Whether a document matches.
     #[must_use]
     pub fn matches(&self, document: &RawDocument) -> bool {

@@ -8,12 +8,15 @@
 mod accumulator;
 mod group;
 mod parse;
+mod plan;
 mod project;
 
 use crate::expression::{Expression, Scope, is_true};
 use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
+pub use plan::{Figure, GroupPlan, WindowFigures};
+
 use group::{Group, Grouping};
 use project::Projector;
 
@@ -53,6 +56,8 @@ enum Stage {
     Count(CString),
     Unwind(Unwind),
     ReplaceRoot(Expression),
+    /// `$_internalInhibitOptimization`: hands everything on, and what comes after it is not asked of the collection.
+    Inhibit,
 }
 
 #[derive(Debug, Clone)]
@@ -87,11 +92,24 @@ impl Pipeline {
     /// The top-level fields of the documents that it needs; `None` if it may need all.
     #[must_use]
     pub fn needed_fields(&self) -> Option<Vec<String>> {
-        match self.stages.first()? {
-            Stage::Group(group) => group.needed_fields(),
-            Stage::Count(_) => Some(Vec::new()),
-            _ => None,
+        let mut fields = Vec::new();
+        for stage in &self.stages {
+            match stage.needs(&mut fields) {
+                Needs::Nothing => {}
+                Needs::OnlyThese => return Some(fields),
+                Needs::All => return None,
+            }
         }
+        None
+    }
+
+    /// Takes off a `$sort` at the beginning, and the limit of a `$limit` right after it, which then are asked of the collection.
+    #[must_use]
+    pub fn take_leading_sort(&mut self) -> Option<(RawDocumentBuf, Option<u64>)> {
+        let Some(Stage::Sort(sort, limit)) = self.stages.first() else { return None };
+        let taken = (sort.to_document(), *limit);
+        self.stages.remove(0);
+        Some(taken)
     }
 
     /// Begins a run. `now_ms` is the instant of `$$NOW`, in milliseconds since 1970; `bytes_max` the memory that a stage may keep.
@@ -105,6 +123,44 @@ impl Pipeline {
         });
         let states = states.collect();
         PipelineRun { stages: self.stages.clone(), states, results: Vec::new(), now_ms, bytes_max, is_full: false }
+    }
+}
+
+/// What a stage and those after it need of the documents, beyond the fields that are named.
+enum Needs {
+    /// It hands on the rest.
+    Nothing,
+    /// Nothing more.
+    OnlyThese,
+    All,
+}
+
+impl Stage {
+    fn needs(&self, fields: &mut Vec<String>) -> Needs {
+        let only = |known: bool| if known { Needs::OnlyThese } else { Needs::All };
+        let handed_on = |known: bool| if known { Needs::Nothing } else { Needs::All };
+        match self {
+            Stage::Match(filter, condition) => {
+                fields.extend(filter.fields());
+                handed_on(condition.as_ref().is_none_or(|condition| condition.add_fields(fields)))
+            }
+            Stage::Project(projector) => match projector.others {
+                project::Others::LeftOut => only(projector.tree.add_fields(fields)),
+                project::Others::Kept => handed_on(projector.tree.add_fields(fields)),
+            },
+            Stage::Group(group) => only(group.add_fields(fields)),
+            Stage::Sort(sort, _) => {
+                fields.extend(sort.paths().filter_map(|(path, _)| Some(path.split('.').next()?.to_owned())));
+                Needs::Nothing
+            }
+            Stage::Unwind(unwind) => {
+                fields.extend(unwind.path.first().cloned());
+                Needs::Nothing
+            }
+            Stage::ReplaceRoot(root) => only(root.add_fields(fields)),
+            Stage::Count(_) => Needs::OnlyThese,
+            Stage::Limit(_) | Stage::Skip(_) | Stage::Inhibit => Needs::Nothing,
+        }
     }
 }
 

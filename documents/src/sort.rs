@@ -82,6 +82,18 @@ impl Sort {
         self.0.iter().map(|path| (path.names.join("."), path.descending))
     }
 
+    /// The sort as a document.
+    #[must_use]
+    pub fn to_document(&self) -> bson::RawDocumentBuf {
+        let mut document = bson::RawDocumentBuf::new();
+        for path in &self.0 {
+            if let Ok(name) = bson::raw::CString::try_from(path.names.join(".")) {
+                document.append(name, if path.descending { -1 } else { 1 });
+            }
+        }
+        document
+    }
+
     /// The document's sort key: documents with lesser keys come first.
     ///
     /// # Errors

@@ -9,12 +9,13 @@ use crate::command::{Command, mismatch};
 use crate::cursors::{List, Results};
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
+use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
 use crate::read::Source;
 use crate::{admin, reply};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
-use ebbtide::FindRequest;
+use ebbtide::{CollectionSnapshot, FindRequest};
 use ebbtide_documents::{Pipeline, PipelineRun};
 use ebbtide_ttl::{Clock, Code, Precision};
 
@@ -47,8 +48,7 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
         None => collection_source(command, Pipeline::parse(stages)?)?,
     };
-    let now = command.shared.clock.now().to_units_saturating(Precision::Ms);
-    let run = pipeline.run(now, command.shared.settings.sort_bytes_max);
+    let run = pipeline.run(now_ms(command), command.shared.settings.sort_bytes_max);
     let results = Piped { source: Some(source), run, ready: Vec::new().into_iter() };
     first_batch(command, &command.namespace(name), Box::new(results), batch_size(command)?, false)
 }
@@ -109,13 +109,40 @@ fn collection_source(command: &Command<'_>, whole: Pipeline) -> Result<(Box<dyn 
                 Ok(query) => (query, pipeline),
                 Err(_) => (Query::new(&rawdoc! {})?, whole),
             };
-            let query = match pipeline.needed_fields() {
-                Some(fields) => query.only_fields(fields),
-                None => query,
-            };
-            (Box::new(Measurements::new(snapshot, query)), pipeline)
+            measurements_source(command, snapshot, query, pipeline)?
         }
     })
+}
+
+/// Groups that the engine's aggregates answer, or measurements in the order of a sort at the beginning.
+fn measurements_source(
+    command: &Command<'_>,
+    snapshot: CollectionSnapshot,
+    mut query: Query,
+    mut pipeline: Pipeline,
+) -> Result<(Box<dyn Results>, Pipeline)> {
+    let schema = snapshot.schema();
+    if let Some(plan) = pipeline.plan_group(&schema.time, schema.meta.as_deref()) {
+        let bytes_max = command.shared.settings.sort_bytes_max;
+        let limits = Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline };
+        if let Some(grouped) = groups::grouped(&snapshot, &query, &plan, &limits)? {
+            pipeline.skip_first();
+            return Ok((Box::new(List::new(grouped)), pipeline));
+        }
+    }
+    let needed = pipeline.needed_fields();
+    if let Some((sort, limit)) = pipeline.take_leading_sort() {
+        query = query.sort(&sort)?.window(0, limit, command.shared.settings.sort_bytes_max);
+    }
+    if let Some(fields) = needed {
+        query = query.only_fields(fields);
+    }
+    Ok((Box::new(Measurements::new(snapshot, query)), pipeline))
+}
+
+/// The instant of `$$NOW`.
+fn now_ms(command: &Command<'_>) -> i64 {
+    command.shared.clock.now().to_units_saturating(Precision::Ms)
 }
 
 /// One filter for several.

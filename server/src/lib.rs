@@ -31,6 +31,7 @@ mod deadline;
 mod dispatch;
 mod error;
 mod frame;
+mod groups;
 mod handshake;
 mod json;
 mod measurements;

@@ -14,8 +14,8 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::error::ArrowError;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Binary, DateTime, spec::BinarySubtype};
-use ebbtide::buckets::value_at;
-use ebbtide::{CollectionSnapshot, MetaFilter, ScanRequest};
+use ebbtide::buckets::{FieldType, value_at};
+use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest};
 use ebbtide_documents::{Projection, Sort, value_key};
 use ebbtide_ttl::{Code, Filter, Name, Precision, Timestamp, Value};
 use std::borrow::Cow;
@@ -61,7 +61,7 @@ pub(crate) fn value_of(value: RawBsonRef<'_>, depth: usize) -> Result<Value> {
 }
 
 /// A value as BSON; nothing for null, which is the same as missing.
-fn bson_of(value: &Value) -> Option<RawBson> {
+pub(crate) fn bson_of(value: &Value) -> Option<RawBson> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(b) => RawBson::Boolean(*b),
@@ -100,6 +100,15 @@ pub(crate) struct Query {
     sort_bytes_max: usize,
 }
 
+/// The part of a query that selects buckets: what a scan or an aggregate asks for.
+pub(crate) struct Selection {
+    /// The times, both inclusive, in units of the collection's precision; `None` if nothing is stored.
+    pub(crate) times: Option<(i64, i64)>,
+    pub(crate) meta: Option<Arc<dyn MetaFilter>>,
+    /// Whether it selects just the measurements that match.
+    pub(crate) is_exact: bool,
+}
+
 impl Query {
     pub(crate) fn new(filter: &RawDocument) -> Result<Query> {
         let filter = match filter.is_empty() {
@@ -135,6 +144,43 @@ impl Query {
         self
     }
 
+    /// What it selects of a collection.
+    pub(crate) fn selection(&self, snapshot: &CollectionSnapshot) -> Selection {
+        let schema = snapshot.schema();
+        let floor = |t: Timestamp| t.to_units_saturating(schema.precision);
+        let ceil = |t: Timestamp| match t.nanos().checked_sub(1) {
+            Some(before) => floor(Timestamp::from_nanos(before)).saturating_add(1),
+            None => floor(t),
+        };
+        let (from, to) = self.filter.time_bounds(&schema.time);
+        let times = snapshot
+            .stored_times()
+            .map(|(first, last)| (from.map_or(first, |t| first.max(ceil(t))), to.map_or(last, |t| last.min(floor(t)))));
+        let meta = schema.meta.as_deref();
+        let of_meta = meta.map(|meta| self.filter.meta_part(meta)).filter(|filter| !filter.is_everything());
+        let is_exact = self.filter.is_everything()
+            || self
+                .filter
+                .conjuncts()
+                .iter()
+                .all(|part| part.is_time_range(&schema.time) || meta.is_some_and(|meta| part.is_meta_only(meta)));
+        Selection { times, meta: of_meta.map(|filter| Arc::new(MetaPart(filter)) as _), is_exact }
+    }
+
+    /// Bounds of fields, which skip buckets.
+    fn field_bounds(&self, snapshot: &CollectionSnapshot) -> Vec<FieldBound> {
+        let schema = snapshot.schema();
+        let is_number = |name: &&str| {
+            let is_field = schema.fields.iter().any(|(field, _)| field == name);
+            is_field && matches!(schema.field_type(name), Some(FieldType::Int64 | FieldType::Double))
+        };
+        let of_field = |name: &str| match self.filter.number_bounds(name) {
+            (None, None) => None,
+            (min, max) => Some(FieldBound { field: name.to_owned(), min, max }),
+        };
+        self.filter.fields().into_iter().filter(is_number).filter_map(of_field).collect()
+    }
+
     /// Whether documents come in the order of time, and then from the latest on.
     fn time_order(&self, time: &str) -> Option<bool> {
         let mut paths = self.sort.paths();
@@ -161,6 +207,7 @@ pub(crate) struct Measurements {
     snapshot: CollectionSnapshot,
     query: Query,
     meta: Option<Arc<dyn MetaFilter>>,
+    bounds: Vec<FieldBound>,
     columns: Vec<String>,
     /// Whether the latest come first; `None` for another order, in which all is one slice.
     descending: Option<bool>,
@@ -189,13 +236,8 @@ impl Measurements {
                 known.into_iter().filter(|name| needed.contains(name)).collect()
             }
         };
-        let units = |t: Timestamp| t.to_units_saturating(schema.precision);
-        let (from, to) = query.filter.time_bounds(&schema.time);
-        let rest = snapshot.stored_times().map(|(first, last)| {
-            (from.map_or(first, |t| first.max(units(t))), to.map_or(last, |t| last.min(units(t))))
-        });
-        let meta = schema.meta.as_deref().map(|meta| query.filter.meta_part(meta)).filter(|f| !f.is_everything());
-        let meta = meta.map(|filter| Arc::new(MetaPart(filter)) as Arc<dyn MetaFilter>);
+        let Selection { times: rest, meta, .. } = query.selection(&snapshot);
+        let bounds = query.field_bounds(&snapshot);
         let descending = query.time_order(&schema.time);
         let (skip, left) = (query.skip, query.limit.unwrap_or(u64::MAX));
         let rest = rest.filter(|(from, to)| from <= to && left > 0);
@@ -203,6 +245,7 @@ impl Measurements {
             snapshot,
             query,
             meta,
+            bounds,
             columns,
             descending,
             rest,
@@ -235,6 +278,7 @@ impl Measurements {
             projection: Some(self.columns.clone()),
             time: (Some(from), Some(to)),
             meta: self.meta.clone(),
+            bounds: self.bounds.clone(),
             ..ScanRequest::default()
         }
     }

@@ -212,6 +212,20 @@ impl Filter {
         matching::time_bounds(&self.root, time_field)
     }
 
+    /// Bounds of the numbers in a top-level field of all documents that match, both inclusive; wider than the filter by what
+    /// rounding may lose.
+    #[must_use]
+    pub fn number_bounds(&self, field: &str) -> (Option<f64>, Option<f64>) {
+        matching::number_bounds(&self.root, field)
+    }
+
+    /// Whether it is nothing but comparisons of `time_field` with dates, all of which must hold: then
+    /// [`Filter::time_bounds`] is exact for values of that field that are dates.
+    #[must_use]
+    pub fn is_time_range(&self, time_field: &str) -> bool {
+        matching::is_time_range(&self.root, time_field)
+    }
+
     /// The conjuncts, each usable for pruning since all must match; the filter itself if it is no conjunction.
     #[must_use]
     pub fn conjuncts(&self) -> Vec<Filter> {

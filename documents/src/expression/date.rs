@@ -3,12 +3,15 @@
 //! Units from the day on are those of the time zone's calendar; smaller ones are lengths of time.
 
 mod units;
+mod windows;
 
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
 use bson::DateTime;
 use bson::raw::RawBson;
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use units::{Unit, weekday};
+
+pub(crate) use windows::{date_width, gcd, is_date_operator};
 
 /// A time zone: one by its name, or a fixed distance from UTC.
 #[derive(Debug, Clone, Copy)]

@@ -16,6 +16,18 @@ pub(super) enum Node {
     Never,
 }
 
+impl Node {
+    /// Adds the top-level fields that it asks for.
+    pub(super) fn add_fields(&self, fields: &mut Vec<String>) {
+        match self {
+            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.add_fields(fields)),
+            Node::Not(inner) => inner.add_fields(fields),
+            Node::Field(path, _) => fields.push(path.field().to_owned()),
+            Node::Never => {}
+        }
+    }
+}
+
 /// Operators that apply to one value.
 #[derive(Debug, Clone)]
 pub(super) enum Condition {

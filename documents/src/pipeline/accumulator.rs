@@ -1,5 +1,6 @@
 //! Accumulators of $group.
 
+use super::plan::Figure;
 use super::{ExpressionError, Result, number};
 use crate::expression::{Value, is_nothing, real_of};
 use crate::order::{Number, compare};
@@ -41,6 +42,15 @@ impl Kind {
             "$mergeObjects" => Kind::MergeObjects,
             _ => return None,
         })
+    }
+}
+
+/// A figure as the value that a document would have: int32 where it fits, null where there is none.
+fn narrow(figure: Value) -> RawBson {
+    match figure {
+        Some(RawBson::Int64(i)) => i32::try_from(i).map_or(RawBson::Int64(i), RawBson::Int32),
+        Some(other) => other,
+        None => RawBson::Null,
     }
 }
 
@@ -96,6 +106,37 @@ impl Total {
             _ => return,
         }
         self.count += 1;
+    }
+
+    /// Takes a constant this many times; nothing if that cannot be done at once.
+    fn take_often(&mut self, value: RawBsonRef<'_>, times: i64) -> Option<()> {
+        match Number::of(value)? {
+            Number::Int(i) => {
+                self.ints += i128::from(i) * i128::from(times);
+                self.has_long |= matches!(value, RawBsonRef::Int64(_));
+            }
+            Number::Double(d) => {
+                self.doubles.add(d * times as f64);
+                self.has_double = true;
+            }
+            Number::Decimal(_) => return None,
+        }
+        self.count += times.unsigned_abs();
+        Some(())
+    }
+
+    /// Takes the sum of this many values.
+    fn take_sum(&mut self, sum: &RawBson, count: u64) -> Option<()> {
+        match sum {
+            RawBson::Int64(sum) => self.ints += i128::from(*sum),
+            RawBson::Double(sum) if sum.is_finite() => {
+                self.doubles.add(*sum);
+                self.has_double = true;
+            }
+            _ => return None,
+        }
+        self.count += count;
+        Some(())
     }
 
     fn double(&self) -> f64 {
@@ -212,6 +253,59 @@ impl Accumulator {
             }
         }
         Ok(0)
+    }
+
+    /// Takes the figures of a window; nothing if they do not tell what its documents would give. `field` is the field that is
+    /// taken, unless it is a constant.
+    pub(super) fn take_figures(
+        &mut self,
+        kind: Kind,
+        constant: Value,
+        field: Option<&String>,
+        figure: &dyn Fn(Figure) -> Value,
+    ) -> Option<()> {
+        let count = |value: Value| match value {
+            Some(RawBson::Int64(count)) => Some(count),
+            _ => None,
+        };
+        let rows = count(figure(Figure::Rows))?;
+        let Some(field) = field else {
+            match constant {
+                _ if kind == Kind::Count => self.total.count += rows.unsigned_abs(),
+                Some(constant) => self.total.take_often(constant.as_raw_bson_ref(), rows)?,
+                None => return None,
+            }
+            return Some(());
+        };
+        match kind {
+            Kind::First => return self.take(Some(narrow(figure(Figure::First(field.clone()))))).ok().map(drop),
+            Kind::Last => return self.take(Some(narrow(figure(Figure::Last(field.clone()))))).ok().map(drop),
+            _ => {}
+        }
+        // A field that no document has has no figures at all.
+        let Some(values @ 1..) = count(figure(Figure::Count(field.clone()))) else { return Some(()) };
+        let (min, max) = (figure(Figure::Min(field.clone()))?, figure(Figure::Max(field.clone()))?);
+        if let (RawBson::Double(min), RawBson::Double(max)) = (&min, &max) {
+            // Which of two zeros comes first is not known.
+            let is_definite = match kind {
+                Kind::Min => *min != 0.0 || min.to_bits() == 0,
+                Kind::Max => *max != 0.0 || min.to_bits() == 0,
+                _ => true,
+            };
+            if !(is_definite && min.is_finite() && max.is_finite()) {
+                return None;
+            }
+        }
+        match kind {
+            Kind::Min => self.take(Some(narrow(Some(min)))).ok().map(drop),
+            Kind::Max => self.take(Some(narrow(Some(max)))).ok().map(drop),
+            _ => {
+                self.total.take_sum(&figure(Figure::Sum(field.clone()))?, values.unsigned_abs())?;
+                let is_long = |value: &RawBson| matches!(value, RawBson::Int64(i) if i32::try_from(*i).is_err());
+                self.total.has_long |= is_long(&min) || is_long(&max);
+                Some(())
+            }
+        }
     }
 
     pub(super) fn finish(self) -> Result<RawBson> {

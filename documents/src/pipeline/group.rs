@@ -15,18 +15,9 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The top-level fields that it needs, if these are paths and constants alone.
-    pub(super) fn needed_fields(&self) -> Option<Vec<String>> {
-        let all = std::iter::once(&self.id).chain(self.fields.iter().map(|(_, _, expression)| expression));
-        let mut needed = Vec::new();
-        for expression in all {
-            match (expression.constant(), expression.as_path().and_then(<[String]>::first)) {
-                (Some(_), _) => {}
-                (None, Some(field)) => needed.push(field.clone()),
-                (None, None) => return None,
-            }
-        }
-        Some(needed)
+    /// Adds the top-level fields that it needs; whether these are known.
+    pub(super) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
+        self.id.add_fields(fields) && self.fields.iter().all(|(_, _, argument)| argument.add_fields(fields))
     }
 }
 
@@ -35,11 +26,32 @@ impl Group {
 pub(super) struct Grouping {
     groups: BTreeMap<Vec<u8>, (RawBson, Vec<Accumulator>)>,
     bytes: usize,
+    /// The key of the metas of each group whose figures come by windows.
+    metas: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Grouping {
     pub(super) fn new(_: &Group) -> Grouping {
-        Grouping { groups: BTreeMap::new(), bytes: 0 }
+        Grouping { groups: BTreeMap::new(), bytes: 0, metas: BTreeMap::new() }
+    }
+
+    /// The accumulators of the group that a window belongs to. Nothing if the group has another `_id` that is equal, of which
+    /// the first document decides, or another key of metas.
+    pub(super) fn of_window(
+        &mut self,
+        group: &Group,
+        id: RawBson,
+        metas: Option<Vec<u8>>,
+    ) -> Option<&mut Vec<Accumulator>> {
+        let key = value_key(id.as_raw_bson_ref());
+        if let Some(metas) = metas
+            && *self.metas.entry(key.clone()).or_insert_with(|| metas.clone()) != metas
+        {
+            return None;
+        }
+        let fresh = || group.fields.iter().map(|(_, kind, _)| Accumulator::new(*kind)).collect();
+        let (known, accumulators) = self.groups.entry(key).or_insert_with(|| (id.clone(), fresh()));
+        (*known == id).then_some(accumulators)
     }
 
     pub(super) fn take(&mut self, group: &Group, document: &RawDocument, now_ms: i64, bytes_max: usize) -> Result<()> {

@@ -110,6 +110,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
             };
             Stage::ReplaceRoot(Expression::parse(root)?)
         }
+        "$_internalInhibitOptimization" => Stage::Inhibit,
         "$replaceWith" => Stage::ReplaceRoot(Expression::parse(argument)?),
         other => {
             let shown: String = other.chars().take(60).collect();

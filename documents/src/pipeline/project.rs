@@ -45,6 +45,27 @@ impl Tree {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| field)
     }
 
+    /// Adds the top-level fields that it needs; whether these are known.
+    pub(super) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
+        self.fields.iter().all(|(name, field)| {
+            fields.push(name.clone());
+            match field {
+                Field::Include | Field::Exclude => true,
+                Field::Computed(expression) => expression.add_fields(fields),
+                // Its names are members of this field.
+                Field::Members(tree) => tree.add_computed_fields(fields),
+            }
+        })
+    }
+
+    fn add_computed_fields(&self, fields: &mut Vec<String>) -> bool {
+        self.fields.iter().all(|(_, field)| match field {
+            Field::Include | Field::Exclude => true,
+            Field::Computed(expression) => expression.add_fields(fields),
+            Field::Members(tree) => tree.add_computed_fields(fields),
+        })
+    }
+
     /// Adds what is said of a path.
     pub(super) fn add(&mut self, path: &[&str], field: Field) -> Result<()> {
         let collision = |name: &str| ExpressionError::new(31250, format!("Path collision at {name}"));

@@ -73,6 +73,18 @@ fn same(wanted: &Value, value: &Value) -> bool {
     }
 }
 
+/// Whether the node is nothing but comparisons of the time with dates, all of which must hold.
+pub(super) fn is_time_range(node: &Node, time_field: &str) -> bool {
+    match node {
+        Node::And(parts) => parts.iter().all(|part| is_time_range(part, time_field)),
+        Node::Condition(Condition { path, test }) => {
+            let is_range = matches!(test, Test::Eq(Value::Date(_)) | Test::Compare(_, Value::Date(_)));
+            path.len() == 1 && path[0] == time_field && is_range
+        }
+        _ => false,
+    }
+}
+
 /// See [`super::Filter::time_bounds`].
 pub(super) fn time_bounds(node: &Node, time_field: &str) -> (Option<Timestamp>, Option<Timestamp>) {
     match node {
@@ -106,5 +118,37 @@ pub(super) fn time_bounds(node: &Node, time_field: &str) -> (Option<Timestamp>, 
             .reduce(|a, b| (a.0.zip(b.0).map(|(a, b)| a.min(b)), a.1.zip(b.1).map(|(a, b)| a.max(b))))
             .unwrap_or((None, None)),
         Node::Condition(_) | Node::Not(_) => (None, None),
+    }
+}
+
+/// See [`super::Filter::number_bounds`].
+pub(super) fn number_bounds(node: &Node, field: &str) -> (Option<f64>, Option<f64>) {
+    match node {
+        Node::Condition(Condition { path, test }) if path.len() == 1 && path[0] == field => match test {
+            Test::Eq(value) => number_around(value).unzip(),
+            Test::Compare(Comparison::Gt | Comparison::Gte, value) => (number_around(value).map(|(low, _)| low), None),
+            Test::Compare(Comparison::Lt | Comparison::Lte, value) => {
+                (None, number_around(value).map(|(_, high)| high))
+            }
+            _ => (None, None),
+        },
+        Node::And(parts) => parts.iter().map(|part| number_bounds(part, field)).fold((None, None), |all, part| {
+            let tighter = |a: Option<f64>, b: Option<f64>, pick: fn(f64, f64) -> f64| match (a, b) {
+                (Some(a), Some(b)) => Some(pick(a, b)),
+                (a, b) => a.or(b),
+            };
+            (tighter(all.0, part.0, f64::max), tighter(all.1, part.1, f64::min))
+        }),
+        _ => (None, None),
+    }
+}
+
+/// Doubles next to a number, or that number; nothing for NaN and for what is no number.
+#[expect(clippy::cast_precision_loss, reason = "widened by what rounding may lose")]
+fn number_around(value: &Value) -> Option<(f64, f64)> {
+    match value {
+        Value::Int(i) => Some(((*i as f64).next_down(), (*i as f64).next_up())),
+        Value::Double(d) if !d.is_nan() => Some((d.next_down(), d.next_up())),
+        _ => None,
     }
 }

@@ -45,7 +45,7 @@ impl Unit {
     }
 
     /// Its length, if that is fixed.
-    fn millis(self) -> Option<i64> {
+    pub(super) fn millis(self) -> Option<i64> {
         match self {
             Unit::Hour => Some(3_600_000),
             Unit::Minute => Some(60_000),

@@ -1,0 +1,265 @@
+//! A $group that can be computed from figures of windows of time, instead of document by document.
+//!
+//! 1. The `_id` may depend on constants, on the meta, and on the time through operators on dates. Then it is the same for all
+//!    documents of one meta within a window of time whose width follows from these operators.
+//! 2. The accumulators may take fields, of which figures are known, and constants.
+//! 3. Whoever has the figures of each window and meta gives them to [`GroupPlan::fold`], which puts them together. What would
+//!    not come out as it does document by document (numbers that are not finite, first values of several metas) is not folded.
+
+use super::Pipeline;
+use super::Stage;
+use super::accumulator::Kind;
+use super::group::{Group, Grouping};
+use crate::expression::{Expression, Node, Variable, date_width, gcd, is_date_operator};
+use crate::value_key;
+use bson::DateTime;
+use bson::raw::{CString, RawBson, RawDocumentBuf};
+
+/// A figure of the documents of one window and meta.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Figure {
+    /// How many there are.
+    Rows,
+    /// How many have a value in a field.
+    Count(String),
+    /// The sum of a field.
+    Sum(String),
+    /// The least value of a field.
+    Min(String),
+    /// The greatest value of a field.
+    Max(String),
+    /// The value of the earliest document.
+    First(String),
+    /// The value of the latest document.
+    Last(String),
+}
+
+/// The figures of one window of time and one meta.
+#[derive(Debug, Clone)]
+pub struct WindowFigures {
+    /// When the window begins, in milliseconds since 1970; any, if the plan has no width.
+    pub start_ms: i64,
+    /// The meta; that of one of them if metas are grouped.
+    pub meta: Option<RawBson>,
+    /// In the order of [`GroupPlan::figures`]: an int64 or a double, or nothing.
+    pub figures: Vec<Option<RawBson>>,
+}
+
+/// How the figures of windows become the documents of a `$group`.
+#[derive(Debug, Clone)]
+pub struct GroupPlan {
+    group: Group,
+    time: String,
+    meta: Option<String>,
+    figures: Vec<Figure>,
+    width_ms: Option<i64>,
+    since_ms: i64,
+    /// The parts of the `_id` that depend on the meta.
+    of_meta: Vec<Expression>,
+}
+
+/// What a part of an `_id` depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Depends {
+    on_meta: bool,
+    /// The width of windows of time within which it stays the same, in milliseconds.
+    width_ms: Option<i64>,
+    /// From when on it does.
+    since_ms: i64,
+}
+
+const NOTHING: Depends = Depends { on_meta: false, width_ms: None, since_ms: i64::MIN };
+
+impl Depends {
+    fn and(self, other: Depends) -> Depends {
+        let width_ms = match (self.width_ms, other.width_ms) {
+            (Some(a), Some(b)) => Some(gcd(a, b)),
+            (a, b) => a.or(b),
+        };
+        let since_ms = self.since_ms.max(other.since_ms);
+        Depends { on_meta: self.on_meta || other.on_meta, width_ms, since_ms }
+    }
+}
+
+/// What a node depends on; nothing if that is more than the meta and windows of time.
+fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
+    match node {
+        Node::Path(Variable::Root, names) => {
+            let is_meta = meta.is_some() && names.first().map(String::as_str) == meta;
+            is_meta.then_some(Depends { on_meta: true, ..NOTHING })
+        }
+        Node::Call(operator, arguments) if is_date_operator(operator.name) => {
+            let is_time =
+                |node: &Node| matches!(node, Node::Path(Variable::Root, names) if names.len() == 1 && names[0] == time);
+            match date_width(operator.name, arguments, &is_time) {
+                Some((width, since_ms)) => Some(Depends { on_meta: false, width_ms: Some(width), since_ms }),
+                None => of_children(node, time, meta),
+            }
+        }
+        _ => of_children(node, time, meta),
+    }
+}
+
+fn of_children(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
+    node.children().into_iter().try_fold(NOTHING, |all, child| Some(all.and(depends(child, time, meta)?)))
+}
+
+/// The largest parts of a node that depend on the meta and not on the time.
+fn parts_of_meta(node: &Node, time: &str, meta: Option<&str>, parts: &mut Vec<Expression>) {
+    match depends(node, time, meta) {
+        Some(Depends { on_meta: true, width_ms: None, .. }) => parts.push(Expression::of_node(node.clone())),
+        Some(Depends { on_meta: false, .. }) => {}
+        _ => node.children().into_iter().for_each(|child| parts_of_meta(child, time, meta, parts)),
+    }
+}
+
+/// The figures that an accumulator is made of; nothing if it cannot be.
+fn figures_of(kind: Kind, argument: &Expression) -> Option<Vec<Figure>> {
+    if kind == Kind::Count {
+        return Some(vec![Figure::Rows]);
+    }
+    if let Some(constant) = argument.constant() {
+        // A double is added up exactly if it and all of its multiples are whole.
+        let is_whole = match constant {
+            Some(RawBson::Int32(_) | RawBson::Int64(_)) => true,
+            Some(RawBson::Double(d)) => d.fract() == 0.0 && d.abs() < 1e6 && !(*d == 0.0 && d.is_sign_negative()),
+            _ => false,
+        };
+        return (kind == Kind::Sum && is_whole).then(|| vec![Figure::Rows]);
+    }
+    let [field] = argument.as_path()? else { return None };
+    let field = || field.clone();
+    let bounds = || vec![Figure::Count(field()), Figure::Min(field()), Figure::Max(field())];
+    Some(match kind {
+        Kind::Sum | Kind::Avg => [bounds(), vec![Figure::Sum(field())]].concat(),
+        Kind::Min | Kind::Max => bounds(),
+        Kind::First => vec![Figure::First(field())],
+        Kind::Last => vec![Figure::Last(field())],
+        _ => return None,
+    })
+}
+
+impl Pipeline {
+    /// A plan for the first stage, if it is a `$group` that figures of windows answer. `time` is the field of the time, which
+    /// every document has, and `meta` that of the meta. The stage is still part of the pipeline.
+    #[must_use]
+    pub fn plan_group(&self, time: &str, meta: Option<&str>) -> Option<GroupPlan> {
+        let Some(Stage::Group(group)) = self.stages.first() else { return None };
+        let Depends { width_ms, since_ms, .. } = depends(group.id.node(), time, meta)?;
+        let mut figures = vec![Figure::Rows];
+        for (_, kind, argument) in &group.fields {
+            for figure in figures_of(*kind, argument)? {
+                let is_other = |field: &String| field != time && Some(field.as_str()) != meta;
+                if !figure.field().is_none_or(is_other) {
+                    return None;
+                }
+                if !figures.contains(&figure) {
+                    figures.push(figure);
+                }
+            }
+        }
+        let mut of_meta = Vec::new();
+        parts_of_meta(group.id.node(), time, meta, &mut of_meta);
+        let (time, meta) = (time.to_owned(), meta.map(str::to_owned));
+        Some(GroupPlan { group: group.clone(), time, meta, figures, width_ms, since_ms, of_meta })
+    }
+
+    /// Takes off the first stage.
+    pub fn skip_first(&mut self) {
+        self.stages.drain(..self.stages.len().min(1));
+    }
+}
+
+impl Figure {
+    /// The field, if it is of one.
+    #[must_use]
+    pub fn field(&self) -> Option<&String> {
+        match self {
+            Figure::Rows => None,
+            Figure::Count(field) | Figure::Sum(field) | Figure::Min(field) | Figure::Max(field) => Some(field),
+            Figure::First(field) | Figure::Last(field) => Some(field),
+        }
+    }
+}
+
+impl GroupPlan {
+    /// The figures that are needed of each window.
+    #[must_use]
+    pub fn figures(&self) -> &[Figure] {
+        &self.figures
+    }
+
+    /// The width of windows of time, aligned to 1970, in milliseconds; `None` if all times are one window.
+    #[must_use]
+    pub fn width_ms(&self) -> Option<i64> {
+        self.width_ms
+    }
+
+    /// Whether figures are needed of each meta by itself.
+    #[must_use]
+    pub fn by_meta(&self) -> bool {
+        !self.of_meta.is_empty()
+    }
+
+    /// A key of what the `_id` takes of a meta: metas of the same key need no figures of their own.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    pub fn meta_key(&self, meta: Option<RawBson>) -> std::result::Result<Vec<u8>, crate::ExpressionError> {
+        let document = self.document(0, meta);
+        let mut key = Vec::new();
+        for part in &self.of_meta {
+            let value = part.evaluate(&document, 0)?;
+            key.push(u8::from(value.is_some()));
+            key.extend(value_key(value.unwrap_or(RawBson::Null).as_raw_bson_ref()));
+        }
+        Ok(key)
+    }
+
+    /// A document with nothing but its time and meta.
+    fn document(&self, start_ms: i64, meta: Option<RawBson>) -> RawDocumentBuf {
+        let mut document = RawDocumentBuf::new();
+        let mut append = |name: &str, value: RawBson| {
+            if let Ok(name) = CString::try_from(name) {
+                document.append(name, value);
+            }
+        };
+        append(&self.time, RawBson::DateTime(DateTime::from_millis(start_ms)));
+        if let (Some(name), Some(meta)) = (&self.meta, meta) {
+            append(name, meta);
+        }
+        document
+    }
+
+    /// The documents of the groups, from the figures of all windows in the order of their times; `None` if they do not tell
+    /// what comes out document by document.
+    #[must_use]
+    pub fn fold(&self, windows: impl IntoIterator<Item = WindowFigures>, now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
+        let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
+        let mut grouping = Grouping::new(&self.group);
+        for window in windows {
+            if !matches!(window.figures.first(), Some(Some(RawBson::Int64(1..)))) {
+                continue;
+            }
+            if window.start_ms < self.since_ms {
+                return None;
+            }
+            let meta_key = match has_edges {
+                // Of several metas it is not known which has the earliest document.
+                true => Some(self.meta_key(window.meta.clone()).ok()?),
+                false => None,
+            };
+            let id = self.group.id.evaluate(&self.document(window.start_ms, window.meta), now_ms).ok()?;
+            let accumulators = grouping.of_window(&self.group, id.unwrap_or(RawBson::Null), meta_key)?;
+            for ((_, kind, argument), accumulator) in self.group.fields.iter().zip(accumulators) {
+                let figure = |wanted: Figure| {
+                    let at = self.figures.iter().position(|figure| *figure == wanted)?;
+                    window.figures.get(at).cloned().flatten()
+                };
+                let field = argument.as_path().and_then(<[String]>::first);
+                accumulator.take_figures(*kind, argument.constant().cloned().flatten(), field, &figure)?;
+            }
+        }
+        grouping.finish(&self.group).ok()
+    }
+}

@@ -1,0 +1,144 @@
+//! A `$group` over measurements, from the engine's aggregates.
+
+use crate::deadline::Deadline;
+use crate::error::Result;
+use crate::measurements::{Query, Selection, bson_of};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::error::ArrowError;
+use bson::raw::{RawBson, RawDocumentBuf};
+use ebbtide::buckets::{time_values, value_at};
+use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups};
+use ebbtide_documents::{Figure, GroupPlan, WindowFigures};
+use ebbtide_ttl::Precision;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a command may take.
+pub(crate) struct Limits<'a> {
+    pub(crate) now_ms: i64,
+    pub(crate) bytes_max: usize,
+    pub(crate) deadline: Deadline<'a>,
+}
+
+impl AggregateGuard for Limits<'_> {
+    fn may_take(&self, bytes: usize) -> bool {
+        bytes <= self.bytes_max
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.deadline.check().is_ok()
+    }
+}
+
+/// Metas by what the `_id` takes of them.
+#[derive(Debug)]
+struct ByKey(GroupPlan);
+
+impl MetaGroups for ByKey {
+    fn group(&self, metas: &ArrayRef) -> std::result::Result<Vec<u32>, ArrowError> {
+        let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
+        let number = |at: usize| {
+            let key = self.0.meta_key(bson_of(&value_at(metas.as_ref(), at)));
+            let key = key.map_err(|error| ArrowError::ComputeError(error.to_string()))?;
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            Ok(*numbers.entry(key).or_insert(next))
+        };
+        (0..metas.len()).map(number).collect()
+    }
+}
+
+/// The aggregate that a figure is; nothing for a field that no measurement has.
+fn aggregate_of(snapshot: &CollectionSnapshot, figure: &Figure) -> Option<Aggregate> {
+    let is_known = |field: &String| snapshot.schema().fields.iter().any(|(name, _)| name == field);
+    if !figure.field().is_none_or(is_known) {
+        return None;
+    }
+    Some(match figure.clone() {
+        Figure::Rows => Aggregate::Rows,
+        Figure::Count(field) => Aggregate::Count(field),
+        Figure::Sum(field) => Aggregate::Sum(field),
+        Figure::Min(field) => Aggregate::Min(field),
+        Figure::Max(field) => Aggregate::Max(field),
+        Figure::First(field) => Aggregate::First(field),
+        Figure::Last(field) => Aggregate::Last(field),
+    })
+}
+
+/// The groups of a plan; nothing if they must be made document by document.
+pub(crate) fn grouped(
+    snapshot: &CollectionSnapshot,
+    query: &Query,
+    plan: &GroupPlan,
+    limits: &Limits<'_>,
+) -> Result<Option<Vec<RawDocumentBuf>>> {
+    let Selection { times, meta, is_exact } = query.selection(snapshot);
+    if !is_exact {
+        return Ok(None);
+    }
+    let Some((from, to)) = times.filter(|(from, to)| from <= to) else {
+        return Ok(plan.fold([], limits.now_ms));
+    };
+    let per_ms = match snapshot.schema().precision {
+        Precision::Ms => 1,
+        Precision::Us => 1_000,
+        Precision::Ns => 1_000_000,
+    };
+    let aggregates: Vec<Option<Aggregate>> =
+        plan.figures().iter().map(|figure| aggregate_of(snapshot, figure)).collect();
+    let request = AggregateRequest {
+        aggregates: aggregates.iter().flatten().cloned().collect(),
+        time: (Some(from), Some(to)),
+        meta,
+        by_meta: plan.by_meta(),
+        meta_groups: plan.by_meta().then(|| Arc::new(ByKey(plan.clone())) as Arc<dyn MetaGroups>),
+        width: plan.width_ms().and_then(|width| width.checked_mul(per_ms)),
+    };
+    // Fields that are no numbers, sums beyond 64 bits and too many groups are refused; so is damage, which is told when the
+    // documents are read.
+    let Ok(found) = snapshot.aggregate_guarded(&request, limits) else {
+        limits.deadline.check()?;
+        return Ok(None);
+    };
+    Ok(plan.fold(windows(&found.groups, &request, &aggregates, per_ms)?, limits.now_ms))
+}
+
+/// The rows of the engine's result, in the order of their times.
+fn windows(
+    groups: &RecordBatch,
+    request: &AggregateRequest,
+    aggregates: &[Option<Aggregate>],
+    per_ms: i64,
+) -> Result<Vec<WindowFigures>> {
+    let mut columns = groups.columns().iter();
+    let metas = if request.by_meta { columns.next() } else { None };
+    let starts = match request.width {
+        Some(_) => columns.next().map(time_values).transpose().map_err(ebbtide::Error::from)?,
+        None => None,
+    };
+    let figures: Vec<&ArrayRef> = columns.collect();
+    let window = |row: usize| {
+        let mut known = figures.iter();
+        let figure = |aggregate: &Option<Aggregate>| aggregate.as_ref().and_then(|_| number_at(known.next()?, row));
+        WindowFigures {
+            start_ms: starts.and_then(|starts| starts.get(row)).map_or(0, |start| start.div_euclid(per_ms)),
+            meta: metas.and_then(|metas| bson_of(&value_at(metas.as_ref(), row))),
+            figures: aggregates.iter().map(figure).collect(),
+        }
+    };
+    let mut windows: Vec<WindowFigures> = (0..groups.num_rows()).map(window).collect();
+    windows.sort_by_key(|window| window.start_ms);
+    Ok(windows)
+}
+
+/// A figure: an int64 or a double.
+fn number_at(column: &ArrayRef, row: usize) -> Option<RawBson> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Int64 => Some(RawBson::Int64(column.as_primitive::<Int64Type>().value(row))),
+        DataType::Float64 => Some(RawBson::Double(column.as_primitive::<Float64Type>().value(row))),
+        _ => None,
+    }
+}
