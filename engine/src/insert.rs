@@ -17,7 +17,7 @@ use crate::sync::Guard;
 use crate::wal;
 use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
 use ebbtide_ttl::{Code, OutOfRange, Timestamp};
-use queue::{Evaluate, Pending, Queue, Rows, Work};
+use queue::{Evaluate, Pending, Queue, Rows, Ticket, Work};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -104,50 +104,52 @@ impl Engine {
                 check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
             }
             self.check_writable()?;
-            queue.next_ticket += 1;
-            let ticket = queue.next_ticket;
             if !Arc::ptr_eq(&schema, &newest) {
                 queue.schemas.insert(collection.id, schema.clone());
             }
             let collection = collection.id;
             let work = Work::Rows(Rows { batch_id, payload, crc, chunk, schema, span });
-            queue.pending.push(Pending { ticket, collection, work });
-            self.wait_for(queue, ticket)?;
+            let ticket = queue.push(collection, work);
+            self.wait_for(queue, &ticket)?;
             return Ok(rows);
         }
     }
 
-    /// Waits until `ticket` is decided; becomes the leader if there is none.
-    pub(crate) fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: u64) -> Result<()> {
+    /// Waits until a command is decided; becomes the leader if there is none.
+    pub(crate) fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: &Ticket) -> Result<()> {
         loop {
-            if queue.done >= ticket {
-                return queue.failed.remove(&ticket).map_or(Ok(()), Err);
+            if queue.done >= ticket.number {
+                return queue.failed.remove(&ticket.number).map_or(Ok(()), Err);
             }
-            if queue.leader {
-                self.inserts.wait(&mut queue);
-                continue;
+            if !queue.leader {
+                return self.lead(queue, ticket);
             }
-            queue.leader = true;
-            let group = std::mem::take(&mut queue.pending);
-            drop(queue);
-            let last = group.last().map_or(0, |p| p.ticket);
-            let tickets: Vec<u64> = group.iter().map(|p| p.ticket).collect();
-            let mut guard = LeaderGuard { engine: self, tickets: tickets.clone(), done: false };
-            let outcome = self.write_group(group);
-            guard.done = true;
-            drop(guard);
-            queue = self.inserts.lock();
-            queue.leader = false;
-            queue.done = queue.done.max(last);
-            match outcome {
-                Ok(refused) => {
-                    queue.failed.extend(refused);
-                    queue.forget_applied_schemas();
-                }
-                Err(error) => queue.fail(tickets, &error),
-            }
-            self.inserts.notify_all();
+            self.inserts.wait_for_turn(&mut queue, ticket);
         }
+    }
+
+    /// Writes what is queued, which includes the command of `ticket`, for all who wait; returns what became of that command.
+    fn lead<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: &Ticket) -> Result<()> {
+        queue.leader = true;
+        let group = self.inserts.gather(queue);
+        let tickets = group.iter().map(|pending| pending.ticket.clone()).collect();
+        let mut guard = LeaderGuard { engine: self, tickets };
+        let outcome = self.write_group(group);
+        let mut tickets = std::mem::take(&mut guard.tickets);
+        drop(guard);
+        let mut queue = self.inserts.lock();
+        queue.leader = false;
+        match outcome {
+            Ok(refused) => {
+                queue.done = queue.done.max(tickets.last().map_or(0, |ticket| ticket.number));
+                queue.failed.extend(refused);
+                queue.forget_applied_schemas();
+            }
+            Err(error) => queue.fail(&mut tickets, &error),
+        }
+        let outcome = queue.failed.remove(&ticket.number).map_or(Ok(()), Err);
+        self.inserts.decided(queue, &tickets);
+        outcome
     }
 
     /// Writes a group of commands to the log with one sync, then makes them visible. Returns the tickets of those that were
@@ -205,7 +207,7 @@ impl Engine {
                         group.applied.push((seq, collection, None));
                         seq += 1;
                     }
-                    Err(error) => group.refused.push((ticket, error)),
+                    Err(error) => group.refused.push((ticket.number, error)),
                 },
             }
         }
@@ -228,21 +230,20 @@ impl Engine {
                 place.insert((*present.ok_or_else(gone)?).clone())
             }
         };
-        let before = (copy.memtable.clone(), copy.columns.clone());
         let mut transaction = Transaction::new(self, copy);
         let payload = evaluate(&mut transaction).and_then(|()| {
-            let changes = transaction.into_changes();
+            let changes = transaction.changes();
             if changes.is_empty() {
                 return Ok(None);
             }
-            let payload = changes::encode(&changes);
+            let payload = changes::encode(changes);
             wal::check_payload(&payload)?;
             Ok(Some(payload))
         });
         match payload {
             Ok(Some(_)) => copy.memtable.note(seq),
             Ok(None) => {}
-            Err(_) => (copy.memtable, copy.columns) = before,
+            Err(_) => transaction.roll_back(),
         }
         payload
     }
@@ -315,20 +316,20 @@ fn add_rows(collection: &mut CollectionState, seq: u64, rows: Rows) -> Result<()
 /// Guards the leader, which writes for all waiting threads: if it panics, the others must not wait forever.
 struct LeaderGuard<'a> {
     engine: &'a Engine,
-    tickets: Vec<u64>,
-    done: bool,
+    /// What it writes; nothing once that has ended.
+    tickets: Vec<Ticket>,
 }
 
 impl Drop for LeaderGuard<'_> {
     fn drop(&mut self) {
-        if self.done {
+        if self.tickets.is_empty() {
             return;
         }
         let error = self.engine.poison(&Error::internal("the thread that wrote the log panicked"));
         let mut queue = self.engine.inserts.lock();
         queue.leader = false;
-        queue.fail(std::mem::take(&mut self.tickets), &error);
-        self.engine.inserts.notify_all();
+        queue.fail(&mut self.tickets, &error);
+        self.engine.inserts.decided(queue, &self.tickets);
     }
 }
 

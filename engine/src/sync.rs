@@ -12,9 +12,14 @@ pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::thread::yield_now;
+
 #[cfg(feature = "shuttle")]
 mod controlled;
 #[cfg(feature = "shuttle")]
 pub(crate) use controlled::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::thread::yield_now;

@@ -35,17 +35,17 @@ impl Part {
         self.entries.is_empty() && self.superseded.is_empty()
     }
 
-    fn set(&mut self, key: Bytes, entry: Option<Stored>) {
+    fn set(&mut self, key: Bytes, entry: Option<Stored>) -> Option<Option<Stored>> {
         self.bytes += entry_bytes(&key, entry.as_ref());
-        if let Some(old) = self.entries.insert(key.clone(), entry) {
-            self.bytes = self.bytes.saturating_sub(entry_bytes(&key, old.as_ref()));
-        }
+        let old = self.entries.insert(key.clone(), entry)?;
+        self.bytes = self.bytes.saturating_sub(entry_bytes(&key, old.as_ref()));
+        Some(old)
     }
 
-    fn unset(&mut self, key: &[u8]) {
-        if let Some((key, old)) = self.entries.remove_with_key(key) {
-            self.bytes = self.bytes.saturating_sub(entry_bytes(&key, old.as_ref()));
-        }
+    fn unset(&mut self, key: &[u8]) -> Option<Option<Stored>> {
+        let (key, old) = self.entries.remove_with_key(key)?;
+        self.bytes = self.bytes.saturating_sub(entry_bytes(&key, old.as_ref()));
+        Some(old)
     }
 }
 
@@ -61,6 +61,15 @@ pub(crate) struct Memtable {
     frozen: Part,
     /// The first record whose effect is only here.
     oldest_seq: Option<u64>,
+}
+
+/// What a change of the memtable replaced.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    /// The entry of the key in the active part, if it had one.
+    entry: Option<Option<Stored>>,
+    /// The row that the change marked as replaced.
+    marked: Option<Row>,
 }
 
 /// What the memtable knows of a key.
@@ -123,23 +132,35 @@ impl Memtable {
     }
 
     /// Puts a document in the place of the one with this key, which is `old` if a segment has it.
-    pub(crate) fn put(&mut self, key: Bytes, stored: Stored, old: Option<Row>) {
-        self.supersede(old);
-        self.active.set(key, Some(stored));
+    pub(crate) fn put(&mut self, key: Bytes, stored: Stored, old: Option<Row>) -> Replaced {
+        let marked = self.supersede(old);
+        Replaced { entry: self.active.set(key, Some(stored)), marked }
     }
 
     /// Removes the document with this key, which is `old` if a segment has it.
-    pub(crate) fn remove(&mut self, key: &[u8], old: Option<Row>) {
-        self.supersede(old);
-        if self.frozen.entries.contains_key(key) {
-            self.active.set(Bytes::copy_from_slice(key), None);
-        } else {
-            self.active.unset(key);
+    pub(crate) fn remove(&mut self, key: &[u8], old: Option<Row>) -> Replaced {
+        let marked = self.supersede(old);
+        let entry = match self.frozen.entries.contains_key(key) {
+            true => self.active.set(Bytes::copy_from_slice(key), None),
+            false => self.active.unset(key),
+        };
+        Replaced { entry, marked }
+    }
+
+    /// Takes back the newest change of a key.
+    pub(crate) fn put_back(&mut self, key: Bytes, replaced: Replaced) {
+        match replaced.entry {
+            Some(entry) => self.active.set(key, entry),
+            None => self.active.unset(&key),
+        };
+        if let Some(row) = replaced.marked {
+            self.active.superseded.remove(&row);
         }
     }
 
-    fn supersede(&mut self, row: Option<Row>) {
-        self.active.superseded.extend(row);
+    /// Marks a row as replaced; returns it unless it was marked already.
+    fn supersede(&mut self, row: Option<Row>) -> Option<Row> {
+        row.filter(|row| self.active.superseded.insert(*row).is_none())
     }
 
     /// Moves everything to the frozen part, to be sealed.

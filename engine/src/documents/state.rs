@@ -100,7 +100,7 @@ impl DocumentsState {
                 columns::observe(&mut self.columns, raw(&stored.document));
                 self.memtable.put(change.key, stored, old);
             }
-            None => self.memtable.remove(&change.key, old),
+            None => drop(self.memtable.remove(&change.key, old)),
         }
         Ok(())
     }

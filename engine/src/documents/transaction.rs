@@ -1,14 +1,14 @@
 //! One command on an ordinary collection, while the thread that writes the log evaluates it.
 
 use super::changes::Change;
-use super::columns;
-use super::memtable::{Row, Stored};
+use super::columns::{self, DocumentColumns};
+use super::memtable::{Replaced, Row, Stored};
 use super::options::DocumentsOptions;
 use super::snapshot::{self, Hidden, Match};
 use super::state::DocumentsState;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::insert::queue::{Pending, Work};
+use crate::insert::queue::Work;
 use crate::sync::Mutex;
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBsonRef;
@@ -54,6 +54,9 @@ pub(crate) struct Transaction<'a> {
     /// Why the clock is not trusted, if it is not.
     held: Option<String>,
     changes: Vec<Change>,
+    /// What to put back if the command fails: the columns as they were, and what each change replaced.
+    columns: Arc<DocumentColumns>,
+    replaced: Vec<Replaced>,
 }
 
 impl<'a> Transaction<'a> {
@@ -61,7 +64,8 @@ impl<'a> Transaction<'a> {
     pub(crate) fn new(engine: &'a Engine, state: &'a mut DocumentsState) -> Self {
         let (now, monotonic) = (engine.clock.now(), engine.clock.monotonic());
         let held = engine.sweeper.held(now, monotonic).map(|jump| jump.to_string());
-        Transaction { engine, state, now, held, changes: Vec::new() }
+        let columns = state.columns.clone();
+        Transaction { engine, state, now, held, changes: Vec::new(), columns, replaced: Vec::new() }
     }
 
     /// A document with its `_id`, which is made where there is none, and the key of that.
@@ -69,9 +73,17 @@ impl<'a> Transaction<'a> {
         self.engine.with_id(document)
     }
 
-    /// What the command did, in order.
-    pub(crate) fn into_changes(self) -> Vec<Change> {
-        self.changes
+    /// What the command did so far, in order.
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Takes back what the command did.
+    pub(crate) fn roll_back(self) {
+        self.state.columns = self.columns;
+        for (change, replaced) in self.changes.into_iter().zip(self.replaced).rev() {
+            self.state.memtable.put_back(change.key, replaced);
+        }
     }
 
     /// The `_ts` of what the command writes.
@@ -156,13 +168,14 @@ impl<'a> Transaction<'a> {
     }
 
     fn apply(&mut self, change: Change, old: Option<Row>) {
-        match &change.stored {
+        let replaced = match &change.stored {
             Some(stored) => {
                 columns::observe(&mut self.state.columns, snapshot::raw(&stored.document));
-                self.state.memtable.put(change.key.clone(), stored.clone(), old);
+                self.state.memtable.put(change.key.clone(), stored.clone(), old)
             }
             None => self.state.memtable.remove(&change.key, old),
-        }
+        };
+        self.replaced.push(replaced);
         self.changes.push(change);
     }
 }
@@ -189,10 +202,8 @@ impl Engine {
         let mut queue = self.inserts.lock();
         self.inserts.wait_for_others(&mut queue);
         self.check_writable()?;
-        queue.next_ticket += 1;
-        let ticket = queue.next_ticket;
-        queue.pending.push(Pending { ticket, collection, work });
-        self.wait_for(queue, ticket)?;
+        let ticket = queue.push(collection, work);
+        self.wait_for(queue, &ticket)?;
         let outcome = reply.lock().take();
         outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
     }

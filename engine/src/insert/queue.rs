@@ -3,14 +3,26 @@
 use crate::batch_id::BatchId;
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
-use crate::sync::{Condvar, Guard, Mutex, Ordered, Rank};
+use crate::sync::{self, Condvar, Guard, Mutex, Ordered, Rank};
 use ebbtide_buckets::{Chunk, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// How often a thread that is about to write lets others go first. Few: beside queries that keep all processors busy each can
+/// take some milliseconds.
+const GATHERING_ROUNDS: usize = 2;
+
+/// The place of a command in the queue.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    pub(crate) number: u64,
+    /// Wakes the thread that waits for the command: it was decided, or it is this thread's turn to write.
+    turn: Arc<Condvar>,
+}
+
 /// A queued command.
 pub(crate) struct Pending {
-    pub(crate) ticket: u64,
+    pub(crate) ticket: Ticket,
     pub(crate) collection: u64,
     pub(crate) work: Work,
 }
@@ -41,12 +53,14 @@ pub(crate) struct Rows {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) pending: Vec<Pending>,
-    pub(crate) next_ticket: u64,
+    last_ticket: u64,
     /// Every ticket up to this one is decided; `failed` holds those that failed.
     pub(crate) done: u64,
     pub(crate) failed: HashMap<u64, Error>,
     /// Whether a thread is writing what was queued.
     pub(crate) leader: bool,
+    /// The number of commands that were written together last.
+    last_group: usize,
     /// Whether somebody waits until nothing is queued. Nothing more may be queued meanwhile, or it would wait forever.
     emptying: bool,
     /// Schemas that include queued inserts, where they differ from the visible ones.
@@ -54,12 +68,20 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Fails a group, and everything that was validated under its schemas, which never became visible.
-    pub(crate) fn fail(&mut self, mut tickets: Vec<u64>, error: &Error) {
-        let queued = std::mem::take(&mut self.pending);
-        tickets.extend(queued.iter().map(|p| p.ticket));
-        self.done = self.done.max(tickets.last().copied().unwrap_or(0));
-        self.failed.extend(tickets.into_iter().map(|ticket| (ticket, error.clone())));
+    /// Queues a command.
+    pub(crate) fn push(&mut self, collection: u64, work: Work) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket { number: self.last_ticket, turn: Arc::new(Condvar::new()) };
+        self.pending.push(Pending { ticket: ticket.clone(), collection, work });
+        ticket
+    }
+
+    /// Fails a group, and everything that was validated under its schemas, which never became visible: that is added to the
+    /// group.
+    pub(crate) fn fail(&mut self, group: &mut Vec<Ticket>, error: &Error) {
+        group.extend(self.pending.drain(..).map(|pending| pending.ticket));
+        self.done = self.done.max(group.last().map_or(0, |ticket| ticket.number));
+        self.failed.extend(group.iter().map(|ticket| (ticket.number, error.clone())));
         self.schemas.clear();
     }
 
@@ -70,24 +92,58 @@ impl Queue {
     }
 }
 
-/// The queue, and the signal that an insert was decided.
+/// The queue, and the signal to those who wait for more than one command of their own.
 pub(crate) struct InsertQueue {
     queue: Ordered<Mutex<Queue>>,
-    decided: Condvar,
+    changed: Condvar,
 }
 
 impl InsertQueue {
     pub(crate) fn new() -> Self {
-        InsertQueue { queue: Ordered::mutex(Rank::Queue, Queue::default()), decided: Condvar::new() }
+        InsertQueue { queue: Ordered::mutex(Rank::Queue, Queue::default()), changed: Condvar::new() }
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, Queue> {
         self.queue.lock()
     }
 
-    /// Waits until an insert is decided, or the queue is open for others again.
-    pub(crate) fn wait(&self, queue: &mut Guard<'_, Queue>) {
-        self.decided.wait(queue.inner());
+    /// Waits until a command is decided or may be written by this thread. It can also return too early.
+    pub(crate) fn wait_for_turn(&self, queue: &mut Guard<'_, Queue>, ticket: &Ticket) {
+        ticket.turn.wait(queue.inner());
+    }
+
+    /// Takes what is queued, to write it. If the last group was of several threads, those that it woke get the processor first:
+    /// what they queue in that time is written with the same sync instead of waiting for the next.
+    pub(crate) fn gather<'a>(&'a self, mut queue: Guard<'a, Queue>) -> Vec<Pending> {
+        if queue.last_group > 1 {
+            for _ in 0..GATHERING_ROUNDS {
+                let before = queue.pending.len();
+                drop(queue);
+                sync::yield_now();
+                queue = self.lock();
+                if queue.pending.len() == before {
+                    break;
+                }
+            }
+        }
+        queue.last_group = queue.pending.len();
+        std::mem::take(&mut queue.pending)
+    }
+
+    /// Lets go of the queue after a group was decided. Wakes the thread that writes the next group first, so that it waits for
+    /// the disk while the others wake, and nobody whose command is still queued.
+    pub(crate) fn decided(&self, queue: Guard<'_, Queue>, group: &[Ticket]) {
+        let next = queue.pending.first().map(|pending| pending.ticket.clone());
+        drop(queue);
+        for ticket in next.iter().chain(group) {
+            ticket.turn.notify_one();
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until a group was decided, or the queue is open for others again.
+    fn wait(&self, queue: &mut Guard<'_, Queue>) {
+        self.changed.wait(queue.inner());
     }
 
     /// Waits while somebody else waits until nothing is queued.
@@ -104,17 +160,13 @@ impl InsertQueue {
             self.wait(queue);
         }
         queue.emptying = false;
-        self.notify_all();
-    }
-
-    pub(crate) fn notify_all(&self) {
-        self.decided.notify_all();
+        self.changed.notify_all();
     }
 
     /// Waits until every insert that is queued now is decided. Inserts that are queued later are not waited for.
     pub(crate) fn drain(&self) {
         let mut queue = self.lock();
-        let last = queue.next_ticket;
+        let last = queue.last_ticket;
         while queue.done < last {
             self.wait(&mut queue);
         }
