@@ -29,6 +29,12 @@ use bson::RawDocument;
 use bson::raw::{RawArray, RawBsonRef};
 use bson::spec::{BinarySubtype, ElementType};
 
+/// The `_id` of a document; null if it has none.
+#[must_use]
+pub fn id_of(document: &RawDocument) -> RawBsonRef<'_> {
+    document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null)
+}
+
 /// Ends lists and objects; below every tag.
 const END: u8 = 0;
 /// The tag of a class is its place times this, so that a class may have several tags.

@@ -35,7 +35,7 @@ pub use expiry::{
 };
 pub use expression::{Expression, ExpressionError};
 pub use filter::{Filter, Interval, Multiplicity, Purpose};
-pub use key::{append_value_key, id_key, value_key};
+pub use key::{append_value_key, id_key, id_of, value_key};
 pub use order::{TypeClass, compare, compare_objects, whole_number};
 pub use paths::{Path, index_keys};
 pub use pipeline::{Figure, GroupPlan, Pipeline, PipelineRun, WindowFigures};

@@ -51,7 +51,7 @@ pub fn with_id_of_key(stored: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>, Stri
     Ok(Some(joined(&id, members)))
 }
 
-/// A document of these members, the last of which is followed by the zero that ends it.
+/// Builds a document from encoded elements; `rest` ends with the terminating zero.
 fn joined(first: &[u8], rest: &[u8]) -> Vec<u8> {
     let length = LENGTH + first.len() + rest.len();
     let mut document = Vec::with_capacity(length);

@@ -10,7 +10,6 @@ mod views;
 
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
-pub(crate) use documents::id_of;
 pub use documents::{Documents, Updated};
 pub use operations::{
     DeleteRequest, FindAndModify, FindAndModifyOptions, FoundAndModified, UpdateRequest, WriteOutcome,

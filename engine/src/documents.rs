@@ -13,6 +13,7 @@
 pub(crate) mod changes;
 pub(crate) mod columns;
 pub(crate) mod compact;
+pub(crate) mod due;
 pub(crate) mod find;
 mod forecast;
 pub(crate) mod index;
@@ -21,6 +22,7 @@ pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod seal;
 pub(crate) mod segment;
+mod segment_index;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod sweep;

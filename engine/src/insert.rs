@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
 use crate::settings::Durability;
 use crate::state::CollectionState;
-use crate::sync::Guard;
+use crate::sync::{Guard, Mutex};
 use crate::wal;
 use ebbtide_buckets::{Accepted, BATCH_BYTES_MAX, Chunk, META_BYTES_MAX, Schema, compact_views};
 use ebbtide_ttl::{Code, OutOfRange, Timestamp};
@@ -113,6 +113,33 @@ impl Engine {
             self.wait_for(queue, &ticket)?;
             return Ok(rows);
         }
+    }
+
+    /// Runs a command on an ordinary collection: all that it does is one record of the log, durable when this returns. After an
+    /// error of `evaluate` it has done nothing.
+    pub(crate) fn write_documents<T: Send + 'static>(
+        &self,
+        name: &str,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _span = tracing::debug_span!("write", collection = name).entered();
+        self.check_writable()?;
+        self.make_room()?;
+        let collection = self.state.read().documents(name)?.id;
+        let reply = Arc::new(Mutex::new(None));
+        let filled = reply.clone();
+        let work = Work::Documents(Box::new(move |transaction: &mut Transaction<'_>| {
+            let outcome = evaluate(transaction)?;
+            *filled.lock() = Some(outcome);
+            Ok(())
+        }));
+        let mut queue = self.inserts.lock();
+        self.inserts.wait_for_others(&mut queue);
+        self.check_writable()?;
+        let ticket = queue.push(collection, work);
+        self.wait_for(queue, &ticket)?;
+        let outcome = reply.lock().take();
+        outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
     }
 
     /// Waits until a command is decided; becomes the leader if there is none.
@@ -230,7 +257,9 @@ impl Engine {
                 place.insert((*present.ok_or_else(gone)?).clone())
             }
         };
-        let mut transaction = Transaction::new(self, copy);
+        let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
+        let held = self.sweeper.held(now, monotonic).map(|jump| jump.to_string());
+        let mut transaction = Transaction::new(copy, &self.object_ids, now, held);
         let payload = evaluate(&mut transaction).and_then(|()| {
             let changes = transaction.changes();
             if changes.is_empty() {

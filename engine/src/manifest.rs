@@ -16,6 +16,7 @@ mod invariants;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile, temporary, write_synced};
 use crate::options::CollectionOptions;
+use crate::segment::Segment;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::{FileTypes, Schema};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
@@ -125,6 +126,15 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// Adds a segment as it is now.
+    pub(crate) fn add_segment(collection: u64, segment: &Segment) -> Op {
+        let (generation, segment) = (segment.file.generation, segment.record());
+        match generation {
+            None => Op::AddSegment { collection, segment },
+            Some(generation) => Op::AddSegmentInFolder { collection, segment, generation },
+        }
+    }
+
     /// The collection that it is about, if it is about one.
     pub(crate) fn collection(&self) -> Option<u64> {
         match self {

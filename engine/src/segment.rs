@@ -6,7 +6,6 @@ pub(crate) mod folder;
 pub(crate) mod segment_cache;
 
 use crate::error::{Error, Result};
-use crate::manifest::Op;
 use crate::sync::Mutex;
 use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::{BucketId, FileTypes, MetaKey, SegmentReader};
@@ -101,17 +100,9 @@ impl Segment {
         Segment { file, class, state, classes: Mutex::new(None) }
     }
 
-    fn record(&self) -> SegmentRecord {
+    /// What the manifest holds of it.
+    pub(crate) fn record(&self) -> SegmentRecord {
         SegmentRecord { id: self.file.id, meta: self.file.meta, class: self.class, state: self.state.clone() }
-    }
-
-    /// The edit that adds it, as it is now, to nothing.
-    pub(crate) fn addition(&self, collection: u64) -> Op {
-        let segment = self.record();
-        match self.file.generation {
-            None => Op::AddSegment { collection, segment },
-            Some(generation) => Op::AddSegmentInFolder { collection, segment, generation },
-        }
     }
 
     /// Whether its columns are known to have these types, and it lies in the folder of its collection.

@@ -653,14 +653,15 @@ impl State {
             if *collection.file_types != FileTypes::default() {
                 ops.push(Op::SetFileTypes { collection: collection.id, types: (*collection.file_types).clone() });
             }
-            ops.extend(collection.segments.values().map(|s| s.addition(collection.id)));
+            ops.extend(collection.segments.values().map(|s| Op::add_segment(collection.id, s)));
         }
         for documents in self.documents.values() {
             ops.push(Op::PutDocuments(documents.record()));
             let folder = documents.folder.name().filter(|f| *f != collection_folder(&documents.name, documents.id));
             ops.extend(folder.map(|folder| Op::SetFolder { collection: documents.id, folder: folder.to_owned() }));
             ops.extend(documents.all_columns());
-            ops.extend(documents.segments.values().map(|s| s.addition(documents.id)));
+            let added = documents.segments.values().map(|segment| segment.record());
+            ops.extend(added.map(|segment| Op::AddDocumentSegment { collection: documents.id, segment }));
         }
         ops.extend(self.views.iter().map(|(name, text)| Op::PutView { name: name.clone(), text: text.clone() }));
         ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));

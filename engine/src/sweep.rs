@@ -5,14 +5,14 @@
 //! last snapshot that can see it is dropped.
 
 mod open;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod sweeper;
 
-pub(crate) use plan::{bound_of, due_buckets};
 pub use sweeper::Operation;
 
+use crate::documents::due::Due;
 use crate::documents::state::DocumentsState;
-use crate::documents::sweep::{Drops, Due};
+use crate::documents::sweep::Drops;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::manifest::{Op, SweepRecord};
@@ -20,7 +20,7 @@ use crate::metrics::TtlMetrics;
 use crate::segment::Segment;
 use crate::state::CollectionState;
 use crate::sync::Guard;
-use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, due_instant, run_pass};
+use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, run_pass};
 use plan::{Item, OpenBuckets, Plan, first_of};
 use roaring::RoaringBitmap;
 use serde::Serialize;
@@ -529,9 +529,4 @@ impl DropEdit {
         ops.extend(self.whole.iter().map(|id| Op::RemoveSegment { collection: collection.id, segment: *id }));
         Ok(self.whole.len() as u64)
     }
-}
-
-/// The instant from which a sweep drops a bucket whose bound is `bound`.
-pub(crate) fn expires_at(bound: i64, e: i64, collection: &CollectionState) -> Timestamp {
-    due_instant(bound, e, collection.options.precision)
 }

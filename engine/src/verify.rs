@@ -1,7 +1,6 @@
 //! Verification: reads every file and compares every checksum and count.
 
 use crate::clean_shutdown::ShutdownMarker;
-use crate::db::id_of;
 use crate::documents::segment::DocumentSegment;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -11,7 +10,7 @@ use crate::segment::Segment;
 use crate::state::{CollectionState, State};
 use crate::wal::{LogFault, LogRecord, LogSet, LogVisitor};
 use ebbtide_documents::bson::RawDocument;
-use ebbtide_documents::id_key;
+use ebbtide_documents::{id_key, id_of};
 use roaring::RoaringBitmap;
 
 /// What [`crate::Database::verify`] found.

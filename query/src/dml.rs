@@ -4,6 +4,9 @@
 //! source is planned as a separate query, and its rows go to the engine as one atomic batch. A DELETE also removes
 //! hidden measurements, which no scan returns: so its condition is compiled and handed to the engine.
 
+pub(crate) mod forms;
+
+use self::forms::{has_subquery, part, refuse_first, refuse_other_forms, table_name};
 use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
@@ -284,31 +287,6 @@ fn refuse_unusual(insert: &ast::Insert) -> QueryResult<()> {
     refuse_other_forms(insert)
 }
 
-/// Refuses the forms that no collection takes.
-pub(crate) fn refuse_other_forms(insert: &ast::Insert) -> QueryResult<()> {
-    let unusual = [
-        (
-            insert.returning.is_some() || insert.output.is_some(),
-            "RETURNING: an INSERT returns the number of rows stored",
-        ),
-        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION: collections have none"),
-        (insert.table_alias.is_some() || insert.insert_alias.is_some(), "an alias for the collection of an INSERT"),
-        (!insert.assignments.is_empty(), "INSERT ... SET: write INSERT INTO c (a, b) VALUES (1, 2)"),
-        (insert.priority.is_some(), "a priority for an INSERT"),
-        (insert.settings.is_some(), "SETTINGS"),
-        (insert.format_clause.is_some(), "FORMAT: ebbtide import reads files"),
-        (insert.multi_table_insert_type.is_some(), "an INSERT into several collections at once"),
-    ];
-    refuse_first(&unusual)
-}
-
-fn refuse_first(unusual: &[(bool, &str)]) -> QueryResult<()> {
-    match unusual.iter().find(|(is_used, _)| *is_used) {
-        Some((_, what)) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
-        None => Ok(()),
-    }
-}
-
 impl Insert {
     fn is_time(&self, name: &str) -> bool {
         name == self.schema.time || self.schema.field_type(name) == Some(&FieldType::Timestamp)
@@ -374,23 +352,6 @@ fn number_text(cell: &ast::Expr) -> Option<String> {
         ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => number_text(expr).map(|text| format!("-{text}")),
         _ => None,
     }
-}
-
-/// The name of a table in the collections' schema.
-pub(crate) fn table_name(name: &ast::ObjectName) -> Option<String> {
-    let parts: Option<Vec<String>> = name.0.iter().map(part).collect();
-    match parts?.as_slice() {
-        [name] => Some(name.clone()),
-        [schema, name] if schema == crate::context::COLLECTIONS => Some(name.clone()),
-        [catalog, schema, name] if catalog == crate::context::CATALOG && schema == crate::context::COLLECTIONS => {
-            Some(name.clone())
-        }
-        _ => None,
-    }
-}
-
-pub(crate) fn part(part: &ast::ObjectNamePart) -> Option<String> {
-    part.as_ident().map(|i| if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() })
 }
 
 /// Gives the rows of an INSERT the names of its columns, and turns texts into times where the collection expects times.
@@ -502,14 +463,6 @@ impl Condition {
 
 fn df_schema_of(schema: &SchemaRef) -> Result<DFSchema> {
     DFSchema::try_from(schema.as_ref().clone())
-}
-
-pub(crate) fn has_subquery(expr: &Expr) -> bool {
-    use datafusion::common::tree_node::TreeNode;
-    expr.exists(|e| {
-        Ok(matches!(e, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)))
-    })
-    .unwrap_or(true)
 }
 
 impl RowPredicate for Condition {

@@ -115,7 +115,7 @@ impl Query {
             true => Filter::everything(),
             false => Filter::parse_query(&value_of(RawBsonRef::Document(filter), 0)?)?,
         };
-        let sort = Sort::parse(crate::write::empty())?;
+        let sort = Sort::parse(reply::empty())?;
         Ok(Query { filter, sort, projection: None, fields: None, skip: 0, limit: None, sort_bytes_max: usize::MAX })
     }
 

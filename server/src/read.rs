@@ -6,7 +6,7 @@ use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
 use crate::reply;
-use crate::write::empty;
+use crate::reply::empty;
 use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};

@@ -41,3 +41,9 @@ pub(crate) fn batch<D: AsRef<RawDocument>>(id: i64, namespace: &str, name: &str,
     cursor.append(cstr!("ns"), namespace);
     finished(rawdoc! { "cursor": cursor })
 }
+
+/// `{}`.
+pub(crate) fn empty() -> &'static RawDocument {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    RawDocument::from_bytes(EMPTY).unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
+}

@@ -337,7 +337,7 @@ pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["arrayFilters", "collation", "hint", "let"])?;
     let (remove, upsert) = (command.flag("remove")?.unwrap_or(false), command.flag("upsert")?.unwrap_or(false));
     let request = ebbtide::FindAndModify::new(&ebbtide::FindAndModifyOptions {
-        query: command.document("query")?.unwrap_or_else(|| empty()),
+        query: command.document("query")?.unwrap_or_else(|| reply::empty()),
         sort: command.document("sort")?,
         update: command.get("update"),
         remove,
@@ -361,10 +361,4 @@ pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let mut reply = rawdoc! { "lastErrorObject": last };
     reply.append(cstr!("value"), done.value.map_or(RawBson::Null, RawBson::Document));
     Ok(reply::finished(reply))
-}
-
-/// `{}`.
-pub(crate) fn empty() -> &'static RawDocument {
-    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
-    RawDocument::from_bytes(EMPTY).unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
 }

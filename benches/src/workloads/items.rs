@@ -193,7 +193,7 @@ fn read(
     Ok(())
 }
 
-/// The value that so many of a hundred are not above.
+/// A percentile of the values, by the nearest-rank method.
 fn percentile(values: &mut [f64], share: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get((values.len() * share / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)

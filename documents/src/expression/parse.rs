@@ -416,11 +416,11 @@ fn check_variable(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(failed(format!(
-        "'{name}' is not a name of a variable: begin with a small letter, go on with letters, digits and '_'"
+        "'{name}' is not a valid variable name: it must start with a lowercase letter and contain only letters, digits and '_'"
     )))
 }
 
-/// A node of constants alone is a constant itself. One that fails stays as it is: it may never be evaluated.
+/// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated.
 fn simplified(node: Node) -> Node {
     let is_constant = |node: &Node| matches!(node, Node::Constant(_));
     let all_constant = match &node {

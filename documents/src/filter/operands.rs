@@ -1,10 +1,11 @@
 //! What operators take.
 
+use super::matching::whole;
 use super::node::TypeSet;
-use super::parse::{elements, shown, whole_operand};
 use crate::order::Number;
+use crate::raw::type_name;
 use bson::RawDocument;
-use bson::raw::RawBsonRef;
+use bson::raw::{RawArray, RawBsonRef};
 use bson::spec::ElementType;
 
 type Result<T> = std::result::Result<T, String>;
@@ -109,4 +110,20 @@ pub(super) fn regex(operators: &RawDocument) -> Result<(String, String)> {
         _ => return Err("$options needs a text".to_owned()),
     };
     Ok((pattern, options.to_owned()))
+}
+
+/// The elements of a list that is an operand.
+fn elements<'a>(list: &'a RawArray) -> Vec<RawBsonRef<'a>> {
+    list.into_iter().map_while(std::result::Result::ok).collect()
+}
+
+/// A number without its fraction, for messages that name the operand.
+fn whole_operand(value: RawBsonRef<'_>, what: &str) -> std::result::Result<i64, String> {
+    whole(value).ok_or_else(|| format!("{what} must be a number that 64 bits hold, not {}", shown(value)))
+}
+
+/// A value in a message.
+fn shown(value: RawBsonRef<'_>) -> String {
+    let text: String = crate::json::relaxed_value_text(value).chars().take(80).collect();
+    format!("{text} ({})", type_name(value))
 }

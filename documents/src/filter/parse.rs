@@ -2,7 +2,6 @@
 //! had first, then a wrong operand, then an emptiness; of equal ones the first in the text.
 
 use super::Purpose;
-use super::matching::whole;
 use super::node::{Comparison, Condition, Node, Test};
 use super::operands;
 use super::pattern::Pattern;
@@ -12,7 +11,7 @@ use crate::paths::Path;
 use crate::raw::{list_as_object, owned, type_name};
 use crate::{Code, Result, RuleError};
 use bson::RawDocument;
-use bson::raw::{RawArray, RawBsonRef};
+use bson::raw::RawBsonRef;
 
 /// Operators on paths, for the message about an unknown one.
 const OPERATORS: &str =
@@ -384,20 +383,4 @@ impl Parser {
             Test::ElementValue(Box::new(self.conditions(path, object)))
         })
     }
-}
-
-/// The elements of a list that is an operand.
-pub(super) fn elements<'a>(list: &'a RawArray) -> Vec<RawBsonRef<'a>> {
-    list.into_iter().map_while(std::result::Result::ok).collect()
-}
-
-/// A number without its fraction, for messages that name the operand.
-pub(super) fn whole_operand(value: RawBsonRef<'_>, what: &str) -> std::result::Result<i64, String> {
-    whole(value).ok_or_else(|| format!("{what} must be a number that 64 bits hold, not {}", shown(value)))
-}
-
-/// A value in a message.
-pub(super) fn shown(value: RawBsonRef<'_>) -> String {
-    let text: String = crate::json::relaxed_value_text(value).chars().take(80).collect();
-    format!("{text} ({})", type_name(value))
 }

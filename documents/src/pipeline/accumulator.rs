@@ -141,7 +141,7 @@ impl Total {
 
     fn double(&self) -> f64 {
         let mut total = self.doubles;
-        // In two halves, each of which a double holds exactly.
+        // A 64-bit sum does not fit a double: add it as two parts that each do.
         let low = self.ints % (1 << 53);
         total.add((self.ints - low) as f64);
         total.add(low as f64);

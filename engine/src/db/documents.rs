@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::options::check_collection_name;
 use bytes::Bytes;
-use ebbtide_documents::bson::raw::{RawBson, RawBsonRef};
+use ebbtide_documents::bson::raw::RawBson;
 use ebbtide_documents::bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use ebbtide_documents::json::relaxed_value_text;
-use ebbtide_documents::{Filter, Purpose, check_ttl, id_key, with_id};
+use ebbtide_documents::{Filter, Purpose, check_ttl, id_key, id_of, with_id};
 use ebbtide_ttl::Code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -280,11 +280,6 @@ impl Engine {
         let (document, key) = with_id(document, || self.object_ids.make(self.clock.now()))?;
         Ok((document, key.into()))
     }
-}
-
-/// The `_id` of a document that has one.
-pub(crate) fn id_of(document: &RawDocument) -> RawBsonRef<'_> {
-    document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null)
 }
 
 /// The error about an `_id` that is taken.

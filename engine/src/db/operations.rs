@@ -3,14 +3,15 @@
 //! Each call is one atomic and durable step. A write that is refused stops the ones after it if the command is ordered; what
 //! came before it is stored.
 
-use super::documents::{Documents, duplicate, id_of};
+use super::documents::{Documents, duplicate};
 use crate::documents::memtable::Stored;
-use crate::documents::snapshot::{Hidden, Match, raw, sorted};
+use crate::documents::memtable::raw;
+use crate::documents::snapshot::{Hidden, Match, sorted};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::error::{Error, ErrorKind, Result};
 use ebbtide_documents::bson::raw::{RawBson, RawBsonRef};
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
-use ebbtide_documents::{Filter, Projection, Purpose, Sort, Update, check_ttl};
+use ebbtide_documents::{Filter, Projection, Purpose, Sort, Update, check_ttl, id_of};
 use ebbtide_ttl::Code;
 
 /// What several writes did.

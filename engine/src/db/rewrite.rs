@@ -9,7 +9,7 @@ use crate::manifest::Op;
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBsonRef;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
-use ebbtide_documents::{Filter, Purpose, TTL_FIELD, check, check_ttl, id_key};
+use ebbtide_documents::{Filter, Purpose, TTL_FIELD, check, check_ttl, id_key, id_of};
 use ebbtide_ttl::{Code, Precision};
 
 /// Documents that are decided on together at most.
@@ -166,7 +166,7 @@ impl Changes {
                 Rewrite::Remove => self.0.push(Decided { key, document: None, is_visible, sets_ttl: false }),
                 Rewrite::Put(document) => {
                     check(&document)?;
-                    if id_key(super::documents::id_of(&document))? != key {
+                    if id_key(id_of(&document))? != key {
                         let what = "the _id of a document cannot be changed: insert a new one and delete the old one";
                         return Err(Error::new(Code::ImmutableField, what));
                     }

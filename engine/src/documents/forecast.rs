@@ -1,11 +1,11 @@
 //! What a sweep would drop of an ordinary collection, by rule and day.
 
+use super::due::{Due, each_expiry};
 use super::memtable::Stored;
+use super::memtable::raw;
 use super::seal::groups;
 use super::segment::DocumentSegment;
-use super::snapshot::raw;
 use super::state::DocumentsState;
-use super::sweep::{Due, each_expiry};
 use crate::error::Result;
 use crate::snapshot::ExpiryRow;
 use bytes::Bytes;

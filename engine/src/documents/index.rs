@@ -4,82 +4,14 @@
 //! memory as long as the segment: a segment never changes. It has the beginning of each key only, so it may point to rows that do
 //! not match; a query looks at every document that it returns.
 
-use super::memtable::Stored;
+use super::memtable::{Stored, raw};
 use super::options::IndexSpec;
 use super::segment::DocumentSegment;
-use super::snapshot::raw;
+use super::segment_index::SegmentIndex;
 use crate::error::Result;
 use ebbtide_documents::{Filter, Interval, Multiplicity, Path, index_keys, value_key};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
-
-/// Bytes of a key that are kept.
-const KEY_BYTES: usize = 24;
-
-/// What an index says of one segment: keys in ascending order, each with its row.
-#[derive(Debug, Default)]
-pub(crate) struct SegmentIndex {
-    keys: Vec<u8>,
-    ends: Vec<u32>,
-    rows: Vec<u32>,
-}
-
-impl SegmentIndex {
-    /// Reads all documents of a segment.
-    fn build(segment: &DocumentSegment, path: &Path) -> Result<SegmentIndex> {
-        let mut entries: Vec<(Vec<u8>, u32)> = Vec::new();
-        for row in segment.rows(&RoaringBitmap::new())? {
-            let (row, _, stored) = row?;
-            for value in index_keys(raw(&stored.document), path) {
-                let mut key = value_key(value);
-                key.truncate(KEY_BYTES);
-                entries.push((key, row));
-            }
-        }
-        entries.sort_unstable();
-        entries.dedup();
-        let mut index = SegmentIndex::default();
-        for (key, row) in entries {
-            index.keys.extend_from_slice(&key);
-            index.ends.push(u32::try_from(index.keys.len()).unwrap_or(u32::MAX));
-            index.rows.push(row);
-        }
-        Ok(index)
-    }
-
-    fn key(&self, at: usize) -> &[u8] {
-        let place = |at: usize| usize::try_from(self.ends[at]).unwrap_or(usize::MAX);
-        let start = at.checked_sub(1).map_or(0, place);
-        self.keys.get(start..place(at)).unwrap_or_default()
-    }
-
-    /// The first position of which the key fulfils a condition that holds from some position on.
-    fn position(&self, holds: impl Fn(&[u8]) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.rows.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if holds(self.key(middle)) { high = middle } else { low = middle + 1 }
-        }
-        low
-    }
-
-    /// The rows that may have a key in one of the intervals.
-    fn rows(&self, intervals: &[Interval]) -> RoaringBitmap {
-        let mut rows = RoaringBitmap::new();
-        for interval in intervals {
-            let start = &interval.start[..interval.start.len().min(KEY_BYTES)];
-            let from = self.position(|key| key >= start);
-            let to = self.position(|key| key >= interval.end.as_slice());
-            rows.extend(self.rows.get(from..to).unwrap_or_default());
-        }
-        rows
-    }
-
-    /// Bytes in memory.
-    fn bytes(&self) -> usize {
-        self.keys.len() + (self.ends.len() + self.rows.len()) * size_of::<u32>()
-    }
-}
 
 /// The index that serves a query, and where to look in it.
 #[derive(Debug)]
@@ -108,7 +40,9 @@ impl<'a> Chosen<'a> {
         let index = match segment.index(self.path.as_str()) {
             Some(index) => index,
             None => {
-                let built = Arc::new(SegmentIndex::build(segment, &self.path)?);
+                let rows = segment.rows(&RoaringBitmap::new())?;
+                let documents = rows.map(|row| row.map(|(row, _, stored)| (row, stored)));
+                let built = Arc::new(SegmentIndex::build(documents, &self.path)?);
                 tracing::debug!(
                     segment = segment.id(),
                     path = self.path.as_str(),

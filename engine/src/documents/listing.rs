@@ -2,12 +2,13 @@
 //! and the documents that are in none yet as one.
 
 use super::columns::DocumentColumns;
+use super::due::{PROPOSED, each_expiry};
 use super::forecast::dropped;
 use super::memtable::ENTRY_BYTES;
+use super::memtable::raw;
 use super::options::DocumentsOptions;
 use super::segment::DocumentSegment;
-use super::snapshot::{DocumentsSnapshot, raw};
-use super::sweep::{PROPOSED, each_expiry};
+use super::snapshot::DocumentsSnapshot;
 use crate::error::Result;
 use crate::json::value_of;
 use crate::snapshot::{CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};

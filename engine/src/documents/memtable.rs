@@ -1,6 +1,7 @@
 //! Documents that are in no segment yet, and the rows of segments that they replace.
 
 use bytes::Bytes;
+use ebbtide_documents::bson::RawDocument;
 use imbl::{OrdMap, OrdSet};
 use roaring::RoaringBitmap;
 use std::ops::Bound;
@@ -15,6 +16,14 @@ pub(crate) struct Stored {
     pub(crate) written: i64,
     /// The document as BSON.
     pub(crate) document: Bytes,
+}
+
+/// A stored document. What is not BSON is an empty document: checksums and checks on every way in exclude it.
+pub(crate) fn raw(document: &[u8]) -> &RawDocument {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    RawDocument::from_bytes(document)
+        .or_else(|_| RawDocument::from_bytes(EMPTY))
+        .unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
 }
 
 /// A row of a segment.

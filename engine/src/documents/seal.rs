@@ -1,8 +1,7 @@
 //! Sealing: documents of the memtable become segments.
 
-use super::memtable::{Row, Stored};
+use super::memtable::{Row, Stored, raw};
 use super::segment::{DocumentSegment, DocumentSegmentRecord, row_number};
-use super::snapshot::raw;
 use super::state::DocumentsState;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};

@@ -1,9 +1,8 @@
 //! A segment of an ordinary collection in one version of the state: its immutable file, and the rows that are gone from it.
 
-use super::index::SegmentIndex;
 use super::memtable::Stored;
+use super::segment_index::SegmentIndex;
 use crate::error::{Error, Result};
-use crate::manifest::Op;
 use crate::segment::file::SegmentFile;
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -78,10 +77,9 @@ impl DocumentSegment {
         self.indexes.lock().retain(|path, _| paths.contains(&path.as_str()));
     }
 
-    /// The edit that adds it, as it is now, to nothing.
-    pub(crate) fn addition(&self, collection: u64) -> Op {
-        let (id, meta, deleted) = (self.file.id, self.file.meta.clone(), self.deleted.clone());
-        Op::AddDocumentSegment { collection, segment: DocumentSegmentRecord { id, meta, deleted } }
+    /// What the manifest holds of it.
+    pub(crate) fn record(&self) -> DocumentSegmentRecord {
+        DocumentSegmentRecord { id: self.file.id, meta: self.file.meta.clone(), deleted: self.deleted.clone() }
     }
 
     pub(crate) fn id(&self) -> u64 {

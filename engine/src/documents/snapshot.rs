@@ -1,11 +1,11 @@
 //! Reads of an ordinary collection: one version of it, and one reading of the clock.
 
+use super::due::Due;
 use super::index::Chosen;
-use super::memtable::Stored;
+use super::memtable::{Stored, raw};
 use super::options::DocumentsOptions;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
-use super::sweep::Due;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
@@ -34,14 +34,6 @@ pub(crate) struct Match {
 /// Whether a document has expired. No other code decides this.
 pub(crate) fn is_expired(state: &DocumentsState, stored: &Stored, now: Timestamp) -> bool {
     state.rules.expired_by(raw(&stored.document), stored.written, now).is_some()
-}
-
-/// A stored document. What is not BSON is an empty document: checksums and checks on every way in exclude it.
-pub(crate) fn raw(document: &[u8]) -> &RawDocument {
-    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
-    RawDocument::from_bytes(document)
-        .or_else(|_| RawDocument::from_bytes(EMPTY))
-        .unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
 }
 
 /// Documents that match a filter, in the order of their keys, at most `limit`.

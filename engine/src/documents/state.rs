@@ -2,10 +2,9 @@
 
 use super::changes::Change;
 use super::columns::{self, DocumentColumns};
-use super::memtable::{Known, Memtable, Row, Stored};
+use super::memtable::{Known, Memtable, Row, Stored, raw};
 use super::options::{DocumentsOptions, DocumentsRecord};
 use super::segment::DocumentSegment;
-use super::snapshot::raw;
 use crate::error::Result;
 use crate::manifest::Op;
 use crate::segment::folder::SegmentFolder;

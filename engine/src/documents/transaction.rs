@@ -2,18 +2,15 @@
 
 use super::changes::Change;
 use super::columns::{self, DocumentColumns};
-use super::memtable::{Replaced, Row, Stored};
+use super::memtable::{Replaced, Row, Stored, raw};
 use super::options::DocumentsOptions;
 use super::snapshot::{self, Hidden, Match};
 use super::state::DocumentsState;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::insert::queue::Work;
-use crate::sync::Mutex;
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBsonRef;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
-use ebbtide_documents::{Filter, TTL_FIELD, Update, check_ttl};
+use ebbtide_documents::{Filter, ObjectIds, TTL_FIELD, Update, check_ttl, with_id};
 use ebbtide_ttl::{Code, Precision, Timestamp};
 use std::sync::Arc;
 
@@ -48,7 +45,7 @@ fn sets_ttl(update: &RawDocument) -> bool {
 
 /// What a command sees, and what it has done so far.
 pub(crate) struct Transaction<'a> {
-    engine: &'a Engine,
+    object_ids: &'a ObjectIds,
     state: &'a mut DocumentsState,
     now: Timestamp,
     /// Why the clock is not trusted, if it is not.
@@ -60,17 +57,21 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// Begins a command at the clock's instant.
-    pub(crate) fn new(engine: &'a Engine, state: &'a mut DocumentsState) -> Self {
-        let (now, monotonic) = (engine.clock.now(), engine.clock.monotonic());
-        let held = engine.sweeper.held(now, monotonic).map(|jump| jump.to_string());
+    /// Begins a command at the instant `now`; `held` says why the clock is not trusted, if it is not.
+    pub(crate) fn new(
+        state: &'a mut DocumentsState,
+        object_ids: &'a ObjectIds,
+        now: Timestamp,
+        held: Option<String>,
+    ) -> Self {
         let columns = state.columns.clone();
-        Transaction { engine, state, now, held, changes: Vec::new(), columns, replaced: Vec::new() }
+        Transaction { object_ids, state, now, held, changes: Vec::new(), columns, replaced: Vec::new() }
     }
 
     /// A document with its `_id`, which is made where there is none, and the key of that.
     pub(crate) fn with_id(&self, document: RawDocumentBuf) -> Result<(RawDocumentBuf, Bytes)> {
-        self.engine.with_id(document)
+        let (document, key) = with_id(document, || self.object_ids.make(self.now))?;
+        Ok((document, key.into()))
     }
 
     /// What the command did so far, in order.
@@ -146,7 +147,7 @@ impl<'a> Transaction<'a> {
 
     /// Applies an update to a document that is stored; returns whether it changed anything. `_ts` moves in any case.
     pub(crate) fn update(&mut self, key: Bytes, stored: &Stored, change: &Modification) -> Result<bool> {
-        let before = snapshot::raw(&stored.document);
+        let before = raw(&stored.document);
         let changed = change.update.apply(before, self.written())?;
         if change.sets_ttl {
             check_ttl(changed.as_deref().unwrap_or(before), self.state.options.default_ttl)?;
@@ -170,41 +171,12 @@ impl<'a> Transaction<'a> {
     fn apply(&mut self, change: Change, old: Option<Row>) {
         let replaced = match &change.stored {
             Some(stored) => {
-                columns::observe(&mut self.state.columns, snapshot::raw(&stored.document));
+                columns::observe(&mut self.state.columns, raw(&stored.document));
                 self.state.memtable.put(change.key.clone(), stored.clone(), old)
             }
             None => self.state.memtable.remove(&change.key, old),
         };
         self.replaced.push(replaced);
         self.changes.push(change);
-    }
-}
-
-impl Engine {
-    /// Runs a command on an ordinary collection: all that it does is one record of the log, durable when this returns. After an
-    /// error of `evaluate` it has done nothing.
-    pub(crate) fn write_documents<T: Send + 'static>(
-        &self,
-        name: &str,
-        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let _span = tracing::debug_span!("write", collection = name).entered();
-        self.check_writable()?;
-        self.make_room()?;
-        let collection = self.state.read().documents(name)?.id;
-        let reply = Arc::new(Mutex::new(None));
-        let filled = reply.clone();
-        let work = Work::Documents(Box::new(move |transaction: &mut Transaction<'_>| {
-            let outcome = evaluate(transaction)?;
-            *filled.lock() = Some(outcome);
-            Ok(())
-        }));
-        let mut queue = self.inserts.lock();
-        self.inserts.wait_for_others(&mut queue);
-        self.check_writable()?;
-        let ticket = queue.push(collection, work);
-        self.wait_for(queue, &ticket)?;
-        let outcome = reply.lock().take();
-        outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
     }
 }

@@ -6,7 +6,7 @@ use super::{CollectionSnapshot, ScanRequest};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
-use crate::sweep::{bound_of, due_buckets, expires_at};
+use crate::sweep::plan::{bound_of, due_buckets, expires_at};
 use ebbtide_buckets::{BucketId, SegmentReader, time_values};
 use ebbtide_ttl::{Cutoff, RuleSet, Timestamp, Value};
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ mod due_scan;
 mod item;
 mod overlaps;
 
-pub(crate) use due_scan::{bound_of, due_buckets};
+pub(crate) use due_scan::{bound_of, due_buckets, expires_at};
 pub(super) use item::{Item, first_of};
 
 use super::sweeper::AcceptedNow;
@@ -63,7 +63,7 @@ pub(crate) enum OpenBuckets {
 
 impl Plan {
     /// Plans the sweep of a collection at `now`.
-    pub(crate) fn make(collection: &CollectionState, now: AcceptedNow, open: OpenBuckets) -> Result<Self> {
+    pub(super) fn make(collection: &CollectionState, now: AcceptedNow, open: OpenBuckets) -> Result<Self> {
         let mut plan = Plan {
             due: BTreeMap::new(),
             counted: Vec::new(),

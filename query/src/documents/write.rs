@@ -4,7 +4,7 @@
 use super::cells::{DOCUMENT, ID, PlannedDocuments, WRITTEN};
 use super::lookup::filter_of;
 use super::values::{plain, value_of};
-use crate::dml::{refuse_other_forms, table_name};
+use crate::dml::forms::{has_subquery, part, refuse_other_forms, table_name};
 use crate::error::{QueryError, Result};
 use crate::pushdown::unqualified;
 use crate::timestamp_coercion::rewrite_expr;
@@ -76,8 +76,7 @@ pub(crate) fn take_insert(
         }
         source.with = Some(with.clone());
     }
-    let mut columns: Vec<String> =
-        insert.columns.iter().filter_map(|name| name.0.last()).filter_map(crate::dml::part).collect();
+    let mut columns: Vec<String> = insert.columns.iter().filter_map(|name| name.0.last()).filter_map(part).collect();
     if columns.is_empty() {
         columns = planned.fields().map(str::to_owned).collect();
     }
@@ -110,7 +109,7 @@ pub(crate) fn take_update(
     for assignment in &update.assignments {
         let name = match &assignment.target {
             ast::AssignmentTarget::ColumnName(name) => match name.0.as_slice() {
-                [one] => crate::dml::part(one),
+                [one] => part(one),
                 _ => None,
             },
             ast::AssignmentTarget::Tuple(_) => None,
@@ -177,7 +176,7 @@ impl Change {
         };
         let full = DFSchema::try_from(planned.arrow.as_ref().clone())?;
         let ready = |expr: Expr| -> Result<Expr> {
-            if crate::dml::has_subquery(&expr) {
+            if has_subquery(&expr) {
                 return Err(unsupported("a subquery; SELECT the values first"));
             }
             Ok(rewrite_expr(unqualified(expr.unalias())?, &full, now, state.config_options())?)

@@ -48,7 +48,7 @@ pub(super) fn id(n: u64) -> String {
     format!("{:016x}{:016x}", random(1, n), random(2, n))
 }
 
-/// A session after so many refreshes.
+/// Session `n` after `version` refreshes.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "any numbers will do")]
 pub(super) fn session(n: u64, version: u64) -> Session {
     let r = random(3, n);

@@ -140,7 +140,7 @@ pub(super) fn truncated(zone: Zone, millis: i64, unit: Unit, bins: i64, start: W
     Ok(zone.instant(midnight(first.ok_or_else(outside)?)))
 }
 
-/// An instant that is so many units later; nothing if it is outside of the calendar.
+/// Adds `amount` units to an instant; `None` if the result is outside the calendar.
 pub(super) fn added(zone: Zone, millis: i64, unit: Unit, amount: i64) -> Result<Option<i64>> {
     if let Some(length) = unit.millis() {
         return Ok(amount.checked_mul(length).and_then(|distance| millis.checked_add(distance)));

@@ -8,7 +8,7 @@ use crate::segment::bounds::BucketBounds;
 use crate::segment::{Class, Classes, Segment, ordinal_number};
 use crate::state::CollectionState;
 use ebbtide_buckets::{BucketId, SegmentReader};
-use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
+use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp, due_instant};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -289,4 +289,9 @@ impl<'a> DueScan<'a> {
         }
         Ok(())
     }
+}
+
+/// The instant from which a sweep drops a bucket whose bound is `bound`.
+pub(crate) fn expires_at(bound: i64, e: i64, collection: &CollectionState) -> Timestamp {
+    due_instant(bound, e, collection.options.precision)
 }
