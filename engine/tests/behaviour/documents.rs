@@ -312,7 +312,33 @@ fn of_a_command_that_is_refused_halfway_nothing_is_left() {
     assert_eq!(numbers(&db), all(1..2, 0));
     db.flush().unwrap();
     assert_eq!(numbers(&db), all(1..2, 0));
+    // The same where the document is in a segment, and is written twice.
+    let error = documents.put_many(&[numbered(1, 1), numbered(1, 2), doc! { "_id": 3_i64, "ttl": 0 }]).unwrap_err();
+    assert_eq!(error.code(), Code::BadValue, "{error}");
+    assert_eq!(numbers(&db), all(1..2, 0));
+    db.flush().unwrap();
+    assert_eq!(numbers(&db), all(1..2, 0));
     assert_eq!(numbers(&sim.on(sim.fs.crash(Variant::V0, 1)).open()), all(1..2, 0));
+}
+
+#[test]
+fn an_item_that_lives_longer_than_the_default_outlives_its_neighbours_in_the_segment() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(100)).unwrap();
+    let mut long = numbered(1, 0);
+    long.insert("ttl", 1_000);
+    documents.put_many(&[numbered(0, 0), long, numbered(2, 0)]).unwrap();
+    db.flush().unwrap();
+    sim.clock.set(at(100));
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 2);
+    assert_eq!(numbers(&db), all(1..2, 0));
+    drop((documents, db));
+    let db = sim.open();
+    assert_eq!(numbers(&db), all(1..2, 0));
+    sim.clock.set(at(1_000));
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 1);
+    assert_eq!(sim.files("seg-"), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
