@@ -1,0 +1,11 @@
+//! Programs that people use, against the server: mongosh, MongoDB's drivers, and what is built on them.
+//!
+//! `server/tests/drivers/install FOLDER` installs them; `EBBTIDE_CLIENTS` names that folder. Without it the tests say that they
+//! are skipped.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+mod child;
+mod examples;
+mod kills;
+mod programs;
+mod support;
