@@ -17,9 +17,9 @@ mod text;
 
 pub use error::ExpressionError;
 
-pub(crate) use date::{date_width, gcd, is_date_operator};
+pub(crate) use date::{Distance, date_width, gcd, is_date_operator};
 
-pub(crate) use arithmetic::real_of;
+pub(crate) use arithmetic::{decimal_of, real_of, sum};
 pub(crate) use parse::members;
 
 use crate::raw::owned;
@@ -151,6 +151,11 @@ impl Expression {
         &self.0
     }
 
+    /// Fails if a part that is the same for all documents fails, as in MongoDB, whether or not it is ever asked for.
+    pub(crate) fn check_constants(&self) -> Result<()> {
+        self.0.check_constants()
+    }
+
     pub(crate) fn of_node(node: Node) -> Expression {
         Expression(node)
     }
@@ -206,6 +211,17 @@ impl Node {
         }
     }
 
+    /// See [`Expression::check_constants`]. Constant parts that can be evaluated are constants already.
+    pub(crate) fn check_constants(&self) -> Result<()> {
+        let children = self.children();
+        children.iter().try_for_each(|child| child.check_constants())?;
+        let is_constant = children.iter().all(|child| matches!(child, Node::Constant(_)));
+        match self {
+            Node::Call(..) if is_constant => self.evaluate(&mut Scope::new(crate::raw::empty(), 0)).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// See [`Expression::add_fields`].
     fn add_fields(&self, fields: &mut Vec<String>) -> bool {
         match self {
@@ -241,7 +257,21 @@ impl Node {
                 Ok(Some(RawBson::Array(list)))
             }
             Node::Call(operator, nodes) => {
-                let values = nodes.iter().map(|node| node.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+                let mut values = Vec::with_capacity(nodes.len());
+                for node in nodes {
+                    match node.evaluate(scope) {
+                        Ok(value) => values.push(value),
+                        // What is wrong with those before comes first, and after a null no more are asked for.
+                        Err(error) if operator.stops_at_null() => {
+                            (operator.run)(operator.name, &values)?;
+                            return Err(error);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                    if operator.stops_at_null() && values.last().is_some_and(is_nothing) {
+                        break;
+                    }
+                }
                 (operator.run)(operator.name, &values)
             }
             Node::And(nodes) => all(nodes, scope).map(boolean),

@@ -6,19 +6,29 @@
 //! 3. An unknown stage, operator or accumulator is an error that names it.
 
 mod accumulator;
+mod densify;
 mod group;
+mod lookup;
 mod parse;
 mod plan;
 mod project;
+mod windows;
 
 use crate::expression::{Expression, Scope, is_true};
 use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
+pub use lookup::Foreign;
 pub use plan::{Figure, GroupPlan, WindowFigures};
 
+use accumulator::{Accumulator, Kind};
+use densify::Densify;
 use group::{Group, Grouping};
+use lookup::{Lookup, Table};
 use project::Projector;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use windows::Windows;
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
@@ -37,7 +47,7 @@ type Result<T> = std::result::Result<T, ExpressionError>;
 /// assert_eq!(run.results(), [rawdoc! { "_id": 1, "n": 2 }, rawdoc! { "_id": 2, "n": 1 }]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Pipeline {
     stages: Vec<Stage>,
 }
@@ -56,6 +66,11 @@ enum Stage {
     Count(CString),
     Unwind(Unwind),
     ReplaceRoot(Expression),
+    /// So many documents by chance.
+    Sample(u64),
+    Lookup(Box<Lookup>),
+    Windows(Box<Windows>),
+    Densify(Box<Densify>),
     /// `$_internalInhibitOptimization`: hands everything on, and what comes after it is not asked of the collection.
     Inhibit,
 }
@@ -117,12 +132,23 @@ impl Pipeline {
     pub fn run(&self, now_ms: i64, bytes_max: usize) -> PipelineRun {
         let states = self.stages.iter().map(|stage| match stage {
             Stage::Group(group) => State::Group(Grouping::new(group)),
-            Stage::Sort(..) => State::Sort { found: Vec::new(), bytes: 0 },
+            Stage::Sort(..) | Stage::Sample(_) => State::Sort { found: Vec::new(), bytes: 0 },
+            Stage::Lookup(_) => State::Lookup(None),
+            Stage::Windows(_) | Stage::Densify(_) => State::Kept { found: Vec::new(), bytes: 0 },
             Stage::Limit(_) | Stage::Skip(_) | Stage::Count(_) => State::Counted(0),
             _ => State::Nothing,
         });
         let states = states.collect();
-        PipelineRun { stages: self.stages.clone(), states, results: Vec::new(), now_ms, bytes_max, is_full: false }
+        let (foreign, results) = (Box::new(()), Vec::new());
+        PipelineRun { stages: self.stages.clone(), states, results, now_ms, bytes_max, is_full: false, foreign }
+    }
+
+    /// The collections that its stages look into.
+    pub fn foreign_collections(&self) -> impl Iterator<Item = &str> {
+        self.stages.iter().filter_map(|stage| match stage {
+            Stage::Lookup(lookup) => Some(lookup.from.as_str()),
+            _ => None,
+        })
     }
 }
 
@@ -136,6 +162,20 @@ enum Needs {
 }
 
 impl Stage {
+    /// Fails if an expression in it has a constant part that fails.
+    fn check_constants(&self) -> Result<()> {
+        match self {
+            Stage::Match(_, Some(condition)) => condition.check_constants(),
+            Stage::Project(projector) => projector.tree.check_constants(),
+            Stage::Group(group) => {
+                group.id.check_constants()?;
+                group.fields.iter().try_for_each(|(_, _, argument)| argument.check_constants())
+            }
+            Stage::ReplaceRoot(root) => root.check_constants(),
+            _ => Ok(()),
+        }
+    }
+
     fn needs(&self, fields: &mut Vec<String>) -> Needs {
         let only = |known: bool| if known { Needs::OnlyThese } else { Needs::All };
         let handed_on = |known: bool| if known { Needs::Nothing } else { Needs::All };
@@ -159,7 +199,8 @@ impl Stage {
             }
             Stage::ReplaceRoot(root) => only(root.add_fields(fields)),
             Stage::Count(_) => Needs::OnlyThese,
-            Stage::Limit(_) | Stage::Skip(_) | Stage::Inhibit => Needs::Nothing,
+            Stage::Lookup(_) | Stage::Windows(_) | Stage::Densify(_) => Needs::All,
+            Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) | Stage::Inhibit => Needs::Nothing,
         }
     }
 }
@@ -168,8 +209,31 @@ impl Stage {
 enum State {
     Nothing,
     Counted(u64),
-    Sort { found: Vec<(Vec<u8>, RawDocumentBuf)>, bytes: usize },
+    Sort {
+        found: Vec<(Vec<u8>, RawDocumentBuf)>,
+        bytes: usize,
+    },
     Group(Grouping),
+    /// The other collection, once it was read.
+    Lookup(Option<Table>),
+    /// Documents of a stage that needs all of them.
+    Kept {
+        found: Vec<RawDocumentBuf>,
+        bytes: usize,
+    },
+}
+
+/// Asks, while a stage works, whether it should stop: the time that a command may take is over.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop<'a>(&'a dyn Fn() -> bool);
+
+impl Stop<'_> {
+    fn check(self) -> Result<()> {
+        match (self.0)() {
+            true => Err(ExpressionError::new(50, "the command took longer than maxTimeMS")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// A run of a pipeline.
@@ -182,6 +246,7 @@ pub struct PipelineRun {
     bytes_max: usize,
     /// Whether no further document changes the result.
     is_full: bool,
+    foreign: Box<dyn Foreign>,
 }
 
 /// What stages hand documents on with.
@@ -191,9 +256,17 @@ struct Feed<'a> {
     results: &'a mut Vec<RawDocumentBuf>,
     now_ms: i64,
     bytes_max: usize,
+    foreign: &'a dyn Foreign,
+    stop: Stop<'a>,
 }
 
 impl PipelineRun {
+    /// With other collections, for `$lookup`.
+    #[must_use]
+    pub fn with_foreign(self, foreign: Box<dyn Foreign>) -> PipelineRun {
+        PipelineRun { foreign, ..self }
+    }
+
     /// Takes the next document. Returns whether more can change the result.
     ///
     /// # Errors
@@ -202,7 +275,7 @@ impl PipelineRun {
         if self.is_full {
             return Ok(false);
         }
-        let more = self.feed().give(document)?;
+        let more = self.feed(Stop(&|| false)).give(document)?;
         self.is_full = !more;
         Ok(more)
     }
@@ -212,9 +285,17 @@ impl PipelineRun {
     /// # Errors
     /// As for [`PipelineRun::take`].
     pub fn finish(&mut self) -> std::result::Result<(), ExpressionError> {
+        self.finish_unless(&|| false)
+    }
+
+    /// Ends the input; `stop` is asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// As for [`PipelineRun::take`]; 50 if it was stopped.
+    pub fn finish_unless(&mut self, stop: &dyn Fn() -> bool) -> std::result::Result<(), ExpressionError> {
         for at in 0..self.stages.len() {
             let state = std::mem::replace(&mut self.states[at], State::Nothing);
-            let mut feed = self.feed();
+            let mut feed = self.feed(Stop(stop));
             let stage = &feed.stages[at];
             feed.stages = &feed.stages[at + 1..];
             feed.states = &mut feed.states[at + 1..];
@@ -228,9 +309,9 @@ impl PipelineRun {
         std::mem::take(&mut self.results)
     }
 
-    fn feed(&mut self) -> Feed<'_> {
-        let PipelineRun { stages, states, results, now_ms, bytes_max, .. } = self;
-        Feed { stages, states, results, now_ms: *now_ms, bytes_max: *bytes_max }
+    fn feed<'a>(&'a mut self, stop: Stop<'a>) -> Feed<'a> {
+        let PipelineRun { stages, states, results, now_ms, bytes_max, foreign, .. } = self;
+        Feed { stages, states, results, now_ms: *now_ms, bytes_max: *bytes_max, foreign: &**foreign, stop }
     }
 }
 
@@ -243,7 +324,8 @@ impl Feed<'_> {
         };
         let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
         let (now_ms, bytes_max) = (self.now_ms, self.bytes_max);
-        let mut next = Feed { stages, states, results: self.results, now_ms, bytes_max };
+        let (foreign, stop) = (self.foreign, self.stop);
+        let mut next = Feed { stages, states, results: self.results, now_ms, bytes_max, foreign, stop };
         match (stage, state) {
             (Stage::Match(filter, condition), _) => {
                 let holds = match condition {
@@ -261,7 +343,27 @@ impl Feed<'_> {
                 Ok(true)
             }
             (Stage::Sort(sort, limit), State::Sort { found, bytes }) => {
-                keep(sort, *limit, bytes_max, document, found, bytes)?;
+                keep("$sort", sort.key(&document)?, *limit, bytes_max, document, found, bytes)?;
+                Ok(true)
+            }
+            (Stage::Sample(size), State::Sort { found, bytes }) => {
+                let key = RandomState::new().hash_one(0_u8).to_be_bytes().to_vec();
+                keep("$sample", key, Some(*size), bytes_max, document, found, bytes)?;
+                Ok(true)
+            }
+            (Stage::Lookup(lookup), State::Lookup(table)) => {
+                let table = match table {
+                    Some(table) => table,
+                    None => table.insert(lookup.load(foreign, bytes_max)?),
+                };
+                next.give(lookup.joined(&document, table)?)
+            }
+            (Stage::Windows(_) | Stage::Densify(_), State::Kept { found, bytes }) => {
+                *bytes += document.as_bytes().len() + 128;
+                if *bytes > bytes_max {
+                    return Err(too_much("a stage that needs all documents", bytes_max));
+                }
+                found.push(document);
                 Ok(true)
             }
             (Stage::Limit(limit), State::Counted(count)) => {
@@ -303,6 +405,13 @@ impl Feed<'_> {
                 let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
                 found.into_iter().take(limit).map(|(_, document)| document).collect()
             }
+            (Stage::Sample(size), State::Sort { mut found, .. }) => {
+                found.sort_by(|a, b| a.0.cmp(&b.0));
+                let size = usize::try_from(*size).unwrap_or(usize::MAX);
+                found.into_iter().take(size).map(|(_, document)| document).collect()
+            }
+            (Stage::Windows(windows), State::Kept { found, .. }) => windows.apply(found, self.now_ms, self.stop)?,
+            (Stage::Densify(densify), State::Kept { found, .. }) => densify.apply(found, self.stop)?,
             (Stage::Group(group), State::Group(grouping)) => grouping.finish(group)?,
             (Stage::Count(name), State::Counted(count @ 1..)) => {
                 let mut document = RawDocumentBuf::new();
@@ -320,6 +429,17 @@ impl Feed<'_> {
     }
 }
 
+/// The value of an accumulator over some values.
+pub(crate) fn accumulated(name: &str, values: impl IntoIterator<Item = Option<RawBson>>) -> Result<Option<RawBson>> {
+    let kind =
+        Kind::named(name).ok_or_else(|| ExpressionError::new(15952, format!("unknown group operator '{name}'")))?;
+    let mut accumulator = Accumulator::new(&kind);
+    for value in values {
+        accumulator.take(value)?;
+    }
+    Ok(Some(accumulator.finish()?))
+}
+
 /// A count in the smallest type that holds it.
 fn number(count: u64) -> RawBson {
     match i32::try_from(count) {
@@ -335,7 +455,8 @@ fn too_much(stage: &str, bytes_max: usize) -> ExpressionError {
 
 /// Keeps a document for a sort.
 fn keep(
-    sort: &Sort,
+    stage: &str,
+    key: Vec<u8>,
     limit: Option<u64>,
     bytes_max: usize,
     document: RawDocumentBuf,
@@ -343,7 +464,7 @@ fn keep(
     bytes: &mut usize,
 ) -> Result<()> {
     let size = |(key, document): &(Vec<u8>, RawDocumentBuf)| key.len() + document.as_bytes().len() + 64;
-    let candidate = (sort.key(&document)?, document);
+    let candidate = (key, document);
     *bytes += size(&candidate);
     found.push(candidate);
     let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
@@ -352,7 +473,7 @@ fn keep(
         found.truncate(wanted);
         *bytes = found.iter().map(size).sum();
     }
-    if *bytes > bytes_max { Err(too_much("$sort", bytes_max)) } else { Ok(()) }
+    if *bytes > bytes_max { Err(too_much(stage, bytes_max)) } else { Ok(()) }
 }
 
 impl Unwind {

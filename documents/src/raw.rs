@@ -65,3 +65,9 @@ pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
         RawBsonRef::DbPointer(_) => "dbPointer",
     }
 }
+
+/// A document of nothing.
+pub(crate) fn empty() -> &'static RawDocument {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    RawDocument::from_bytes(EMPTY).unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
+}

@@ -82,6 +82,11 @@ impl Sort {
         self.0.iter().map(|path| (path.names.join("."), path.descending))
     }
 
+    /// The top-level fields of its paths.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = String> {
+        self.0.iter().filter_map(|path| path.names.first().cloned())
+    }
+
     /// The sort as a document.
     #[must_use]
     pub fn to_document(&self) -> bson::RawDocumentBuf {

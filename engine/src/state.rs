@@ -349,6 +349,8 @@ impl State {
     pub(crate) fn check_edit(&self, edit: &[Op]) -> Result<()> {
         let depends = |op: &Op| match op {
             Op::ReplaceFields { .. } => true,
+            // It may take the name of one that the edit drops.
+            Op::RenameCollection { .. } => edit.len() > 1,
             Op::PutCollection(record) => edit.len() > 1 && self.by_id(record.id).is_none(),
             _ => false,
         };

@@ -4,28 +4,23 @@
 //! rest is done document by document, while results are fetched.
 
 use crate::batches::first_batch;
-use crate::collections::{batch_size, stats_of};
+use crate::collections::{batch_size, indexes_of, stats_of};
 use crate::command::{Command, mismatch};
 use crate::cursors::{List, Results};
-use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
+use crate::piped::{Piped, now_ms};
 use crate::read::Source;
-use crate::{admin, reply};
-use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use crate::{admin, output, reply};
+use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, FindRequest};
-use ebbtide_documents::{Pipeline, PipelineRun};
-use ebbtide_ttl::{Clock, Code, Precision};
+use ebbtide_documents::Pipeline;
+use ebbtide_ttl::Code;
 
 pub(crate) const AGGREGATE: &[&str] =
     &["pipeline", "cursor", "explain", "allowDiskUse", "bypassDocumentValidation", "collation", "hint", "let"];
-
-/// Documents that are read at a time.
-const READ: usize = 1024;
-/// Bytes of them.
-const READ_BYTES: usize = 4 << 20;
 
 pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["explain", "collation", "hint", "let"])?;
@@ -40,6 +35,8 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let of_database =
         matches!(command.subject(), RawBsonRef::Int32(1) | RawBsonRef::Int64(1) | RawBsonRef::Double(1.0));
     let name = if of_database { "$cmd.aggregate" } else { command.collection()? };
+    let output = output::split(command, stages)?;
+    let stages = output.as_ref().map_or(stages, |(_, before)| before);
     let (source, pipeline) = match own_source(command, stages, of_database)? {
         Some((documents, rest)) => (Box::new(List::new(documents)) as Box<dyn Results>, Pipeline::parse(&rest)?),
         None if of_database => {
@@ -48,8 +45,11 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
         None => collection_source(command, Pipeline::parse(stages)?)?,
     };
-    let run = pipeline.run(now_ms(command), command.shared.settings.sort_bytes_max);
-    let results = Piped { source: Some(source), run, ready: Vec::new().into_iter() };
+    let mut results = Piped::over(command, source, &pipeline)?;
+    if let Some((output, _)) = output {
+        output.write(command, &mut results)?;
+        results = Piped::over(command, Box::new(List::new(Vec::new())), &Pipeline::default())?;
+    }
     first_batch(command, &command.namespace(name), Box::new(results), batch_size(command)?, false)
 }
 
@@ -64,10 +64,29 @@ fn own_source(
     let Some((name, argument)) = first.iter().next().and_then(std::result::Result::ok) else { return Ok(None) };
     let documents = match (name.as_str(), argument) {
         ("$currentOp", _) if of_database => admin::operations(command)?,
+        ("$indexStats", RawBsonRef::Document(options)) if !of_database && options.is_empty() => index_stats(command)?,
         ("$collStats", RawBsonRef::Document(options)) if !of_database => vec![collection_stats(command, options)?],
         _ => return Ok(None),
     };
     Ok(Some((documents, stages.collect())))
+}
+
+/// `$indexStats`: the indexes. How often they are used is not counted.
+fn index_stats(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
+    let Ok(indexes) = indexes_of(command) else { return Ok(Vec::new()) };
+    let host = command.shared.address.to_string();
+    let one = |spec: RawDocumentBuf| {
+        let mut shown = RawDocumentBuf::new();
+        for name in ["name", "key"] {
+            if let Ok(Some(value)) = spec.get(name) {
+                reply::append(&mut shown, name, RawBson::from(value));
+            }
+        }
+        reply::append(&mut shown, "host", host.as_str());
+        reply::append(&mut shown, "spec", spec);
+        shown
+    };
+    Ok(indexes.into_iter().map(one).collect())
 }
 
 /// `$collStats`.
@@ -140,71 +159,11 @@ fn measurements_source(
     Ok((Box::new(Measurements::new(snapshot, query)), pipeline))
 }
 
-/// The instant of `$$NOW`.
-fn now_ms(command: &Command<'_>) -> i64 {
-    command.shared.clock.now().to_units_saturating(Precision::Ms)
-}
-
 /// One filter for several.
 fn all_of(mut filters: Vec<RawDocumentBuf>) -> RawDocumentBuf {
     match filters.len() {
         0 => RawDocumentBuf::new(),
         1 => filters.remove(0),
         _ => rawdoc! { "$and": filters.into_iter().collect::<RawArrayBuf>() },
-    }
-}
-
-/// Results of a pipeline.
-struct Piped {
-    /// Nothing once all has been read.
-    source: Option<Box<dyn Results>>,
-    run: PipelineRun,
-    ready: std::vec::IntoIter<RawDocumentBuf>,
-}
-
-impl Piped {
-    /// Reads until something comes out, or the end.
-    fn fill(&mut self, deadline: Deadline<'_>) -> Result<()> {
-        while self.ready.as_slice().is_empty() {
-            let Some(source) = &mut self.source else { return Ok(()) };
-            deadline.check()?;
-            let mut more = true;
-            for document in source.next_batch(READ, READ_BYTES, deadline)? {
-                more = self.run.take(document)?;
-                if !more {
-                    break;
-                }
-            }
-            if !more || source.is_done() {
-                self.source = None;
-                self.run.finish()?;
-            }
-            self.ready = self.run.results().into_iter();
-        }
-        Ok(())
-    }
-}
-
-impl Results for Piped {
-    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
-        let (mut batch, mut size) = (Vec::new(), 0);
-        while batch.len() < count {
-            self.fill(deadline)?;
-            let Some(next) = self.ready.as_slice().first() else { break };
-            size += next.as_bytes().len();
-            if size > bytes && !batch.is_empty() {
-                return Ok(batch);
-            }
-            batch.extend(self.ready.next());
-        }
-        // So that the reply with the last documents also says that there are no more.
-        if count > 0 {
-            self.fill(deadline)?;
-        }
-        Ok(batch)
-    }
-
-    fn is_done(&self) -> bool {
-        self.source.is_none() && self.ready.as_slice().is_empty()
     }
 }

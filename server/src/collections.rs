@@ -174,6 +174,13 @@ pub(crate) fn batch_size(command: &Command<'_>) -> Result<Option<u64>> {
 }
 
 pub(crate) fn list_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let listed = indexes_of(command)?;
+    let namespace = command.namespace(command.collection()?);
+    first_batch(command, &namespace, Box::new(List::new(listed)), batch_size(command)?, false)
+}
+
+/// The indexes of a collection, as they are listed.
+pub(crate) fn indexes_of(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
     let collection = command.collection()?;
     let database = existing(command, collection)?;
     let request: Map<_, _> = [("listIndexes".to_owned(), Json::from(collection))].into_iter().collect();
@@ -189,8 +196,7 @@ pub(crate) fn list_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
         listed.push(document);
     }
-    let namespace = command.namespace(collection);
-    first_batch(command, &namespace, Box::new(List::new(listed)), batch_size(command)?, false)
+    Ok(listed)
 }
 
 fn whole(figures: &Map<String, Json>, name: &str) -> i64 {

@@ -35,6 +35,8 @@ mod groups;
 mod handshake;
 mod json;
 mod measurements;
+mod output;
+mod piped;
 mod read;
 mod reply;
 mod serve;

@@ -5,12 +5,13 @@ use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
+use crate::piped::Piped;
 use crate::reply;
 use crate::reply::empty;
-use bson::raw::{RawArrayBuf, RawDocument, RawDocumentBuf};
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};
-use ebbtide_documents::Distinct;
+use ebbtide_documents::{Distinct, Pipeline};
 use ebbtide_ttl::Code;
 
 pub(crate) const FIND: &[&str] = &[
@@ -84,7 +85,13 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let projection = document_or_empty(command, "projection")?;
     let skip = command.count("skip")?.unwrap_or(0);
     let limit = command.count("limit")?.filter(|limit| *limit > 0);
-    let results: Box<dyn Results> = match source {
+    // What is computed is computed by a stage.
+    let computed = match computes(projection) {
+        true => Some(Pipeline::parse(&RawArrayBuf::from_iter([rawdoc! { "$project": projection.to_owned() }]))?),
+        false => None,
+    };
+    let projection = if computed.is_some() { empty() } else { projection };
+    let mut results: Box<dyn Results> = match source {
         Source::Measurements(snapshot) => {
             let sort_bytes_max = command.shared.settings.sort_bytes_max;
             let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
@@ -100,9 +107,27 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             }
         }
     };
+    if let Some(pipeline) = computed {
+        results = Box::new(Piped::over(command, results, &pipeline)?);
+    }
     let namespace = command.namespace(command.collection()?);
     let only_one = command.flag("singleBatch")?.unwrap_or(false);
     first_batch(command, &namespace, results, command.count("batchSize")?, only_one)
+}
+
+/// Whether a projection computes something, beyond what `$slice` and `$elemMatch` choose.
+fn computes(projection: &RawDocument) -> bool {
+    projection.iter().filter_map(std::result::Result::ok).any(|(_, value)| match value {
+        RawBsonRef::Document(object) => object.iter().filter_map(std::result::Result::ok).any(|(name, inner)| {
+            let is_operator = name.as_str().starts_with('$');
+            match is_operator {
+                true => !matches!(name.as_str(), "$slice" | "$elemMatch" | "$meta"),
+                false => matches!(inner, RawBsonRef::Document(_) | RawBsonRef::String(_) | RawBsonRef::Array(_)),
+            }
+        }),
+        RawBsonRef::String(_) | RawBsonRef::Array(_) => true,
+        _ => false,
+    })
 }
 
 pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {

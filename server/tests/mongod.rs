@@ -8,8 +8,10 @@ use ebbtide_server::{Databases, Server, Settings};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-const CASES: u32 = 2_000;
+const CASES: u32 = 10_000;
 const SEED: u32 = 1;
+/// What is generated.
+const KINDS: &str = "find,update,expression,pipeline,series,write";
 
 /// A mongod, which ends with this.
 struct Mongod(Child);
@@ -51,7 +53,7 @@ async fn results_and_errors_are_those_of_mongod() {
             theirs,
             cases.to_string(),
             seed.to_string(),
-            "find,update".to_owned(),
+            std::env::var("EBBTIDE_DIFFERENTIAL_KINDS").unwrap_or_else(|_| KINDS.to_owned()),
         ];
         Command::new(python).args(arguments).output().unwrap()
     });

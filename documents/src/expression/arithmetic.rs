@@ -26,7 +26,7 @@ pub(crate) fn real_of(number: Number) -> f64 {
     }
 }
 
-fn decimal_of(number: Number) -> Decimal {
+pub(crate) fn decimal_of(number: Number) -> Decimal {
     match number {
         Number::Int(i) => Decimal::from_i64(i),
         Number::Double(d) => Decimal::from_f64(d),

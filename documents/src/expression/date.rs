@@ -290,6 +290,35 @@ pub(super) fn difference(name: &'static str, values: &[Value]) -> Result<Value> 
     Ok(Some(RawBson::Int64(units::between(zone_of(zone)?, from, to, unit, start)?)))
 }
 
+/// A unit of time, in UTC.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Distance(Unit);
+
+impl Distance {
+    pub(crate) fn named(name: &str) -> Option<Distance> {
+        Unit::of("", &Some(RawBson::String(name.to_owned())), 0, 0).ok().map(Distance)
+    }
+
+    /// The instant that is so many units later.
+    pub(crate) fn after(self, millis: i64, amount: i64) -> Result<i64> {
+        let overflow = || ExpressionError::new(5_166_406, "a date overflowed");
+        units::added(Zone::UTC, millis, self.0, amount)?.ok_or_else(overflow)
+    }
+
+    /// Its length in milliseconds, if it has one.
+    pub(crate) fn millis(self) -> Option<f64> {
+        match self.0 {
+            Unit::Week => Some(604_800_000.0),
+            Unit::Day => Some(86_400_000.0),
+            Unit::Hour => Some(3_600_000.0),
+            Unit::Minute => Some(60_000.0),
+            Unit::Second => Some(1000.0),
+            Unit::Millisecond => Some(1.0),
+            Unit::Month | Unit::Quarter | Unit::Year => None,
+        }
+    }
+}
+
 /// Midnight of a day.
 fn midnight(day: NaiveDate) -> NaiveDateTime {
     day.and_time(chrono::NaiveTime::MIN)

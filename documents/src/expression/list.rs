@@ -204,6 +204,14 @@ pub(super) fn range(name: &'static str, values: &[Value]) -> Result<Value> {
     Ok(Some(RawBson::Array(list)))
 }
 
+/// `$sum`, `$avg` and their kind, of the elements of a list or of several values.
+pub(super) fn accumulate(name: &'static str, values: &[Value]) -> Result<Value> {
+    match values {
+        [Some(RawBson::Array(list))] => crate::pipeline::accumulated(name, elements(list).map(Some)),
+        values => crate::pipeline::accumulated(name, values.iter().cloned()),
+    }
+}
+
 pub(super) fn all_true(name: &'static str, values: &[Value]) -> Result<Value> {
     let wrong = |e: ExpressionError| ExpressionError::new(17040, e.message);
     Ok(boolean(list_of(name, 17040, &values[0]).map_err(wrong)?.into_iter().all(|element| is_true(&Some(element)))))

@@ -2,7 +2,7 @@
 
 use super::operators::operator;
 use super::{ExpressionError, Node, Result, Scope, Variable};
-use crate::raw::{owned, type_name};
+use crate::raw::{empty, owned, type_name};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
 
@@ -422,19 +422,62 @@ fn check_variable(name: &str) -> Result<()> {
 
 /// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated.
 fn simplified(node: Node) -> Node {
-    let is_constant = |node: &Node| matches!(node, Node::Constant(_));
-    let all_constant = match &node {
-        Node::Object(members) => members.iter().all(|(_, node)| is_constant(node)),
-        Node::List(nodes) | Node::Call(_, nodes) | Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(is_constant),
-        _ => false,
-    };
+    let is_value = matches!(
+        node,
+        Node::Object(_)
+            | Node::List(_)
+            | Node::Call(..)
+            | Node::And(_)
+            | Node::Or(_)
+            | Node::Cond(_)
+            | Node::IfNull(_)
+            | Node::Switch(..)
+    );
+    let all_constant = is_value && node.children().into_iter().all(|child| matches!(child, Node::Constant(_)));
     if !all_constant {
+        return rearranged(node);
+    }
+    match node.evaluate(&mut Scope::new(empty(), 0)) {
+        Ok(value) => Node::Constant(value),
+        Err(_) => node,
+    }
+}
+
+/// What MongoDB makes of a node with some constants: of sums and products these come last, as one, and one that decides `$and`
+/// or `$or` stands for it. This shows in which errors are met.
+fn rearranged(node: Node) -> Node {
+    let constant = |node: &Node| match node {
+        Node::Constant(value) => Some(super::is_true(value)),
+        _ => None,
+    };
+    // Parts that fail are kept, so that they do.
+    if node.children().into_iter().any(|child| child.check_constants().is_err()) {
         return node;
     }
-    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
-    match RawDocument::from_bytes(EMPTY).map(|empty| node.evaluate(&mut Scope::new(empty, 0))) {
-        Ok(Ok(value)) => Node::Constant(value),
-        _ => node,
+    match node {
+        Node::And(nodes) if nodes.iter().any(|node| constant(node) == Some(false)) => {
+            Node::Constant(super::boolean(false))
+        }
+        Node::Or(nodes) if nodes.iter().any(|node| constant(node) == Some(true)) => {
+            Node::Constant(super::boolean(true))
+        }
+        Node::Cond(parts) => match constant(&parts[0]) {
+            Some(holds) => {
+                let [_, yes, no] = *parts;
+                if holds { yes } else { no }
+            }
+            None => Node::Cond(parts),
+        },
+        Node::Call(operator, nodes) if matches!(operator.name, "$add" | "$multiply") => {
+            let (constants, mut rest): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| constant(node).is_some());
+            match constants.len() {
+                0 => {}
+                1 => rest.extend(constants),
+                _ => rest.push(simplified(Node::Call(operator, constants))),
+            }
+            Node::Call(operator, rest)
+        }
+        other => other,
     }
 }
 

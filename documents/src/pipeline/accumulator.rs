@@ -4,12 +4,12 @@ use super::plan::Figure;
 use super::{ExpressionError, Result, number};
 use crate::expression::{Value, is_nothing, real_of};
 use crate::order::{Number, compare};
-use crate::{Decimal, value_key};
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
+use crate::{Decimal, Sort, value_key};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use std::collections::BTreeMap;
 
 /// Which accumulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Sum,
     Avg,
@@ -23,6 +23,17 @@ pub(super) enum Kind {
     StdDevPop,
     StdDevSamp,
     MergeObjects,
+    /// So many values at most.
+    FirstN(usize),
+    LastN(usize),
+    MinN(usize),
+    MaxN(usize),
+    /// The values of the first documents in an order; of one alone, without a list.
+    Top(Sort, Option<usize>),
+    /// Those of the last ones.
+    Bottom(Sort, Option<usize>),
+    /// Shares of the values, and whether there is one alone, without a list.
+    Percentile(Vec<f64>, bool),
 }
 
 impl Kind {
@@ -184,7 +195,7 @@ struct Spread {
 }
 
 /// One accumulator of one group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Accumulator {
     kind: Kind,
     total: Total,
@@ -193,17 +204,78 @@ pub(super) struct Accumulator {
     value: Value,
     list: RawArrayBuf,
     set: BTreeMap<Vec<u8>, RawBson>,
+    /// The best ones so far, by their order and the number in which they came.
+    ranked: BTreeMap<(Vec<u8>, u64), RawBson>,
+    numbers: Vec<f64>,
+    taken: u64,
 }
 
 impl Accumulator {
-    pub(super) fn new(kind: Kind) -> Accumulator {
-        let (total, spread) = (Total::default(), Spread::default());
-        Accumulator { kind, total, spread, value: None, list: RawArrayBuf::new(), set: BTreeMap::new() }
+    pub(super) fn new(kind: &Kind) -> Accumulator {
+        Accumulator {
+            kind: kind.clone(),
+            total: Total::default(),
+            spread: Spread::default(),
+            value: None,
+            list: RawArrayBuf::new(),
+            set: BTreeMap::new(),
+            ranked: BTreeMap::new(),
+            numbers: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// Takes the value of a document; the memory that it adds.
+    pub(super) fn take_from(&mut self, value: Value, document: &RawDocument) -> Result<usize> {
+        match &self.kind {
+            Kind::Top(sort, n) => {
+                let (key, n) = (sort.key(document)?, n.unwrap_or(1));
+                Ok(self.rank(key, value, n, true))
+            }
+            Kind::Bottom(sort, n) => {
+                let (key, n) = (sort.key(document)?, n.unwrap_or(1));
+                Ok(self.rank(key, value, n, false))
+            }
+            _ => self.take(value),
+        }
+    }
+
+    /// Keeps a value if it is among the first so many of its order, or among the last.
+    fn rank(&mut self, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) -> usize {
+        let value = value.unwrap_or(RawBson::Null);
+        let size = key.len() + 96 + size_of_value(&value);
+        self.taken += 1;
+        self.ranked.insert((key, self.taken), value);
+        if self.ranked.len() <= n {
+            return size;
+        }
+        if keeps_first {
+            self.ranked.pop_last();
+        } else {
+            self.ranked.pop_first();
+        }
+        0
     }
 
     /// Takes a value; the memory that it adds.
     pub(super) fn take(&mut self, value: Value) -> Result<usize> {
         match self.kind {
+            Kind::FirstN(n) => return Ok(self.rank(Vec::new(), value, n, true)),
+            Kind::LastN(n) => return Ok(self.rank(Vec::new(), value, n, false)),
+            Kind::MinN(n) | Kind::MaxN(n) => {
+                let Some(value) = value.filter(|value| !matches!(value, RawBson::Null | RawBson::Undefined)) else {
+                    return Ok(0);
+                };
+                let is_min = matches!(self.kind, Kind::MinN(_));
+                return Ok(self.rank(value_key(value.as_raw_bson_ref()), Some(value), n, is_min));
+            }
+            Kind::Percentile(..) => {
+                let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())).map(real_of);
+                self.numbers.extend(number.filter(|x| !x.is_nan()));
+                return Ok(number.map_or(0, |_| size_of::<f64>()));
+            }
+            // Without a document there is no order.
+            Kind::Top(..) | Kind::Bottom(..) => {}
             Kind::Sum | Kind::Avg => {
                 if let Some(value) = &value {
                     self.total.take(value.as_raw_bson_ref());
@@ -235,7 +307,7 @@ impl Accumulator {
             Kind::AddToSet => {
                 if let Some(value) = value {
                     let key = value_key(value.as_raw_bson_ref());
-                    let size = key.len() * 2 + 64;
+                    let size = key.len() + 64 + size_of_value(&value);
                     if self.set.insert(key, value).is_none() {
                         return Ok(size);
                     }
@@ -259,7 +331,7 @@ impl Accumulator {
     /// taken, unless it is a constant.
     pub(super) fn take_figures(
         &mut self,
-        kind: Kind,
+        kind: &Kind,
         constant: Value,
         field: Option<&String>,
         figure: &dyn Fn(Figure) -> Value,
@@ -271,7 +343,7 @@ impl Accumulator {
         let rows = count(figure(Figure::Rows))?;
         let Some(field) = field else {
             match constant {
-                _ if kind == Kind::Count => self.total.count += rows.unsigned_abs(),
+                _ if *kind == Kind::Count => self.total.count += rows.unsigned_abs(),
                 Some(constant) => self.total.take_often(constant.as_raw_bson_ref(), rows)?,
                 None => return None,
             }
@@ -318,8 +390,44 @@ impl Accumulator {
             Kind::AddToSet => RawBson::Array(self.set.into_values().collect()),
             Kind::StdDevPop => self.spread.deviation(0),
             Kind::StdDevSamp => self.spread.deviation(1),
+            Kind::FirstN(_) | Kind::LastN(_) | Kind::MinN(_) | Kind::Top(_, Some(_)) | Kind::Bottom(_, Some(_)) => {
+                RawBson::Array(self.ranked.into_values().collect())
+            }
+            Kind::MaxN(_) => RawBson::Array(self.ranked.into_values().rev().collect()),
+            Kind::Top(_, None) | Kind::Bottom(_, None) => self.ranked.into_values().next().unwrap_or(RawBson::Null),
+            Kind::Percentile(shares, is_single) => percentile(self.numbers, &shares, is_single),
             Kind::MergeObjects => self.value.unwrap_or_else(|| RawBson::Document(bson::RawDocumentBuf::new())),
         })
+    }
+}
+
+/// About the memory of a value.
+fn size_of_value(value: &RawBson) -> usize {
+    match value {
+        RawBson::Document(document) => document.as_bytes().len(),
+        RawBson::Array(list) => list.as_bytes().len(),
+        RawBson::String(text) => text.len(),
+        RawBson::Binary(binary) => binary.bytes.len(),
+        _ => size_of::<RawBson>(),
+    }
+}
+
+/// The values at shares of some numbers: of each the least that at least this share of them does not exceed.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "nobody counts to 2^53, and a share is between 0 and 1"
+)]
+fn percentile(mut numbers: Vec<f64>, shares: &[f64], is_single: bool) -> RawBson {
+    numbers.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let rank = (share * numbers.len() as f64).ceil() as usize;
+        numbers.get(rank.saturating_sub(1)).map_or(RawBson::Null, |x| RawBson::Double(*x))
+    };
+    match shares {
+        [one] if is_single => at(*one),
+        _ => RawBson::Array(shares.iter().map(|share| at(*share)).collect()),
     }
 }
 

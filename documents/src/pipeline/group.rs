@@ -17,7 +17,13 @@ pub(super) struct Group {
 impl Group {
     /// Adds the top-level fields that it needs; whether these are known.
     pub(super) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
-        self.id.add_fields(fields) && self.fields.iter().all(|(_, _, argument)| argument.add_fields(fields))
+        self.id.add_fields(fields)
+            && self.fields.iter().all(|(_, kind, argument)| {
+                if let Kind::Top(sort, _) | Kind::Bottom(sort, _) = kind {
+                    fields.extend(sort.fields());
+                }
+                argument.add_fields(fields)
+            })
     }
 }
 
@@ -49,7 +55,7 @@ impl Grouping {
         {
             return None;
         }
-        let fresh = || group.fields.iter().map(|(_, kind, _)| Accumulator::new(*kind)).collect();
+        let fresh = || group.fields.iter().map(|(_, kind, _)| Accumulator::new(kind)).collect();
         let (known, accumulators) = self.groups.entry(key).or_insert_with(|| (id.clone(), fresh()));
         (*known == id).then_some(accumulators)
     }
@@ -61,10 +67,10 @@ impl Grouping {
         let bytes = &mut self.bytes;
         let (_, accumulators) = self.groups.entry(key).or_insert_with_key(|key| {
             *bytes += key.len() * 2 + 64 + group.fields.len() * size_of::<Accumulator>();
-            (id, group.fields.iter().map(|(_, kind, _)| Accumulator::new(*kind)).collect())
+            (id, group.fields.iter().map(|(_, kind, _)| Accumulator::new(kind)).collect())
         });
         for ((_, _, expression), accumulator) in group.fields.iter().zip(accumulators) {
-            *bytes += accumulator.take(expression.evaluate(document, now_ms)?)?;
+            *bytes += accumulator.take_from(expression.evaluate(document, now_ms)?, document)?;
         }
         if *bytes > bytes_max { Err(too_much("$group", bytes_max)) } else { Ok(()) }
     }

@@ -1,5 +1,11 @@
 //! Reads pipelines.
 
+mod accumulators;
+mod bucket;
+mod densify;
+mod lookup;
+mod windows;
+
 use super::accumulator::Kind;
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
@@ -33,6 +39,8 @@ pub(super) fn pipeline(stages: &RawArray) -> Result<Pipeline> {
             return Err(wrong(5_054_701, format!("Pipeline length must be no longer than {STAGES_MAX} stages")));
         }
     }
+    // Only once all of it could be read.
+    read.iter().try_for_each(Stage::check_constants)?;
     join_sorts_and_limits(&mut read);
     Ok(Pipeline { stages: read })
 }
@@ -109,6 +117,18 @@ fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
                 }
             };
             Stage::ReplaceRoot(Expression::parse(root)?)
+        }
+        "$bucket" => return bucket::bucket(argument, stages),
+        "$sample" => bucket::sample(argument)?,
+        "$lookup" => lookup::lookup(argument)?,
+        "$setWindowFields" => windows::set_window_fields(argument)?,
+        "$densify" => densify::densify(argument)?,
+        "$fill" => return windows::fill(argument, stages),
+        "$out" | "$merge" => {
+            return Err(wrong(40601, format!("{name} can only be the final stage in the pipeline")));
+        }
+        "$collStats" | "$currentOp" | "$indexStats" => {
+            return Err(wrong(40602, format!("{name} is only valid as the first stage in a pipeline.")));
         }
         "$_internalInhibitOptimization" => Stage::Inhibit,
         "$replaceWith" => Stage::ReplaceRoot(Expression::parse(argument)?),
@@ -285,37 +305,9 @@ fn group(object: &RawDocument) -> Result<Stage> {
     for (name, value) in members(object) {
         if name == "_id" {
             id = Some(Expression::parse(value)?);
-            continue;
+        } else {
+            fields.push(bucket::field(name, value)?);
         }
-        if name.contains('.') {
-            return Err(wrong(40235, format!("The field name '{name}' cannot contain '.'")));
-        }
-        if name.starts_with('$') {
-            return Err(wrong(40236, format!("The field name '{name}' cannot be an operator name")));
-        }
-        let RawBsonRef::Document(accumulator) = value else {
-            return Err(wrong(40234, format!("The field '{name}' must be an accumulator object")));
-        };
-        let accumulator = members(accumulator);
-        let [(operator, argument)] = accumulator.as_slice() else {
-            return Err(wrong(40238, format!("The field '{name}' must specify one accumulator")));
-        };
-        let kind = Kind::named(operator).ok_or_else(|| wrong(15952, format!("unknown group operator '{operator}'")))?;
-        let argument = match (kind, *argument) {
-            (Kind::Count, RawBsonRef::Document(nothing)) if nothing.is_empty() => constant(RawBsonRef::Null)?,
-            (Kind::Count, _) => return Err(wrong(14, "$count takes no arguments, i.e. $count:{}")),
-            // A list of one is that one, as everywhere; of more there is none to take.
-            (_, RawBsonRef::Array(list)) => {
-                let elements: Vec<RawBsonRef<'_>> = list.into_iter().map_while(std::result::Result::ok).collect();
-                match elements.as_slice() {
-                    [one] => Expression::parse(*one)?,
-                    _ => return Err(wrong(40237, format!("The {operator} accumulator is a unary operator"))),
-                }
-            }
-            (_, argument) => Expression::parse(argument)?,
-        };
-        let name = CString::try_from(name).map_err(|e| wrong(9, e.to_string()))?;
-        fields.push((name, kind, argument));
     }
     let id = id.ok_or_else(|| wrong(15955, "a group specification must include an _id"))?;
     Ok(Stage::Group(Group { id, fields }))

@@ -114,8 +114,8 @@ fn parts_of_meta(node: &Node, time: &str, meta: Option<&str>, parts: &mut Vec<Ex
 }
 
 /// The figures that an accumulator is made of; nothing if it cannot be.
-fn figures_of(kind: Kind, argument: &Expression) -> Option<Vec<Figure>> {
-    if kind == Kind::Count {
+fn figures_of(kind: &Kind, argument: &Expression) -> Option<Vec<Figure>> {
+    if *kind == Kind::Count {
         return Some(vec![Figure::Rows]);
     }
     if let Some(constant) = argument.constant() {
@@ -125,7 +125,7 @@ fn figures_of(kind: Kind, argument: &Expression) -> Option<Vec<Figure>> {
             Some(RawBson::Double(d)) => d.fract() == 0.0 && d.abs() < 1e6 && !(*d == 0.0 && d.is_sign_negative()),
             _ => false,
         };
-        return (kind == Kind::Sum && is_whole).then(|| vec![Figure::Rows]);
+        return (*kind == Kind::Sum && is_whole).then(|| vec![Figure::Rows]);
     }
     let [field] = argument.as_path()? else { return None };
     let field = || field.clone();
@@ -148,7 +148,7 @@ impl Pipeline {
         let Depends { width_ms, since_ms, .. } = depends(group.id.node(), time, meta)?;
         let mut figures = vec![Figure::Rows];
         for (_, kind, argument) in &group.fields {
-            for figure in figures_of(*kind, argument)? {
+            for figure in figures_of(kind, argument)? {
                 let is_other = |field: &String| field != time && Some(field.as_str()) != meta;
                 if !figure.field().is_none_or(is_other) {
                     return None;
@@ -257,7 +257,7 @@ impl GroupPlan {
                     window.figures.get(at).cloned().flatten()
                 };
                 let field = argument.as_path().and_then(<[String]>::first);
-                accumulator.take_figures(*kind, argument.constant().cloned().flatten(), field, &figure)?;
+                accumulator.take_figures(kind, argument.constant().cloned().flatten(), field, &figure)?;
             }
         }
         grouping.finish(&self.group).ok()

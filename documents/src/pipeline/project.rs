@@ -58,6 +58,14 @@ impl Tree {
         })
     }
 
+    pub(super) fn check_constants(&self) -> Result<()> {
+        self.fields.iter().try_for_each(|(_, field)| match field {
+            Field::Include | Field::Exclude => Ok(()),
+            Field::Computed(expression) => expression.check_constants(),
+            Field::Members(tree) => tree.check_constants(),
+        })
+    }
+
     fn add_computed_fields(&self, fields: &mut Vec<String>) -> bool {
         self.fields.iter().all(|(_, field)| match field {
             Field::Include | Field::Exclude => true,

@@ -41,6 +41,41 @@ impl Database {
         engine.commit(vec![Op::RenameCollection { id, name: to.to_owned() }])
     }
 
+    /// Gives an ordinary collection the name of another one, which it replaces if that exists: in one step, so that readers see
+    /// the old one or the new one.
+    ///
+    /// # Durability
+    /// When this returns, the replacement survives a power cut.
+    /// # Errors
+    /// [`Code::NamespaceNotFound`] for `from`, [`Code::InvalidNamespace`] for `to`, [`Code::IllegalOperation`] if they are the
+    /// same; [`Code::InvalidOptions`] if one of them is a time series; [`Code::NamespaceExists`] if `to` is a view.
+    pub fn replace_collection(&self, from: &str, to: &str) -> Result<()> {
+        let engine = &self.engine;
+        check_collection_name(to)?;
+        let _maintenance = engine.maintenance.lock();
+        engine.check_writable()?;
+        let mut ops = Vec::new();
+        {
+            let state = engine.state.read();
+            let time_series = |name: &str| state.collection(name).is_ok();
+            if let Some(name) = [from, to].into_iter().find(|name| time_series(name)) {
+                return Err(Error::time_series_collection(name));
+            }
+            let id = state.documents.get(from).ok_or_else(|| Error::no_collection(from))?.id;
+            match state.documents.get(to) {
+                Some(old) if old.id == id => {
+                    let what = format!("collection '{from}' has this name already: give it another one");
+                    return Err(Error::new(Code::IllegalOperation, what));
+                }
+                Some(old) => ops.push(Op::DropCollection { id: old.id }),
+                None => check_free(&state, to)?,
+            }
+            ops.push(Op::RenameCollection { id, name: to.to_owned() });
+        }
+        engine.commit(ops)?;
+        engine.cut_log_if_room()
+    }
+
     /// Gives a field another name. The time field and the meta field keep theirs, and so do members of objects.
     ///
     /// All segments of the collection are rewritten, which takes as long and as much space on disk as a compaction of all of

@@ -1,6 +1,7 @@
 """Pipelines over a time-series collection and an ordinary one with the same documents give the same results."""
 
 import datetime
+import math
 import sys
 
 import pymongo
@@ -16,6 +17,17 @@ rows = [
 db.create_collection("series", timeseries={"timeField": "t", "metaField": "m"})
 db.series.insert_many([dict(row) for row in rows])
 db.plain.insert_many([dict(row) for row in rows])
+
+
+def same(a, b):
+    """Sums of doubles depend on the order of additions in their last digits."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return math.isclose(a, b, rel_tol=1e-12) if isinstance(a, float) and isinstance(b, float) else a == b
+
+
 pipelines = [
     [{"$match": {"m.site": "s1"}}, {"$count": "n"}],
     [{"$match": {"m.site": {"$in": ["s1", "s4"]}, "t": {"$gte": base + datetime.timedelta(hours=1)}}},
@@ -31,7 +43,7 @@ pipelines = [
 ]
 for pipeline in pipelines:
     series, plain = (list(c.aggregate(pipeline, batchSize=100)) for c in (db.series, db.plain))
-    assert series == plain, (pipeline, series[:3], plain[:3])
+    assert same(series, plain), (pipeline, series[:3], plain[:3])
 assert db.series.count_documents({"m.site": "s2"}) == db.plain.count_documents({"m.site": "s2"}) == 600
 assert db.plain.count_documents({}) == 3000 and db.nothing.count_documents({}) == 0
 assert next(db.series.aggregate([{"$collStats": {"count": {}, "storageStats": {}}}]))["count"] == 3000

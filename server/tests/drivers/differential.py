@@ -8,20 +8,20 @@ import random
 import sys
 
 import pymongo
-from bson import Decimal128, Int64, ObjectId, Regex, encode
+from bson import Int64, decode
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
 ours = pymongo.MongoClient(sys.argv[1], document_class=RawBSONDocument)["diff"]
 theirs = pymongo.MongoClient(sys.argv[2], document_class=RawBSONDocument)["diff"]
 cases, seed = int(sys.argv[3]), int(sys.argv[4])
-kinds = sys.argv[5].split(",") if len(sys.argv) > 5 else ["find", "update", "expression", "pipeline"]
+kinds = sys.argv[5].split(",") if len(sys.argv) > 5 else ["find", "update", "expression", "pipeline", "series", "write"]
 rng = random.Random(seed)
 UTC = datetime.timezone.utc
 
 
 def date():
-    return datetime.datetime(2000, 1, 1, tzinfo=UTC) + datetime.timedelta(milliseconds=rng.randrange(-10**12, 10**12))
+    return datetime.datetime(2000, 1, 1, tzinfo=UTC) + datetime.timedelta(milliseconds=rng.randrange(-10**11, 10**12))
 
 
 def scalar():
@@ -130,7 +130,7 @@ def expression(depth=3):
         lambda: {rng.choice(["$year", "$month", "$dayOfMonth", "$dayOfYear", "$dayOfWeek", "$hour", "$minute", "$second", "$millisecond", "$week", "$isoWeek", "$isoWeekYear", "$isoDayOfWeek"]): rng.choice([when(), {"date": when(), "timezone": rng.choice(ZONES)}])},
         lambda: {"$dateTrunc": {"date": when(), "unit": rng.choice(UNITS), "binSize": rng.choice([1, 1, 2, 3, 7]), "timezone": rng.choice(ZONES), "startOfWeek": rng.choice(["monday", "Sunday", "fri"])}},
         lambda: {"$dateToString": {"date": when(), "format": rng.choice(["%Y-%m-%dT%H:%M:%S.%LZ", "%G-W%V-%u %j %U %w %z %Z %%"]), "timezone": rng.choice(ZONES)}},
-        lambda: {rng.choice(["$dateAdd", "$dateSubtract"]): {"startDate": when(), "unit": rng.choice(UNITS), "amount": rng.randrange(-40, 40), "timezone": rng.choice(ZONES)}},
+        lambda: {rng.choice(["$dateAdd", "$dateSubtract"]): {"startDate": when(), "unit": rng.choice(UNITS), "amount": rng.randrange(-19, 20), "timezone": rng.choice(ZONES)}},
         lambda: {"$dateDiff": {"startDate": when(), "endDate": "$t", "unit": rng.choice(UNITS), "timezone": rng.choice(ZONES)}},
         lambda: {rng.choice(["x", "y"]): sub()}, lambda: [sub(), sub()],
     ])()
@@ -159,24 +159,128 @@ def stage():
     ])()
 
 
+def several():
+    return rng.choice([
+        lambda: {rng.choice(["$firstN", "$lastN", "$minN", "$maxN"]): {"input": rng.choice(["$v", "$q", "$x"]), "n": rng.randrange(1, 5)}},
+        lambda: {rng.choice(["$top", "$bottom"]): {"output": rng.choice(["$v", ["$x", "$g"]]), "sortBy": {rng.choice(["x", "t"]): rng.choice([1, -1])}}},
+        lambda: {rng.choice(["$topN", "$bottomN"]): {"n": rng.randrange(1, 4), "output": "$q", "sortBy": {"x": rng.choice([1, -1])}}},
+        lambda: {rng.choice(["$sum", "$avg", "$min", "$max", "$first", "$last", "$push"]): rng.choice(["$v", "$q", "$x", 1])},
+    ])()
+
+
+def window():
+    low, high = sorted([rng.randrange(-4, 5), rng.randrange(-4, 5)])
+    return rng.choice([
+        lambda: {}, lambda: {"window": {"documents": [low, high]}}, lambda: {"window": {"documents": ["unbounded", "current"]}},
+        lambda: {"window": {"documents": [rng.choice(["unbounded", "current"]), "unbounded"]}},
+        lambda: {"window": {"range": [low * 3, high * 3.5]}}, lambda: {"window": {"range": ["unbounded", high]}},
+        lambda: {"window": {"range": [low, high], "unit": rng.choice(["day", "hour", "month", "week"])}},
+    ])()
+
+
+def windowed():
+    function = rng.choice([
+        lambda: {**several(), **window()}, lambda: {**several(), **window()}, lambda: {rng.choice(["$rank", "$denseRank", "$documentNumber"]): {}},
+        lambda: {"$shift": {"output": "$v", "by": rng.randrange(-3, 4), **rng.choice([{}, {"default": "none"}])}},
+        lambda: {"$derivative": {"input": "$q"}, **window()}, lambda: {"$derivative": {"input": "$x", "unit": "hour"}, **window()},
+        lambda: {"$integral": {"input": "$q", **rng.choice([{}, {"unit": "day"}])}, **window()},
+        lambda: {"$expMovingAvg": {"input": "$q", **rng.choice([{"N": 3}, {"alpha": 0.25}])}},
+        lambda: {"$locf": "$v"}, lambda: {"$linearFill": "$v"},
+    ])()
+    return {"$setWindowFields": {**rng.choice([{}, {"partitionBy": "$g"}, {"partitionBy": {"$mod": ["$_id", 2]}}]),
+                                 **rng.choice([{"sortBy": {"x": 1}}, {"sortBy": {"t": 1}}, {"sortBy": {"x": -1}}, {"sortBy": {"_id": 1}}, {}]), "output": {"r": function}}}
+
+
+def densified():
+    by_time = rng.random() < 0.5
+    at = lambda: datetime.datetime(2020, 1, 1, tzinfo=UTC) + datetime.timedelta(hours=rng.randrange(0, 900))
+    # Bounds of one's own make documents below them there in partitions that begin below.
+    partition = rng.choice([{}, {"partitionByFields": ["g"]}])
+    bounds = rng.choice([lambda: "full", lambda: "partition", lambda: "full" if partition else [at(), at()] if by_time else [rng.randrange(-5, 30), rng.randrange(20, 90)]])()
+    step = rng.choice([1, 2, 12]) if by_time else rng.choice([1, 3, 0.5, 7])
+    return {"$densify": {"field": "t" if by_time else "x", **partition,
+                         "range": {"step": step, "bounds": bounds, **({"unit": rng.choice(["hour", "day", "month"])} if by_time else {})}}}
+
+
+def filled():
+    output = rng.choice([
+        lambda: {"v": {"method": rng.choice(["locf", "linear"])}}, lambda: {"v": {"value": rng.choice([0, "$q", None])}},
+        lambda: {"v": {"method": "locf"}, "q": {"method": "linear"}}, lambda: {"v": {"value": {"$add": ["$q", 1]}}, "z.y": {"value": 1}},
+    ])()
+    return {"$fill": {**rng.choice([{}, {"partitionBy": {"k": "$g"}}, {"partitionByFields": ["g"]}]), **rng.choice([{"sortBy": {"x": 1}}, {"sortBy": {"t": 1}}, {}]), "output": output}}
+
+
+def series():
+    return rng.choice([
+        lambda: [windowed()], lambda: [windowed()], lambda: [densified(), {"$limit": 4000}], lambda: [filled()],
+        lambda: [{"$group": {"_id": rng.choice([None, "$g", {"$mod": ["$q", 3]}]), "r": several(), "s": several()}}, {"$sort": {"_id": 1}}],
+        lambda: [{"$bucket": {"groupBy": rng.choice(["$x", "$q", "$v", {"$add": ["$q", "$x"]}]), "boundaries": sorted(rng.sample(range(-10, 80), rng.randrange(1, 5))),
+                              **rng.choice([{}, {"default": "other"}, {"default": 500}, {"default": 3}]), **rng.choice([{}, {"output": {"n": several()}}])}}],
+        lambda: [{"$bucket": {"groupBy": "$q", "boundaries": rng.choice([[1, "a"], [3, 1], [1], "x", [0, 100, 1000]]), "default": -1000}}],
+        lambda: [{"$lookup": {"from": rng.choice(["c", "w", "nothing"]), **rng.choice([{"localField": rng.choice(["q", "g", "v", "_id", "none", "o.p", "l"]), "foreignField": rng.choice(["n", "a", "l", "a.x", "none", "g"])}, {"localField": "q", "foreignField": "_id"}]), "as": rng.choice(["r", "o.r"])}}],
+        lambda: [{"$sample": {"size": rng.choice([100, 1000, 0, -1, "x"])}}, {"$sort": {"_id": 1}}],
+        lambda: [{"$addFields": {"r": {rng.choice(["$sum", "$avg", "$min", "$max", "$stdDevPop", "$stdDevSamp"]): rng.choice(["$l", ["$q", "$x"], "$q", ["$l", "$q"], "$none"])}}}],
+        lambda: rng.choice([[{"$indexStats": {}}, {"$project": {"name": 1, "key": 1}}], [{"$out": "o"}, {"$match": {}}], [{"$merge": "o"}, {"$match": {}}], [{"$sample": {"size": 3}}, {"$count": "n"}]]),
+    ])()
+
+
+def written():
+    into = rng.choice(["o", "o", "p"])
+    made = [{"$match": {"_id": {"$lt": rng.randrange(0, 40)}}}, {"$project": {"q": 1, "g": 1, "z": {"$add": ["$q", rng.randrange(3)]}}}]
+    if rng.random() < 0.3:
+        return made + [{"$out": into}]
+    return made + [{"$merge": {"into": into, **rng.choice([{}, {"on": "_id"}]),
+                               **rng.choice([{}, {"whenMatched": rng.choice(["replace", "merge", "keepExisting", "fail"])}]),
+                               **rng.choice([{}, {}, {"whenNotMatched": rng.choice(["insert", "discard", "fail"])}])}}]
+
+
 def asked(action):
     try:
         return "ok", action()
     except OperationFailure as error:
-        return "error", error.code
+        # The same mistake, a $switch without a branch that matches, in its other engine.
+        return "error", 40066 if error.code == 4934200 else error.code
 
 
-def same(a, b, ordered):
+def loose(value):
+    """Numbers by their value, members in any order."""
+    if isinstance(value, dict):
+        return sorted((name, loose(member)) for name, member in value.items())
+    if isinstance(value, list):
+        return [loose(member) for member in value]
+    return ("number", float(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else (type(value).__name__, str(value))
+
+
+def same(a, b, ordered, exact=True):
     if a[0] == "ok" and b[0] == "ok" and isinstance(a[1], list):
+        if not exact:
+            both = [[str(loose(decode(d.raw))) for d in one[1]] for one in (a, b)]
+            return both[0] == both[1] if ordered else sorted(both[0]) == sorted(both[1])
         raw = [[d.raw for d in one[1]] for one in (a, b)]
         return raw[0] == raw[1] if ordered else sorted(raw[0]) == sorted(raw[1])
     return a == b
+
+
+def brief(result, other):
+    """The first documents that the other does not have."""
+    if result[0] != "ok" or not isinstance(result[1], list):
+        return str(result)
+    theirs = {d.raw for d in other[1]} if other[0] == "ok" else set()
+    return f"{len(result[1])} documents, {[decode(d.raw) for d in result[1] if d.raw not in theirs][:2]}"[:600]
 
 
 docs = [document(i) for i in range(60)]
 for db in (ours, theirs):
     db.c.drop()
     db.c.insert_many(docs)
+gaps = [
+    {"_id": i, "g": rng.choice("abc"), "x": at, "t": datetime.datetime(2020, 1, 1, tzinfo=UTC) + datetime.timedelta(hours=at * 11 + 1), "q": rng.randrange(-5, 40),
+     "l": [rng.randrange(5) for _ in range(rng.randrange(3))], **rng.choice([{}, {"v": None}, {"v": rng.randrange(10)}, {"v": rng.randrange(40) / 4}, {"o": [{"p": i % 7}]}])}
+    for i, at in enumerate(rng.sample(range(80), 45))
+]
+for db in (ours, theirs):
+    db.w.drop()
+    db.w.insert_many(gaps)
 different = 0
 counts = {}
 for case in range(cases):
@@ -197,8 +301,20 @@ for case in range(cases):
         number, made = rng.randrange(60), settled(expression())
         shown = docs[number], made
         results = [asked(lambda: list(db.c.aggregate([{"$match": {"_id": number}}, {"$project": {"r": made}}]))) for db in (ours, theirs)]
+    elif kind == "series":
+        shown = made = series()
+        results = [asked(lambda: list(db.w.aggregate([{"$sort": {"_id": 1}}] + made if "$indexStats" not in made[0] else made))) for db in (ours, theirs)]
+    elif kind == "write":
+        shown = made = written()
+        results = []
+        for db in (ours, theirs):
+            outcome = asked(lambda: list(db.w.aggregate(made)))
+            results.append((outcome[0], outcome[1] or list(db[made[-1]["$out"] if "$out" in made[-1] else made[-1]["$merge"]["into"]].find(sort=[("_id", 1)]))))
     else:
         made = [{"$sort": {"_id": 1}}] + [stage() for _ in range(rng.randrange(1, 4))]
+        # There a $match goes before what computes, and so before its errors.
+        computes = [i for i, one in enumerate(made) if {"$set", "$addFields", "$project", "$replaceWith", "$replaceRoot"} & set(one)]
+        made = [one for i, one in enumerate(made) if "$match" not in one or not computes or i < computes[0]]
         # Groups come in no order there.
         if any("$group" in one for one in made):
             at = next(i for i, one in enumerate(made) if "$group" in one)
@@ -207,9 +323,12 @@ for case in range(cases):
         results = [asked(lambda: list(db.c.aggregate(made))) for db in (ours, theirs)]
     outcome = results[1][0]
     counts[kind, outcome] = counts.get((kind, outcome), 0) + 1
-    if not same(*results, ordered=kind != "pipeline" or not any("$group" in one for one in made)):
+    # Of equal numbers of several types one is given, and a field that was left out keeps its place there when it is set again.
+    stages = [list(one)[0] for one in made] if kind == "pipeline" else []
+    exact = not ("$group" in stages or ({"$project", "$unset"} & set(stages) and {"$set", "$addFields"} & set(stages)) or (kind == "series" and "$densify" in made[0]))
+    if not same(*results, exact=exact, ordered=kind not in ("pipeline", "series") or not any("$group" in one or "$densify" in one for one in made)):
         different += 1
         if different <= 40:
-            print(f"case {case} ({kind}): {shown}\n  here:  {str(results[0])[:600]}\n  there: {str(results[1])[:600]}")
+            print(f"case {case} ({kind}): {shown}\n  here:  {brief(*results)}\n  there: {brief(*reversed(results))}")
 print(f"seed {seed}: {cases} cases, {different} different; {counts}")
 sys.exit(1 if different else 0)

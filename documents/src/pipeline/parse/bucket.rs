@@ -1,0 +1,159 @@
+//! $bucket, which is a `$group` by a `$switch`, and a `$sort`.
+
+use super::super::accumulator::Kind;
+use super::super::group::Group;
+use super::super::{Result, Stage};
+use super::accumulators::accumulator;
+use super::{constant, is_nested, object, wrong};
+use crate::Sort;
+use crate::expression::{Expression, members};
+use crate::order::{TypeClass, compare};
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::rawdoc;
+
+pub(super) fn bucket(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+    let what = "Argument to $bucket stage must be an object";
+    let (mut by, mut boundaries, mut default, mut fields) = (None, None, None, None);
+    for (name, value) in members(object(argument, 40201, what)?) {
+        match name {
+            "groupBy" => by = Some(checked_by(value)?),
+            "boundaries" => boundaries = Some(checked_boundaries(value)?),
+            "default" => default = Some(constant_of(value, 40195, "The $bucket 'default' field must be a constant")?),
+            "output" => fields = Some(output(value)?),
+            other => return Err(wrong(40197, format!("Unrecognized option to $bucket: {other}."))),
+        }
+    }
+    let (Some(by), Some(boundaries)) = (by, boundaries) else {
+        return Err(wrong(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified."));
+    };
+    if let (Some(default), Some(lowest), Some(highest)) = (&default, boundaries.first(), boundaries.last()) {
+        let at = default.as_raw_bson_ref();
+        let is_class = TypeClass::of(at) == TypeClass::of(lowest.as_raw_bson_ref());
+        let within = compare(at, lowest.as_raw_bson_ref()).is_ge() && compare(at, highest.as_raw_bson_ref()).is_lt();
+        if is_class && within {
+            let what = "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary.";
+            return Err(wrong(40199, what));
+        }
+    }
+    let mut branches = RawArrayBuf::new();
+    for pair in boundaries.windows(2) {
+        let literal = |value: &RawBson| rawdoc! { "$const": value.clone() };
+        branches.push(rawdoc! {
+            "case": { "$and": [{ "$gte": [by.clone(), literal(&pair[0])] }, { "$lt": [by.clone(), literal(&pair[1])] }] },
+            "then": literal(&pair[0]),
+        });
+    }
+    let mut switch = rawdoc! { "branches": branches };
+    if let Some(default) = default {
+        switch.append(cstr!("default"), rawdoc! { "$const": default });
+    }
+    let id = rawdoc! { "$switch": switch };
+    let id = Expression::parse(RawBsonRef::Document(&id))?;
+    let fields = match fields {
+        Some(fields) => fields,
+        None => vec![(cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
+    };
+    stages.push(Stage::Group(Group { id, fields }));
+    stages.push(Stage::Sort(Sort::parse(&rawdoc! { "_id": 1 })?, None));
+    Ok(())
+}
+
+fn checked_by(value: RawBsonRef<'_>) -> Result<RawBson> {
+    match value {
+        RawBsonRef::String(path) if path.starts_with('$') => {}
+        RawBsonRef::Document(object) if !is_nested(object) => {}
+        _ => {
+            let what = "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression";
+            return Err(wrong(40202, what));
+        }
+    }
+    Expression::parse(value)?;
+    Ok(crate::raw::owned(value))
+}
+
+fn constant_of(value: RawBsonRef<'_>, code: i32, what: &str) -> Result<RawBson> {
+    match Expression::parse(value)?.constant() {
+        Some(constant) => Ok(constant.clone().unwrap_or(RawBson::Null)),
+        None => Err(wrong(code, what)),
+    }
+}
+
+fn checked_boundaries(value: RawBsonRef<'_>) -> Result<Vec<RawBson>> {
+    let RawBsonRef::Array(list) = value else {
+        return Err(wrong(40200, "The $bucket 'boundaries' field must be an array"));
+    };
+    let what = "The $bucket 'boundaries' field must be an array of constant values";
+    let one = |value| constant_of(value, 40191, what);
+    let read = list.into_iter().map_while(std::result::Result::ok).map(one).collect::<Result<Vec<_>>>()?;
+    if read.len() < 2 {
+        return Err(wrong(40192, "The $bucket 'boundaries' field must have at least 2 values"));
+    }
+    for pair in read.windows(2) {
+        let (a, b) = (pair[0].as_raw_bson_ref(), pair[1].as_raw_bson_ref());
+        if TypeClass::of(a) != TypeClass::of(b) {
+            let what = "All values in the 'boundaries' option to $bucket must have the same type.";
+            return Err(wrong(40193, what));
+        }
+        if compare(a, b).is_ge() {
+            let what = "The 'boundaries' option to $bucket must be sorted in ascending order.";
+            return Err(wrong(40194, what));
+        }
+    }
+    Ok(read)
+}
+
+fn output(value: RawBsonRef<'_>) -> Result<Vec<(CString, Kind, Expression)>> {
+    let mut fields = Vec::new();
+    for (name, value) in members(object(value, 40196, "The $bucket 'output' field must be an object")?) {
+        fields.push(field(name, value)?);
+    }
+    Ok(fields)
+}
+
+/// One field of a `$group` or of a `$bucket`.
+pub(super) fn field(name: &str, value: RawBsonRef<'_>) -> Result<(CString, Kind, Expression)> {
+    if name.contains('.') {
+        return Err(wrong(40235, format!("The field name '{name}' cannot contain '.'")));
+    }
+    if name.starts_with('$') {
+        return Err(wrong(40236, format!("The field name '{name}' cannot be an operator name")));
+    }
+    let RawBsonRef::Document(object) = value else {
+        return Err(wrong(40234, format!("The field '{name}' must be an accumulator object")));
+    };
+    let object = members(object);
+    let [(operator, argument)] = object.as_slice() else {
+        return Err(wrong(40238, format!("The field '{name}' must specify one accumulator")));
+    };
+    let (kind, argument) = accumulator(operator, *argument)?;
+    Ok((CString::try_from(name).map_err(|e| wrong(9, e.to_string()))?, kind, argument))
+}
+
+/// `$sample`.
+pub(super) fn sample(argument: RawBsonRef<'_>) -> Result<Stage> {
+    let mut size = None;
+    for (name, value) in members(object(argument, 28745, "the $sample stage specification must be an object")?) {
+        if name != "size" {
+            return Err(wrong(28748, format!("unrecognized option to $sample: {name}")));
+        }
+        let number = crate::order::Number::of(value).map(crate::expression::real_of);
+        match (number, crate::whole_number(value)) {
+            (None, _) => return Err(wrong(28746, "size argument to $sample must be a number")),
+            (_, Some(n @ 0..)) => size = Some(n.unsigned_abs()),
+            (Some(n), None) if n >= 1.0 => {
+                size = Some(crate::order::integer_of(n.trunc()).map_or(u64::MAX, i64::unsigned_abs))
+            }
+            _ => return Err(wrong(28747, "size argument to $sample must be a positive integer")),
+        }
+    }
+    size.map(Stage::Sample).ok_or_else(|| wrong(28749, "$sample stage must specify a size"))
+}
+
+/// An object of one member.
+pub(super) fn single(name: &str, value: RawBson) -> RawDocumentBuf {
+    let mut document = RawDocumentBuf::new();
+    if let Ok(name) = CString::try_from(name) {
+        document.append(name, value);
+    }
+    document
+}

@@ -1,0 +1,325 @@
+//! $setWindowFields, and $fill, which is one.
+
+use super::super::project::{Field, Others, Projector, Tree};
+use super::super::windows::{End, Function, Window, Windows};
+use super::super::{Result, Stage};
+use super::accumulators::accumulator;
+use super::bucket::single;
+use super::{object, path_of, wrong};
+use crate::Sort;
+use crate::expression::{Distance, Expression, members, real_of};
+use crate::order::Number;
+use crate::raw::{owned, type_name};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::rawdoc;
+
+pub(super) fn set_window_fields(argument: RawBsonRef<'_>) -> Result<Stage> {
+    let what = format!("the $setWindowFields stage specification must be an object, found {}", type_name(argument));
+    let (mut partition, mut sort, mut output) = (None, None, None);
+    for (name, value) in members(object(argument, 9, what)?) {
+        match (name, value) {
+            ("partitionBy", value) => partition = Some(Expression::parse(value)?),
+            ("sortBy", RawBsonRef::Document(by)) => sort = Some(by),
+            ("output", RawBsonRef::Document(fields)) => output = Some(fields),
+            ("sortBy" | "output", other) => {
+                let what = format!("BSON field '$setWindowFields.{name}' is the wrong type '{}'", type_name(other));
+                return Err(wrong(14, what));
+            }
+            (other, _) => {
+                return Err(wrong(40415, format!("BSON field '$setWindowFields.{other}' is an unknown field.")));
+            }
+        }
+    }
+    let missing = || wrong(40414, "BSON field '$setWindowFields.output' is missing but a required field");
+    let mut windows = begun(partition, sort)?;
+    for (name, value) in members(output.ok_or_else(missing)?) {
+        let path = path_of(name)?.into_iter().map(str::to_owned).collect();
+        let what = format!("The field '{name}' must be an object");
+        let function = function(object(value, 9, what)?, &windows)?;
+        windows.outputs.push((path, function));
+    }
+    Ok(Stage::Windows(Box::new(windows)))
+}
+
+fn begun(partition: Option<Expression>, sort: Option<&RawDocument>) -> Result<Windows> {
+    let by = match sort.map(members).as_deref() {
+        Some([(path, direction)]) => {
+            let path = Expression::parse(RawBsonRef::String(&format!("${path}")))?;
+            Some((path, crate::whole_number(*direction) == Some(1)))
+        }
+        _ => None,
+    };
+    Ok(Windows { partition, sort: sort.map(Sort::parse).transpose()?, by, outputs: Vec::new() })
+}
+
+/// One window function with its window.
+fn function(spec: &RawDocument, windows: &Windows) -> Result<Function> {
+    let (mut operator, mut window) = (None, None);
+    for (name, value) in members(spec) {
+        match name {
+            "window" => {
+                let what = format!("'window' field must be an object, but got {}", type_name(value));
+                window = Some(object(value, 9, what)?);
+            }
+            name if operator.is_none() => operator = Some((name, value)),
+            name => return Err(wrong(9, format!("Window function found an unknown argument: {name}"))),
+        }
+    }
+    let (name, argument) = operator.ok_or_else(|| wrong(9, "Expected a $-prefixed window function"))?;
+    let needs_sort = || match windows.sort {
+        Some(_) => Ok(()),
+        None => {
+            let code =
+                if matches!(name, "$derivative" | "$integral" | "$expMovingAvg" | "$shift") { 9 } else { 5_371_602 };
+            Err(wrong(code, format!("{name} must be specified with a top level sortBy expression")))
+        }
+    };
+    if matches!(name, "$derivative" | "$integral" | "$expMovingAvg") {
+        needs_sort()?;
+    }
+    let read = window.map(|window| parse_window(window, windows)).transpose()?;
+    let no_window = || match window {
+        None => Ok(()),
+        Some(_) => Err(wrong(5_371_601, format!("{name} does not accept a 'window' field"))),
+    };
+    match name {
+        "$rank" | "$denseRank" | "$documentNumber" => {
+            needs_sort()?;
+            no_window()?;
+            if !argument.as_document().is_some_and(RawDocument::is_empty) {
+                return Err(wrong(5_371_603, format!("{name} must be specified with '{{}}' as the value")));
+            }
+            Ok(match name {
+                "$rank" => Function::Rank,
+                "$denseRank" => Function::DenseRank,
+                _ => Function::DocumentNumber,
+            })
+        }
+        "$shift" => {
+            needs_sort()?;
+            no_window()?;
+            shift(argument)
+        }
+        "$derivative" | "$integral" => change(name, argument, read),
+        "$expMovingAvg" => {
+            no_window()?;
+            moving_average(argument)
+        }
+        "$locf" | "$linearFill" => {
+            no_window()?;
+            let input = Expression::parse(argument)?;
+            if name == "$locf" {
+                return Ok(Function::Locf(input));
+            }
+            if windows.by.is_none() {
+                let what = "$linearFill must be specified with a top level sortBy expression with exactly one element";
+                return Err(wrong(605_001, what));
+            }
+            Ok(Function::LinearFill(input))
+        }
+        name => {
+            let (kind, argument) = accumulator(name, argument).map_err(|error| match error.code {
+                15952 => wrong(9, format!("Unrecognized window function, {name}")),
+                _ => error,
+            })?;
+            Ok(Function::Accumulate(Box::new(kind), argument, read.unwrap_or(Window::WHOLE)))
+        }
+    }
+}
+
+fn end(value: RawBsonRef<'_>, of_documents: bool) -> Result<End> {
+    match value {
+        RawBsonRef::String("unbounded") => Ok(End::Unbounded),
+        RawBsonRef::String("current") => Ok(End::Current),
+        other => {
+            let number = Number::of(other).map(real_of).filter(|n| !of_documents || n.fract() == 0.0);
+            let what = "Window bounds must be 'unbounded', 'current' or a number, whole for 'documents'";
+            number.map(End::Offset).ok_or_else(|| wrong(9, what))
+        }
+    }
+}
+
+fn parse_window(window: &RawDocument, windows: &Windows) -> Result<Window> {
+    let (mut documents, mut range, mut unit) = (None, None, None);
+    for (name, value) in members(window) {
+        let bounds = |of_documents: bool| -> Result<(End, End)> {
+            let RawBsonRef::Array(list) = value else {
+                return Err(wrong(9, "Window bounds must be a 2-element array"));
+            };
+            let ends: Vec<RawBsonRef<'_>> = list.into_iter().map_while(std::result::Result::ok).collect();
+            let [low, high] = ends.as_slice() else {
+                return Err(wrong(9, "Window bounds must be a 2-element array"));
+            };
+            let (low, high) = (end(*low, of_documents)?, end(*high, of_documents)?);
+            let at = |end: &End, unbounded: f64| match end {
+                End::Unbounded => unbounded,
+                End::Current => 0.0,
+                End::Offset(by) => *by,
+            };
+            if at(&low, f64::NEG_INFINITY) > at(&high, f64::INFINITY) {
+                return Err(wrong(5_339_900, "Lower bound must not exceed upper bound"));
+            }
+            Ok((low, high))
+        };
+        match name {
+            "documents" => documents = Some(bounds(true)?),
+            "range" => range = Some(bounds(false)?),
+            "unit" => unit = Some(distance(value)?),
+            other => return Err(wrong(9, format!("'window' field has an unknown argument: {other}"))),
+        }
+    }
+    match (documents, range, unit) {
+        (Some(_), Some(_), _) => Err(wrong(9, "Window bounds can specify either 'documents' or 'range', not both.")),
+        (Some(_), None, Some(_)) => Err(wrong(9, "'unit' is only allowed with 'range' bounds")),
+        (Some((low, high)), None, None) => {
+            let is_bounded = low != End::Unbounded || high != End::Unbounded;
+            if is_bounded && windows.sort.is_none() {
+                return Err(wrong(5_339_901, "Document-based bounds require a sortBy"));
+            }
+            Ok(Window::Documents(low, high))
+        }
+        (None, Some((low, high)), unit) => match windows.by {
+            None => Err(wrong(5_339_902, "Range-based bounds require sortBy a single field")),
+            Some((_, false)) => Err(wrong(5_429_404, "Range-based bounds require an ascending sortBy")),
+            Some((_, true)) => Ok(Window::Range(low, high, unit)),
+        },
+        (None, None, Some(_)) => Err(wrong(9, "'unit' is only allowed with 'range' bounds")),
+        (None, None, None) => Ok(Window::WHOLE),
+    }
+}
+
+fn distance(value: RawBsonRef<'_>) -> Result<Distance> {
+    let text = value.as_str().ok_or_else(|| wrong(9, "'unit' must be a string"))?;
+    Distance::named(text).ok_or_else(|| wrong(9, format!("unknown time unit value: {text}")))
+}
+
+fn shift(argument: RawBsonRef<'_>) -> Result<Function> {
+    let (mut output, mut by, mut default) = (None, None, None);
+    let what = "Argument to $shift must be an object";
+    for (name, value) in members(object(argument, 9, what)?) {
+        match name {
+            "output" => output = Some(Expression::parse(value)?),
+            "by" => {
+                let whole = crate::whole_number(value);
+                by = Some(whole.ok_or_else(|| wrong(9, "'$shift:by' field must be an integer"))?);
+            }
+            "default" => {
+                let constant = Expression::parse(value)?.constant().cloned();
+                default =
+                    constant.ok_or_else(|| wrong(9, "'$shift:default' expression must yield a constant value."))?;
+            }
+            other => return Err(wrong(9, format!("Unknown argument in $shift: {other}"))),
+        }
+    }
+    match (output, by) {
+        (Some(output), Some(by)) => Ok(Function::Shift(output, by, default)),
+        _ => Err(wrong(9, "$shift requires 'output' and 'by'")),
+    }
+}
+
+fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>) -> Result<Function> {
+    let (mut input, mut unit) = (None, None);
+    let what = format!("{name} specification must be an object");
+    for (member, value) in members(object(argument, 5_490_706, what)?) {
+        match member {
+            "input" => input = Some(Expression::parse(value)?),
+            "unit" => {
+                let millis = distance(value)?.millis();
+                let what = "unit must be 'week' or smaller";
+                unit = Some(millis.ok_or_else(|| wrong(5_490_704, what))?);
+            }
+            other => return Err(wrong(40415, format!("BSON field '{name}.{other}' is an unknown field."))),
+        }
+    }
+    let input = input.ok_or_else(|| wrong(40414, format!("BSON field '{name}.input' is missing")))?;
+    match (name, window) {
+        ("$derivative", None) => Err(wrong(9, "$derivative requires explicit window bounds")),
+        ("$derivative", Some(window)) => Ok(Function::Derivative(input, unit, window)),
+        (_, window) => Ok(Function::Integral(input, unit, window.unwrap_or(Window::WHOLE))),
+    }
+}
+
+fn moving_average(argument: RawBsonRef<'_>) -> Result<Function> {
+    let (mut input, mut weight) = (None, None);
+    let what = "$expMovingAvg must have exactly one argument that is an object";
+    for (name, value) in members(object(argument, 9, what)?) {
+        let number = Number::of(value).map(real_of);
+        match (name, number) {
+            ("input", _) => input = Some(Expression::parse(value)?),
+            ("N", Some(n)) if n >= 1.0 && n.fract() == 0.0 && weight.is_none() => weight = Some(2.0 / (n + 1.0)),
+            ("alpha", Some(alpha)) if alpha > 0.0 && alpha < 1.0 && weight.is_none() => weight = Some(alpha),
+            _ => {
+                let what =
+                    "$expMovingAvg takes 'input' and either 'N', a positive whole number, or 'alpha', between 0 and 1";
+                return Err(wrong(9, what));
+            }
+        }
+    }
+    match (input, weight) {
+        (Some(input), Some(weight)) => Ok(Function::MovingAverage(input, weight)),
+        _ => Err(wrong(9, "$expMovingAvg sub object must have 'input' and either 'N' or 'alpha'")),
+    }
+}
+
+/// `$fill`: window functions for methods, and then values for what is null.
+pub(super) fn fill(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+    let what = format!("the $fill stage specification must be an object, found {}", type_name(argument));
+    let (mut partition, mut sort, mut output) = (None, None, None);
+    for (name, value) in members(object(argument, 9, what)?) {
+        match (name, value) {
+            ("partitionBy", value) if partition.is_none() => partition = Some(owned(value)),
+            ("partitionByFields", RawBsonRef::Array(fields)) if partition.is_none() => {
+                let mut parts = RawDocumentBuf::new();
+                for field in fields.into_iter().map_while(std::result::Result::ok) {
+                    let field = field.as_str().ok_or_else(|| wrong(14, "partitionByFields must hold strings"))?;
+                    let name = field.replace('.', "\u{1}");
+                    single(&name, RawBson::String(format!("${field}")))
+                        .into_iter()
+                        .map_while(std::result::Result::ok)
+                        .for_each(|(name, value)| parts.append(name, value));
+                }
+                partition = Some(RawBson::Document(parts));
+            }
+            ("partitionBy" | "partitionByFields", _) => {
+                let what = "Maximum one of 'partitionBy' and 'partitionByFields' can be specified in '$fill'";
+                return Err(wrong(6_050_204, what));
+            }
+            ("sortBy", RawBsonRef::Document(by)) => sort = Some(by),
+            ("output", RawBsonRef::Document(fields)) => output = Some(fields),
+            (other, _) => return Err(wrong(40415, format!("BSON field '$fill.{other}' is an unknown field."))),
+        }
+    }
+    let output = output.ok_or_else(|| wrong(40414, "BSON field '$fill.output' is missing but a required field"))?;
+    let partition = partition.map(|value| Expression::parse(value.as_raw_bson_ref())).transpose()?;
+    let (mut windows, mut values) = (begun(partition, sort)?, Tree::default());
+    let mut has_values = false;
+    for (name, value) in members(output) {
+        let what = "The output of $fill must be an object with 'value' or 'method'";
+        let spec = members(object(value, 14, what)?);
+        let path: Vec<&str> = path_of(name)?;
+        match spec.as_slice() {
+            [("value", value)] => {
+                let filled = rawdoc! { "$ifNull": [format!("${name}"), owned(*value)] };
+                values.add(&path, Field::Computed(Expression::parse(RawBsonRef::Document(&filled))?))?;
+                has_values = true;
+            }
+            [("method", RawBsonRef::String(method @ ("locf" | "linear")))] => {
+                let name = if *method == "locf" { "$locf" } else { "$linearFill" };
+                let spec = single(name, RawBson::String(format!("${}", path.join("."))));
+                let function = function(&spec, &windows)?;
+                windows.outputs.push((path.into_iter().map(str::to_owned).collect(), function));
+            }
+            [("method", _)] => {
+                return Err(wrong(6_050_202, "Method must be either 'locf' or 'linear'"));
+            }
+            _ => return Err(wrong(40415, what)),
+        }
+    }
+    if !windows.outputs.is_empty() {
+        stages.push(Stage::Windows(Box::new(windows)));
+    }
+    if has_values {
+        stages.push(Stage::Project(Projector { tree: values, others: Others::Kept }));
+    }
+    Ok(())
+}

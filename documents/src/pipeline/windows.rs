@@ -1,0 +1,399 @@
+//! $setWindowFields: values of a document's neighbours in the order of its partition.
+
+use super::accumulator::{Accumulator, Kind};
+use super::project::set;
+use super::{Result, Stop};
+use crate::expression::{Distance, Expression, Value, decimal_of, is_nothing, real_of};
+use crate::order::Number;
+use crate::{Decimal, ExpressionError, Sort, value_key};
+use bson::raw::{RawBson, RawDocumentBuf};
+
+/// Where a window ends.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum End {
+    Unbounded,
+    Current,
+    Offset(f64),
+}
+
+/// Which neighbours count.
+#[derive(Debug, Clone)]
+pub(super) enum Window {
+    /// By their number.
+    Documents(End, End),
+    /// By how far their value of the sort is away: as numbers, or in a unit of time.
+    Range(End, End, Option<Distance>),
+}
+
+impl Window {
+    pub(super) const WHOLE: Window = Window::Documents(End::Unbounded, End::Unbounded);
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Function {
+    Accumulate(Box<Kind>, Expression, Window),
+    Rank,
+    DenseRank,
+    DocumentNumber,
+    /// Of the document that is so many after this one.
+    Shift(Expression, i64, Value),
+    /// Per unit of time in milliseconds, or of the sort's value.
+    Derivative(Expression, Option<f64>, Window),
+    Integral(Expression, Option<f64>, Window),
+    /// With the weight of the newest value.
+    MovingAverage(Expression, f64),
+    /// The last value that is not null.
+    Locf(Expression),
+    LinearFill(Expression),
+}
+
+/// What a `$setWindowFields` asks for.
+#[derive(Debug, Clone)]
+pub(super) struct Windows {
+    pub(super) partition: Option<Expression>,
+    pub(super) sort: Option<Sort>,
+    /// The path of the sort, if it is one, and whether it ascends.
+    pub(super) by: Option<(Expression, bool)>,
+    pub(super) outputs: Vec<(Vec<String>, Function)>,
+}
+
+/// Of points, each a position and a value, and a unit of positions.
+type OfPoints = fn(&[(f64, f64)], f64) -> Option<RawBson>;
+
+/// One partition, in its order.
+struct Partition<'a> {
+    documents: &'a [RawDocumentBuf],
+    sort_keys: Vec<&'a [u8]>,
+    now_ms: i64,
+    by: Option<&'a Expression>,
+    stop: Stop<'a>,
+}
+
+fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
+    ExpressionError::new(code, message)
+}
+
+impl Windows {
+    /// The documents with their new fields, sorted by partition and within it.
+    pub(super) fn apply(
+        &self,
+        documents: Vec<RawDocumentBuf>,
+        now_ms: i64,
+        stop: Stop<'_>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let mut keyed = Vec::with_capacity(documents.len());
+        for document in documents {
+            stop.check()?;
+            let partition = match &self.partition {
+                Some(partition) => partition.evaluate(&document, now_ms)?,
+                None => None,
+            };
+            if let Some(RawBson::Array(_)) = partition {
+                let what = "An expression used to partition cannot evaluate to value of type array";
+                return Err(wrong(14, what));
+            }
+            let group = value_key(partition.unwrap_or(RawBson::Null).as_raw_bson_ref());
+            let order = match &self.sort {
+                Some(sort) => sort.key(&document)?,
+                None => Vec::new(),
+            };
+            keyed.push((group, order, document));
+        }
+        keyed.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        let (keys, documents): (Vec<_>, Vec<_>) =
+            keyed.into_iter().map(|(group, order, document)| ((group, order), document)).unzip();
+        let mut found = Vec::with_capacity(documents.len());
+        let mut start = 0;
+        for of_partition in keys.chunk_by(|a, b| a.0 == b.0) {
+            let end = start + of_partition.len();
+            let partition = Partition {
+                documents: &documents[start..end],
+                sort_keys: of_partition.iter().map(|(_, order)| order.as_slice()).collect(),
+                now_ms,
+                by: self.by.as_ref().map(|(path, _)| path),
+                stop,
+            };
+            let mut columns = Vec::with_capacity(self.outputs.len());
+            for (path, function) in &self.outputs {
+                columns.push((path, partition.values(function)?));
+            }
+            for (at, document) in documents[start..end].iter().enumerate() {
+                let mut shown = document.clone();
+                for (path, values) in &mut columns {
+                    shown = set(&shown, path, values[at].take());
+                }
+                found.push(shown);
+            }
+            start = end;
+        }
+        Ok(found)
+    }
+}
+
+/// A number, or the milliseconds of a date.
+fn position(value: &Value, of_time: bool) -> Option<f64> {
+    match (value.as_ref()?, of_time) {
+        (RawBson::DateTime(date), true) => Some(millis(date.timestamp_millis())),
+        (_, true) => None,
+        (other, false) => Number::of(other.as_raw_bson_ref()).map(real_of),
+    }
+}
+
+fn misplaced(code: i32, of_time: bool) -> ExpressionError {
+    wrong(
+        code,
+        match of_time {
+            true => "with a unit of time the sortBy field must be a Date",
+            false => "without a unit of time the sortBy field must be a number",
+        },
+    )
+}
+
+impl Partition<'_> {
+    fn all(&self, expression: &Expression) -> Result<Vec<Value>> {
+        self.documents.iter().map(|document| expression.evaluate(document, self.now_ms)).collect()
+    }
+
+    /// The value of the sort of a document: a number, or milliseconds of a date.
+    fn positions(&self, of_time: bool) -> Result<Vec<f64>> {
+        let by = self.by.ok_or_else(|| wrong(5_339_902, "Range-based bounds require sortBy a single field"))?;
+        let code = if of_time { 5_429_513 } else { 5_429_413 };
+        self.all(by)?.iter().map(|value| position(value, of_time).ok_or_else(|| misplaced(code, of_time))).collect()
+    }
+
+    fn values(&self, function: &Function) -> Result<Vec<Value>> {
+        let count = self.documents.len();
+        match function {
+            Function::Accumulate(kind, argument, window) => self.accumulated(kind, argument, window),
+            Function::DocumentNumber => Ok((1..=count).map(whole).collect()),
+            Function::Rank | Function::DenseRank => {
+                let (mut rank, mut dense, mut ranks) = (0, 0, Vec::with_capacity(count));
+                for at in 0..count {
+                    if at == 0 || self.sort_keys[at] != self.sort_keys[at - 1] {
+                        (rank, dense) = (at + 1, dense + 1);
+                    }
+                    ranks.push(whole(if matches!(function, Function::Rank) { rank } else { dense }));
+                }
+                Ok(ranks)
+            }
+            Function::Shift(output, by, default) => {
+                let values = self.all(output)?;
+                let at = |at: usize| {
+                    let at = usize::try_from(i64::try_from(at).ok()?.checked_add(*by)?).ok()?;
+                    values.get(at).cloned()
+                };
+                let default = default.clone().or(Some(RawBson::Null));
+                Ok((0..count).map(|i| at(i).unwrap_or_else(|| default.clone())).collect())
+            }
+            Function::MovingAverage(input, weight) => {
+                let (weight, rest) = (Decimal::from_f64(*weight), Decimal::from_f64(1.0 - weight));
+                let (mut average, mut averages) = (None, Vec::with_capacity(count));
+                for value in self.all(input)? {
+                    let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())).map(decimal_of);
+                    if let Some(x) = number {
+                        let next = |before: Decimal| x.multiply(weight).add(before.multiply(rest));
+                        average = Some(average.map_or(x, next));
+                    }
+                    averages.push(Some(match (number, average) {
+                        (Some(_), Some(average)) => RawBson::Double(average.nearest_f64()),
+                        _ => RawBson::Null,
+                    }));
+                }
+                Ok(averages)
+            }
+            Function::Locf(input) => {
+                let (mut last, mut filled) = (None, Vec::with_capacity(count));
+                for value in self.all(input)? {
+                    if !is_nothing(&value) {
+                        last = value;
+                    }
+                    filled.push(last.clone().or(Some(RawBson::Null)));
+                }
+                Ok(filled)
+            }
+            Function::LinearFill(input) => self.interpolated(input),
+            Function::Derivative(input, unit, window) => {
+                let code = if unit.is_some() { 5_624_900 } else { 5_624_901 };
+                self.changes(input, *unit, window, slope, code)
+            }
+            Function::Integral(input, unit, window) => {
+                let code = if unit.is_some() { 5_423_901 } else { 5_423_902 };
+                self.changes(input, *unit, window, area, code)
+            }
+        }
+    }
+
+    /// The documents in each document's window: the first, and the one after the last.
+    fn bounds(&self, window: &Window) -> Result<Vec<(usize, usize)>> {
+        let count = self.documents.len();
+        match window {
+            Window::Documents(from, to) => {
+                let at = |i: usize, end: &End, after: i64, unbounded: i64| match end {
+                    End::Unbounded => unbounded,
+                    End::Current => number(i) + after,
+                    End::Offset(by) => number(i) + truncated(*by) + after,
+                };
+                let clamp = |n: i64| usize::try_from(n.max(0)).unwrap_or(count).min(count);
+                let bounds = |i| {
+                    let (low, high) = (clamp(at(i, from, 0, 0)), clamp(at(i, to, 1, number(count))));
+                    (low, high.max(low))
+                };
+                Ok((0..count).map(bounds).collect())
+            }
+            Window::Range(from, to, unit) => {
+                let positions = self.positions(unit.is_some())?;
+                let moved = |x: f64, by: f64| -> Result<f64> {
+                    match unit {
+                        Some(unit) => Ok(millis(unit.after(truncated(x), truncated(by))?)),
+                        None => Ok(x + by),
+                    }
+                };
+                let mut bounds = Vec::with_capacity(count);
+                for x in &positions {
+                    self.stop.check()?;
+                    let low = match from {
+                        End::Unbounded => 0,
+                        End::Current => positions.partition_point(|p| p < x),
+                        End::Offset(by) => {
+                            let edge = moved(*x, *by)?;
+                            positions.partition_point(|p| *p < edge)
+                        }
+                    };
+                    let high = match to {
+                        End::Unbounded => count,
+                        End::Current => positions.partition_point(|p| p <= x),
+                        End::Offset(by) => {
+                            let edge = moved(*x, *by)?;
+                            positions.partition_point(|p| *p <= edge)
+                        }
+                    };
+                    bounds.push((low, high.max(low)));
+                }
+                Ok(bounds)
+            }
+        }
+    }
+
+    fn accumulated(&self, kind: &Kind, argument: &Expression, window: &Window) -> Result<Vec<Value>> {
+        let values = self.all(argument)?;
+        let mut found: Vec<Value> = Vec::with_capacity(values.len());
+        // A window that only grows is added to; another one is made anew.
+        let mut accumulator = Accumulator::new(kind);
+        let mut taken = (0, 0);
+        for (low, high) in self.bounds(window)? {
+            self.stop.check()?;
+            if (low, high) == taken
+                && let Some(last) = found.last()
+            {
+                found.push(last.clone());
+                continue;
+            }
+            if low != taken.0 || high < taken.1 {
+                (accumulator, taken) = (Accumulator::new(kind), (low, low));
+            }
+            for (at, (value, document)) in values.iter().zip(self.documents).enumerate().take(high).skip(taken.1) {
+                if at.is_multiple_of(1 << 10) {
+                    self.stop.check()?;
+                }
+                accumulator.take_from(value.clone(), document)?;
+            }
+            taken = (low, high);
+            found.push(Some(accumulator.clone().finish()?));
+        }
+        Ok(found)
+    }
+
+    /// `$derivative` and `$integral`: of the points in a window, each a position and a value.
+    fn changes(
+        &self,
+        input: &Expression,
+        unit: Option<f64>,
+        window: &Window,
+        of: OfPoints,
+        code: i32,
+    ) -> Result<Vec<Value>> {
+        let bounds = self.bounds(window)?;
+        let of_time = unit.is_some();
+        let by = self.by.ok_or_else(|| wrong(9, "$derivative and $integral need a sortBy of a single field"))?;
+        let positions: Vec<Option<f64>> = self.all(by)?.iter().map(|value| position(value, of_time)).collect();
+        let values = self.all(input)?;
+        let mut found = Vec::with_capacity(values.len());
+        for (low, high) in bounds {
+            self.stop.check()?;
+            let mut points = Vec::with_capacity(high - low);
+            for at in low..high {
+                let at_position = positions[at].ok_or_else(|| misplaced(code, of_time))?;
+                match values[at].as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())) {
+                    Some(number) => points.push((at_position, real_of(number))),
+                    None if is_nothing(&values[at]) => {}
+                    None => return Err(wrong(5_624_900, "$derivative and $integral take numbers")),
+                }
+            }
+            found.push(of(&points, unit.unwrap_or(1.0)).or(Some(RawBson::Null)));
+        }
+        Ok(found)
+    }
+
+    fn interpolated(&self, input: &Expression) -> Result<Vec<Value>> {
+        let by = self.by.ok_or_else(|| wrong(605_001, "$linearFill must be specified with a top level sortBy"))?;
+        let is_time = self.all(by)?.iter().any(|value| matches!(value, Some(RawBson::DateTime(_))));
+        let positions = self.positions(is_time)?;
+        let values = self.all(input)?;
+        let mut known = Vec::new();
+        for (at, value) in values.iter().enumerate() {
+            if at > 0 && positions[at] == positions[at - 1] {
+                return Err(wrong(6_050_106, "There can be no repeated values in the sort field"));
+            }
+            match value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())) {
+                Some(number) => known.push((at, real_of(number))),
+                None if is_nothing(value) => {}
+                None => return Err(wrong(6_050_109, "Value to be filled must be numeric or nullish")),
+            }
+        }
+        let fill = |(at, value): (usize, Value)| {
+            if !is_nothing(&value) {
+                return value;
+            }
+            let after = known.partition_point(|(known, _)| *known < at);
+            let (Some(before), Some(next)) = (after.checked_sub(1).and_then(|i| known.get(i)), known.get(after)) else {
+                return Some(RawBson::Null);
+            };
+            let slope = (next.1 - before.1) / (positions[next.0] - positions[before.0]);
+            Some(RawBson::Double(before.1 + (positions[at] - positions[before.0]) * slope))
+        };
+        Ok(values.into_iter().enumerate().map(fill).collect())
+    }
+}
+
+fn slope(points: &[(f64, f64)], unit: f64) -> Option<RawBson> {
+    let (first, last) = (points.first()?, points.last()?);
+    let slope = || RawBson::Double((last.1 - first.1) / ((last.0 - first.0) / unit));
+    (points.len() > 1 && last.0 != first.0).then(slope)
+}
+
+/// By trapezoids.
+fn area(points: &[(f64, f64)], unit: f64) -> Option<RawBson> {
+    if points.len() < 2 {
+        return points.first().map(|_| RawBson::Int32(0));
+    }
+    let parts = points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0);
+    Some(RawBson::Double(parts.fold(0.0, |sum, part| sum + part) / unit))
+}
+
+fn whole(n: usize) -> Value {
+    Some(i32::try_from(n).map_or(RawBson::Int64(number(n)), RawBson::Int32))
+}
+
+fn number(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "offsets and milliseconds are whole numbers")]
+fn truncated(x: f64) -> i64 {
+    x as i64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of dates that calendars have are below 2^53")]
+fn millis(ms: i64) -> f64 {
+    ms as f64
+}
