@@ -7,5 +7,6 @@
 mod child;
 mod examples;
 mod kills;
+mod page;
 mod programs;
 mod support;

@@ -10,6 +10,8 @@ process.stdin.on("end", () => (stopped = true)).resume();
 
 // Whether the connection was lost, so that nobody knows whether the write is stored; insertMany wraps the error.
 const isLost = (error) =>
+    // A socket's own error comes as it is if it fails while a command is written.
+    error.syscall === "write" ||
     [error, error.errorResponse].some((one) => one instanceof MongoNetworkError || one instanceof MongoServerSelectionError);
 
 async function untilDone(write) {
