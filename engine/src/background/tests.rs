@@ -24,3 +24,29 @@ fn what_a_sweep_leaves_of_a_segment_is_written_anew_when_most_is_gone_though_not
     schedule.tick(&db.engine);
     assert_eq!(rows(), [(1, 1)]);
 }
+
+#[test]
+fn a_seal_that_failed_keeps_segments_from_being_merged_until_the_next() {
+    use crate::fs::sim::{Fault, FaultKind, Repeat, SimFs};
+    use ebbtide_documents::bson::doc;
+    let fs = SimFs::new("/data/db");
+    let clock = VirtualClock::new(Timestamp::from_millis(0));
+    let builder = Database::builder("/data/db").fs(Arc::new(fs.clone()));
+    let db = builder.clock(Arc::new(clock.clone())).open().unwrap();
+    let documents = db.create_documents("d", crate::DocumentsOptions::default()).unwrap();
+    for part in 0..4_i64 {
+        documents.put_many(&(0..10).map(|n| doc! { "_id": part * 10 + n, "v": 0 }).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+    }
+    documents.put(&doc! { "_id": 0_i64, "v": 1 }).unwrap();
+    let count = || documents.snapshot().unwrap().count().unwrap();
+    let segments = || fs.files().iter().filter(|path| path.extension().is_some_and(|e| e == "parquet")).count();
+    let mut schedule = Schedule { last_sweep: clock.monotonic(), last_seal: clock.monotonic(), settles_types: true };
+    clock.set(Timestamp::from_nanos(clock.now().nanos() + db.engine.settings.memtable_age_max.as_nanos() as i128));
+    fs.fail_op(fs.mutating_ops(), Fault { kind: FaultKind::Enospc, repeat: Repeat::Once });
+    schedule.tick(&db.engine);
+    assert_eq!((fs.faults_fired(), segments(), count()), (1, 4, 40));
+    clock.set(Timestamp::from_nanos(clock.now().nanos() + db.engine.settings.memtable_age_max.as_nanos() as i128));
+    schedule.tick(&db.engine);
+    assert_eq!((segments(), count()), (2, 40));
+}

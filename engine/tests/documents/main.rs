@@ -14,6 +14,7 @@ mod rig;
 #[path = "../shared/soak.rs"]
 mod soak;
 mod steps;
+mod unsynced;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use rig::World;

@@ -95,6 +95,38 @@ fn a_refreshed_document_is_there_once_beside_seals_and_merges() {
     explore(some_documents, refreshed_beside_a_seal_and_a_merge);
 }
 
+fn refused_beside_another(disk: &SimFs) {
+    let world = World::on(disk);
+    let refused = spawn({
+        let db = world.db.clone();
+        move || {
+            let documents = [
+                doc! { "_id": 1_i64, "n": 10_i64 },
+                doc! { "_id": 4_i64, "n": 10_i64 },
+                doc! { "_id": 6_i64, "ttl": 0 },
+            ];
+            db.documents(NAME).unwrap().put_many(&documents).unwrap_err();
+        }
+    });
+    let other = spawn({
+        let db = world.db.clone();
+        move || put(&db, 5, 10)
+    });
+    put(&world.db, 2, 10);
+    refused.join().unwrap();
+    other.join().unwrap();
+    let expected = BTreeMap::from([(1, 0), (2, 10), (3, 0), (4, 0), (5, 10)]);
+    assert_eq!(numbers(&world.db), expected);
+    world.db.flush().unwrap();
+    assert_eq!(numbers(&world.db), expected);
+    assert_eq!(numbers(&world.open_on(&power_cut(&world.fs))), expected);
+}
+
+#[test]
+fn a_command_that_is_refused_leaves_nothing_beside_those_of_its_group() {
+    explore(some_documents, refused_beside_another);
+}
+
 fn refreshed_beside_a_sweep(disk: &SimFs) {
     let world = World::on(disk);
     world.clock.advance(LIFE);
