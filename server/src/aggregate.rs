@@ -11,7 +11,7 @@ use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
 use crate::piped::{Piped, now_ms};
-use crate::read::Source;
+use crate::read::{self, Source};
 use crate::{admin, output, reply};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
@@ -23,7 +23,8 @@ pub(crate) const AGGREGATE: &[&str] =
     &["pipeline", "cursor", "explain", "allowDiskUse", "bypassDocumentValidation", "collation", "hint", "let"];
 
 pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    command.refuse(&["explain", "collation", "hint", "let"])?;
+    command.refuse(&["collation", "let"])?;
+    read::check_hint(command, command.get("hint"))?;
     let RawBsonRef::Array(stages) = command.required("pipeline")? else {
         return Err(mismatch("pipeline", "a list of stages", command.required("pipeline")?));
     };
@@ -51,6 +52,53 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
         results = Piped::over(command, Box::new(List::new(Vec::new())), &Pipeline::default())?;
     }
     first_batch(command, &command.namespace(name), Box::new(results), batch_size(command)?, false)
+}
+
+/// What of a pipeline the collection is asked for.
+pub(crate) struct Planned {
+    pub(crate) filter: RawDocumentBuf,
+    pub(crate) sort: RawDocumentBuf,
+    pub(crate) limit: Option<u64>,
+    /// How many stages that are.
+    pub(crate) taken: usize,
+    /// Whether the last of them is a `$group` that aggregates of the engine answer.
+    pub(crate) is_grouped: bool,
+}
+
+/// Plans a pipeline, for `explain`.
+pub(crate) fn plan(command: &Command<'_>, stages: &RawArray) -> Result<Planned> {
+    command.refuse(&["collation", "let"])?;
+    read::check_hint(command, command.get("hint"))?;
+    let output = output::split(command, stages)?;
+    let mut pipeline = Pipeline::parse(output.as_ref().map_or(stages, |(_, before)| before))?;
+    let filters = pipeline.take_leading_matches();
+    let taken = filters.len();
+    let mut planned =
+        Planned { filter: all_of(filters), sort: RawDocumentBuf::new(), limit: None, taken, is_grouped: false };
+    let Source::Measurements(snapshot) = Source::of(command)? else { return Ok(planned) };
+    let Ok(query) = Query::new(&planned.filter) else {
+        return Ok(Planned { filter: RawDocumentBuf::new(), taken: 0, ..planned });
+    };
+    if grouped(command, &snapshot, &query, &pipeline)?.is_some() {
+        (planned.taken, planned.is_grouped) = (taken + 1, true);
+    } else if let Some((sort, limit)) = pipeline.take_leading_sort() {
+        (planned.taken, planned.sort, planned.limit) = (taken + 1, sort, limit);
+    }
+    Ok(planned)
+}
+
+/// The groups of a `$group` at the beginning, if the engine's aggregates answer it.
+fn grouped(
+    command: &Command<'_>,
+    snapshot: &CollectionSnapshot,
+    query: &Query,
+    pipeline: &Pipeline,
+) -> Result<Option<Vec<RawDocumentBuf>>> {
+    let schema = snapshot.schema();
+    let Some(plan) = pipeline.plan_group(&schema.time, schema.meta.as_deref()) else { return Ok(None) };
+    let bytes_max = command.shared.settings.sort_bytes_max;
+    let limits = Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline };
+    groups::grouped(snapshot, query, &plan, &limits)
 }
 
 /// The documents of a stage that makes its own, and the stages after it.
@@ -140,14 +188,9 @@ fn measurements_source(
     mut query: Query,
     mut pipeline: Pipeline,
 ) -> Result<(Box<dyn Results>, Pipeline)> {
-    let schema = snapshot.schema();
-    if let Some(plan) = pipeline.plan_group(&schema.time, schema.meta.as_deref()) {
-        let bytes_max = command.shared.settings.sort_bytes_max;
-        let limits = Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline };
-        if let Some(grouped) = groups::grouped(&snapshot, &query, &plan, &limits)? {
-            pipeline.skip_first();
-            return Ok((Box::new(List::new(grouped)), pipeline));
-        }
+    if let Some(grouped) = grouped(command, &snapshot, &query, &pipeline)? {
+        pipeline.skip_first();
+        return Ok((Box::new(List::new(grouped)), pipeline));
     }
     let needed = pipeline.needed_fields();
     if let Some((sort, limit)) = pipeline.take_leading_sort() {

@@ -118,6 +118,13 @@ impl<'a> Command<'a> {
         Ok(command)
     }
 
+    /// A command within this one, such as that which `explain` is about.
+    pub(crate) fn within(&self, body: &'a RawDocument, options: &[&str]) -> Result<Command<'a>> {
+        let command = Command { body, sequences: &[], ..*self };
+        command.check_names(options)?;
+        Ok(command)
+    }
+
     /// Options but the generic ones and the command's own name.
     pub(crate) fn options(&self) -> impl Iterator<Item = (&'a str, RawBsonRef<'a>)> {
         let members = self.body.iter().skip(1).filter_map(std::result::Result::ok);

@@ -5,13 +5,13 @@ use crate::command::{Command, Handler};
 use crate::error::{CommandError, Result};
 use crate::frame::Message;
 use crate::shared::{Shared, add};
-use crate::{admin, aggregate, batches, collections, handshake, read, reply, write};
+use crate::{admin, aggregate, batches, collections, explain, handshake, read, reply, write};
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 use ebbtide_ttl::Code;
 
 const HANDLERS: &[Handler] = &[
-    Handler::new("aggregate", aggregate::AGGREGATE, aggregate::aggregate),
+    Handler::new("aggregate", aggregate::AGGREGATE, explain::aggregate),
     Handler::quick("buildInfo", &[], handshake::build_info),
     Handler::open("collMod", collections::through_engine),
     Handler::new("collStats", &["scale"], collections::stats),
@@ -28,6 +28,7 @@ const HANDLERS: &[Handler] = &[
     Handler::new("dropDatabase", &[], collections::drop_database),
     Handler::open("dropIndexes", collections::through_engine),
     Handler::quick("endSessions", &[], handshake::nothing),
+    Handler::new("explain", &["verbosity"], explain::explain),
     Handler::new("find", read::FIND, read::find),
     Handler::new("findAndModify", write::FIND_AND_MODIFY, write::find_and_modify),
     Handler::quick("getCmdLineOpts", &[], admin::command_line),

@@ -30,6 +30,7 @@ mod databases;
 mod deadline;
 mod dispatch;
 mod error;
+mod explain;
 mod frame;
 mod groups;
 mod handshake;

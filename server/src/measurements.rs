@@ -167,6 +167,19 @@ impl Query {
         Selection { times, meta: of_meta.map(|filter| Arc::new(MetaPart(filter)) as _), is_exact }
     }
 
+    /// What a scan for it asks for; nothing if no time can match.
+    pub(crate) fn scan(&self, snapshot: &CollectionSnapshot) -> Option<ScanRequest> {
+        let Selection { times, meta, .. } = self.selection(snapshot);
+        let (from, to) = times.filter(|(from, to)| from <= to)?;
+        let bounds = self.field_bounds(snapshot);
+        Some(ScanRequest { time: (Some(from), Some(to)), meta, bounds, ..ScanRequest::default() })
+    }
+
+    /// Whether documents come in the order that is asked for, without a sort of all of them.
+    pub(crate) fn is_in_order(&self, snapshot: &CollectionSnapshot) -> bool {
+        self.time_order(&snapshot.schema().time).is_some()
+    }
+
     /// Bounds of fields, which skip buckets.
     fn field_bounds(&self, snapshot: &CollectionSnapshot) -> Vec<FieldBound> {
         let schema = snapshot.schema();

@@ -1,6 +1,7 @@
 //! Commands that read: find, count, distinct.
 
 use crate::batches::first_batch;
+use crate::collections::indexes_of;
 use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
@@ -38,7 +39,6 @@ pub(crate) const FIND: &[&str] = &[
 ];
 const FIND_REFUSED: &[&str] = &[
     "collation",
-    "hint",
     "let",
     "min",
     "max",
@@ -77,8 +77,32 @@ fn document_or_empty<'a>(command: &Command<'a>, option: &str) -> Result<&'a RawD
     Ok(command.document(option)?.unwrap_or_else(|| empty()))
 }
 
+/// Checks that the index of a hint exists, which is named, or given by its key; `$natural` is always there. Which index is used
+/// is decided without it.
+pub(crate) fn check_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) -> Result<()> {
+    let wrong = |what: &str| Err(CommandError::new(Code::BadValue, what));
+    let is_named = |name: &str, wanted: RawBsonRef<'_>| -> bool {
+        // A collection that does not exist has no documents to look for.
+        indexes_of(command)
+            .map_or(true, |indexes| indexes.iter().any(|index| index.get(name).ok().flatten() == Some(wanted)))
+    };
+    let is_known = match hint {
+        None => true,
+        Some(RawBsonRef::String("$natural")) => true,
+        Some(RawBsonRef::Document(key)) if key.is_empty() || key.get("$natural").is_ok_and(|n| n.is_some()) => true,
+        Some(name @ RawBsonRef::String(_)) => is_named("name", name),
+        Some(key @ RawBsonRef::Document(_)) => is_named("key", key),
+        Some(_) => return wrong("hint must be the name of an index, or its key"),
+    };
+    match is_known {
+        true => Ok(()),
+        false => wrong("hint provided does not correspond to an existing index: listIndexes names those that exist"),
+    }
+}
+
 pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(FIND_REFUSED)?;
+    check_hint(command, command.get("hint"))?;
     let source = Source::of(command)?;
     let filter = document_or_empty(command, "filter")?;
     let sort = document_or_empty(command, "sort")?;
@@ -131,7 +155,8 @@ fn computes(projection: &RawDocument) -> bool {
 }
 
 pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    command.refuse(&["hint", "collation"])?;
+    command.refuse(&["collation"])?;
+    check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     // A negative limit means its magnitude, as in MongoDB.
     let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
@@ -158,7 +183,8 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
 }
 
 pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    command.refuse(&["hint", "collation"])?;
+    command.refuse(&["collation"])?;
+    check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
     let values = match Source::of(command)? {

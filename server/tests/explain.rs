@@ -1,0 +1,89 @@
+//! `explain`: what it says was looked at, skipped and hidden; and hints.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+mod wire;
+
+use bson::raw::RawArrayBuf;
+use bson::{DateTime, RawDocument, RawDocumentBuf, rawdoc};
+use wire::Wire;
+
+const DAY: i64 = 86_400_000;
+/// 2021-06-01.
+const BEGIN: i64 = 1_622_505_600_000;
+
+fn stats(reply: &RawDocument) -> &RawDocument {
+    reply.get_document("executionStats").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_find_over_measurements_says_what_it_looked_at() {
+    let mut wire = Wire::start().await;
+    wire.run(
+        &rawdoc! { "create": "c", "timeseries": { "timeField": "t", "metaField": "m", "granularity": "minutes" } },
+    )
+    .await;
+    let documents: RawArrayBuf = (0..40_i64)
+        .map(|i| rawdoc! { "t": DateTime::from_millis(BEGIN + i / 4 * DAY), "m": if i % 2 == 0 { "b" } else { "a" }, "n": i / 4 })
+        .collect();
+    wire.run(&rawdoc! { "insert": "c", "documents": documents }).await;
+    wire.run(&rawdoc! { "compact": "c" }).await;
+    // All that is older than a second is hidden, and not yet swept, where the rule applies.
+    let index =
+        rawdoc! { "key": { "t": 1 }, "name": "old", "expireAfterSeconds": 1, "partialFilterExpression": { "m": "b" } };
+    wire.run(&rawdoc! { "setParameter": 1, "ttlMonitorEnabled": false, "$db": "admin" }).await;
+    wire.run(&rawdoc! { "createIndexes": "c", "indexes": [index] }).await;
+    let filter = rawdoc! { "t": { "$gte": DateTime::from_millis(BEGIN + 2 * DAY) }, "n": { "$gt": 5 } };
+    let find = rawdoc! { "find": "c", "filter": filter.clone() };
+    let reply = wire.run(&rawdoc! { "explain": find.clone(), "verbosity": "executionStats" }).await;
+    assert_eq!(stats(&reply).get_i32("nReturned").unwrap(), 8);
+    let stage = stats(&reply).get_document("executionStages").unwrap();
+    assert_eq!(stage.get_i32("bucketsExamined").unwrap(), 8, "{stage:?}");
+    let skipped = stage.get_document("bucketsSkipped").unwrap();
+    assert_eq!(skipped, &*rawdoc! { "byTime": 2, "byMeta": 0, "byStatistics": 0 });
+    assert_eq!(stage.get_i32("bucketsHidden").unwrap(), 10);
+    assert_eq!(
+        stage.get_array("rowsHidden").unwrap().get_document(0).unwrap(),
+        &*rawdoc! { "rule": "old", "rows": 20 }
+    );
+    let planned = wire.run(&rawdoc! { "explain": find, "verbosity": "queryPlanner" }).await;
+    assert!(planned.get("executionStats").unwrap().is_none());
+    let delete = rawdoc! { "delete": "c", "deletes": [{ "q": filter, "limit": 0 }] };
+    let reply = wire.run(&rawdoc! { "explain": delete }).await;
+    let stage = stats(&reply).get_document("executionStages").unwrap();
+    assert_eq!(stage.get_str("stage").unwrap(), "BATCHED_DELETE");
+    assert_eq!(stage.get_i32("nWouldDelete").unwrap(), 8);
+    assert_eq!(wire.run(&rawdoc! { "count": "c" }).await.get_i32("n").unwrap(), 20);
+    let group = rawdoc! { "$group": { "_id": "$m", "n": { "$sum": 1 } } };
+    let pipeline: RawArrayBuf = [group, rawdoc! { "$limit": 1 }].into_iter().collect();
+    assert_eq!(wire.aggregate("c", &pipeline).await.unwrap(), [rawdoc! { "_id": "a", "n": 20 }]);
+    let reply = wire.run(&rawdoc! { "aggregate": "c", "pipeline": pipeline, "explain": true }).await;
+    let stages = reply.get_array("stages").unwrap();
+    let cursor = stages.get_document(0).unwrap().get_document("$cursor").unwrap();
+    assert!(cursor.get("groupedBy").unwrap().is_some());
+    assert_eq!(stages.get_document(1).unwrap(), &*rawdoc! { "$limit": 1_i32 });
+    wire.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_find_over_documents_names_its_index_and_a_hint_must_exist() {
+    let mut wire = Wire::start().await;
+    let documents: RawArrayBuf = (0..20).map(|i| rawdoc! { "_id": i, "a": i % 4 }).collect();
+    wire.run(&rawdoc! { "insert": "c", "documents": documents }).await;
+    wire.run(&rawdoc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a_1" }] }).await;
+    let explained = |filter: RawDocumentBuf| rawdoc! { "explain": { "find": "c", "filter": filter }, "verbosity": "executionStats" };
+    let reply = wire.run(&explained(rawdoc! { "a": 2 })).await;
+    let plan = reply.get_document("queryPlanner").unwrap().get_document("winningPlan").unwrap();
+    assert_eq!(plan.get_document("inputStage").unwrap().get_str("indexName").unwrap(), "a_1");
+    assert_eq!(stats(&reply).get_i32("totalDocsExamined").unwrap(), 5);
+    let reply = wire.run(&explained(rawdoc! { "b": 2 })).await;
+    assert_eq!(stats(&reply).get_i32("totalDocsExamined").unwrap(), 20);
+    let hinted = |hint: bson::RawBson| rawdoc! { "find": "c", "filter": { "a": 2 }, "hint": hint };
+    for hint in [bson::RawBson::from("a_1"), rawdoc! { "a": 1 }.into(), rawdoc! { "$natural": 1 }.into(), "_id_".into()]
+    {
+        wire.run(&hinted(hint)).await;
+    }
+    for hint in [bson::RawBson::from("b_1"), rawdoc! { "b": 1 }.into(), 5.into()] {
+        assert_eq!(wire.ask(&hinted(hint)).await.get_i32("code").unwrap(), 2);
+    }
+    wire.stop().await;
+}
