@@ -168,6 +168,11 @@ pub(crate) fn stdin_is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
+/// Whether standard error gets colours.
+pub(crate) fn colours() -> bool {
+    stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
 /// Whether messages are read by a person.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()

@@ -22,6 +22,8 @@ mod serve;
 mod show;
 mod sql;
 mod status;
+#[cfg(feature = "server")]
+mod user;
 
 use args::{Cli, Command};
 use clap::parser::ValueSource;
@@ -30,6 +32,7 @@ use ebbtide_query::QueryError;
 use ebbtide_ttl::{Clock, Code, SystemClock, Timestamp};
 use std::fmt;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
 
 /// Many threads allocate and free large buffers here: the system's allocator holds up to twice as much memory as is in
 /// use, and is slower for small allocations.
@@ -93,9 +96,9 @@ pub(crate) use say;
 fn main() -> ExitCode {
     let parsed = Cli::command().try_get_matches().and_then(|given| {
         let names_db = given.value_source("db") == Some(ValueSource::CommandLine);
-        Ok((Cli::from_arg_matches(&given)?, names_db))
+        Ok(Cli { names_db, ..Cli::from_arg_matches(&given)? })
     });
-    let (cli, names_db) = match parsed {
+    let cli = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() { 2 } else { 0 };
@@ -104,15 +107,11 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("EBBTIDE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(quiet(&cli.command)));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(files::stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        .without_time()
-        .with_target(false)
-        .init();
+    // A server's log begins once it has read how.
+    if !matches!(cli.command, Command::Serve(_)) {
+        let log = tracing_subscriber::fmt().with_env_filter(filter(quiet(&cli.command)));
+        log.with_writer(std::io::stderr).with_ansi(files::colours()).without_time().with_target(false).init();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -120,7 +119,7 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    let outcome = refuse_a_database(&cli, names_db).and_then(|()| run(&cli, &runtime));
+    let outcome = refuse_a_database(&cli).and_then(|()| run(&cli, &runtime));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -134,13 +133,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is logged: what `EBBTIDE_LOG` says, or from this level on.
+pub(crate) fn filter(level: &str) -> EnvFilter {
+    EnvFilter::try_from_env("EBBTIDE_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+}
+
 /// The log level without `EBBTIDE_LOG`. Conformance cases provoke every possible warning.
 fn quiet(command: &Command) -> &'static str {
     if matches!(command, Command::Conformance(_)) { "error" } else { "warn" }
 }
 
 /// Refuses --db and --read-only for commands that use no database, or one of their own.
-fn refuse_a_database(cli: &Cli, names_db: bool) -> Result<(), Failure> {
+fn refuse_a_database(cli: &Cli) -> Result<(), Failure> {
     let instead = match &cli.command {
         Command::Demo(_) => {
             "the demo creates its own database: drop --db and --read-only; --into DIR chooses its folder"
@@ -149,7 +153,7 @@ fn refuse_a_database(cli: &Cli, names_db: bool) -> Result<(), Failure> {
         Command::Completions(_) | Command::Man(_) => "this command uses no database: drop --db and --read-only",
         _ => return Ok(()),
     };
-    if names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }
+    if cli.names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }
 }
 
 fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
@@ -163,8 +167,10 @@ fn run(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         Command::Document(args) => admin::command(cli, args),
         #[cfg(feature = "server")]
         Command::Serve(args) => serve::run(cli, args, runtime),
+        #[cfg(feature = "server")]
+        Command::User(args) => user::run(cli, args),
         #[cfg(not(feature = "server"))]
-        Command::Serve(_) => {
+        Command::Serve(_) | Command::User(_) => {
             Err(Failure::new("this program was built without its server: cargo build -p ebbtide-cli --features server"))
         }
         Command::Sweep(args) => admin::sweep(cli, args),

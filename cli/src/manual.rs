@@ -20,11 +20,14 @@ pub(crate) fn man(cli: &Cli, args: &ManArgs) -> Result<(), Failure> {
     program.build();
     let Some(folder) = &args.into else { return print(&page(program)?) };
     files::make_folder(folder)?;
-    for command in program.get_subcommands().cloned().chain([program.clone()]) {
-        let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
-        write(&folder.join(format!("{name}.1")), &cli.db, &page(command)?)?;
-    }
-    Ok(())
+    write_all(&program, folder, &cli.db)
+}
+
+/// The pages of a command and of those below it.
+fn write_all(command: &clap::Command, folder: &Path, database: &Path) -> Result<(), Failure> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    write(&folder.join(format!("{name}.1")), database, &page(command.clone())?)?;
+    command.get_subcommands().try_for_each(|below| write_all(below, folder, database))
 }
 
 fn page(command: clap::Command) -> Result<Vec<u8>, Failure> {

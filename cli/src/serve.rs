@@ -1,13 +1,76 @@
 //! `ebbtide serve`.
 
-use crate::args::{Cli, ServeArgs};
-use crate::{Failure, say};
-use ebbtide_server::{Databases, Server, Settings, interrupted};
+use crate::args::{Cli, LogFormatName, ServeArgs};
+use crate::{Failure, files, filter, say};
+use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Ports where none is given.
+const MONGODB: u16 = 27017;
+const HTTP: u16 = 8080;
 
 impl From<ebbtide_server::Failure> for Failure {
     fn from(failure: ebbtide_server::Failure) -> Self {
         Failure::new(failure.to_string())
+    }
+}
+
+/// The file with the accounts of a folder that is served.
+pub(crate) fn accounts_file(folder: &Path, named: Option<PathBuf>) -> AccountsFile {
+    AccountsFile::new(named.unwrap_or_else(|| folder.join(AccountsFile::NAME)))
+}
+
+/// What is served: one database, or a folder of them.
+struct Served {
+    folder: PathBuf,
+    is_many: bool,
+}
+
+impl Served {
+    /// Options win over the configuration, and that over the default of --db.
+    fn of(cli: &Cli, args: &ServeArgs, config: &Config) -> Served {
+        let one = |folder: &Path| Served { folder: folder.to_owned(), is_many: false };
+        let many = |folder: &Path| Served { folder: folder.to_owned(), is_many: true };
+        match (&args.dbs, &config.dbs, &config.db) {
+            (Some(folder), _, _) => many(folder),
+            _ if cli.names_db => one(&cli.db),
+            (None, Some(folder), _) => many(folder),
+            (None, None, Some(folder)) => one(folder),
+            (None, None, None) => one(&cli.db),
+        }
+    }
+
+    fn open(&self) -> Result<Databases, Failure> {
+        let open = if self.is_many { Databases::in_folder(&self.folder) } else { Databases::one(&self.folder) };
+        Ok(open?)
+    }
+}
+
+/// The settings of the configuration, and over them those of the options.
+fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Settings {
+    let mut settings = config.settings();
+    settings.listen = args.listen.unwrap_or(settings.listen);
+    settings.mongodb = args.mongodb.or(settings.mongodb);
+    settings.http = args.http.or(settings.http);
+    if settings.mongodb.is_none() && settings.http.is_none() {
+        (settings.mongodb, settings.http) = (Some(MONGODB), Some(HTTP));
+    }
+    settings.accounts = Some(accounts_file(&served.folder, args.accounts.clone().or_else(|| config.accounts.clone())));
+    settings.insecure |= args.insecure;
+    if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        settings.tls = Some(TlsFiles { cert: cert.clone(), key: key.clone() });
+    }
+    settings.grace = args.grace.map_or(settings.grace, Duration::from_secs);
+    settings
+}
+
+/// Begins the log.
+fn begin_log(format: LogFormat) {
+    let log = tracing_subscriber::fmt().with_env_filter(filter("info")).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => log.with_ansi(files::colours()).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
     }
 }
 
@@ -16,31 +79,30 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     if cli.read_only {
         return Err(Failure::usage("a server writes to its databases: drop --read-only"));
     }
-    let databases = match &args.dbs {
-        Some(folder) => Databases::in_folder(folder)?,
-        None => Databases::one(&cli.db)?,
+    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let format = match args.log_format {
+        Some(LogFormatName::Text) => LogFormat::Text,
+        Some(LogFormatName::Json) => LogFormat::Json,
+        None => config.log_format.unwrap_or_default(),
     };
-    let settings = Settings {
-        listen: args.listen,
-        mongodb: Some(args.mongodb),
-        insecure: args.insecure,
-        grace: Duration::from_secs(args.grace),
-        ..Settings::default()
-    };
+    begin_log(format);
+    let served = Served::of(cli, args, &config);
+    let settings = settings(args, &config, &served);
     runtime.block_on(async {
-        let server = Server::start(databases, settings).await?;
-        if let Some(address) = server.mongodb_address() {
-            say!("mongodb {address}");
+        let mut signals = Signals::new()?;
+        let server = Server::start(served.open()?, settings).await?;
+        for (door, address) in [("mongodb", server.mongodb_address()), ("http", server.http_address())] {
+            if let Some(address) = address {
+                say!("{door} {address}");
+            }
         }
         say!("ready");
-        interrupted().await?;
-        let stopped = tokio::select! {
-            stopped = server.stop() => stopped,
-            again = interrupted() => {
-                again?;
-                return Err(Failure::new("ended at once by a second signal; what was acknowledged is stored"));
-            }
-        };
-        Ok(stopped?)
+        signals.next().await;
+        tokio::spawn(async move {
+            signals.next().await;
+            files::complain("ended at once by a second signal; what was acknowledged is stored");
+            std::process::exit(1);
+        });
+        Ok(server.stop().await?)
     })
 }

@@ -450,6 +450,28 @@ impl Database {
         Ok(text)
     }
 
+    /// Whether what is in memory takes all of its space ([`Settings::memtable_bytes_max`]): the next write waits until it is
+    /// sealed.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.engine.is_full()
+    }
+
+    /// Waits until what is in memory is sealed if it takes all of its space, as a write does; seals it if nobody else does.
+    ///
+    /// # Errors
+    /// As for [`Database::flush`].
+    pub fn make_room(&self) -> Result<()> {
+        self.engine.make_room()
+    }
+
+    /// Why nothing more can be written, if that is so: after a write of which it is not known what of it is on disk. What is
+    /// stored can still be read; opening the database again finds out.
+    #[must_use]
+    pub fn write_failure(&self) -> Option<Error> {
+        self.engine.poisoned()
+    }
+
     /// The pass of the sweeper that is running, if one is.
     #[must_use]
     pub fn current_operation(&self) -> Option<Operation> {

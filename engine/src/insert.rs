@@ -305,13 +305,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether open buckets take all the memory that they may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state.read().memtable_bytes() >= self.settings.memtable_bytes_max
+    }
+
     /// Seals open buckets if they exceed their memory. The writer that finds the memory full does this work.
     pub(crate) fn make_room(&self) -> Result<()> {
-        if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
+        if !self.is_full() {
             return Ok(());
         }
         let guard = self.maintenance.lock();
-        if self.state.read().memtable_bytes() < self.settings.memtable_bytes_max {
+        if !self.is_full() {
             return Ok(());
         }
         crate::seal::flush(self, &guard, None)

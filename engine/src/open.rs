@@ -526,10 +526,15 @@ fn has_manifest(listing: &Listing) -> bool {
     listing.names.iter().any(|name| FileName::manifest_number(name).is_some())
 }
 
+/// Files that a server keeps in the folder of a database, perhaps before that is made.
+const OF_SERVERS: [&str; 2] = ["accounts.json", "accounts.lock"];
+
 /// Refuses a folder with foreign files and no manifest: it is not a database.
 fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
     let holds_segments = |n: &String| listing.segments().any(|(path, _)| path.parent() == Some(Path::new(n)));
-    let ours = |n: &String| FileName::parse(n).is_some() || files::is_temporary(n) || holds_segments(n);
+    let ours = |n: &String| {
+        FileName::parse(n).is_some() || files::is_temporary(n) || holds_segments(n) || OF_SERVERS.contains(&n.as_str())
+    };
     match listing.names.iter().find(|n| !ours(n)) {
         Some(other) if !has_manifest(listing) => {
             let what = format!(

@@ -8,6 +8,8 @@ mod meta;
 mod model;
 #[path = "../../engine/tests/laws/rig.rs"]
 mod rig;
+#[path = "../../server/tests/corpus/targets.rs"]
+mod server_targets;
 #[path = "../../engine/tests/laws/steps.rs"]
 mod steps;
 #[path = "../../engine/tests/corpus/targets/mod.rs"]
@@ -20,6 +22,6 @@ mod write;
 /// # Panics
 /// If a promise is broken, or there is no such target.
 pub fn run(target: &str, data: &[u8]) {
-    let found = targets::ALL.iter().find(|(name, _)| *name == target);
+    let found = targets::ALL.iter().chain(&server_targets::ALL).find(|(name, _)| *name == target);
     found.expect("a target").1(data);
 }

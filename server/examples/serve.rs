@@ -4,7 +4,7 @@
 //! cargo run -p ebbtide-server --example serve -- --dbs DIR [PORT]
 //! ```
 
-use ebbtide_server::{Databases, Server, Settings};
+use ebbtide_server::{Databases, Server, Settings, Signals};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("mongodb {address}");
     }
     println!("ready");
-    ebbtide_server::interrupted().await?;
+    Signals::new()?.next().await;
     server.stop().await?;
     Ok(())
 }

@@ -99,6 +99,7 @@ pub(crate) fn server_status(command: &Command<'_>) -> Result<RawDocumentBuf> {
     }
     let get = |counter: &AtomicU64| reply::count(counter.load(Ordering::Relaxed));
     let counters = &shared.counters;
+    let [logins, refused] = [&counters.logins, &counters.logins_refused].map(|counter| counter.load(Ordering::Relaxed));
     let open = counters.connections.load(Ordering::Relaxed);
     let uptime = shared.now().saturating_sub(shared.started);
     let metrics = match engines.remove("metrics") {
@@ -134,6 +135,9 @@ pub(crate) fn server_status(command: &Command<'_>) -> Result<RawDocumentBuf> {
             "insert": get(&counters.inserts), "query": get(&counters.queries), "update": get(&counters.updates),
             "delete": get(&counters.deletes), "getmore": get(&counters.get_mores), "command": get(&counters.commands),
         },
+        "security": { "authentication": { "mechanisms": { "SCRAM-SHA-256": { "authenticate": {
+            "received": reply::count(logins + refused), "successful": reply::count(logins),
+        } } } } },
         "storageEngine": { "name": "ebbtide", "readOnly": false, "persistent": true },
         "metrics": metrics,
     };

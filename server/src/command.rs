@@ -4,6 +4,7 @@
 //!    option is an error that names it.
 //! 2. Where a command asks for what is not here (a transaction, a collation) it is refused, not run without it.
 
+use crate::accounts::Role;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
@@ -33,9 +34,34 @@ const GENERIC: [&str; 15] = [
     "startTransaction",
 ];
 
+/// What a command needs where there are accounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// No login: what a handshake needs.
+    Anyone,
+    /// The role `read`.
+    Read,
+    /// The role `write`.
+    Write,
+    /// The role `admin`.
+    Admin,
+}
+
+impl Access {
+    pub(crate) fn role(self) -> Option<Role> {
+        match self {
+            Access::Anyone => None,
+            Access::Read => Some(Role::Read),
+            Access::Write => Some(Role::Write),
+            Access::Admin => Some(Role::Admin),
+        }
+    }
+}
+
 /// Who runs a command.
 pub(crate) struct Handler {
     pub(crate) name: &'static str,
+    pub(crate) access: Access,
     /// Its options; `None` if it checks them itself.
     pub(crate) options: Option<&'static [&'static str]>,
     pub(crate) run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
@@ -46,28 +72,38 @@ pub(crate) struct Handler {
 impl Handler {
     pub(crate) const fn new(
         name: &'static str,
+        access: Access,
         options: &'static [&'static str],
         run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
     ) -> Handler {
-        Handler { name, options: Some(options), run, is_quick: false }
+        Handler { name, access, options: Some(options), run, is_quick: false }
     }
 
     pub(crate) const fn quick(
         name: &'static str,
+        access: Access,
         options: &'static [&'static str],
         run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
     ) -> Handler {
-        Handler { name, options: Some(options), run, is_quick: true }
+        Handler { name, access, options: Some(options), run, is_quick: true }
     }
 
     /// A greeting: newer drivers add to it what older servers must ignore.
-    pub(crate) const fn quick_open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
-        Handler { name, options: None, run, is_quick: true }
+    pub(crate) const fn quick_open(
+        name: &'static str,
+        access: Access,
+        run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
+    ) -> Handler {
+        Handler { name, access, options: None, run, is_quick: true }
     }
 
     /// One that checks its options itself.
-    pub(crate) const fn open(name: &'static str, run: fn(&Command<'_>) -> Result<RawDocumentBuf>) -> Handler {
-        Handler { name, options: None, run, is_quick: false }
+    pub(crate) const fn open(
+        name: &'static str,
+        access: Access,
+        run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
+    ) -> Handler {
+        Handler { name, access, options: None, run, is_quick: false }
     }
 }
 
@@ -108,9 +144,9 @@ impl<'a> Command<'a> {
             let what = "transactions are not available: each command is atomic by itself";
             return Err(CommandError::new(Code::IllegalOperation, what));
         }
-        let millis = command.count("maxTimeMS")?.filter(|millis| *millis > 0);
-        if let Some(millis) = millis {
-            command.deadline = Deadline::after(&shared.clock, Duration::from_millis(millis));
+        let given = command.count("maxTimeMS")?.filter(|millis| *millis > 0).map(Duration::from_millis);
+        if let Some(time) = given.into_iter().chain(shared.settings.statement_max).min() {
+            command.deadline = Deadline::after(&shared.clock, time);
         }
         if let Some(options) = handler.options {
             command.check_names(options)?;

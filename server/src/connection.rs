@@ -1,38 +1,34 @@
 //! One connection: reading messages, running commands, sending replies.
 
 use crate::client::Client;
-use crate::dispatch;
 use crate::frame::{self, HEADER_BYTES, Header, Message};
-use crate::shared::{MEMORY_UNIT, Shared, add};
+use crate::shared::{MEMORY_UNIT, Shared, add, is_stopped};
+use crate::{dispatch, login};
 use std::io;
 use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{SemaphorePermit, watch};
 use tokio::time::timeout;
 
 /// Bytes that are read or written at a time.
 const CHUNK: usize = 64 << 10;
+/// Bytes of a message before the login at most, where one is needed.
+const STRANGER_BYTES_MAX: usize = 64 << 10;
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(
-    mut stream: TcpStream,
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
     peer: SocketAddr,
-    number: i32,
     shared: &Shared,
     mut stopped: watch::Receiver<bool>,
 ) {
-    // Replies are written whole, so waiting for more to send only costs time.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
-    let client = Client { number, peer };
+    let client = Client::new(shared.next_connection(), peer);
     let mut input = Input { buffer: Vec::new(), permits: Vec::new() };
     loop {
         let message = tokio::select! {
             // A message that has begun is read to its end, and answered.
             biased;
-            message = input.message(&mut stream, shared) => message,
+            message = input.message(&mut stream, &client, shared) => message,
             () = is_stopped(&mut stopped) => return,
         };
         let outcome = match message {
@@ -53,11 +49,6 @@ pub(crate) async fn serve(
     }
 }
 
-async fn is_stopped(stopped: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
 /// What was read and not yet answered.
 struct Input<'a> {
     buffer: Vec<u8>,
@@ -68,12 +59,25 @@ struct Input<'a> {
 impl<'a> Input<'a> {
     /// Reads until the buffer begins with a whole message; its length, or nothing at the end of the stream. It can be cancelled
     /// without loss.
-    async fn message(&mut self, stream: &mut TcpStream, shared: &'a Shared) -> io::Result<Option<usize>> {
+    async fn message(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        client: &Client,
+        shared: &'a Shared,
+    ) -> io::Result<Option<usize>> {
         loop {
             let have = self.buffer.len();
             let mut wanted = HEADER_BYTES;
             if have >= HEADER_BYTES {
                 wanted = Header::parse(&self.buffer).map_err(invalid)?.length;
+                if wanted > shared.settings.message_bytes_max {
+                    let most = shared.settings.message_bytes_max;
+                    let what = format!("a message of {wanted} bytes, above the limit of {most}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                if wanted > STRANGER_BYTES_MAX && login::is_stranger(shared, client) {
+                    return Err(large());
+                }
                 if have >= wanted {
                     return Ok(Some(wanted));
                 }
@@ -121,26 +125,55 @@ fn invalid(error: frame::FrameError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
+fn large() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a large message before the login")
+}
+
 fn stalled() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client stalled")
 }
 
 /// Runs the command of a message, and sends the reply.
-async fn answer(stream: &mut TcpStream, message: &[u8], client: &Client, shared: &Shared) -> io::Result<()> {
+async fn answer(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &[u8],
+    client: &Client,
+    shared: &Shared,
+) -> io::Result<()> {
     add(&shared.counters.requests, 1);
+    // What a message grows to counts like what is read.
+    let more = frame::unpacked_bytes(message).map_err(invalid)?;
+    if more > shared.settings.message_bytes_max {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a compressed message above the limit of messages"));
+    }
+    if more > STRANGER_BYTES_MAX && login::is_stranger(shared, client) {
+        return Err(large());
+    }
+    let units = more.div_ceil(MEMORY_UNIT);
+    let memory = shared.memory.acquire_many(u32::try_from(units).unwrap_or(u32::MAX));
+    let _memory = timeout(shared.settings.stall_max, memory).await.map_err(|_| stalled())?.map_err(io::Error::other)?;
     let unpacked = frame::unpacked(message).map_err(invalid)?;
     let message = Message::parse(unpacked.bytes()).map_err(invalid)?;
+    if dispatch::is_proof(&message) {
+        let turn = shared.gate.turn(client.peer.ip(), shared.now());
+        tokio::time::sleep(turn.ok_or_else(|| io::Error::other("too many logins wait"))?).await;
+    }
     let reply = match dispatch::is_quick(&message) {
         true => dispatch::run(shared, client, &message),
         // Others wait for the disk.
         false => tokio::task::block_in_place(|| dispatch::run(shared, client, &message)),
     };
+    if client.take_refusal() {
+        tokio::time::sleep(shared.gate.delay()).await;
+    }
     let Some(reply) = reply else { return Ok(()) };
     let frame = frame::reply(message.form, message.request_id, &reply, unpacked.compressor());
     drop(reply);
     for chunk in frame.chunks(CHUNK) {
         timeout(shared.settings.stall_max, stream.write_all(chunk)).await.map_err(|_| stalled())??;
     }
+    // With TLS some of it may still be here.
+    timeout(shared.settings.stall_max, stream.flush()).await.map_err(|_| stalled())??;
     add(&shared.counters.bytes_out, frame.len() as u64);
     Ok(())
 }

@@ -53,9 +53,18 @@ impl Databases {
         let absolute = std::path::absolute(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
         let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         check_name(&name).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message)))?;
+        Databases::of(name, Database::open(path)?)
+    }
+
+    /// One database that is open already, under a name for clients. The server runs its background work and closes it.
+    ///
+    /// # Errors
+    /// If it is not a name that a client can use.
+    pub fn of(name: impl Into<String>, database: Database) -> std::result::Result<Databases, Failure> {
+        let name = name.into();
+        check_name(&name).map_err(|e| Failure::new(e.message))?;
         let databases = Databases { layout: Layout::One(name.clone()), open: Mutex::new(Open::default()) };
-        let served = Served { database: Database::open(path)?, background: None };
-        databases.open.lock().databases.insert(name, served);
+        databases.open.lock().databases.insert(name, Served { database, background: None });
         Ok(databases)
     }
 

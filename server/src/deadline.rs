@@ -20,6 +20,11 @@ impl<'a> Deadline<'a> {
         Deadline { clock, at: Some(clock.monotonic().saturating_add(time)) }
     }
 
+    /// The time that is left, if it is limited.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.at.map(|at| at.saturating_sub(self.clock.monotonic()))
+    }
+
     /// Fails once the command has taken longer than its `maxTimeMS`.
     pub(crate) fn check(&self) -> Result<()> {
         match self.at {

@@ -1,62 +1,67 @@
 //! The commands: their names, their options, and who runs them.
 
 use crate::client::Client;
+use crate::command::Access::{self, Admin, Anyone, Read, Write};
 use crate::command::{Command, Handler};
-use crate::error::{CommandError, Result};
+use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::Message;
 use crate::shared::{Shared, add};
-use crate::{admin, aggregate, batches, collections, explain, handshake, read, reply, write};
-use bson::raw::RawDocumentBuf;
+use crate::{admin, aggregate, batches, collections, explain, handshake, limits, login, read, reply, write};
+use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide_ttl::Code;
 
 const HANDLERS: &[Handler] = &[
-    Handler::new("aggregate", aggregate::AGGREGATE, explain::aggregate),
-    Handler::quick("buildInfo", &[], handshake::build_info),
-    Handler::open("collMod", collections::through_engine),
-    Handler::new("collStats", &["scale"], collections::stats),
-    Handler::open("compact", collections::through_engine),
-    Handler::quick("connectionStatus", &["showPrivileges"], handshake::connection_status),
-    Handler::new("count", read::COUNT, read::count),
-    Handler::open("create", collections::create),
-    Handler::new("createIndexes", &["indexes", "commitQuorum"], collections::create_indexes),
-    Handler::new("currentOp", admin::CURRENT_OP, admin::current_op),
-    Handler::new("dbStats", &["scale", "freeStorage"], collections::database_stats),
-    Handler::new("delete", write::DELETE, write::delete),
-    Handler::new("distinct", read::DISTINCT, read::distinct),
-    Handler::open("drop", collections::through_engine),
-    Handler::new("dropDatabase", &[], collections::drop_database),
-    Handler::open("dropIndexes", collections::through_engine),
-    Handler::quick("endSessions", &[], handshake::nothing),
-    Handler::new("explain", &["verbosity"], explain::explain),
-    Handler::new("find", read::FIND, read::find),
-    Handler::new("findAndModify", write::FIND_AND_MODIFY, write::find_and_modify),
-    Handler::quick("getCmdLineOpts", &[], admin::command_line),
-    Handler::new("getLog", &[], admin::log),
-    Handler::new("getMore", &["collection", "batchSize"], batches::get_more),
-    Handler::open("getParameter", admin::get_parameter),
-    Handler::quick_open("hello", handshake::hello),
-    Handler::quick("hostInfo", &[], admin::host_info),
-    Handler::new("insert", write::INSERT, write::insert),
-    Handler::quick_open("isMaster", handshake::is_master),
-    Handler::new("killCursors", &["cursors"], batches::kill),
-    Handler::quick("killSessions", &[], handshake::nothing),
-    Handler::new("listCollections", collections::LIST, collections::list),
-    Handler::quick("listCommands", &[], list_commands),
-    Handler::new("listDatabases", &["filter", "nameOnly", "authorizedDatabases"], collections::list_databases),
-    Handler::new("listIndexes", &["cursor"], collections::list_indexes),
-    Handler::quick("ping", &[], handshake::nothing),
-    Handler::quick("refreshSessions", &[], handshake::nothing),
-    Handler::open("renameCollection", collections::rename),
-    Handler::open("serverStatus", admin::server_status),
-    Handler::open("setParameter", admin::set_parameter),
-    Handler::new("update", write::UPDATE, write::update),
+    Handler::new("aggregate", Read, aggregate::AGGREGATE, explain::aggregate),
+    Handler::quick("buildInfo", Read, &[], handshake::build_info),
+    Handler::open("collMod", Admin, collections::through_engine),
+    Handler::new("collStats", Read, &["scale"], collections::stats),
+    Handler::open("compact", Admin, collections::through_engine),
+    Handler::quick("connectionStatus", Anyone, &["showPrivileges"], login::connection_status),
+    Handler::new("count", Read, read::COUNT, read::count),
+    Handler::open("create", Admin, collections::create),
+    Handler::new("createIndexes", Admin, &["indexes", "commitQuorum"], collections::create_indexes),
+    Handler::new("currentOp", Read, admin::CURRENT_OP, admin::current_op),
+    Handler::new("dbStats", Read, &["scale", "freeStorage"], collections::database_stats),
+    Handler::new("delete", Write, write::DELETE, write::delete),
+    Handler::new("distinct", Read, read::DISTINCT, read::distinct),
+    Handler::open("drop", Admin, collections::through_engine),
+    Handler::new("dropDatabase", Admin, &[], collections::drop_database),
+    Handler::open("dropIndexes", Admin, collections::through_engine),
+    Handler::quick("endSessions", Read, &[], handshake::nothing),
+    Handler::new("explain", Read, &["verbosity"], explain::explain),
+    Handler::new("find", Read, read::FIND, read::find),
+    Handler::new("findAndModify", Write, write::FIND_AND_MODIFY, write::find_and_modify),
+    Handler::quick("getCmdLineOpts", Admin, &[], admin::command_line),
+    Handler::new("getLog", Read, &[], admin::log),
+    Handler::new("getMore", Read, &["collection", "batchSize"], batches::get_more),
+    Handler::open("getParameter", Read, admin::get_parameter),
+    Handler::quick_open("hello", Anyone, handshake::hello),
+    Handler::quick("hostInfo", Read, &[], admin::host_info),
+    Handler::new("insert", Write, write::INSERT, write::insert),
+    Handler::quick_open("isMaster", Anyone, handshake::is_master),
+    Handler::new("killCursors", Read, &["cursors"], batches::kill),
+    Handler::quick("killSessions", Read, &[], handshake::nothing),
+    Handler::new("listCollections", Read, collections::LIST, collections::list),
+    Handler::quick("listCommands", Read, &[], list_commands),
+    Handler::new("listDatabases", Read, &["filter", "nameOnly", "authorizedDatabases"], collections::list_databases),
+    Handler::new("listIndexes", Read, &["cursor"], collections::list_indexes),
+    Handler::quick("logout", Anyone, &[], login::logout),
+    Handler::quick("ping", Anyone, &[], handshake::nothing),
+    Handler::quick("refreshSessions", Read, &[], handshake::nothing),
+    Handler::open("renameCollection", Admin, collections::rename),
+    Handler::quick("saslContinue", Anyone, login::SASL_CONTINUE, login::sasl_continue),
+    Handler::quick("saslStart", Anyone, login::SASL_START, login::sasl_start),
+    Handler::open("serverStatus", Read, admin::server_status),
+    Handler::open("setParameter", Admin, admin::set_parameter),
+    Handler::new("update", Write, write::UPDATE, write::update),
     Handler::new(
         "validate",
+        Read,
         &["full", "scandata", "background", "repair", "metadata", "checkBSONConformance"],
         collections::validate,
     ),
-    Handler::quick("whatsmyuri", &[], handshake::whats_my_uri),
+    Handler::quick("whatsmyuri", Anyone, &[], handshake::whats_my_uri),
 ];
 
 /// Names by which older clients call commands.
@@ -82,6 +87,32 @@ pub(crate) fn is_quick(message: &Message<'_>) -> bool {
     find(name_of(message)).is_none_or(|handler| handler.is_quick)
 }
 
+/// Whether a message carries the proof of a login.
+pub(crate) fn is_proof(message: &Message<'_>) -> bool {
+    find(name_of(message)).is_some_and(|handler| handler.name == "saslContinue")
+}
+
+/// What a command needs: a pipeline that ends in a collection writes, and an explanation needs what it explains.
+fn access(handler: &Handler, message: &Message<'_>) -> Access {
+    match (handler.name, message.body.get_document("explain")) {
+        ("explain", Ok(inner)) => {
+            let name = inner.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str());
+            find(name).map_or(handler.access, |explained| access_of(explained, inner))
+        }
+        _ => access_of(handler, message.body),
+    }
+}
+
+fn access_of(handler: &Handler, body: &RawDocument) -> Access {
+    let Ok(stages) = body.get_array("pipeline") else { return handler.access };
+    let is_write = |stage: bson::RawBsonRef<'_>| {
+        let member = stage.as_document().and_then(|stage| stage.iter().next()?.ok());
+        member.is_some_and(|(name, _)| ["$out", "$merge"].contains(&name.as_str()))
+    };
+    let writes = stages.into_iter().filter_map(std::result::Result::ok).any(is_write);
+    if writes && handler.access == Read { Write } else { handler.access }
+}
+
 fn unknown(name: &str) -> CommandError {
     let shown: String = name.chars().take(60).collect();
     let near = ebbtide::suggest::nearest(name, HANDLERS.iter().map(|handler| handler.name));
@@ -93,16 +124,36 @@ fn unknown(name: &str) -> CommandError {
 pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Option<RawDocumentBuf> {
     let name = name_of(message);
     let _span = tracing::debug_span!("command", connection = client.number, name).entered();
-    let outcome = find(name).ok_or_else(|| unknown(name)).and_then(|handler| {
+    let found = find(name).map(|handler| (handler, access(handler, message)));
+    let outcome = found.ok_or_else(|| unknown(name)).and_then(|(handler, access)| {
+        login::check(shared, client, access, handler.name)?;
         let command = Command::of(shared, client, message, handler)?;
         count(shared, handler.name);
+        if access == Write {
+            limits::admit(&command, rows(message))?;
+        }
         (handler.run)(&command)
     });
     let reply = outcome.unwrap_or_else(|error| {
+        add(&shared.counters.refused, 1);
         tracing::info!(name, code = error.code, error = error.message, peer = %client.peer, "a command was refused");
-        error.reply()
+        let mut reply = error.reply();
+        let is_write = found.is_some_and(|(_, access)| access == Write);
+        if is_write && error.code == ServerCode::MaxTimeMSExpired as i32 {
+            // A write looks at its time only before it stores anything.
+            reply::append(&mut reply, "n", 0);
+        }
+        reply
     });
     (!message.more_to_come).then_some(reply)
+}
+
+/// The documents, updates or deletes of a write.
+fn rows(message: &Message<'_>) -> usize {
+    let beside: usize = message.sequences.iter().map(|sequence| sequence.documents.len()).sum();
+    let lists = ["documents", "updates", "deletes"].into_iter().filter_map(|list| message.body.get_array(list).ok());
+    let within: usize = lists.map(|list| list.into_iter().count()).sum();
+    (beside + within).max(1)
 }
 
 fn count(shared: &Shared, name: &str) {
@@ -124,3 +175,6 @@ fn list_commands(_: &Command<'_>) -> Result<RawDocumentBuf> {
     }
     Ok(reply::finished(rawdoc! { "commands": commands }))
 }
+
+#[cfg(test)]
+mod tests;

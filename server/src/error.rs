@@ -47,12 +47,22 @@ pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 /// Codes of the server, beside those of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerCode {
+    /// A command without the login or the role that it needs.
+    Unauthorized = 13,
+    /// Messages of a login in a wrong order.
+    ProtocolError = 17,
+    /// A login that was refused.
+    AuthenticationFailed = 18,
     /// No such cursor: it ended, idled out, or never was.
     CursorNotFound = 43,
     /// The command took longer than `maxTimeMS`.
     MaxTimeMSExpired = 50,
     /// A feature that is not here.
     CommandNotSupported = 115,
+    /// A way to log in that is not here.
+    MechanismUnavailable = 334,
+    /// More rows in a second than the account may write.
+    IngressRequestRateLimitExceeded = 462,
     /// The cursor serves another getMore.
     CursorInUse = 12051,
 }

@@ -108,22 +108,45 @@ impl Unpacked<'_> {
     }
 }
 
+/// Bytes that a whole message takes without its compression, beside itself.
+pub(crate) fn unpacked_bytes(message: &[u8]) -> Result<usize> {
+    match Header::parse(message)?.op_code {
+        OP_COMPRESSED => Packed::parse(message).map(|packed| packed.size),
+        _ => Ok(0),
+    }
+}
+
+/// A compressed message.
+struct Packed<'a> {
+    op_code: i32,
+    /// Bytes of its content without the compression.
+    size: usize,
+    compressor: Compressor,
+    content: &'a [u8],
+}
+
+impl<'a> Packed<'a> {
+    fn parse(message: &'a [u8]) -> Result<Packed<'a>> {
+        let mut reader = Reader(message.get(HEADER_BYTES..).unwrap_or_default());
+        let (op_code, size, compressor) = (reader.int()?, reader.int()?, reader.byte()?);
+        if op_code == OP_COMPRESSED {
+            return Err(FrameError::new("a compressed message within a compressed message"));
+        }
+        let size = usize::try_from(size).ok().filter(|size| *size <= MESSAGE_BYTES_MAX - HEADER_BYTES);
+        let size = size.ok_or_else(|| FrameError::new("a compressed message that is larger than a message may be"))?;
+        Ok(Packed { op_code, size, compressor: Compressor::of_number(compressor)?, content: reader.0 })
+    }
+}
+
 /// A whole message without its compression.
 pub(crate) fn unpacked(message: &[u8]) -> Result<Unpacked<'_>> {
     let header = Header::parse(message)?;
     if header.op_code != OP_COMPRESSED {
         return Ok(Unpacked::Plain(message));
     }
-    let mut reader = Reader(message.get(HEADER_BYTES..).unwrap_or_default());
-    let (op_code, size, compressor) = (reader.int()?, reader.int()?, reader.byte()?);
-    if op_code == OP_COMPRESSED {
-        return Err(FrameError::new("a compressed message within a compressed message"));
-    }
-    let size = usize::try_from(size).ok().filter(|size| *size <= MESSAGE_BYTES_MAX - HEADER_BYTES);
-    let size = size.ok_or_else(|| FrameError::new("a compressed message that is larger than a message may be"))?;
-    let compressor = Compressor::of_number(compressor)?;
+    let Packed { op_code, size, compressor, content } = Packed::parse(message)?;
     let mut plain = header_bytes(HEADER_BYTES + size, header.request_id, 0, op_code);
-    compressor.unpack(reader.0, size, &mut plain)?;
+    compressor.unpack(content, size, &mut plain)?;
     Ok(Unpacked::Compressed(plain, compressor))
 }
 

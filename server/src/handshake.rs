@@ -2,8 +2,8 @@
 
 use crate::command::Command;
 use crate::error::Result;
-use crate::frame::{Compressor, MESSAGE_BYTES_MAX, WRITE_BATCH_MAX};
-use crate::reply;
+use crate::frame::{Compressor, WRITE_BATCH_MAX};
+use crate::{login, reply};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use bson::{DateTime, rawdoc};
 use ebbtide_documents::DOCUMENT_BYTES_MAX;
@@ -30,7 +30,7 @@ fn greeting(command: &Command<'_>, mut reply: RawDocumentBuf) -> Result<RawDocum
     let limit = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
     reply.append(cstr!("helloOk"), true);
     reply.append(cstr!("maxBsonObjectSize"), limit(DOCUMENT_BYTES_MAX));
-    reply.append(cstr!("maxMessageSizeBytes"), limit(MESSAGE_BYTES_MAX));
+    reply.append(cstr!("maxMessageSizeBytes"), limit(command.shared.settings.message_bytes_max));
     reply.append(cstr!("maxWriteBatchSize"), limit(WRITE_BATCH_MAX));
     reply.append(cstr!("localTime"), now(command));
     reply.append(cstr!("logicalSessionTimeoutMinutes"), 30);
@@ -45,6 +45,17 @@ fn greeting(command: &Command<'_>, mut reply: RawDocumentBuf) -> Result<RawDocum
     }
     if !agreed.is_empty() {
         reply.append(cstr!("compression"), &agreed);
+    }
+    if command.shared.gate.needs_login() {
+        if command.get("saslSupportedMechs").is_some() {
+            reply.append(cstr!("saslSupportedMechs"), bson::rawbson!([login::MECHANISM]));
+        }
+        // What is wrong with it is told to the saslStart that follows.
+        if let Some(RawBsonRef::Document(members)) = command.get("speculativeAuthenticate")
+            && let Ok(begun) = login::start(command.shared, command.client, members)
+        {
+            reply.append(cstr!("speculativeAuthenticate"), begun);
+        }
     }
     Ok(reply::finished(reply))
 }
@@ -69,14 +80,6 @@ pub(crate) fn build_info(_: &Command<'_>) -> Result<RawDocumentBuf> {
         "maxBsonObjectSize": i32::try_from(DOCUMENT_BYTES_MAX).unwrap_or(i32::MAX),
         "storageEngines": ["ebbtide"],
     }))
-}
-
-pub(crate) fn connection_status(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let mut info = rawdoc! { "authenticatedUsers": [], "authenticatedUserRoles": [] };
-    if command.flag("showPrivileges")? == Some(true) {
-        info.append(cstr!("authenticatedUserPrivileges"), RawArrayBuf::new());
-    }
-    Ok(reply::finished(rawdoc! { "authInfo": info }))
 }
 
 pub(crate) fn whats_my_uri(command: &Command<'_>) -> Result<RawDocumentBuf> {

@@ -1,7 +1,7 @@
 //! Ebbtide on the network.
 //!
 //! A [`Server`] opens doors to one database, or to a folder of them, for programs that speak MongoDB's wire protocol:
-//! MongoDB's drivers, mongosh, and what is built on them. It runs the engine's background work as well.
+//! MongoDB's drivers, mongosh, and what is built on them; HTTP has its metrics. It runs the engine's background work as well.
 //!
 //! ```
 //! use ebbtide_server::{Databases, Server, Settings};
@@ -18,12 +18,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accounts;
 mod admin;
 mod aggregate;
 mod batches;
 mod client;
 mod collections;
 mod command;
+mod config;
 mod connection;
 mod cursors;
 mod databases;
@@ -32,26 +34,30 @@ mod dispatch;
 mod error;
 mod explain;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
+mod gate;
 mod groups;
 mod handshake;
+mod http;
 mod json;
+mod limits;
+mod login;
 mod measurements;
 mod output;
 mod piped;
 mod read;
 mod reply;
+mod scram;
 mod serve;
 mod settings;
 mod shared;
+mod tls;
 mod write;
 
+pub use accounts::{Accounts, AccountsFile, Role};
+pub use config::{Config, LogFormat};
 pub use databases::Databases;
 pub use error::Failure;
-pub use serve::{Server, interrupted};
-pub use settings::Settings;
-
-/// For fuzz targets: reads a message as the server does, and says whether it is one.
-#[doc(hidden)]
-pub fn is_message(bytes: &[u8]) -> bool {
-    frame::unpacked(bytes).is_ok_and(|unpacked| frame::Message::parse(unpacked.bytes()).is_ok())
-}
+pub use serve::{Server, Signals};
+pub use settings::{Settings, TlsFiles};

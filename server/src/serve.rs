@@ -1,30 +1,44 @@
 //! A running server: its doors, its connections, and how it ends.
 
-use crate::connection;
 use crate::databases::Databases;
 use crate::error::Failure;
+use crate::gate::Gate;
+use crate::http::{self, Ends};
 use crate::settings::Settings;
 use crate::shared::{Shared, add};
-use std::net::SocketAddr;
+use crate::{connection, tls};
+use axum::Router;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
-/// How often cursors are looked at that idle.
-const CURSOR_TICK: Duration = Duration::from_secs(1);
+/// How often cursors that idle and the file of the accounts are looked at.
+const TICK: Duration = Duration::from_secs(1);
 /// After a failed accept, as with too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// A running server. It stops when it is dropped, without grace; [`Server::stop`] stops it in good order.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
     mongodb: Option<SocketAddr>,
+    http: Option<SocketAddr>,
     stopping: watch::Sender<bool>,
-    accepting: Option<JoinHandle<JoinSet<()>>>,
-    reaping: JoinHandle<()>,
+    accepting: Vec<JoinHandle<JoinSet<()>>>,
+    ticking: JoinHandle<()>,
+}
+
+/// What is spoken at a door.
+#[derive(Clone)]
+enum Protocol {
+    MongoDb,
+    Http(Router),
 }
 
 impl Server {
@@ -32,37 +46,50 @@ impl Server {
     /// threads.
     ///
     /// # Errors
-    /// If a port cannot be opened, or the address can be reached by other hosts and that is not allowed.
+    /// If a port cannot be opened, if a file of the accounts or for TLS cannot be used, or if the address can be reached by
+    /// other hosts and that is not allowed.
     pub async fn start(databases: Databases, settings: Settings) -> Result<Server, Failure> {
-        if !settings.listen.is_loopback() && !settings.insecure {
+        let gate = Gate::new(settings.accounts.clone(), settings.login_delay)?;
+        if !settings.listen.is_loopback() && !settings.insecure && !gate.needs_login() {
             let what = format!(
-                "{} can be reached by other hosts and there are no accounts: listen on 127.0.0.1, or say --insecure",
+                "{} can be reached by other hosts and there are no accounts: add one with ebbtide user add, listen on \
+                 127.0.0.1, or say --insecure",
                 settings.listen
             );
             return Err(Failure::new(what));
         }
-        let listener = match settings.mongodb {
-            None => None,
-            Some(port) => {
-                let bound = TcpListener::bind((settings.listen, port)).await;
-                Some(bound.map_err(|e| Failure::new(format!("cannot listen on {}:{port}: {e}", settings.listen)))?)
-            }
-        };
-        let local = |listener: &TcpListener| listener.local_addr().map_err(|e| Failure::new(e.to_string()));
-        let mongodb = listener.as_ref().map(local).transpose()?;
+        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let mongodb = bind(settings.listen, settings.mongodb).await?;
+        let http = bind(settings.listen, settings.http).await?;
         databases.start()?;
-        let address = mongodb.unwrap_or_else(|| SocketAddr::new(settings.listen, 0));
-        let shared = Arc::new(Shared::new(databases, settings, address));
+        let of = |door: &Option<(TcpListener, SocketAddr)>| door.as_ref().map(|(_, address)| *address);
+        let (mongodb_at, http_at) = (of(&mongodb), of(&http));
+        let address = mongodb_at.or(http_at).unwrap_or_else(|| SocketAddr::new(settings.listen, 0));
+        let shared = Arc::new(Shared::new(databases, settings, gate, address));
         let (stopping, stopped) = watch::channel(false);
-        let accepting = listener.map(|listener| tokio::spawn(accept(listener, shared.clone(), stopped)));
-        let reaping = tokio::spawn(reap(shared.clone()));
-        Ok(Server { shared, mongodb, stopping, accepting, reaping })
+        let door = |protocol, (listener, _)| {
+            let door = Door { listener, protocol, tls: tls.clone(), shared: shared.clone(), stopped: stopped.clone() };
+            tokio::spawn(door.accept())
+        };
+        let accepting = [
+            mongodb.map(|bound| door(Protocol::MongoDb, bound)),
+            http.map(|bound| door(Protocol::Http(http::router(shared.clone())), bound)),
+        ];
+        let accepting = accepting.into_iter().flatten().collect();
+        let ticking = tokio::spawn(tick(shared.clone()));
+        Ok(Server { shared, mongodb: mongodb_at, http: http_at, stopping, accepting, ticking })
     }
 
     /// Where the door of MongoDB's protocol is, if it is open.
     #[must_use]
     pub fn mongodb_address(&self) -> Option<SocketAddr> {
         self.mongodb
+    }
+
+    /// Where the door of HTTP is, if it is open.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// Takes no new connections, lets the commands that are running end within [`Settings::grace`], makes everything durable,
@@ -72,13 +99,20 @@ impl Server {
     /// If a database cannot be closed.
     pub async fn stop(mut self) -> Result<(), Failure> {
         self.stopping.send_replace(true);
-        self.reaping.abort();
-        if let Some(accepting) = self.accepting.take()
-            && let Ok(mut connections) = accepting.await
-        {
-            let ended = async { while connections.join_next().await.is_some() {} };
-            if tokio::time::timeout(self.shared.settings.grace, ended).await.is_err() {
-                tracing::warn!(connections = connections.len(), "commands did not end within the grace time");
+        self.ticking.abort();
+        let mut doors = Vec::new();
+        for accepting in std::mem::take(&mut self.accepting) {
+            doors.extend(accepting.await);
+        }
+        let ended = async {
+            for connections in &mut doors {
+                while connections.join_next().await.is_some() {}
+            }
+        };
+        if tokio::time::timeout(self.shared.settings.grace, ended).await.is_err() {
+            let open = self.shared.counters.connections.load(Ordering::Relaxed);
+            tracing::warn!(connections = open, "commands did not end within the grace time");
+            for mut connections in doors {
                 connections.shutdown().await;
             }
         }
@@ -89,71 +123,173 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.reaping.abort();
-        if let Some(accepting) = &self.accepting {
-            accepting.abort();
-        }
+        self.ticking.abort();
+        self.accepting.iter().for_each(JoinHandle::abort);
     }
 }
 
-/// Takes connections until the server stops; returns those that are open.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) -> JoinSet<()> {
-    let mut connections = JoinSet::new();
-    let until_stopped = stopped.clone();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopped.changed() => return connections,
-        };
-        while connections.try_join_next().is_some() {}
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+/// Listens on a port, if one is given.
+async fn bind(listen: IpAddr, port: Option<u16>) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+    let Some(port) = port else { return Ok(None) };
+    let failed = |e: std::io::Error| Failure::new(format!("cannot listen on {}: {e}", SocketAddr::new(listen, port)));
+    let listener = TcpListener::bind((listen, port)).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Some((listener, address)))
+}
+
+/// A port that takes connections.
+struct Door {
+    listener: TcpListener,
+    protocol: Protocol,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// Takes connections until the server stops; returns those that are open.
+    async fn accept(mut self) -> JoinSet<()> {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = self.stopped.changed() => return connections,
+            };
+            while connections.try_join_next().is_some() {}
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Some(place) = Place::take(&self.shared) else {
+                add(&self.shared.counters.connections_refused, 1);
+                let limit = self.shared.settings.connections_max;
+                tracing::warn!(%peer, limit, "a connection was refused: too many are open");
                 continue;
-            }
-        };
-        if connections.len() >= shared.settings.connections_max {
-            add(&shared.counters.connections_refused, 1);
-            tracing::warn!(%peer, limit = shared.settings.connections_max, "a connection was refused: too many are open");
-            continue;
+            };
+            add(&self.shared.counters.connections_made, 1);
+            let (protocol, tls, stopped) = (self.protocol.clone(), self.tls.clone(), self.stopped.clone());
+            connections.spawn(async move { serve(stream, peer, &place.0, protocol, tls, stopped).await });
         }
-        let number = shared.next_connection();
-        add(&shared.counters.connections_made, 1);
-        let (shared, until_stopped) = (shared.clone(), until_stopped.clone());
-        connections.spawn(async move {
-            shared.counters.connections.fetch_add(1, Ordering::Relaxed);
-            connection::serve(stream, peer, number, &shared, until_stopped).await;
-            shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
-        });
     }
 }
 
-/// Closes cursors that idle or are too old.
-async fn reap(shared: Arc<Shared>) {
-    let mut ticks = tokio::time::interval(CURSOR_TICK);
+/// The place of a connection among those that may be open.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Place> {
+        let open = shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let place = Place(shared.clone());
+        (open < shared.settings.connections_max).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves one connection until it ends.
+async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+    protocol: Protocol,
+    tls: Option<TlsAcceptor>,
+    stopped: watch::Receiver<bool>,
+) {
+    // Replies are written whole, so waiting for more to send only costs time.
+    let local = stream.set_nodelay(true).and_then(|()| stream.local_addr());
+    let ends = match local {
+        Ok(local) => Ends { peer, local },
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a connection was closed");
+            return;
+        }
+    };
+    let Some(tls) = tls else { return speak(stream, ends, shared, protocol, stopped).await };
+    match tokio::time::timeout(shared.settings.stall_max, tls.accept(stream)).await {
+        Ok(Ok(stream)) => speak(stream, ends, shared, protocol, stopped).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
+        Err(_) => tracing::debug!(%peer, "no TLS: the client stalled"),
+    }
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    ends: Ends,
+    shared: &Shared,
+    protocol: Protocol,
+    stopped: watch::Receiver<bool>,
+) {
+    match protocol {
+        Protocol::MongoDb => connection::serve(stream, ends.peer, shared, stopped).await,
+        Protocol::Http(router) => http::serve(stream, ends, router, shared, stopped).await,
+    }
+}
+
+/// Closes cursors that idle or are too old, and notices that the accounts were changed.
+async fn tick(shared: Arc<Shared>) {
+    let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
         shared.cursors.reap(shared.now());
+        shared.gate.forget(shared.now());
+        if let Err(error) = shared.gate.refresh() {
+            tracing::error!(%error, "the accounts stay as they were");
+        }
     }
 }
 
-/// Waits for SIGINT or, on Unix, SIGTERM.
-///
-/// # Errors
-/// If the signals cannot be listened to.
-pub async fn interrupted() -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::new(format!("signals cannot be listened to: {e}"));
+/// SIGINT and, on Unix, SIGTERM.
+#[derive(Debug)]
+pub struct Signals {
     #[cfg(unix)]
-    {
+    kinds: [tokio::signal::unix::Signal; 2],
+}
+
+impl Signals {
+    /// Signals from now on. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// If the signals cannot be listened to.
+    #[cfg(unix)]
+    pub fn new() -> Result<Signals, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
-        let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
+        let listen = |kind| signal(kind).map_err(|e| Failure::new(format!("signals cannot be listened to: {e}")));
+        Ok(Signals { kinds: [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?] })
+    }
+
+    /// Signals from now on. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// If the signals cannot be listened to.
+    #[cfg(not(unix))]
+    pub fn new() -> Result<Signals, Failure> {
+        Ok(Signals {})
+    }
+
+    /// Waits for the next one.
+    #[cfg(unix)]
+    pub async fn next(&mut self) {
+        let [interrupt, terminate] = &mut self.kinds;
         tokio::select! {
-            outcome = tokio::signal::ctrl_c() => outcome.map_err(failed),
-            _ = terminated.recv() => Ok(()),
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
     }
+
+    /// Waits for the next one.
     #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.map_err(failed)
+    pub async fn next(&mut self) {
+        if let Err(error) = tokio::signal::ctrl_c().await {
+            tracing::error!(%error, "signals cannot be listened to");
+            std::future::pending().await
+        }
+    }
 }

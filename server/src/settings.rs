@@ -1,7 +1,19 @@
 //! Settings of a server.
 
+use crate::accounts::AccountsFile;
+use crate::frame::MESSAGE_BYTES_MAX;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// The files for TLS, in PEM form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, and then those of its issuers.
+    pub cert: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+}
 
 /// How a server is reached, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,10 +22,23 @@ pub struct Settings {
     pub listen: IpAddr,
     /// The port of MongoDB's wire protocol, 0 for any that is free; `None` to leave it closed. Default: 27017.
     pub mongodb: Option<u16>,
+    /// The port of HTTP, 0 for any that is free; `None` to leave it closed. Default: closed.
+    pub http: Option<u16>,
+    /// Names of this server beside its addresses, for the `Host` of HTTP requests. Default: none.
+    pub http_hosts: Vec<String>,
+    /// The certificate and the key for TLS, on all ports; `None` for connections without TLS. Default: none.
+    pub tls: Option<TlsFiles>,
     /// Whether an address that other hosts can reach is allowed although there are no accounts. Default: no.
     pub insecure: bool,
+    /// The file with the accounts, which need not exist; `None` for a server without accounts. Default: none.
+    pub accounts: Option<AccountsFile>,
+    /// How long a login that is refused waits for its reply. After it, logins from the same address are looked at one after
+    /// the other, with pauses of this time and up to four times as long. Default: half a second.
+    pub login_delay: Duration,
     /// Connections at a time; more are closed at once. Default: 10,000.
     pub connections_max: usize,
+    /// Bytes of a message at most. Default: 48,000,000, which is also the most that is possible.
+    pub message_bytes_max: usize,
     /// Bytes of messages that all connections together may hold while they are read and answered. Default: 512 MiB.
     pub message_memory_bytes: usize,
     /// How long a client may take for the rest of a message that it has begun, or for taking some of a reply. Default: 1
@@ -27,10 +52,24 @@ pub struct Settings {
     pub cursor_lifetime_max: Duration,
     /// Bytes that a sort of one command may hold in memory. Default: 100 MiB.
     pub sort_bytes_max: usize,
+    /// How long a command may take; `maxTimeMS` of a command can only shorten it. Default: no limit.
+    pub statement_max: Option<Duration>,
+    /// How long a write waits for memory while what is in memory is sealed, unless its `maxTimeMS` is shorter; after it nothing
+    /// of the command is stored. Default: 30 seconds.
+    pub write_wait_max: Duration,
+    /// Documents that one account may insert, update and delete in a second, on average. Default: no limit.
+    pub rows_per_second_max: Option<u64>,
     /// Whether a write creates the collection that it names, as in MongoDB. Default: yes.
     pub auto_create: bool,
     /// How long commands that are running may take to end when the server stops. Default: 10 seconds.
     pub grace: Duration,
+}
+
+impl Settings {
+    /// [`Settings::message_bytes_max`] is at least this: a document of the largest size, and what is around it.
+    pub const MESSAGE_BYTES_LEAST: usize = 17 << 20;
+    /// [`Settings::message_bytes_max`] is at most this.
+    pub const MESSAGE_BYTES_MOST: usize = MESSAGE_BYTES_MAX;
 }
 
 impl Default for Settings {
@@ -38,14 +77,23 @@ impl Default for Settings {
         Settings {
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             mongodb: Some(27017),
+            http: None,
+            http_hosts: Vec::new(),
+            tls: None,
             insecure: false,
+            accounts: None,
+            login_delay: Duration::from_millis(500),
             connections_max: 10_000,
+            message_bytes_max: MESSAGE_BYTES_MAX,
             message_memory_bytes: 512 << 20,
             stall_max: Duration::from_secs(60),
             cursors_max: 10_000,
             cursor_idle_max: Duration::from_secs(600),
             cursor_lifetime_max: Duration::from_secs(3600),
             sort_bytes_max: 100 << 20,
+            statement_max: None,
+            write_wait_max: Duration::from_secs(30),
+            rows_per_second_max: None,
             auto_create: true,
             grace: Duration::from_secs(10),
         }

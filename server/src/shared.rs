@@ -2,12 +2,15 @@
 
 use crate::cursors::Cursors;
 use crate::databases::Databases;
+use crate::gate::Gate;
+use crate::limits::Rates;
 use crate::settings::Settings;
 use ebbtide_ttl::{Clock, SystemClock};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Bytes of one permit for the memory of messages.
 pub(crate) const MEMORY_UNIT: usize = 64 << 10;
@@ -18,9 +21,13 @@ pub(crate) struct Shared {
     pub(crate) databases: Databases,
     pub(crate) settings: Settings,
     pub(crate) cursors: Cursors,
+    pub(crate) gate: Gate,
     pub(crate) clock: SystemClock,
     pub(crate) started: Duration,
     pub(crate) counters: Counters,
+    pub(crate) rates: Rates,
+    /// Held by the one writer that makes room for all.
+    pub(crate) room: Arc<tokio::sync::Mutex<()>>,
     /// The memory of messages, in units of [`MEMORY_UNIT`].
     pub(crate) memory: Semaphore,
     pub(crate) address: SocketAddr,
@@ -28,11 +35,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(databases: Databases, settings: Settings, address: SocketAddr) -> Shared {
+    pub(crate) fn new(databases: Databases, settings: Settings, gate: Gate, address: SocketAddr) -> Shared {
         let clock = SystemClock::new();
         Shared {
             databases,
             cursors: Cursors::new(&settings),
+            gate,
+            rates: Rates::new(settings.rows_per_second_max),
+            room: Arc::default(),
             memory: Semaphore::new((settings.message_memory_bytes / MEMORY_UNIT).max(1)),
             address,
             settings,
@@ -48,6 +58,14 @@ impl Shared {
         self.clock.monotonic()
     }
 
+    /// Counts and reports a refused login.
+    pub(crate) fn refuse_login(&self, peer: SocketAddr, name: &str) {
+        add(&self.counters.logins_refused, 1);
+        self.gate.refuse(peer.ip(), self.now());
+        let shown: String = name.chars().take(80).collect();
+        tracing::warn!(%peer, name = %shown.escape_debug(), "a login was refused");
+    }
+
     /// The number of a new connection.
     pub(crate) fn next_connection(&self) -> i32 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
@@ -60,6 +78,8 @@ pub(crate) struct Counters {
     pub(crate) connections: AtomicUsize,
     pub(crate) connections_made: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    pub(crate) logins: AtomicU64,
+    pub(crate) logins_refused: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) requests: AtomicU64,
@@ -69,6 +89,14 @@ pub(crate) struct Counters {
     pub(crate) deletes: AtomicU64,
     pub(crate) get_mores: AtomicU64,
     pub(crate) commands: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) http_requests: AtomicU64,
+}
+
+/// Waits until the server stops.
+pub(crate) async fn is_stopped(stopped: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: u64) {

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use ebbtide_server::{Databases, Server, Settings};
+use ebbtide_server::{AccountsFile, Databases, Role, Server, Settings};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -204,5 +204,174 @@ async fn transactions_and_unknown_things_are_refused_by_name() {
         assert_eq!(error.get_f64("ok").unwrap(), 0.0, "{command:?}");
         assert_eq!(error.get_i32("code").unwrap(), code, "{command:?}: {error:?}");
     }
+    running.server.stop().await.unwrap();
+}
+
+/// A server with the account `ada` and its file; refused logins cost `delay`.
+async fn with_account(folder: &std::path::Path, delay: Duration) -> (Running, AccountsFile) {
+    let file = AccountsFile::new(folder.join(AccountsFile::NAME));
+    file.change(|accounts| accounts.add("ada", Role::Admin, "secret")).unwrap();
+    let accounts = Some(file.clone());
+    (running(Settings { accounts, login_delay: delay, ..Settings::default() }).await, file)
+}
+
+fn binary(bytes: &[u8]) -> bson::Binary {
+    bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: bytes.to_vec() }
+}
+
+/// The first message of a login; the server's answer to it.
+async fn begin(stream: &mut TcpStream, name: &str) -> String {
+    let payload = binary(format!("n,,n={name},r=nonce").as_bytes());
+    let start = rawdoc! { "saslStart": 1, "$db": "admin", "mechanism": "SCRAM-SHA-256", "payload": payload };
+    let challenge = ask(stream, &start).await;
+    String::from_utf8(challenge.get_binary("payload").unwrap().bytes.to_vec()).unwrap()
+}
+
+/// A login with a proof that is wrong; the code and the message of the error.
+async fn guess(stream: &mut TcpStream, name: &str) -> (i32, String) {
+    let challenge = begin(stream, name).await;
+    let nonce = challenge.split(',').next().unwrap();
+    let payload = binary(format!("c=biws,{nonce},p={}=", "A".repeat(43)).as_bytes());
+    let go_on = rawdoc! { "saslContinue": 1, "$db": "admin", "conversationId": 1, "payload": payload };
+    let error = ask(stream, &go_on).await;
+    (error.get_i32("code").unwrap(), error.get_str("errmsg").unwrap().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_cost_time_and_tell_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, _) = with_account(folder.path(), Duration::from_millis(20)).await;
+    let began = tokio::time::Instant::now();
+    let mut said = std::collections::BTreeSet::new();
+    for name in ["ada", "eve", "ada", "eve", "ada"] {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        said.insert(guess(&mut stream, name).await);
+    }
+    assert_eq!(said.into_iter().collect::<Vec<_>>(), [(18, "Authentication failed.".to_owned())]);
+    // Five replies that are kept back for 20 ms each, and pauses of 20, 40, 80 and 80 ms between them.
+    assert!(began.elapsed() >= Duration::from_millis(220), "{:?}", began.elapsed());
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_and_without_an_account_look_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, _) = with_account(folder.path(), Duration::ZERO).await;
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let mut shown = Vec::new();
+    for name in ["ada", "eve", "eve", "ada"] {
+        let challenge = begin(&mut stream, name).await;
+        let parts: Vec<String> = challenge.split(',').map(str::to_owned).collect();
+        let [nonce, salt, rounds] = parts.as_slice() else { panic!("{challenge}") };
+        assert!(nonce.starts_with("r=nonce") && nonce.len() > 30 && rounds == "i=15000", "{challenge}");
+        shown.push(salt.clone());
+    }
+    assert_eq!((&shown[0], &shown[1]), (&shown[3], &shown[2]), "a salt stays the same");
+    assert_eq!(shown[0].len(), shown[1].len());
+    assert_ne!(shown[0], shown[1]);
+    // The messages of a login have an order.
+    for (conversation, payload, code) in [(99, "c=biws", 17), (1, "", 17)] {
+        let payload = binary(payload.as_bytes());
+        let go_on = rawdoc! { "saslContinue": 1, "$db": "admin", "conversationId": conversation, "payload": payload };
+        assert_eq!(ask(&mut stream, &go_on).await.get_i32("code").unwrap(), code);
+    }
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_a_login_only_small_messages_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, file) = with_account(folder.path(), Duration::ZERO).await;
+    let mut stream = ping(running.address).await;
+    let large = rawdoc! { "ping": 1, "$db": "admin", "comment": "x".repeat(100_000) };
+    stream.write_all(&frame(0, &large)).await.unwrap();
+    assert!(is_closed(&mut stream).await);
+    // A frame of few bytes that says it is large when it is unpacked: zlib, 40 MB.
+    let packed = [&2013_i32.to_le_bytes()[..], &40_000_000_i32.to_le_bytes(), &[2], &[0; 9]].concat();
+    let header = [i32::try_from(16 + packed.len()).unwrap(), 1, 0, 2012].into_iter().flat_map(i32::to_le_bytes);
+    let mut stream = ping(running.address).await;
+    stream.write_all(&header.chain(packed).collect::<Vec<u8>>()).await.unwrap();
+    assert!(is_closed(&mut stream).await);
+    // The door stays closed when the last account is gone.
+    file.change(|accounts| accounts.remove("ada")).unwrap();
+    let mut stream = ping(running.address).await;
+    assert_eq!(ask(&mut stream, &rawdoc! { "find": "c", "$db": "db" }).await.get_i32("code").unwrap(), 13);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_notices_its_first_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AccountsFile::new(folder.path().join(AccountsFile::NAME));
+    let running = running(Settings { accounts: Some(file.clone()), ..Settings::default() }).await;
+    let mut stream = ping(running.address).await;
+    let payload = binary(b"n,,n=ada,r=nonce");
+    let start = rawdoc! { "saslStart": 1, "$db": "admin", "mechanism": "SCRAM-SHA-256", "payload": payload };
+    let error = ask(&mut stream, &start).await;
+    assert_eq!(error.get_i32("code").unwrap(), 18);
+    assert!(error.get_str("errmsg").unwrap().contains("ebbtide user add"), "{error:?}");
+    file.change(|accounts| accounts.add("ada", Role::Admin, "secret")).unwrap();
+    // Noticed by the next tick.
+    while ask(&mut stream, &rawdoc! { "find": "c", "$db": "db" }).await.get_f64("ok").unwrap() == 1.0 {}
+    assert_eq!(ask(&mut stream, &start).await.get_f64("ok").unwrap(), 1.0);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nests_deeper_than_allowed_close_their_connection() {
+    let running = running(Settings::default()).await;
+    let nested = |levels: u32| {
+        let wrap = |inner: RawDocumentBuf, _| rawdoc! { "a": inner };
+        let deep = (0..levels).fold(rawdoc! { "a": 1 }, wrap);
+        rawdoc! { "find": "c", "$db": "db", "filter": deep }
+    };
+    let mut stream = ping(running.address).await;
+    assert!(ask(&mut stream, &nested(150)).await.get_f64("ok").is_ok());
+    for levels in [250, 5_000] {
+        let mut stream = ping(running.address).await;
+        stream.write_all(&frame(0, &nested(levels))).await.unwrap();
+        assert!(is_closed(&mut stream).await, "{levels}");
+    }
+    drop(ping(running.address).await);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_idle_connections_and_half_frames_hinder_nobody() {
+    let running = running(Settings::default()).await;
+    let mut idle = Vec::new();
+    for n in 0..400 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        if n % 2 == 0 {
+            // The beginning of a message that says it has 40 MB.
+            stream.write_all(&[&40_000_000_i32.to_le_bytes()[..], &[1; 2]].concat()).await.unwrap();
+        }
+        idle.push(stream);
+    }
+    let mut stream = ping(running.address).await;
+    let status = ask(&mut stream, &rawdoc! { "serverStatus": 1, "$db": "admin" }).await;
+    assert_eq!(status.get_document("connections").unwrap().get_i32("current").unwrap(), 401);
+    drop(idle);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_of_clients_that_are_gone_count_until_they_are_closed() {
+    let running = running(Settings { cursors_max: 3, ..Settings::default() }).await;
+    let mut stream = ping(running.address).await;
+    ask(&mut stream, &rawdoc! { "insert": "c", "$db": "db", "documents": [{}, {}] }).await;
+    let find = rawdoc! { "find": "c", "$db": "db", "batchSize": 1 };
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let mut gone = ping(running.address).await;
+        ids.push(ask(&mut gone, &find).await.get_document("cursor").unwrap().get_i64("id").unwrap());
+    }
+    let refused = ask(&mut stream, &find).await;
+    assert_eq!(refused.get_i32("code").unwrap(), 146, "{refused:?}");
+    // What needs no cursor works, and closing one makes a place.
+    let whole = rawdoc! { "find": "c", "$db": "db" };
+    assert_eq!(ask(&mut stream, &whole).await.get_f64("ok").unwrap(), 1.0);
+    ask(&mut stream, &rawdoc! { "killCursors": "c", "$db": "db", "cursors": [ids[0]] }).await;
+    assert_eq!(ask(&mut stream, &find).await.get_f64("ok").unwrap(), 1.0);
     running.server.stop().await.unwrap();
 }

@@ -1,7 +1,8 @@
 //! MongoDB's Python driver against the server: needs a Python that has pymongo, named by `EBBTIDE_PYTHON`.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
-use ebbtide_server::{Databases, Server, Settings};
+use ebbtide_server::{AccountsFile, Databases, Role, Server, Settings, TlsFiles};
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// The Python to use, if it has pymongo.
@@ -19,13 +20,18 @@ fn python() -> Option<String> {
 }
 
 async fn run(script: &str, options: &str) -> Option<Output> {
+    run_with(Settings::default(), script, options, &[]).await
+}
+
+async fn run_with(settings: Settings, script: &str, options: &str, arguments: &[String]) -> Option<Output> {
     let python = python()?;
     let folder = tempfile::tempdir().unwrap();
     let databases = Databases::in_folder(folder.path().join("dbs")).unwrap();
-    let server = Server::start(databases, Settings { mongodb: Some(0), ..Settings::default() }).await.unwrap();
+    let server = Server::start(databases, Settings { mongodb: Some(0), ..settings }).await.unwrap();
     let uri = format!("mongodb://{}/{options}", server.mongodb_address().unwrap());
     let script = format!("{}/tests/drivers/{script}", env!("CARGO_MANIFEST_DIR"));
-    let run = tokio::task::spawn_blocking(move || Command::new(python).args([script, uri]).output().unwrap());
+    let arguments = [&[script, uri], arguments].concat();
+    let run = tokio::task::spawn_blocking(move || Command::new(python).args(arguments).output().unwrap());
     let output = run.await.unwrap();
     server.stop().await.unwrap();
     Some(output)
@@ -56,5 +62,46 @@ async fn messages_may_be_compressed() {
         if let Some(output) = run("commands.py", &format!("?compressors={compressor}")).await {
             assert_success(&output);
         }
+    }
+}
+
+/// Settings with the accounts that the script knows.
+fn with_accounts(folder: &Path) -> Settings {
+    let file = AccountsFile::new(folder.join(AccountsFile::NAME));
+    file.change(|accounts| {
+        accounts.add("ada", Role::Admin, "pass of ada \u{2168}")?;
+        accounts.add("wim, of=the team", Role::Write, "w")?;
+        accounts.add("rea", Role::Read, "r")
+    })
+    .unwrap();
+    let login_delay = std::time::Duration::from_millis(1);
+    Settings { accounts: Some(file), login_delay, ..Settings::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_log_in_and_do_what_their_role_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = with_accounts(folder.path());
+    if let Some(output) = run_with(settings, "accounts.py", "", &[String::new()]).await {
+        assert_success(&output);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drivers_connect_by_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let file = |name: &str, text: &str| {
+        use ebbtide::fs::Fs;
+        let path = folder.path().join(name);
+        ebbtide::fs::RealFs::new().create(&path).unwrap().append(text.as_bytes()).unwrap();
+        path
+    };
+    let cert = file("cert.pem", &made.cert.pem());
+    let key = file("key.pem", &made.signing_key.serialize_pem());
+    let tls = Some(TlsFiles { cert: cert.clone(), key });
+    let settings = Settings { tls, ..with_accounts(folder.path()) };
+    if let Some(output) = run_with(settings, "accounts.py", "", &[cert.display().to_string()]).await {
+        assert_success(&output);
     }
 }

@@ -117,6 +117,12 @@ fn commands_of_the_operators_page_print_what_it_says() {
     check("operations.md");
 }
 
+#[cfg(feature = "server")]
+#[test]
+fn commands_of_the_page_on_the_server_print_what_it_says() {
+    check("serve.md");
+}
+
 #[test]
 fn commands_of_the_page_on_segment_files_print_what_it_says() {
     check("files.md");

@@ -16,5 +16,7 @@ mod pictures;
 mod readers;
 mod round_trips;
 mod safety;
+#[cfg(all(unix, feature = "server"))]
+mod serve;
 mod two_ways;
 mod weather;

@@ -1,6 +1,6 @@
 //! A server in a process of its own, which tests can kill.
 
-use ebbtide_server::{Databases, Server, Settings, interrupted};
+use ebbtide_server::{Databases, Server, Settings, Signals};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ async fn serves() {
     let databases = Databases::in_folder(folder).unwrap();
     let server = Server::start(databases, Settings { mongodb: Some(port), ..Settings::default() }).await.unwrap();
     println!("\nready mongodb://{}/", server.mongodb_address().unwrap());
-    interrupted().await.unwrap();
+    Signals::new().unwrap().next().await;
     server.stop().await.unwrap();
 }
 

@@ -1,0 +1,153 @@
+//! `ebbtide serve` and `ebbtide user`, as an operator uses them.
+
+use crate::cli::{command, inside, write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+struct Serving {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// The lines before `ready`.
+    doors: Vec<String>,
+}
+
+fn serve(folder: &Path, args: &[&str]) -> Serving {
+    let mut all = command();
+    all.current_dir(folder).arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = all.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut doors = Vec::new();
+    loop {
+        let mut line = String::new();
+        if out.read_line(&mut line).unwrap() == 0 {
+            let output = child.wait_with_output().unwrap();
+            panic!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        match line.trim_end() {
+            "ready" => return Serving { child, out, doors },
+            door => doors.push(door.to_owned()),
+        }
+    }
+}
+
+impl Serving {
+    /// Ends it by a signal; its exit code and its log.
+    fn end(mut self) -> (Option<i32>, String) {
+        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+        let output = self.child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+#[test]
+fn doors_are_opened_as_asked_and_a_signal_ends_in_good_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = serve(folder.path(), &["--dbs", "dbs", "--http", "0", "--log-format", "json"]);
+    let [door] = serving.doors.as_slice() else { panic!("{:?}", serving.doors) };
+    let address = door.strip_prefix("http ").unwrap().to_owned();
+    assert!(get(&address, "/health").ends_with("{\"status\":\"pass\"}"));
+    assert!(get(&address, "/metrics").contains("\nebbtide_server_connections "));
+    // The first account closes the door without a restart.
+    let added = inside(
+        folder.path(),
+        &["user", "add", "ada", "--role", "admin", "--dbs", "dbs", "--password-file", "-"],
+        "horse\n",
+    );
+    assert_eq!((added.code, added.stderr.as_str()), (0, ""), "{}", added.stdout);
+    while get(&address, "/metrics").contains(" 200 OK") {}
+    assert!(get(&address, "/metrics").contains(" 401 "));
+    let (code, log) = serving.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.is_empty() && log.lines().all(|line| line.starts_with("{\"timestamp\":")), "{log}");
+
+    // With MongoDB's port alone, by a configuration; an option wins over it.
+    write(folder.path(), "server.toml", "dbs = 'nowhere'\n[mongodb]\nport = 0\n[limits]\nconnections = 5\n");
+    let serving = serve(folder.path(), &["--dbs", "dbs", "--config", "server.toml"]);
+    assert!(
+        matches!(serving.doors.as_slice(), [door] if door.starts_with("mongodb 127.0.0.1:")),
+        "{:?}",
+        serving.doors
+    );
+    assert_eq!(serving.end().0, Some(0));
+    assert!(!folder.path().join("nowhere").exists());
+}
+
+#[test]
+fn what_is_wrong_is_said_before_a_door_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let fails = |args: &[&str], says: &[&str]| {
+        let output = inside(folder.path(), &[&["serve", "--mongodb", "0"], args].concat(), "");
+        assert_eq!((output.code, output.stdout.as_str()), (1, ""), "{}", output.stderr);
+        for says in says {
+            assert!(output.stderr.contains(says), "{}", output.stderr);
+        }
+    };
+    fails(&["--listen", "0.0.0.0"], &["ebbtide user add", "--insecure"]);
+    write(folder.path(), "wrong.toml", "[mongodb]\nport = 0\n[limits]\nconnection = 5\n");
+    fails(&["--config", "wrong.toml"], &["wrong.toml", "line 4", "connection"]);
+    write(folder.path(), "cert.pem", "no certificate");
+    fails(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"], &["cert.pem", "no certificate"]);
+    write(folder.path(), "accounts.json", "{}");
+    fails(&["--accounts", "accounts.json"], &["accounts.json"]);
+    assert_eq!(inside(folder.path(), &["serve", "--tls-cert", "cert.pem"], "").code, 2);
+    assert_eq!(inside(folder.path(), &["serve", "--read-only"], "").code, 2);
+}
+
+#[test]
+fn accounts_are_kept_beside_the_database_and_their_file_is_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let user = |args: &[&str], input: &str| inside(folder.path(), &[&["--db", "db", "user"], args].concat(), input);
+    assert_eq!(user(&["add", "ada", "--role", "admin", "--password-file", "-"], "horse\n").code, 0);
+    assert_eq!(user(&["add", "bob", "--role", "read", "--password-file", "-"], "staple\r\n").code, 0);
+    assert_eq!(user(&["list"], "").stdout, "admin  ada\nread   bob\n");
+    assert_eq!(user(&["passwd", "bob", "--password-file", "-"], "battery").code, 0);
+    for (args, input, says) in [
+        (&["add", "ada", "--role", "read", "--password-file", "-"][..], "x\n", "exists"),
+        (&["add", "eve", "--role", "read", "--password-file", "-"], "\n", "empty"),
+        (&["add", "eve", "--role", "read", "--password-file", "missing"], "", "missing"),
+        (&["passwd", "eve", "--password-file", "-"], "x\n", "no account 'eve'"),
+        (&["remove", "eve"], "", "no account 'eve'"),
+    ] {
+        let output = user(args, input);
+        assert!(output.code == 1 && output.stderr.contains(says), "{args:?}: {}", output.stderr);
+    }
+    // The database is made beside them, and does not mind.
+    let made = inside(folder.path(), &["--db", "db", "command", r#"{"create": "c"}"#], "");
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    assert_eq!(inside(folder.path(), &["--db", "db", "verify"], "").code, 0);
+    assert_eq!(user(&["remove", "bob"], "").code, 0);
+    assert_eq!(user(&["list"], "").stdout, "admin  ada\n");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let add = ["user", "add", "ada", "--role", "admin", "--dbs", "dbs", "--password-file", "-"];
+    assert_eq!(inside(folder.path(), &add, "horse").code, 0);
+    // A refused login waits for its reply, and the end of the server for it.
+    write(folder.path(), "slow.toml", "grace_seconds = 3600\n[limits]\nlogin_delay_milliseconds = 3600000\n");
+    let mut serving = serve(folder.path(), &["--dbs", "dbs", "--http", "0", "--config", "slow.toml"]);
+    let mut stream = TcpStream::connect(serving.doors[0].strip_prefix("http ").unwrap()).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YWRhOndyb25n\r\n\r\n").unwrap();
+    let mut log = BufReader::new(serving.child.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("a login was refused")));
+    let id = serving.child.id().to_string();
+    while serving.child.try_wait().unwrap().is_none() {
+        Command::new("kill").args(["-INT", &id]).status().unwrap();
+    }
+    assert_eq!(serving.child.wait().unwrap().code(), Some(1));
+    assert!(log.any(|line| line.unwrap().contains("second signal")));
+}

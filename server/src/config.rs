@@ -1,0 +1,218 @@
+//! The configuration file.
+
+use crate::accounts::AccountsFile;
+use crate::error::Failure;
+use crate::settings::{Settings, TlsFiles};
+use ebbtide::fs::{Fs, RealFs};
+use serde::Deserialize;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How lines of the log look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A configuration file: what is served, and how. What it does not say has its default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The folder of the database.
+    pub db: Option<PathBuf>,
+    /// The folder of databases.
+    pub dbs: Option<PathBuf>,
+    /// [`Settings::listen`].
+    pub listen: Option<IpAddr>,
+    /// The file of [`Settings::accounts`].
+    pub accounts: Option<PathBuf>,
+    /// [`Settings::insecure`].
+    pub insecure: Option<bool>,
+    /// [`Settings::grace`].
+    pub grace_seconds: Option<u64>,
+    /// How the log looks.
+    pub log_format: Option<LogFormat>,
+    #[serde(default)]
+    mongodb: MongoDb,
+    #[serde(default)]
+    http: Http,
+    tls: Option<Tls>,
+    #[serde(default)]
+    limits: Limits,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MongoDb {
+    port: Option<u16>,
+    auto_create: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Http {
+    port: Option<u16>,
+    #[serde(default)]
+    hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tls {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    connections: Option<usize>,
+    message_bytes: Option<usize>,
+    message_memory_bytes: Option<usize>,
+    stall_seconds: Option<u64>,
+    cursors: Option<usize>,
+    cursor_idle_seconds: Option<u64>,
+    cursor_lifetime_seconds: Option<u64>,
+    statement_memory_bytes: Option<usize>,
+    statement_seconds: Option<u64>,
+    write_wait_seconds: Option<u64>,
+    rows_per_second: Option<u64>,
+    login_delay_milliseconds: Option<u64>,
+}
+
+fn set<T>(setting: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *setting = given;
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or if something in it is not known or has a wrong type or value; with its line.
+    pub fn read(path: &Path) -> Result<Config, Failure> {
+        let said = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", path.display()));
+        let bytes = RealFs::new().read(path).map_err(|e| said(&format!("cannot be read: {e}")))?;
+        let text = String::from_utf8(bytes).map_err(|_| said(&"it is not UTF-8"))?;
+        let config: Config = toml::from_str(&text).map_err(|e| said(&e.to_string().trim_end()))?;
+        config.check().map_err(|e| said(&e))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.db.is_some() && self.dbs.is_some() {
+            return Err("db and dbs are both given: one of them is served".to_owned());
+        }
+        let settings = self.settings();
+        let message = settings.message_bytes_max;
+        if !(Settings::MESSAGE_BYTES_LEAST..=Settings::MESSAGE_BYTES_MOST).contains(&message) {
+            return Err(format!(
+                "message_bytes of [limits] is {message}: {} to {} are possible",
+                Settings::MESSAGE_BYTES_LEAST,
+                Settings::MESSAGE_BYTES_MOST
+            ));
+        }
+        if settings.message_memory_bytes < message {
+            return Err("message_memory_bytes of [limits] is less than message_bytes".to_owned());
+        }
+        let limits = [
+            ("connections", settings.connections_max as u64),
+            ("cursors", settings.cursors_max as u64),
+            ("stall_seconds", settings.stall_max.as_secs()),
+            ("write_wait_seconds", settings.write_wait_max.as_secs()),
+            ("rows_per_second", settings.rows_per_second_max.unwrap_or(1)),
+            ("statement_seconds", settings.statement_max.map_or(1, |time| time.as_secs())),
+        ];
+        match limits.into_iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => Err(format!("{name} of [limits] is 0: give at least 1, or leave it out")),
+            None => Ok(()),
+        }
+    }
+
+    /// The settings that it gives. Neither port is open unless it is named.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings { mongodb: self.mongodb.port, http: self.http.port, ..Settings::default() };
+        let seconds = |given: Option<u64>| given.map(Duration::from_secs);
+        set(&mut settings.listen, self.listen);
+        set(&mut settings.insecure, self.insecure);
+        set(&mut settings.grace, seconds(self.grace_seconds));
+        set(&mut settings.auto_create, self.mongodb.auto_create);
+        settings.http_hosts.clone_from(&self.http.hosts);
+        settings.accounts = self.accounts.clone().map(AccountsFile::new);
+        settings.tls = self.tls.clone().map(|Tls { cert, key }| TlsFiles { cert, key });
+        let limits = &self.limits;
+        set(&mut settings.connections_max, limits.connections);
+        set(&mut settings.message_bytes_max, limits.message_bytes);
+        set(&mut settings.message_memory_bytes, limits.message_memory_bytes);
+        set(&mut settings.stall_max, seconds(limits.stall_seconds));
+        set(&mut settings.cursors_max, limits.cursors);
+        set(&mut settings.cursor_idle_max, seconds(limits.cursor_idle_seconds));
+        set(&mut settings.cursor_lifetime_max, seconds(limits.cursor_lifetime_seconds));
+        set(&mut settings.sort_bytes_max, limits.statement_memory_bytes);
+        settings.statement_max = seconds(limits.statement_seconds);
+        set(&mut settings.write_wait_max, seconds(limits.write_wait_seconds));
+        settings.rows_per_second_max = limits.rows_per_second;
+        set(&mut settings.login_delay, limits.login_delay_milliseconds.map(Duration::from_millis));
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.toml");
+        RealFs::new().create(&path).unwrap().append(text.as_bytes()).unwrap();
+        Config::read(&path).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_file_without_anything_has_the_defaults() {
+        assert_eq!(read("").unwrap().settings(), Settings { mongodb: None, ..Settings::default() });
+    }
+
+    #[test]
+    fn the_example_of_the_guide_has_every_setting_with_its_default() {
+        let guide = String::from_utf8(RealFs::new().read(Path::new("../docs/serve.md")).unwrap()).unwrap();
+        let example = guide.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let shown = read(example).unwrap();
+        assert_eq!(shown.settings(), Settings { http: Some(8080), ..Settings::default() });
+        // With those that have no default nothing is left out but `dbs`, which would contradict `db`.
+        let whole = read(&example.replace("#: ", "")).unwrap();
+        let said = format!("{whole:?}");
+        assert_eq!(said.matches("None").count(), 1, "{said}");
+        assert!(whole.dbs.is_none() && said.contains("db.example.org"), "{said}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_with_its_line() {
+        for (text, says) in [
+            ("listen = \"127.0.0.1\"\nlisten_on = 1\n", "line 2"),
+            ("listen = \"127.0.0.1\"\nlisten_on = 1\n", "listen_on"),
+            ("[limits]\nconnection = 1\n", "connections"),
+            ("[mongo]\n", "mongo"),
+            ("listen = \"here\"\n", "line 1"),
+            ("[mongodb]\nport = 70000\n", "line 2"),
+            ("[tls]\ncert = \"a\"\n", "key"),
+            ("[limits]\nconnections = 0\n", "at least 1"),
+            ("[limits]\nmessage_bytes = 5\n", "message_bytes"),
+            ("[limits]\nmessage_memory_bytes = 5\n", "message_memory_bytes"),
+            ("db = \"a\"\ndbs = \"b\"\n", "both"),
+            ("log_format = \"xml\"\n", "json"),
+            ("= 1", "line 1"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(says) && error.contains("server.toml"), "{text}: {error}");
+        }
+    }
+}

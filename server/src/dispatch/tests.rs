@@ -1,0 +1,181 @@
+//! Every command with every role.
+
+use super::*;
+use crate::accounts::{AccountsFile, Role};
+use crate::databases::Databases;
+use crate::frame;
+use crate::gate::Gate;
+use crate::settings::Settings;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// What each role may do beyond the one before it. A command that is in no list fails the test.
+const ANYONE: &[&str] =
+    &["connectionStatus", "hello", "isMaster", "logout", "ping", "saslContinue", "saslStart", "whatsmyuri"];
+const READ: &[&str] = &[
+    "aggregate",
+    "buildInfo",
+    "collStats",
+    "count",
+    "currentOp",
+    "dbStats",
+    "distinct",
+    "endSessions",
+    "explain",
+    "find",
+    "getLog",
+    "getMore",
+    "getParameter",
+    "hostInfo",
+    "killCursors",
+    "killSessions",
+    "listCollections",
+    "listCommands",
+    "listDatabases",
+    "listIndexes",
+    "refreshSessions",
+    "serverStatus",
+    "validate",
+];
+const WRITE: &[&str] = &["delete", "findAndModify", "insert", "update"];
+const ADMIN: &[&str] = &[
+    "collMod",
+    "compact",
+    "create",
+    "createIndexes",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "getCmdLineOpts",
+    "renameCollection",
+    "setParameter",
+];
+
+fn shared(folder: &std::path::Path) -> Shared {
+    let file = AccountsFile::new(folder.join(AccountsFile::NAME));
+    file.change(|accounts| {
+        accounts.add("read", Role::Read, "p")?;
+        accounts.add("write", Role::Write, "p")?;
+        accounts.add("admin", Role::Admin, "p")
+    })
+    .unwrap();
+    let gate = Gate::new(Some(file), Duration::ZERO).unwrap();
+    let databases = Databases::in_folder(folder).unwrap();
+    Shared::new(databases, Settings::default(), gate, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+}
+
+fn client(shared: &Shared, name: Option<&str>) -> Client {
+    let client = Client::new(1, SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+    client.login.lock().user = name.map(|name| shared.gate.verifier(name).unwrap().0.unwrap());
+    client
+}
+
+/// The code of the reply; 0 if there is no error.
+fn code(shared: &Shared, client: &Client, command: &RawDocument) -> i32 {
+    answer(shared, client, command).get_i32("code").unwrap_or(0)
+}
+
+fn answer(shared: &Shared, client: &Client, command: &RawDocument) -> RawDocumentBuf {
+    let bytes = [&[0; 5][..], command.as_bytes()].concat();
+    let header = [16 + bytes.len() as i32, 1, 0, 2013].into_iter().flat_map(i32::to_le_bytes);
+    let message: Vec<u8> = header.chain(bytes).collect();
+    let message = frame::Message::parse(&message).unwrap();
+    run(shared, client, &message).unwrap()
+}
+
+#[test]
+fn each_command_needs_its_role() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let groups = [ANYONE, READ, WRITE, ADMIN];
+    let listed: BTreeSet<&str> = groups.into_iter().flatten().copied().collect();
+    let known: BTreeSet<&str> = HANDLERS.iter().map(|handler| handler.name).collect();
+    assert_eq!(known, listed, "each command of the table is in one of the lists above");
+    for (rank, name) in [None, Some("read"), Some("write"), Some("admin")].into_iter().enumerate() {
+        let client = client(&shared, name);
+        for (needed, group) in groups.into_iter().enumerate() {
+            for command in group.iter().filter(|command| **command != "logout") {
+                let mut document = RawDocumentBuf::new();
+                reply::append(&mut document, command, "c");
+                reply::append(&mut document, "$db", "d");
+                let is_refused = code(&shared, &client, &document) == 13;
+                assert_eq!(is_refused, needed > rank, "{command} of {name:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pipelines_that_write_need_the_role_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    for stage in ["$out", "$merge"] {
+        let mut last = RawDocumentBuf::new();
+        reply::append(&mut last, stage, "x");
+        let command = rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$match": {} }, last], "cursor": {} };
+        assert_eq!(code(&shared, &client(&shared, Some("read")), &command), 13, "{stage}");
+        assert_ne!(code(&shared, &client(&shared, Some("write")), &command), 13, "{stage}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_waits_too_long_for_memory_stores_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    // A memory that is full after one document.
+    let settings = ebbtide::Settings { memtable_bytes_max: 4096, ..ebbtide::Settings::default() };
+    let small = ebbtide::Database::builder(folder.path().join("small")).settings(settings).open().unwrap();
+    let databases = Databases::of("small", small.clone()).unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let gate = Gate::new(None, Duration::ZERO).unwrap();
+    let shared = Shared::new(databases, Settings::default(), gate, address);
+    let client = client(&shared, None);
+    let ask = |command: &RawDocument| tokio::task::block_in_place(|| answer(&shared, &client, command));
+    let stored = || small.documents("c").unwrap().snapshot().unwrap().count().unwrap();
+    let large = "x".repeat(8192);
+    let first = rawdoc! { "insert": "c", "$db": "small", "documents": [{ "_id": 0, "text": large }] };
+    assert_eq!(ask(&first).get_f64("ok").unwrap(), 1.0);
+    assert!(small.is_full());
+    // Somebody else makes room, and takes long.
+    let busy = shared.room.clone().lock_owned().await;
+    for command in [
+        rawdoc! { "insert": "c", "$db": "small", "documents": [{ "_id": 1 }], "maxTimeMS": 1 },
+        rawdoc! { "update": "c", "$db": "small", "updates": [{ "q": {}, "u": { "$set": { "x": 1 } } }], "maxTimeMS": 1 },
+        rawdoc! { "delete": "c", "$db": "small", "deletes": [{ "q": {}, "limit": 0 }], "maxTimeMS": 1 },
+        rawdoc! { "findAndModify": "c", "$db": "small", "query": {}, "remove": true, "maxTimeMS": 1 },
+    ] {
+        let reply = ask(&command);
+        assert_eq!((reply.get_i32("code").unwrap(), reply.get_i32("n").unwrap()), (50, 0), "{reply:?}");
+        assert_eq!(stored(), 1);
+    }
+    drop(busy);
+    let insert = rawdoc! { "insert": "c", "$db": "small", "documents": [{ "_id": 1 }] };
+    assert_eq!(ask(&insert).get_f64("ok").unwrap(), 1.0);
+    assert_eq!(stored(), 2);
+}
+
+#[test]
+fn rows_above_the_rate_of_an_account_are_refused_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shared = shared(folder.path());
+    shared.rates = limits::Rates::new(Some(1));
+    let writer = client(&shared, Some("write"));
+    let documents = rawdoc! { "insert": "c", "$db": "d", "documents": [{}, {}, {}] };
+    assert_eq!(code(&shared, &writer, &documents), 0);
+    assert_eq!(code(&shared, &writer, &documents), 462);
+    assert_eq!(code(&shared, &writer, &rawdoc! { "delete": "c", "$db": "d", "deletes": [] }), 462);
+    assert_eq!(code(&shared, &writer, &rawdoc! { "find": "c", "$db": "d" }), 0);
+    let count = answer(&shared, &writer, &rawdoc! { "count": "c", "$db": "d" });
+    assert_eq!(count.get_i32("n").unwrap(), 3);
+}
+
+#[test]
+fn a_logout_ends_what_a_client_may_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let client = client(&shared, Some("admin"));
+    let find = rawdoc! { "find": "c", "$db": "d" };
+    assert_eq!(code(&shared, &client, &find), 0);
+    assert_eq!(code(&shared, &client, &rawdoc! { "logout": 1, "$db": "admin" }), 0);
+    assert_eq!(code(&shared, &client, &find), 13);
+}

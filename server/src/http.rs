@@ -1,0 +1,232 @@
+//! The HTTP door: whether the server is there, and its metrics.
+//!
+//! 1. A request whose `Host` is none of the server's names is refused, so that a page of another host that has its name point
+//!    here reads nothing; so is one with the `Origin` of another host.
+//! 2. Where there are accounts everything but `/ping` and `/health` needs a login.
+
+mod metrics;
+
+use crate::accounts::Role;
+use crate::error::Failure;
+use crate::shared::{Shared, add, is_stopped};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+/// Bytes of the head of a request at most.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// Why a request is not answered: a status and words.
+struct Refused(StatusCode, String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = (self.0, format!("{}\n", self.1)).into_response();
+        if self.0 == StatusCode::UNAUTHORIZED {
+            let scheme = axum::http::HeaderValue::from_static("Basic realm=\"ebbtide\", charset=\"UTF-8\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Refused(StatusCode::INTERNAL_SERVER_ERROR, failure.to_string())
+    }
+}
+
+/// What answers the requests.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/ping", get(|| async { StatusCode::NO_CONTENT }))
+        .route("/health", get(health))
+        .route("/metrics", get(scrape))
+        .fallback(|| async { Refused(StatusCode::NOT_FOUND, "there are /health, /metrics and /ping here".to_owned()) })
+        .layer(from_fn_with_state(shared.clone(), check_names))
+        .with_state(shared)
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve<S>(stream: S, ends: Ends, router: Router, shared: &Shared, mut stopped: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = TowerToHyperService::new(router.layer(Extension(ends)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.settings.stall_max)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = is_stopped(&mut stopped) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(peer = %ends.peer, %error, "a connection was closed");
+    }
+}
+
+/// The host of `host[:port]`, without the brackets of an address.
+fn host_of(authority: &str) -> &str {
+    if let Some((address, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+}
+
+/// Whether a host is a name of this server, as reached by a connection.
+fn is_known(shared: &Shared, local: IpAddr, host: &str) -> bool {
+    let is_local = |address: IpAddr| address.to_canonical() == local.to_canonical();
+    host.parse::<IpAddr>().is_ok_and(is_local)
+        || (host.eq_ignore_ascii_case("localhost") && local.to_canonical().is_loopback())
+        || shared.settings.http_hosts.iter().any(|name| name.eq_ignore_ascii_case(host))
+}
+
+/// Why a request is refused whatever it asks for, if it is.
+fn refusal(shared: &Shared, ends: Ends, request: &Request) -> Option<Refused> {
+    let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let host = text(HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+    let Some(host) = host.filter(|host| is_known(shared, ends.local.ip(), host_of(host))) else {
+        let what = "the Host of the request is no name of this server: use its address, or put the name into hosts of \
+                    [http] in its configuration";
+        return Some(Refused(StatusCode::MISDIRECTED_REQUEST, what.to_owned()));
+    };
+    if !request.headers().contains_key(ORIGIN) {
+        return None;
+    }
+    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
+    let is_own = origin.is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host));
+    let foreign = || Refused(StatusCode::FORBIDDEN, "a page of another host may not ask this server".to_owned());
+    (!is_own).then(foreign)
+}
+
+async fn check_names(
+    State(shared): State<Arc<Shared>>,
+    Extension(ends): Extension<Ends>,
+    request: Request,
+    next: Next,
+) -> Response {
+    add(&shared.counters.http_requests, 1);
+    let refused = refusal(&shared, ends, &request);
+    match refused {
+        Some(refused) => refused.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// Whether all databases can be written to.
+async fn health(State(shared): State<Arc<Shared>>) -> Response {
+    let fails = shared.databases.all().iter().any(|(_, database)| database.write_failure().is_some());
+    let (status, text) = match fails {
+        false => (StatusCode::OK, r#"{"status":"pass"}"#),
+        true => (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"fail"}"#),
+    };
+    (status, [(CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+async fn scrape(
+    State(shared): State<Arc<Shared>>,
+    Extension(ends): Extension<Ends>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    authorize(&shared, ends, &headers, Role::Read).await?;
+    let text = tokio::task::block_in_place(|| metrics::page(&shared))?;
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+/// The name and the password of a request: `Basic`, or `Bearer` with `name:password` as the token.
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let (scheme, value) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let plain = match scheme.to_ascii_lowercase().as_str() {
+        "basic" => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
+        "bearer" => value.trim().to_owned(),
+        _ => return None,
+    };
+    plain.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
+}
+
+/// Checks that a request comes from an account with this role, where there are accounts.
+async fn authorize(shared: &Shared, ends: Ends, headers: &HeaderMap, needed: Role) -> Result<(), Refused> {
+    if !shared.gate.needs_login() {
+        return Ok(());
+    }
+    let unauthorized = |what: &str| Refused(StatusCode::UNAUTHORIZED, what.to_owned());
+    let (name, password) = credentials(headers).ok_or_else(|| unauthorized("a login is needed"))?;
+    let turn = shared.gate.turn(ends.peer.ip(), shared.now());
+    let turn = turn.ok_or_else(|| Refused(StatusCode::TOO_MANY_REQUESTS, "too many logins wait".to_owned()))?;
+    tokio::time::sleep(turn).await;
+    let role = tokio::task::block_in_place(|| shared.gate.role_by_password(&name, &password));
+    match role {
+        None => {
+            shared.refuse_login(ends.peer, &name);
+            tokio::time::sleep(shared.gate.delay()).await;
+            Err(unauthorized("the login was refused"))
+        }
+        Some(role) if role < needed => {
+            Err(Refused(StatusCode::FORBIDDEN, format!("this needs the role {needed}, not {role}")))
+        }
+        Some(_) => {
+            add(&shared.counters.logins, 1);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_taken_from_authorities() {
+        for (authority, host) in [
+            ("localhost", "localhost"),
+            ("127.0.0.1:8080", "127.0.0.1"),
+            ("[::1]:8080", "::1"),
+            ("[::1]", "::1"),
+            ("db.example.org:80", "db.example.org"),
+            ("", ""),
+        ] {
+            assert_eq!(host_of(authority), host);
+        }
+    }
+
+    #[test]
+    fn credentials_come_in_two_forms() {
+        let of = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+            credentials(&headers)
+        };
+        let ada = Some(("ada".to_owned(), "a:b".to_owned()));
+        assert_eq!(of(&format!("Basic {}", STANDARD.encode("ada:a:b"))), ada);
+        assert_eq!(of("bearer ada:a:b"), ada);
+        for wrong in ["", "Basic", "Basic !", "Basic YWRh", "Bearer abc", "Digest ada:a"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+}

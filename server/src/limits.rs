@@ -1,0 +1,104 @@
+//! What a write may take: rows a second of its account, and the time until there is room in memory.
+
+use crate::command::Command;
+use crate::error::{CommandError, Result, ServerCode};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// The rows that accounts have written lately.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    per_second: Option<u64>,
+    budgets: Mutex<HashMap<String, Budget>>,
+}
+
+/// The rows that an account may still write at a time; below 0 after a large command.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    rows: f64,
+    at: Duration,
+}
+
+impl Rates {
+    pub(crate) fn new(per_second: Option<u64>) -> Rates {
+        Rates { per_second, budgets: Mutex::default() }
+    }
+
+    /// Takes rows from the budget of an account. A command may take more than a second's rows; what comes after it has to wait
+    /// accordingly longer.
+    fn take(&self, account: &str, rows: u64, now: Duration) -> Result<()> {
+        let Some(per_second) = self.per_second else { return Ok(()) };
+        let mut budgets = self.budgets.lock();
+        let limit = per_second as f64;
+        let budget = budgets.entry(account.to_owned()).or_insert(Budget { rows: limit, at: now });
+        let earned = now.saturating_sub(budget.at).as_secs_f64() * limit;
+        *budget = Budget { rows: (budget.rows + earned).min(limit), at: now.max(budget.at) };
+        if budget.rows > 0.0 {
+            budget.rows -= rows as f64;
+            return Ok(());
+        }
+        let wait = Duration::from_secs_f64(-budget.rows / limit).as_millis() + 1;
+        let what = format!("the account may write {per_second} rows a second: send this again in {wait} ms");
+        Err(CommandError::of_server(ServerCode::IngressRequestRateLimitExceeded, what))
+    }
+}
+
+/// Lets a write of so many rows in, once it may write them and there is room in memory. After an error nothing is stored.
+pub(crate) fn admit(command: &Command<'_>, rows: usize) -> Result<()> {
+    let shared = command.shared;
+    let user = command.client.login.lock().user.as_ref().map(|user| user.name.clone());
+    shared.rates.take(&user.unwrap_or_default(), rows as u64, shared.now())?;
+    let Ok(Some(database)) = command.existing() else { return Ok(()) };
+    // Within a runtime, but for tests.
+    let Some(runtime) = tokio::runtime::Handle::try_current().ok().filter(|_| database.is_full()) else {
+        return Ok(());
+    };
+    let longest = shared.settings.write_wait_max;
+    let wait = command.deadline.left().map_or(longest, |left| left.min(longest));
+    let room = shared.room.clone();
+    let made = runtime.block_on(async {
+        tokio::time::timeout(wait, async {
+            let turn = room.lock_owned().await;
+            // Goes on to its end if the command does not wait so long.
+            let make = move || {
+                let made = database.make_room();
+                drop(turn);
+                made
+            };
+            tokio::task::spawn_blocking(make).await
+        })
+        .await
+    });
+    match made {
+        Ok(Ok(made)) => Ok(made?),
+        Ok(Err(_)) => Err(ebbtide::Error::new(ebbtide_ttl::Code::Interrupted, "the server stops").into()),
+        Err(_) => {
+            let what = format!("the memory was full for {} ms: nothing of the command is stored", wait.as_millis());
+            Err(CommandError::of_server(ServerCode::MaxTimeMSExpired, what))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_writes_its_rows_a_second_on_average() {
+        let rates = Rates::new(Some(100));
+        let at = Duration::from_millis;
+        let refused = |account, rows, now| rates.take(account, rows, at(now)).err().map(|error| error.message);
+        assert_eq!(refused("a", 99, 0), None);
+        assert_eq!(refused("a", 300, 0), None, "a command may be larger than the rest");
+        let said = refused("a", 1, 0).unwrap();
+        assert!(said.contains("100 rows a second") && said.contains("2991 ms"), "{said}");
+        assert!(refused("a", 1, 2980).is_some());
+        assert_eq!(refused("b", 1, 0), None, "each account has its own");
+        assert_eq!(refused("a", 50, 3000), None);
+        // Not more than a second's rows are saved up.
+        assert_eq!(refused("a", 100, 100_000), None);
+        assert!(refused("a", 1, 100_000).is_some());
+        assert!(Rates::new(None).take("a", u64::MAX, at(0)).is_ok());
+    }
+}
