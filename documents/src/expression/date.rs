@@ -122,9 +122,6 @@ pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
             }
             (get("date"), get("timezone").or(Some(RawBson::Undefined)))
         }
-        Some(RawBson::Array(list)) => {
-            (list.into_iter().next().and_then(std::result::Result::ok).map(crate::raw::owned), Some(RawBson::Undefined))
-        }
         value => (value.clone(), Some(RawBson::Undefined)),
     };
     if is_nothing(&value) || is_null(&zone) {

@@ -58,7 +58,7 @@ pub(super) struct Windows {
 }
 
 /// Of points, each a position and a value, and a unit of positions.
-type OfPoints = fn(&[(f64, f64)], f64) -> Option<RawBson>;
+type OfPoints = fn(&[(f64, f64)], Option<f64>) -> Option<RawBson>;
 
 /// One partition, in its order.
 struct Partition<'a> {
@@ -282,6 +282,18 @@ impl Partition<'_> {
         let mut taken = (0, 0);
         for (low, high) in self.bounds(window)? {
             self.stop.check()?;
+            // The value of one document, which may lack it.
+            match kind {
+                Kind::First if low < high => {
+                    found.push(values[low].clone());
+                    continue;
+                }
+                Kind::Last if low < high => {
+                    found.push(values[high - 1].clone());
+                    continue;
+                }
+                _ => {}
+            }
             if (low, high) == taken
                 && let Some(last) = found.last()
             {
@@ -329,7 +341,7 @@ impl Partition<'_> {
                     None => return Err(wrong(5_624_900, "$derivative and $integral take numbers")),
                 }
             }
-            found.push(of(&points, unit.unwrap_or(1.0)).or(Some(RawBson::Null)));
+            found.push(of(&points, unit).or(Some(RawBson::Null)));
         }
         Ok(found)
     }
@@ -365,19 +377,20 @@ impl Partition<'_> {
     }
 }
 
-fn slope(points: &[(f64, f64)], unit: f64) -> Option<RawBson> {
+fn slope(points: &[(f64, f64)], unit: Option<f64>) -> Option<RawBson> {
     let (first, last) = (points.first()?, points.last()?);
-    let slope = || RawBson::Double((last.1 - first.1) / ((last.0 - first.0) / unit));
+    let slope = || RawBson::Double((last.1 - first.1) / ((last.0 - first.0) / unit.unwrap_or(1.0)));
     (points.len() > 1 && last.0 != first.0).then(slope)
 }
 
 /// By trapezoids.
-fn area(points: &[(f64, f64)], unit: f64) -> Option<RawBson> {
+fn area(points: &[(f64, f64)], unit: Option<f64>) -> Option<RawBson> {
     if points.len() < 2 {
-        return points.first().map(|_| RawBson::Int32(0));
+        let none = if unit.is_some() { RawBson::Double(0.0) } else { RawBson::Int32(0) };
+        return points.first().map(|_| none);
     }
     let parts = points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0);
-    Some(RawBson::Double(parts.fold(0.0, |sum, part| sum + part) / unit))
+    Some(RawBson::Double(parts.fold(0.0, |sum, part| sum + part) / unit.unwrap_or(1.0)))
 }
 
 fn whole(n: usize) -> Value {

