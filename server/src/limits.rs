@@ -1,6 +1,5 @@
-//! What a write may take: rows a second of its account, and the time until there is room in memory.
+//! How many rows a second an account may write.
 
-use crate::command::Command;
 use crate::error::{CommandError, Result, ServerCode};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ impl Rates {
 
     /// Takes rows from the budget of an account. A command may take more than a second's rows; what comes after it has to wait
     /// accordingly longer.
-    fn take(&self, account: &str, rows: u64, now: Duration) -> Result<()> {
+    pub(crate) fn take(&self, account: &str, rows: u64, now: Duration) -> Result<()> {
         let Some(per_second) = self.per_second else { return Ok(()) };
         let mut budgets = self.budgets.lock();
         let limit = per_second as f64;
@@ -41,42 +40,6 @@ impl Rates {
         let wait = Duration::from_secs_f64(-budget.rows / limit).as_millis() + 1;
         let what = format!("the account may write {per_second} rows a second: send this again in {wait} ms");
         Err(CommandError::of_server(ServerCode::IngressRequestRateLimitExceeded, what))
-    }
-}
-
-/// Lets a write of so many rows in, once it may write them and there is room in memory. After an error nothing is stored.
-pub(crate) fn admit(command: &Command<'_>, rows: usize) -> Result<()> {
-    let shared = command.shared;
-    let user = command.client.login.lock().user.as_ref().map(|user| user.name.clone());
-    shared.rates.take(&user.unwrap_or_default(), rows as u64, shared.now())?;
-    let Ok(Some(database)) = command.existing() else { return Ok(()) };
-    // Within a runtime, but for tests.
-    let Some(runtime) = tokio::runtime::Handle::try_current().ok().filter(|_| database.is_full()) else {
-        return Ok(());
-    };
-    let longest = shared.settings.write_wait_max;
-    let wait = command.deadline.left().map_or(longest, |left| left.min(longest));
-    let room = shared.room.clone();
-    let made = runtime.block_on(async {
-        tokio::time::timeout(wait, async {
-            let turn = room.lock_owned().await;
-            // Goes on to its end if the command does not wait so long.
-            let make = move || {
-                let made = database.make_room();
-                drop(turn);
-                made
-            };
-            tokio::task::spawn_blocking(make).await
-        })
-        .await
-    });
-    match made {
-        Ok(Ok(made)) => Ok(made?),
-        Ok(Err(_)) => Err(ebbtide::Error::new(ebbtide_ttl::Code::Interrupted, "the server stops").into()),
-        Err(_) => {
-            let what = format!("the memory was full for {} ms: nothing of the command is stored", wait.as_millis());
-            Err(CommandError::of_server(ServerCode::MaxTimeMSExpired, what))
-        }
     }
 }
 

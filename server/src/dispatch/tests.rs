@@ -158,7 +158,7 @@ async fn a_write_that_waits_too_long_for_memory_stores_nothing() {
 fn rows_above_the_rate_of_an_account_are_refused_whole() {
     let folder = tempfile::tempdir().unwrap();
     let mut shared = shared(folder.path());
-    shared.rates = limits::Rates::new(Some(1));
+    shared.rates = crate::limits::Rates::new(Some(1));
     let writer = client(&shared, Some("write"));
     let documents = rawdoc! { "insert": "c", "$db": "d", "documents": [{}, {}, {}] };
     assert_eq!(code(&shared, &writer, &documents), 0);
