@@ -24,7 +24,10 @@ pub(crate) fn first_batch(
     let batch = results.next_batch(count, BATCH_BYTES, command.deadline)?;
     let id = match only_one || results.is_done() {
         true => 0,
-        false => command.shared.cursors.put(namespace.to_owned(), results, command.shared.now())?,
+        false => {
+            let owner = command.client.user_name();
+            command.shared.cursors.put(namespace.to_owned(), owner, results, command.shared.now())?
+        }
     };
     Ok(reply::batch(id, namespace, "firstBatch", &batch))
 }
@@ -38,16 +41,16 @@ pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let namespace = command.namespace(collection);
     let count = command.count("batchSize")?.filter(|count| *count > 0).and_then(|count| usize::try_from(count).ok());
     let cursors = &command.shared.cursors;
-    let mut results = cursors.take(id, &namespace)?;
+    let mut results = cursors.take(id, &namespace, command.client.user_name().as_deref())?;
     let batch = match results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command.deadline) {
         Ok(batch) => batch,
         Err(error) => {
-            cursors.remove(id, None);
+            cursors.remove(id);
             return Err(error);
         }
     };
     let is_open = if results.is_done() {
-        cursors.remove(id, None);
+        cursors.remove(id);
         false
     } else {
         cursors.put_back(id, results, command.shared.now())
@@ -57,16 +60,16 @@ pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
 
 pub(crate) fn kill(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let namespace = command.namespace(command.collection()?);
-    let (mut killed, mut unknown) = (RawArrayBuf::new(), RawArrayBuf::new());
-    for value in command.values("cursors")? {
-        let RawBsonRef::Int64(id) = value else { return Err(mismatch("a cursor", "a long", value)) };
-        match command.shared.cursors.remove(id, Some(&namespace)) {
-            true => killed.push(id),
-            false => unknown.push(id),
-        }
-    }
+    let number = |value| match value {
+        RawBsonRef::Int64(id) => Ok(id),
+        other => Err(mismatch("a cursor", "a long", other)),
+    };
+    let ids = command.values("cursors")?.into_iter().map(number).collect::<Result<Vec<i64>>>()?;
+    let closed = command.shared.cursors.kill(&ids, &namespace, command.client.user_name().as_deref())?;
+    let (killed, unknown): (Vec<i64>, Vec<i64>) = ids.into_iter().partition(|id| closed.contains(id));
+    let list = |ids: Vec<i64>| ids.into_iter().collect::<RawArrayBuf>();
     let none = RawArrayBuf::new;
     Ok(reply::finished(rawdoc! {
-        "cursorsKilled": killed, "cursorsNotFound": unknown, "cursorsAlive": none(), "cursorsUnknown": none(),
+        "cursorsKilled": list(killed), "cursorsNotFound": list(unknown), "cursorsAlive": none(), "cursorsUnknown": none(),
     }))
 }

@@ -50,6 +50,11 @@ impl Client {
         Client { number, peer, login: Mutex::default() }
     }
 
+    /// The account that it has logged in to.
+    pub(crate) fn user_name(&self) -> Option<String> {
+        self.login.lock().user.as_ref().map(|user| user.name.clone())
+    }
+
     /// Whether the last command was a login that was refused; asked once.
     pub(crate) fn take_refusal(&self) -> bool {
         std::mem::take(&mut self.login.lock().was_refused)

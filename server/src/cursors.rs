@@ -9,9 +9,9 @@ use crate::settings::Settings;
 use bson::raw::RawDocumentBuf;
 use ebbtide_ttl::Code;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ impl Results for ebbtide::FindCursor {
 
 struct Cursor {
     namespace: String,
+    /// The account whose it is; nothing without one.
+    owner: Option<String>,
     /// Nothing while a getMore has it.
     results: Option<Box<dyn Results>>,
     made: Duration,
@@ -123,25 +125,34 @@ impl Cursors {
         self.timed_out.fetch_add(closed.len() as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn put(&self, namespace: String, results: Box<dyn Results>, now: Duration) -> Result<i64> {
+    /// Keeps results for the one who asked for them; their number.
+    pub(crate) fn put(
+        &self,
+        namespace: String,
+        owner: Option<String>,
+        results: Box<dyn Results>,
+        now: Duration,
+    ) -> Result<i64> {
         let mut open = self.open.lock();
         if open.len() >= self.count_max {
             let what = format!("{} cursors are open: read them to their end, or close them", self.count_max);
             return Err(CommandError::new(Code::ExceededMemoryLimit, what));
         }
         // Numbers that nobody can guess: a fresh RandomState has random keys.
-        let fresh = || i64::try_from(RandomState::new().build_hasher().finish() >> 1).unwrap_or(1).max(1);
+        let fresh = || i64::try_from(RandomState::new().hash_one(0) >> 1).unwrap_or(1).max(1);
         let mut id = fresh();
         while open.contains_key(&id) {
             id = fresh();
         }
-        open.insert(id, Cursor { namespace, results: Some(results), made: now, used: now });
+        open.insert(id, Cursor { namespace, owner, results: Some(results), made: now, used: now });
         Ok(id)
     }
 
-    pub(crate) fn take(&self, id: i64, namespace: &str) -> Result<Box<dyn Results>> {
+    /// Takes the results of a cursor, for one who owns it.
+    pub(crate) fn take(&self, id: i64, namespace: &str, user: Option<&str>) -> Result<Box<dyn Results>> {
         let mut open = self.open.lock();
         let cursor = open.get_mut(&id).filter(|cursor| cursor.namespace == namespace).ok_or_else(|| not_found(id))?;
+        check_owner(id, cursor, user)?;
         let in_use = || CommandError::of_server(ServerCode::CursorInUse, format!("cursor {id} serves another getMore"));
         cursor.results.take().ok_or_else(in_use)
     }
@@ -157,13 +168,35 @@ impl Cursors {
         }
     }
 
-    pub(crate) fn remove(&self, id: i64, namespace: Option<&str>) -> bool {
-        let mut open = self.open.lock();
-        let is_meant = open.get(&id).is_some_and(|cursor| namespace.is_none_or(|name| name == cursor.namespace));
-        let removed = if is_meant { open.remove(&id) } else { None };
-        drop(open);
-        removed.is_some()
+    /// Closes a cursor.
+    pub(crate) fn remove(&self, id: i64) {
+        let removed = self.open.lock().remove(&id);
+        drop(removed);
     }
+
+    /// Closes cursors, for one who owns them; those that there were. After an error all are open.
+    pub(crate) fn kill(&self, ids: &[i64], namespace: &str, user: Option<&str>) -> Result<BTreeSet<i64>> {
+        let mut open = self.open.lock();
+        let mut known = BTreeSet::new();
+        for id in ids {
+            if let Some(cursor) = open.get(id).filter(|cursor| cursor.namespace == namespace) {
+                check_owner(*id, cursor, user)?;
+                known.insert(*id);
+            }
+        }
+        let closed: Vec<_> = known.iter().filter_map(|id| open.remove(id)).collect();
+        // Snapshots are let go without the lock.
+        drop(open);
+        drop(closed);
+        Ok(known)
+    }
+}
+
+fn check_owner(id: i64, cursor: &Cursor, user: Option<&str>) -> Result<()> {
+    if cursor.owner.as_deref() == user {
+        return Ok(());
+    }
+    Err(CommandError::of_server(ServerCode::Unauthorized, format!("cursor {id} is another account's")))
 }
 
 fn not_found(id: i64) -> CommandError {

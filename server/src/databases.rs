@@ -6,14 +6,58 @@ use ebbtide::{Background, Database};
 use ebbtide_ttl::{Code, Parameters, Value};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 
 /// Characters that the name of a database may have, beside letters and digits.
 const NAME_CHARACTERS: [char; 2] = ['_', '-'];
 /// Bytes of a database's name at most.
 const NAME_BYTES_MAX: usize = 63;
+/// What the names of collections begin with that `$out` is filling. Clients cannot create such ones.
+const UNFINISHED: &str = "tmp.agg_out.";
 /// Names that clients use for the server's own data, of which there is none here.
 const EMPTY: [&str; 3] = ["admin", "local", "config"];
+
+/// A name for a collection that `$out` fills: one that no other has.
+pub(crate) fn unfinished_name() -> String {
+    // A fresh RandomState has random keys.
+    let part = || RandomState::new().hash_one(0);
+    format!("{UNFINISHED}{:016x}{:016x}", part(), part())
+}
+
+/// Refuses names of collections that the server keeps for itself.
+pub(crate) fn check_collection(name: &str) -> Result<()> {
+    if !name.starts_with(UNFINISHED) {
+        return Ok(());
+    }
+    let what = format!("the names that begin with '{UNFINISHED}' are those of results of $out that are being written");
+    Err(CommandError::new(Code::InvalidNamespace, what))
+}
+
+/// Opens a database, without what a crash left of results of `$out`.
+fn open_database(path: impl AsRef<Path>) -> ebbtide::Result<Database> {
+    let database = Database::open(path)?;
+    without_unfinished(&database)?;
+    Ok(database)
+}
+
+fn without_unfinished(database: &Database) -> ebbtide::Result<()> {
+    if database.is_read_only() {
+        return Ok(());
+    }
+    for name in database.document_collections().iter().filter(|name| is_unfinished(name)) {
+        tracing::info!(name, "what a $out that did not end had written is removed");
+        database.drop_collection(name)?;
+    }
+    Ok(())
+}
+
+/// Whether it is a name of [`unfinished_name`].
+fn is_unfinished(name: &str) -> bool {
+    let digits = name.strip_prefix(UNFINISHED);
+    digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+}
 
 /// The databases that a server has: one, or a folder with one in each of its folders.
 #[derive(Debug)]
@@ -63,6 +107,7 @@ impl Databases {
     pub fn of(name: impl Into<String>, database: Database) -> std::result::Result<Databases, Failure> {
         let name = name.into();
         check_name(&name).map_err(|e| Failure::new(e.message))?;
+        without_unfinished(&database)?;
         let databases = Databases { layout: Layout::One(name.clone()), open: Mutex::new(Open::default()) };
         databases.open.lock().databases.insert(name, Served { database, background: None });
         Ok(databases)
@@ -82,7 +127,7 @@ impl Databases {
         for name in fs.list(&root).map_err(failed)? {
             let folder = root.join(&name);
             if check_name(&name).is_ok() && Database::exists(&folder)? {
-                let served = Served { database: Database::open(folder)?, background: None };
+                let served = Served { database: open_database(folder)?, background: None };
                 databases.open.lock().databases.insert(name, served);
             }
         }
@@ -124,7 +169,7 @@ impl Databases {
         if let Some(other) = open.databases.keys().find(|other| other.eq_ignore_ascii_case(name)) {
             return Err(invalid(format!("database '{other}' exists, whose name differs in capitals alone: use that")));
         }
-        let database = Database::open(root.join(name))?;
+        let database = open_database(root.join(name))?;
         for (parameter, value) in all_parameters(&open.parameters) {
             database.set_parameter(parameter, &value)?;
         }

@@ -6,7 +6,7 @@ use crate::command::{Command, Handler};
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::Message;
 use crate::shared::{Shared, add};
-use crate::{admin, aggregate, batches, collections, explain, handshake, login, read, reply, write};
+use crate::{admin, admission, aggregate, batches, collections, explain, handshake, login, read, reply, write};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide_ttl::Code;
@@ -130,7 +130,13 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
         let command = Command::of(shared, client, message, handler)?;
         count(shared, handler.name);
         if access == Write {
-            admit(&command, rows(message))?;
+            admission::take_rows(&command, rows(message))?;
+        }
+        // What a pipeline stores waits where it is stored.
+        if handler.access == Write
+            && let Ok(Some(database)) = command.existing()
+        {
+            admission::wait_for_room(&command, &database)?;
         }
         (handler.run)(&command)
     });
@@ -138,9 +144,9 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
         add(&shared.counters.refused, 1);
         tracing::info!(name, code = error.code, error = error.message, peer = %client.peer, "a command was refused");
         let mut reply = error.reply();
-        let is_write = found.is_some_and(|(_, access)| access == Write);
+        let is_write = found.is_some_and(|(handler, _)| handler.access == Write);
         if is_write && error.code == ServerCode::MaxTimeMSExpired as i32 {
-            // A write looks at its time only before it stores anything.
+            // These look at their time only before they store anything; a pipeline with $merge may have stored some.
             reply::append(&mut reply, "n", 0);
         }
         reply
@@ -174,42 +180,6 @@ fn list_commands(_: &Command<'_>) -> Result<RawDocumentBuf> {
         reply::append(&mut commands, handler.name, rawdoc! { "help": "" });
     }
     Ok(reply::finished(rawdoc! { "commands": commands }))
-}
-
-/// Lets a write of so many rows in, once it may write them and there is room in memory. After an error nothing is stored.
-fn admit(command: &Command<'_>, rows: usize) -> Result<()> {
-    let shared = command.shared;
-    let user = command.client.login.lock().user.as_ref().map(|user| user.name.clone());
-    shared.rates.take(&user.unwrap_or_default(), rows as u64, shared.now())?;
-    let Ok(Some(database)) = command.existing() else { return Ok(()) };
-    // Within a runtime, but for tests.
-    let Some(runtime) = tokio::runtime::Handle::try_current().ok().filter(|_| database.is_full()) else {
-        return Ok(());
-    };
-    let longest = shared.settings.write_wait_max;
-    let wait = command.deadline.left().map_or(longest, |left| left.min(longest));
-    let room = shared.room.clone();
-    let made = runtime.block_on(async {
-        tokio::time::timeout(wait, async {
-            let turn = room.lock_owned().await;
-            // Goes on to its end if the command does not wait so long.
-            let make = move || {
-                let made = database.make_room();
-                drop(turn);
-                made
-            };
-            tokio::task::spawn_blocking(make).await
-        })
-        .await
-    });
-    match made {
-        Ok(Ok(made)) => Ok(made?),
-        Ok(Err(_)) => Err(ebbtide::Error::new(Code::Interrupted, "the server stops").into()),
-        Err(_) => {
-            let what = format!("the memory was full for {} ms: nothing of the command is stored", wait.as_millis());
-            Err(CommandError::of_server(ServerCode::MaxTimeMSExpired, what))
-        }
-    }
 }
 
 #[cfg(test)]

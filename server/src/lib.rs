@@ -20,6 +20,7 @@
 
 mod accounts;
 mod admin;
+mod admission;
 mod aggregate;
 mod batches;
 mod client;

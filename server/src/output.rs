@@ -1,12 +1,14 @@
 //! `$out` and `$merge`: results of a pipeline that are written into an ordinary collection.
 //!
 //! 1. `$out` fills a collection of its own, which then takes the place of the old one in one step: readers see the old documents
-//!    or the new ones, and a pipeline that fails changes nothing.
+//!    or the new ones, and a pipeline that fails changes nothing. What a crash leaves of it is removed when the database is opened.
 //! 2. `$merge` writes batch by batch, each of them atomic; what was written before an error stays.
 
+use crate::admission::wait_for_room;
 use crate::collections::ensure_collection;
 use crate::command::Command;
 use crate::cursors::Results;
+use crate::databases::{check_collection, unfinished_name};
 use crate::error::{CommandError, Result};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
@@ -161,12 +163,13 @@ impl Output<'_> {
     /// Writes all results.
     pub(crate) fn write(&self, command: &Command<'_>, results: &mut dyn Results) -> Result<()> {
         let database = command.shared.databases.get_or_create(self.database)?;
+        check_collection(self.collection)?;
         match self.how {
             How::Replace => self.replace(command, &database, results),
             How::Merge(matched, not_matched) => {
                 ensure_collection(command, &database, self.collection)?;
                 let target = database.documents(self.collection)?;
-                while let Some(batch) = next(command, results)? {
+                while let Some(batch) = next(command, &database, results)? {
                     merge(&target, batch, matched, not_matched)?;
                 }
                 Ok(())
@@ -175,8 +178,7 @@ impl Output<'_> {
     }
 
     fn replace(&self, command: &Command<'_>, database: &Database, results: &mut dyn Results) -> Result<()> {
-        let snapshot = database.snapshot();
-        let options = match snapshot.documents(self.collection) {
+        let options = match database.snapshot().documents(self.collection) {
             Ok(old) => old.options().clone(),
             Err(error) if error.code() == Code::NamespaceNotFound => DocumentsOptions::default(),
             Err(_) => {
@@ -184,10 +186,9 @@ impl Output<'_> {
                 return Err(CommandError::new(Code::InvalidOptions, what));
             }
         };
-        let free = (0_u64..).map(|n| format!("tmp_agg_out_{n}")).find(|name| !snapshot.has_collection(name));
-        let name = free.ok_or_else(|| failed("no name is free for the result of $out"))?;
+        let name = unfinished_name();
         let fresh = database.create_documents(&name, options)?;
-        let done = self.fill(command, &fresh, results).and_then(|()| {
+        let done = fill(command, database, &fresh, results).and_then(|()| {
             database.replace_collection(&name, self.collection)?;
             Ok(())
         });
@@ -198,20 +199,24 @@ impl Output<'_> {
         }
         done
     }
+}
 
-    fn fill(&self, command: &Command<'_>, fresh: &Documents, results: &mut dyn Results) -> Result<()> {
-        while let Some(batch) = next(command, results)? {
-            check(fresh.insert_many(batch.into_iter().map(Ok).collect(), true)?)?;
-        }
-        Ok(())
+fn fill(command: &Command<'_>, database: &Database, fresh: &Documents, results: &mut dyn Results) -> Result<()> {
+    while let Some(batch) = next(command, database, results)? {
+        check(fresh.insert_many(batch.into_iter().map(Ok).collect(), true)?)?;
     }
+    Ok(())
 }
 
 /// The next documents; nothing at the end.
-fn next(command: &Command<'_>, results: &mut dyn Results) -> Result<Option<Vec<RawDocumentBuf>>> {
+fn next(command: &Command<'_>, database: &Database, results: &mut dyn Results) -> Result<Option<Vec<RawDocumentBuf>>> {
     command.deadline.check()?;
     let batch = results.next_batch(BATCH, BATCH_BYTES, command.deadline)?;
-    Ok(if batch.is_empty() { None } else { Some(batch) })
+    if batch.is_empty() {
+        return Ok(None);
+    }
+    wait_for_room(command, database)?;
+    Ok(Some(batch))
 }
 
 fn check(outcome: WriteOutcome) -> Result<WriteOutcome> {

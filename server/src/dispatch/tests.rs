@@ -148,6 +148,16 @@ async fn a_write_that_waits_too_long_for_memory_stores_nothing() {
         assert_eq!((reply.get_i32("code").unwrap(), reply.get_i32("n").unwrap()), (50, 0), "{reply:?}");
         assert_eq!(stored(), 1);
     }
+    // The database that is written to is waited for, and nothing is claimed of what a pipeline has stored.
+    let elsewhere = |stage| rawdoc! { "aggregate": "c", "$db": "admin", "pipeline": [{ "$collStats": {} }, stage], "cursor": {}, "maxTimeMS": 1 };
+    for stage in [
+        rawdoc! { "$out": { "db": "small", "coll": "x" } },
+        rawdoc! { "$merge": { "into": { "db": "small", "coll": "c" } } },
+    ] {
+        let reply = ask(&elsewhere(stage));
+        assert_eq!((reply.get_i32("code").unwrap(), reply.get("n").unwrap()), (50, None), "{reply:?}");
+        assert_eq!((stored(), small.document_collections()), (1, vec!["c".to_owned()]));
+    }
     drop(busy);
     let insert = rawdoc! { "insert": "c", "$db": "small", "documents": [{ "_id": 1 }] };
     assert_eq!(ask(&insert).get_f64("ok").unwrap(), 1.0);
@@ -178,4 +188,79 @@ fn a_logout_ends_what_a_client_may_do() {
     assert_eq!(code(&shared, &client, &find), 0);
     assert_eq!(code(&shared, &client, &rawdoc! { "logout": 1, "$db": "admin" }), 0);
     assert_eq!(code(&shared, &client, &find), 13);
+}
+
+#[test]
+fn pipelines_write_their_results_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let writer = client(&shared, Some("write"));
+    let documents: bson::RawArrayBuf = (0..50).map(|n| rawdoc! { "_id": n }).collect();
+    assert_eq!(code(&shared, &writer, &rawdoc! { "insert": "c", "$db": "d", "documents": documents }), 0);
+    let run = |target: &str| {
+        for _ in 0..5 {
+            let command = rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$out": target }], "cursor": {} };
+            assert_eq!(code(&shared, &writer, &command), 0);
+        }
+    };
+    std::thread::scope(|scope| {
+        for target in ["x", "x", "y", "z"] {
+            scope.spawn(move || run(target));
+        }
+    });
+    let database = shared.databases.get("d").unwrap().unwrap();
+    assert_eq!(database.document_collections(), ["c", "x", "y", "z"]);
+    for target in ["x", "y", "z"] {
+        assert_eq!(database.documents(target).unwrap().snapshot().unwrap().count().unwrap(), 50);
+    }
+}
+
+#[test]
+fn what_a_crash_leaves_of_an_out_is_removed_when_the_database_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let [left, alike] = ["tmp.agg_out.00112233445566778899aabbccddeeff", "tmp.agg_out.mine"];
+    let database = ebbtide::Database::open(folder.path().join("d")).unwrap();
+    [left, alike].iter().for_each(|name| drop(database.create_documents(name, Default::default()).unwrap()));
+    database.close().unwrap();
+    let shared = shared(folder.path());
+    assert_eq!(shared.databases.get("d").unwrap().unwrap().document_collections(), [alike]);
+    // Clients make none of these names.
+    let admin = client(&shared, Some("admin"));
+    for command in [
+        rawdoc! { "create": left, "$db": "d" },
+        rawdoc! { "insert": left, "$db": "d", "documents": [{}] },
+        rawdoc! { "renameCollection": format!("d.{alike}"), "to": format!("d.{left}"), "$db": "admin" },
+        rawdoc! { "aggregate": alike, "$db": "d", "pipeline": [{ "$out": left }], "cursor": {} },
+    ] {
+        assert_eq!(code(&shared, &admin, &command), 73, "{command:?}");
+    }
+}
+
+#[test]
+fn a_cursor_is_its_accounts_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let (reader, admin) = (client(&shared, Some("read")), client(&shared, Some("admin")));
+    let documents = rawdoc! { "insert": "c", "$db": "d", "documents": [{}, {}, {}, {}] };
+    assert_eq!(code(&shared, &admin, &documents), 0);
+    let find = |client| {
+        let found = answer(&shared, client, &rawdoc! { "find": "c", "$db": "d", "batchSize": 1 });
+        found.get_document("cursor").unwrap().get_i64("id").unwrap()
+    };
+    let (of_reader, of_admin) = (find(&reader), find(&admin));
+    let more = |id: i64| rawdoc! { "getMore": id, "collection": "c", "$db": "d", "batchSize": 1 };
+    let kill = |ids: &[i64]| {
+        let ids: bson::RawArrayBuf = ids.iter().copied().collect();
+        rawdoc! { "killCursors": "c", "$db": "d", "cursors": ids }
+    };
+    assert_eq!(code(&shared, &admin, &more(of_reader)), 13);
+    assert_eq!(code(&shared, &reader, &more(of_admin)), 13);
+    assert_eq!(code(&shared, &reader, &kill(&[of_reader, of_admin])), 13);
+    // Nothing was closed, and another connection of the account may go on.
+    let again = client(&shared, Some("read"));
+    assert_eq!(code(&shared, &again, &more(of_reader)), 0);
+    assert_eq!(code(&shared, &admin, &kill(&[of_admin])), 0);
+    assert_eq!(code(&shared, &admin, &more(of_admin)), 43);
+    assert_eq!(code(&shared, &again, &kill(&[of_reader, 5])), 0);
+    assert_eq!(code(&shared, &reader, &more(of_reader)), 43);
 }

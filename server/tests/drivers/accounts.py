@@ -3,6 +3,7 @@
 import sys
 
 import pymongo
+from bson import Int64
 from pymongo.errors import ConfigurationError, OperationFailure
 
 address, ca = sys.argv[1], sys.argv[2]
@@ -52,6 +53,13 @@ assert reader.shop.orders.count_documents({}) == 1
 error = fails(13, lambda: reader.shop.orders.insert_one({"_id": 2}))
 assert "needs the role write" in str(error), error
 fails(13, lambda: list(reader.shop.orders.aggregate([{"$out": "copy"}])))
+# A cursor is its account's alone.
+writer.shop.orders.insert_many([{"_id": n} for n in range(10, 20)])
+cursor = reader.shop.orders.find(batch_size=2)
+next(cursor)
+fails(13, lambda: admin.shop.command({"getMore": Int64(cursor.cursor_id), "collection": "orders"}))
+fails(13, lambda: admin.shop.command({"killCursors": "orders", "cursors": [Int64(cursor.cursor_id)]}))
+assert len(list(cursor)) == 10
 # A password is compared in its normal form, and the login of a driver may be with the long exchange at the end.
 client(username="ada", password="pass of ada IX").shop.orders.find_one()
 
