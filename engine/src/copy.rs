@@ -15,6 +15,7 @@ use crate::snapshot::{CollectionSnapshot, ScanRequest};
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Chunk, adapt, batch_bytes};
+use ebbtide_ttl::IdPolicy;
 use std::sync::Arc;
 
 /// Copies a collection; returns how many measurements were copied. `check` refuses the new name if it is taken.
@@ -40,7 +41,7 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
         memtable: Memtable::default(),
         ..(*source.state).clone()
     };
-    let mut ops = vec![Op::PutCollection(target.record())];
+    let mut ops: Vec<Op> = target.record().put(IdPolicy::default()).collect();
     let copied = write_rows(engine, &source, &mut target, &mut ops).and_then(|rows| {
         let types = (*target.file_types).clone();
         ops.insert(1, Op::SetFileTypes { collection: id, types });

@@ -28,7 +28,7 @@ use crate::snapshot::Snapshot;
 use crate::sweep::{Operation, SweepReport};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{
-    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Parameters, RuleSelector, RuleSet, RuleSpec,
+    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, IdPolicy, Parameters, RuleSelector, RuleSet, RuleSpec,
     SystemClock, Timestamp, Value,
 };
 use std::path::Path;
@@ -186,7 +186,7 @@ impl Database {
         let options = CollectionOptions { expire_after_seconds: None, ..options };
         let name = name.to_owned();
         let record = CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
-        engine.commit(vec![Op::PutCollection(record)])?;
+        engine.commit(record.put(IdPolicy::default()).collect())?;
         Ok(self.handle(&name))
     }
 
@@ -255,6 +255,7 @@ impl Database {
         if let Some(out_of_range) = change.out_of_range {
             record.options.out_of_range = out_of_range;
         }
+        record.options.ids = change.ids.unwrap_or(record.options.ids);
         record.options.validate()?;
         if let Some(e) = change.expire_after_seconds {
             record.rules.change_collection(e);
@@ -274,7 +275,8 @@ impl Database {
 
     fn put(&self, mut record: CollectionRecord) -> Result<()> {
         record.rules_epoch += 1;
-        self.engine.commit(vec![Op::PutCollection(record)])
+        let present = self.engine.state.read().collection(&record.name)?.options.ids;
+        self.engine.commit(record.put(present).collect())
     }
 
     /// Creates partial rules: all of them or none. Rules that exist in the same form are left unchanged.

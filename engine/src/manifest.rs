@@ -19,7 +19,7 @@ use crate::options::CollectionOptions;
 use crate::segment::Segment;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::{FileTypes, Schema};
-use ebbtide_ttl::{Code, RuleSet, Timestamp};
+use ebbtide_ttl::{Code, IdPolicy, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,15 @@ pub(crate) struct CollectionRecord {
     pub(crate) sealed_seq: u64,
 }
 
+impl CollectionRecord {
+    /// The operations that create the collection, or change the one that has `present` ids.
+    pub(crate) fn put(self, present: IdPolicy) -> impl Iterator<Item = Op> {
+        let (collection, ids) = (self.id, self.options.ids);
+        let changed = (ids != present).then_some(Op::SetIds { collection, ids });
+        std::iter::once(Op::PutCollection(self)).chain(changed)
+    }
+}
+
 /// What one edit of the sweeper dropped by one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepRecord {
@@ -75,7 +84,7 @@ pub struct SweepRecord {
 pub(crate) enum Op {
     /// New collections, segments and log records take these numbers or higher ones.
     NextIds { collection: u64, segment: u64, seq: u64 },
-    /// Creates a collection, or changes the options and rules of one with this number.
+    /// Creates a collection, or changes the options and rules of one with this number, all but its ids.
     PutCollection(CollectionRecord),
     /// Removes a collection with all its segments; its records in the log are ignored from then on.
     DropCollection { id: u64 },
@@ -123,6 +132,8 @@ pub(crate) enum Op {
     SetDeletedDocuments { collection: u64, segment: u64, deleted: RoaringBitmap },
     /// The columns of an ordinary collection in SQL: those that there were before, and more, or with wider types.
     SetDocumentColumns { collection: u64, columns: Vec<DocumentColumn> },
+    /// Whether ObjectIds are stored in a collection of measurements; a new one drops them.
+    SetIds { collection: u64, ids: IdPolicy },
 }
 
 impl Op {
@@ -155,7 +166,8 @@ impl Op {
             | Op::AddSegmentInFolder { collection: id, .. }
             | Op::AddDocumentSegment { collection: id, .. }
             | Op::SetDeletedDocuments { collection: id, .. }
-            | Op::SetDocumentColumns { collection: id, .. } => Some(*id),
+            | Op::SetDocumentColumns { collection: id, .. }
+            | Op::SetIds { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result};
 use ebbtide_buckets::FIELD_NAME_BYTES_MAX;
-use ebbtide_ttl::{Bucketing, Code, EXPIRE_AFTER_SECONDS_MAX, ExpiryMode, Granularity, OutOfRange, Precision};
+use ebbtide_ttl::{
+    Bucketing, Code, EXPIRE_AFTER_SECONDS_MAX, ExpiryMode, Granularity, IdPolicy, OutOfRange, Precision,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a collection is created with.
@@ -28,6 +30,10 @@ pub struct CollectionOptions {
     pub expiry: ExpiryMode,
     /// How times outside of 1970..2038 are treated. Default: they suspend expiry.
     pub out_of_range: OutOfRange,
+    /// Whether the ObjectId of a document is stored, by those who insert documents of BSON or Extended JSON. Default: it is not.
+    /// In the manifest it is an operation of its own.
+    #[serde(skip)]
+    pub ids: IdPolicy,
     /// Seconds after which measurements expire; `None` if the collection has no rule of its own. This is the initial value; the
     /// rule set holds the present one.
     #[serde(skip)]
@@ -45,6 +51,7 @@ impl CollectionOptions {
             precision: Precision::default(),
             expiry: ExpiryMode::default(),
             out_of_range: OutOfRange::default(),
+            ids: IdPolicy::default(),
             expire_after_seconds: None,
         }
     }
@@ -88,6 +95,13 @@ impl CollectionOptions {
     #[must_use]
     pub fn out_of_range(mut self, out_of_range: OutOfRange) -> Self {
         self.out_of_range = out_of_range;
+        self
+    }
+
+    /// Sets whether the ObjectIds of documents are stored.
+    #[must_use]
+    pub fn ids(mut self, ids: IdPolicy) -> Self {
+        self.ids = ids;
         self
     }
 
@@ -194,4 +208,6 @@ pub struct CollectionChange {
     pub expiry: Option<ExpiryMode>,
     /// How times outside of 1970..2038 are treated.
     pub out_of_range: Option<OutOfRange>,
+    /// Whether the ObjectIds of documents are stored from now on.
+    pub ids: Option<IdPolicy>,
 }

@@ -18,7 +18,7 @@ use crate::segment::folder::SegmentFolder;
 use crate::segment::segment_cache::SegmentCache;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Chunk, FileTypes, Schema, adapt, schema_of_batch};
-use ebbtide_ttl::{Code, OutOfRange, RuleSet};
+use ebbtide_ttl::{Code, IdPolicy, OutOfRange, RuleSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -288,7 +288,9 @@ impl State {
             Op::AddDocumentSegment { collection: id, .. }
             | Op::SetDeletedDocuments { collection: id, .. }
             | Op::SetDocumentColumns { collection: id, .. } => Err(format!("collection {id} is no ordinary one")),
-            Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } => collection(id).map(drop),
+            Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } | Op::SetIds { collection: id, .. } => {
+                collection(id).map(drop)
+            }
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
             }
@@ -395,6 +397,7 @@ impl State {
                 known.schema = Arc::new(known.schema.join(&schema)?);
             }
             Op::SetFileTypes { collection, types } => self.known(collection)?.file_types = Arc::new(types),
+            Op::SetIds { collection, ids } => Arc::make_mut(&mut self.known(collection)?.options).ids = ids,
             Op::AddSegment { collection, segment } => self.add_segment(collection, segment, None)?,
             Op::AddSegmentInFolder { collection, segment, generation } => {
                 self.add_segment(collection, segment, Some(generation))?;
@@ -598,10 +601,12 @@ impl State {
         self.by_id_mut(id).ok_or_else(|| unknown("collection", id))
     }
 
-    fn put_collection(&mut self, record: CollectionRecord) -> Result<()> {
+    fn put_collection(&mut self, mut record: CollectionRecord) -> Result<()> {
         self.next_collection = self.next_collection.max(record.id + 1);
+        record.options.ids = IdPolicy::default();
         match self.by_id_mut(record.id) {
             Some(known) => {
+                record.options.ids = known.options.ids;
                 let span = record.options.bucketing.span_seconds();
                 if span != known.options.bucketing.span_seconds() {
                     // Rows that arrived after the open buckets were sealed get the windows that replay would assign.
@@ -645,7 +650,7 @@ impl State {
         let seq = sealed.max().unwrap_or(0) + 1;
         let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
         for collection in self.collections.values() {
-            ops.push(Op::PutCollection(collection.record()));
+            ops.extend(collection.record().put(IdPolicy::default()));
             let folder = collection.folder.name().filter(|folder| {
                 // A collection that was renamed keeps its folder.
                 *folder != collection_folder(&collection.name, collection.id)

@@ -12,7 +12,7 @@ use crate::shared::add;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome};
-use ebbtide_ttl::{Code, Filter, Name, Value};
+use ebbtide_ttl::{Code, Filter, IdPolicy, Name, Value};
 
 pub(crate) const INSERT: &[&str] = &["documents", "ordered", "bypassDocumentValidation"];
 pub(crate) const UPDATE: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "let"];
@@ -163,8 +163,9 @@ pub(crate) fn insert(command: &Command<'_>) -> Result<RawDocumentBuf> {
 /// Stores measurements: all or none if they are ordered, else those that can be stored.
 fn insert_measurements(target: &Collection, documents: &[&RawDocument], ordered: bool) -> Result<RawDocumentBuf> {
     let (mut readable, mut indexes, mut refused) = (Vec::with_capacity(documents.len()), Vec::new(), Vec::new());
+    let ids = target.snapshot()?.options().ids;
     for (index, document) in documents.iter().enumerate() {
-        match measurement(document) {
+        match measurement(document, ids) {
             Ok(value) => {
                 readable.push(value);
                 indexes.push(index);
@@ -204,13 +205,13 @@ fn insert_measurements(target: &Collection, documents: &[&RawDocument], ordered:
     Ok(with_errors(rawdoc! { "n": reply::count(stored) }, &refused))
 }
 
-/// A document as a measurement. An ObjectId as `_id`, which drivers put into every document, is not stored.
-fn measurement(document: &RawDocument) -> Result<Value> {
+/// A document as a measurement. Drivers put an ObjectId as `_id` into every document; `ids` says whether it is stored.
+fn measurement(document: &RawDocument, ids: IdPolicy) -> Result<Value> {
     let mut members = Vec::new();
     for member in document {
         let (name, value) =
             member.map_err(|e| CommandError::new(Code::BadValue, format!("not a BSON document: {e}")))?;
-        if name.as_str() == "_id" && matches!(value, RawBsonRef::ObjectId(_)) {
+        if ids == IdPolicy::Drop && name.as_str() == "_id" && matches!(value, RawBsonRef::ObjectId(_)) {
             continue;
         }
         members.push((Name::from(name.as_str()), value_of(value, 0)?));

@@ -105,5 +105,17 @@ pub enum OutOfRange {
 
 words!(OutOfRange, "outOfRange", Suspend = "suspend", Reject = "reject", Expire = "expire");
 
+/// What is done about the ObjectId that drivers put into every document as `_id`. Any other `_id` is an ordinary field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum IdPolicy {
+    /// It is not stored.
+    #[default]
+    Drop,
+    /// It is stored, as the text of its 24 digits.
+    Keep,
+}
+
+words!(IdPolicy, "ids", Drop = "drop", Keep = "keep");
+
 #[cfg(test)]
 mod tests;

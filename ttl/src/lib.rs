@@ -33,7 +33,9 @@ mod value;
 
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use code::{Code, RuleError};
-pub use expiry::{Bucketing, Cutoff, ExpiryMode, Granularity, OutOfRange, SPAN_SECONDS_MAX, due_instant, in_range};
+pub use expiry::{
+    Bucketing, Cutoff, ExpiryMode, Granularity, IdPolicy, OutOfRange, SPAN_SECONDS_MAX, due_instant, in_range,
+};
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use guard::{ClockGuard, ClockJump};
 pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, run_pass};

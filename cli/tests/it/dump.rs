@@ -36,7 +36,7 @@ fn filled(folder: &Path) {
     let nested = r#"{"insert": "early", "documents": [{"t": {"$date": "2021-01-01T00:00:00Z"}, "s": "n",
         "o": {"p": {"q": [1.5, 2]}, "r": {"$binary": {"base64": "AP8=", "subType": "00"}}}}]}"#;
     good(folder, &["command", nested]);
-    good(folder, &["command", r#"{"collMod": "early", "timeseries": {"outOfRange": "reject"}}"#]);
+    good(folder, &["command", r#"{"collMod": "early", "timeseries": {"outOfRange": "reject", "ids": "keep"}}"#]);
 }
 
 /// Everything that a user can query, at one instant.

@@ -8,8 +8,8 @@ use crate::json::value_of;
 use crate::options::{CollectionChange, CollectionOptions};
 use crate::snapshot::CollectionSnapshot;
 use ebbtide_ttl::{
-    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, OutOfRange, Precision, RuleSelector, parse_expire_after,
-    parse_expire_after_or_off,
+    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, IdPolicy, OutOfRange, Precision, RuleSelector,
+    parse_expire_after, parse_expire_after_or_off,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -68,6 +68,7 @@ pub const TIMESERIES_OPTIONS: &[&str] = &[
     "precision",
     "expiry",
     "outOfRange",
+    "ids",
 ];
 
 fn check_refused(args: &Args<'_>, refused: &[&str]) -> Result<()> {
@@ -97,6 +98,7 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     options.precision = precision(&timeseries)?.unwrap_or_default();
     options.expiry = expiry(&timeseries)?.unwrap_or_default();
     options.out_of_range = out_of_range(&timeseries)?.unwrap_or_default();
+    options.ids = ids(&timeseries)?.unwrap_or_default();
     options.expire_after_seconds = match args.value("expireAfterSeconds")? {
         Some(value) => Some(parse_expire_after(&value, ExpireAfterContext::Create)?),
         None => None,
@@ -125,6 +127,11 @@ fn expiry(timeseries: &Args<'_>) -> Result<Option<ExpiryMode>> {
 fn out_of_range(timeseries: &Args<'_>) -> Result<Option<OutOfRange>> {
     let value = timeseries.value("outOfRange")?;
     Ok(value.map(|v| OutOfRange::from_value(&v)).transpose()?)
+}
+
+fn ids(timeseries: &Args<'_>) -> Result<Option<IdPolicy>> {
+    let value = timeseries.value("ids")?;
+    Ok(value.map(|v| IdPolicy::from_value(&v)).transpose()?)
 }
 
 pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
@@ -202,6 +209,7 @@ fn change_timeseries(change: &mut CollectionChange, now: &CollectionOptions, tim
     }
     change.expiry = expiry(&timeseries)?;
     change.out_of_range = out_of_range(&timeseries)?;
+    change.ids = ids(&timeseries)?;
     Ok(())
 }
 
@@ -261,6 +269,7 @@ fn options_of(collection: &CollectionSnapshot) -> Json {
         ("precision", Json::from(options.precision.name())),
         ("expiry", Json::from(options.expiry.name())),
         ("outOfRange", Json::from(options.out_of_range.name())),
+        ("ids", Json::from(options.ids.name())),
     ]));
     let mut listed = reply([("timeseries", Json::Object(timeseries))]);
     if let Some(seconds) = collection.rules().collection() {

@@ -5,7 +5,8 @@ use super::{documents, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::value_of;
-use ebbtide_ttl::{Code, Filter, Value, exact_int};
+use ebbtide_documents::bson::oid::ObjectId;
+use ebbtide_ttl::{Code, Filter, IdPolicy, Value, exact_int};
 use serde_json::{Map, Value as Json, json};
 
 pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
@@ -18,7 +19,8 @@ pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     if let Some((index, other)) = documents.iter().enumerate().find(|(_, d)| !d.is_object()) {
         return Err(mismatch(&format!("documents: the measurement at index {index}"), "an object", other));
     }
-    let read = |(index, json): (usize, &Json)| value_of(json).map_err(|error| about(index, &error));
+    let ids = collection.snapshot()?.options().ids;
+    let read = |(index, json): (usize, &Json)| measurement(json, ids).map_err(|error| about(index, &error));
     if ordered {
         let mut readable = Vec::with_capacity(documents.len());
         for (index, json) in documents.iter().enumerate() {
@@ -53,6 +55,23 @@ pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
         answer.insert("writeErrors".to_owned(), errors.iter().map(write_error).collect());
     }
     Ok(answer)
+}
+
+/// A document as a measurement, without its ObjectId if that is not stored.
+fn measurement(json: &Json, ids: IdPolicy) -> Result<Value> {
+    let mut value = value_of(json)?;
+    if let Value::Object(members) = &mut value
+        && ids == IdPolicy::Drop
+        && json.get("_id").is_some_and(is_object_id)
+    {
+        members.retain(|(name, _)| *name != "_id");
+    }
+    Ok(value)
+}
+
+fn is_object_id(json: &Json) -> bool {
+    let digits = json.as_object().filter(|members| members.len() == 1).and_then(|members| members.get("$oid"));
+    digits.and_then(Json::as_str).is_some_and(|digits| ObjectId::parse_str(digits).is_ok())
 }
 
 fn about(index: usize, error: &Error) -> Error {

@@ -120,7 +120,7 @@ fn list_collections_shows_every_effective_option() {
     let custom = json!({"timeField": "t", "metaField": "m", "bucketMaxSpanSeconds": 60, "bucketRoundingSeconds": 60});
     run(&db, json!({"create": "a", "timeseries": custom, "expireAfterSeconds": 60.0}));
     let preset = json!({"timeField": "t", "granularity": "seconds", "bucketMaxSpanSeconds": 3600, "precision": "ms",
-        "expiry": "exact", "outOfRange": "suspend"});
+        "expiry": "exact", "outOfRange": "suspend", "ids": "drop"});
     let listed = found(&db, json!({"listCollections": 1}));
     assert_eq!(listed[0]["name"], "a");
     assert_eq!(listed[0]["options"]["expireAfterSeconds"], 60);

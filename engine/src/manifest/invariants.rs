@@ -81,7 +81,9 @@ fn check_op(op: &Op) -> Check {
             segment.fault().map_or(Ok(()), |what| Err(format!("segment {}: {what}", segment.id)))
         }
         Op::SetDeletedDocuments { collection, segment, .. } => numbers_have_successors(&[*collection, *segment]),
-        Op::SetDocumentColumns { collection, .. } => numbers_have_successors(&[*collection]),
+        Op::SetDocumentColumns { collection, .. } | Op::SetIds { collection, .. } => {
+            numbers_have_successors(&[*collection])
+        }
     }
 }
 
@@ -166,7 +168,8 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             Op::SetLastBatch { collection, .. }
             | Op::SetFileTypes { collection, .. }
             | Op::SetFolder { collection, .. }
-            | Op::SetDocumentColumns { collection, .. } => {
+            | Op::SetDocumentColumns { collection, .. }
+            | Op::SetIds { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));
                 }

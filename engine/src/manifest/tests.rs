@@ -136,6 +136,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::Sealed { collection: c, seq: u64::MAX },
         Op::SetLastBatch { collection: u64::MAX, last },
         Op::SetFileTypes { collection: u64::MAX, types: types.clone() },
+        Op::SetIds { collection: u64::MAX, ids: IdPolicy::Keep },
         // Types that have widened in the future; INT64 of 20 digits; decimals of 16 digits, and of 200 + 100.
         Op::SetFileTypes { collection: c, types: types_of(&[0, 1, 0]) },
         Op::SetFileTypes { collection: c, types: types_of(&[0, 0, 1, 1, b'v', 2, 20]) },
@@ -164,6 +165,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::Sealed { collection: c, seq: sealed - 1 },
         Op::RemoveLog { first_seq: NUMBER_END - 1 },
         Op::SetFileTypes { collection: c + 1, types: types.clone() },
+        Op::SetIds { collection: c + 1, ids: IdPolicy::Keep },
         Op::SetFileTypes { collection: c, types: FileTypes::default() },
         fields(u64::MAX),
         fields(c + 1),
@@ -195,6 +197,7 @@ fn forged_edits_are_damage_and_never_overflow_or_divide_by_zero() {
         Op::Sealed { collection: c, seq: sealed },
         Op::SetLastBatch { collection: c, last },
         Op::SetFileTypes { collection: c, types },
+        Op::SetIds { collection: c, ids: IdPolicy::Keep },
         rename(c, "other"),
     ];
     for op in &taken {

@@ -132,6 +132,14 @@ assert len(inserted.inserted_ids) == 1000
 found = list(db.weather24h.find({"sensor.site": "s1", "n": {"$lt": 10}}))
 assert [(d["n"], d["temp"]) for d in found] == [(1, 0.5), (4, 2.0), (7, 3.5)], found
 assert "_id" not in found[0] and found[0]["timestamp"] == base + datetime.timedelta(seconds=1)
+db.create_collection("kept", timeseries={"timeField": "t", "ids": "keep"})
+kept = db.kept.insert_many([{"t": base}, {"t": base, "_id": "mine"}]).inserted_ids
+assert sorted(d["_id"] for d in db.kept.find()) == [str(kept[0]), "mine"]
+db.command("collMod", "kept", timeseries={"ids": "drop"})
+db.kept.insert_one({"t": base, "v": 1})
+assert db.kept.find_one({"v": 1}) == {"t": base, "v": 1}
+assert db["kept"].options()["timeseries"]["ids"] == "drop"
+db.kept.drop()
 assert [d["n"] for d in db.weather24h.find({}, {"n": 1}, batch_size=50)] == list(range(1000))
 assert [d["n"] for d in db.weather24h.find().sort("timestamp", -1).limit(3)] == [999, 998, 997]
 assert [d["n"] for d in db.weather24h.find().sort("temp", -1).skip(1).limit(2)] == [998, 997]
