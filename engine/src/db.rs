@@ -452,7 +452,7 @@ impl Database {
         Ok(text)
     }
 
-    /// Whether what is in memory takes all of its space ([`Settings::memtable_bytes_max`]): the next write waits until it is
+    /// Whether what is in memory takes all of its space ([`Settings::memtable_bytes_max`](crate::Settings::memtable_bytes_max)): the next write waits until it is
     /// sealed.
     #[must_use]
     pub fn is_full(&self) -> bool {
