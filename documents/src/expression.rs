@@ -5,6 +5,7 @@
 //!    all of their arguments, or that bind variables, are nodes of their own.
 //! 3. An unknown operator is an error that names it.
 
+pub(crate) mod accumulator;
 mod arithmetic;
 mod compare;
 mod convert;
@@ -373,11 +374,6 @@ fn any(nodes: &[Node], scope: &mut Scope<'_>) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// The members of several objects in one; of a name that several have, the last.
-pub(crate) fn merge_objects(values: &[Value]) -> Result<Value> {
-    list::merge_objects("$mergeObjects", values)
 }
 
 fn field(name: &Value, input: &Value) -> Result<Value> {

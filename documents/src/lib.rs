@@ -33,12 +33,13 @@ pub use expiry::{
     DefaultTtl, ITEMS_RULE, ItemRules, ItemTtl, RuleName, TTL_FIELD, TTL_SECONDS_MAX, TtlIndex, check_ttl,
     earliest_date,
 };
+pub use expression::accumulator::Figure;
 pub use expression::{Expression, ExpressionError};
 pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, id_of, value_key};
 pub use order::{TypeClass, compare, compare_objects, whole_number};
 pub use paths::{Path, index_keys};
-pub use pipeline::{Figure, Foreign, GroupPlan, Pipeline, PipelineRun, WindowFigures};
+pub use pipeline::{Foreign, GroupPlan, Pipeline, PipelineRun, WindowFigures};
 pub use projection::Projection;
 pub use raw::type_name;
 pub use sort::Sort;

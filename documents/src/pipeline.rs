@@ -5,7 +5,6 @@
 //! 2. Groups come in the order of their `_id`, so that a result is the same on each run.
 //! 3. An unknown stage, operator or accumulator is an error that names it.
 
-mod accumulator;
 mod densify;
 mod group;
 mod lookup;
@@ -14,14 +13,14 @@ mod plan;
 mod project;
 mod windows;
 
+use crate::expression::accumulator::number;
 use crate::expression::{Expression, Scope, is_true};
 use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
 pub use lookup::Foreign;
-pub use plan::{Figure, GroupPlan, WindowFigures};
+pub use plan::{GroupPlan, WindowFigures};
 
-use accumulator::{Accumulator, Kind};
 use densify::Densify;
 use group::{Group, Grouping};
 use lookup::{Lookup, Table};
@@ -66,7 +65,7 @@ enum Stage {
     Count(CString),
     Unwind(Unwind),
     ReplaceRoot(Expression),
-    /// So many documents by chance.
+    /// `$sample`: this many documents, chosen at random.
     Sample(u64),
     Lookup(Box<Lookup>),
     Windows(Box<Windows>),
@@ -426,25 +425,6 @@ impl Feed<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// The value of an accumulator over some values.
-pub(crate) fn accumulated(name: &str, values: impl IntoIterator<Item = Option<RawBson>>) -> Result<Option<RawBson>> {
-    let kind =
-        Kind::named(name).ok_or_else(|| ExpressionError::new(15952, format!("unknown group operator '{name}'")))?;
-    let mut accumulator = Accumulator::new(&kind);
-    for value in values {
-        accumulator.take(value)?;
-    }
-    Ok(Some(accumulator.finish()?))
-}
-
-/// A count in the smallest type that holds it.
-fn number(count: u64) -> RawBson {
-    match i32::try_from(count) {
-        Ok(narrow) => RawBson::Int32(narrow),
-        Err(_) => RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
     }
 }
 

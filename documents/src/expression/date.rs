@@ -296,7 +296,7 @@ impl Distance {
         Unit::of("", &Some(RawBson::String(name.to_owned())), 0, 0).ok().map(Distance)
     }
 
-    /// The instant that is so many units later.
+    /// Adds a number of units to an instant.
     pub(crate) fn after(self, millis: i64, amount: i64) -> Result<i64> {
         let overflow = || ExpressionError::new(5_166_406, "a date overflowed");
         units::added(Zone::UTC, millis, self.0, amount)?.ok_or_else(overflow)

@@ -8,7 +8,7 @@ use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument
 /// Elements that `$range` makes at most.
 const RANGE_MAX: usize = 1 << 20;
 
-fn elements(list: &RawArray) -> impl Iterator<Item = RawBson> {
+pub(super) fn elements(list: &RawArray) -> impl Iterator<Item = RawBson> {
     list.into_iter().map_while(std::result::Result::ok).map(owned)
 }
 
@@ -204,14 +204,6 @@ pub(super) fn range(name: &'static str, values: &[Value]) -> Result<Value> {
     Ok(Some(RawBson::Array(list)))
 }
 
-/// `$sum`, `$avg` and their kind, of the elements of a list or of several values.
-pub(super) fn accumulate(name: &'static str, values: &[Value]) -> Result<Value> {
-    match values {
-        [Some(RawBson::Array(list))] => crate::pipeline::accumulated(name, elements(list).map(Some)),
-        values => crate::pipeline::accumulated(name, values.iter().cloned()),
-    }
-}
-
 pub(super) fn all_true(name: &'static str, values: &[Value]) -> Result<Value> {
     let wrong = |e: ExpressionError| ExpressionError::new(17040, e.message);
     Ok(boolean(list_of(name, 17040, &values[0]).map_err(wrong)?.into_iter().all(|element| is_true(&Some(element)))))
@@ -221,6 +213,7 @@ pub(super) fn any_true(name: &'static str, values: &[Value]) -> Result<Value> {
     Ok(boolean(list_of(name, 17041, &values[0])?.into_iter().any(|element| is_true(&Some(element)))))
 }
 
+/// The members of several objects in one; of a name that several have, the last.
 pub(super) fn merge_objects(_: &'static str, values: &[Value]) -> Result<Value> {
     let mut merged: Vec<(CString, RawBson)> = Vec::new();
     // A list alone is a list of objects.

@@ -1,6 +1,6 @@
 //! The operators that are functions of their values, by name.
 
-use super::{Result, Value, arithmetic, compare, convert, date, list, text};
+use super::{Result, Value, accumulator, arithmetic, compare, convert, date, list, text};
 
 /// A function of values.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ static OPERATORS: &[Operator] = &[
     ranged("$anyElementTrue", (1, 1), list::any_true),
     fixed("$arrayElemAt", 2, list::element_at),
     fixed("$arrayToObject", 1, list::to_object),
-    ranged("$avg", (0, ANY), list::accumulate),
+    ranged("$avg", (0, ANY), accumulator::accumulate),
     fixed("$ceil", 1, arithmetic::round_to_whole),
     fixed("$cmp", 2, compare::cmp),
     ranged("$concat", (0, ANY), text::concat),
@@ -85,10 +85,10 @@ static OPERATORS: &[Operator] = &[
     fixed("$lt", 2, compare::test),
     fixed("$lte", 2, compare::test),
     named("$ltrim", &["input", "chars"], 1, text::trim),
-    ranged("$max", (0, ANY), list::accumulate),
+    ranged("$max", (0, ANY), accumulator::accumulate),
     ranged("$mergeObjects", (0, ANY), list::merge_objects),
     ranged("$millisecond", (1, 1), date::part),
-    ranged("$min", (0, ANY), list::accumulate),
+    ranged("$min", (0, ANY), accumulator::accumulate),
     ranged("$minute", (1, 1), date::part),
     fixed("$mod", 2, arithmetic::modulo),
     ranged("$month", (1, 1), date::part),
@@ -106,14 +106,14 @@ static OPERATORS: &[Operator] = &[
     ranged("$slice", (2, 3), list::slice),
     fixed("$split", 2, text::split),
     fixed("$sqrt", 1, arithmetic::real),
-    ranged("$stdDevPop", (0, ANY), list::accumulate),
-    ranged("$stdDevSamp", (0, ANY), list::accumulate),
+    ranged("$stdDevPop", (0, ANY), accumulator::accumulate),
+    ranged("$stdDevSamp", (0, ANY), accumulator::accumulate),
     fixed("$strLenBytes", 1, text::length),
     fixed("$strLenCP", 1, text::length),
     fixed("$strcasecmp", 2, text::compare_caseless),
     fixed("$substrCP", 3, text::part),
     fixed("$subtract", 2, arithmetic::subtract),
-    ranged("$sum", (0, ANY), list::accumulate),
+    ranged("$sum", (0, ANY), accumulator::accumulate),
     fixed("$toBool", 1, convert::to_bool),
     fixed("$toDate", 1, convert::to_date),
     fixed("$toDouble", 1, convert::to_double),

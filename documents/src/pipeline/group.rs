@@ -1,7 +1,7 @@
 //! $group.
 
-use super::accumulator::{Accumulator, Kind};
 use super::{Result, too_much};
+use crate::expression::accumulator::{Accumulator, Kind};
 use crate::expression::{Expression, Value};
 use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
@@ -41,8 +41,8 @@ impl Grouping {
         Grouping { groups: BTreeMap::new(), bytes: 0, metas: BTreeMap::new() }
     }
 
-    /// The accumulators of the group that a window belongs to. Nothing if the group has another `_id` that is equal, of which
-    /// the first document decides, or another key of metas.
+    /// The accumulators of the group that a window belongs to. `None` if the result depends on the order of documents: two
+    /// `_id`s compare equal but differ (1 and 1.0; the first document's is kept), or the group spans several metas.
     pub(super) fn of_window(
         &mut self,
         group: &Group,

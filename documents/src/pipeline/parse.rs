@@ -6,10 +6,10 @@ mod densify;
 mod lookup;
 mod windows;
 
-use super::accumulator::Kind;
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
 use super::{Pipeline, Result, Stage, Unwind};
+use crate::expression::accumulator::Kind;
 use crate::expression::{Expression, members};
 use crate::order::Number;
 use crate::raw::type_name;

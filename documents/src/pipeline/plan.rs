@@ -2,37 +2,19 @@
 //!
 //! 1. The `_id` may depend on constants, on the meta, and on the time through operators on dates. Then it is the same for all
 //!    documents of one meta within a window of time whose width follows from these operators.
-//! 2. The accumulators may take fields, of which figures are known, and constants.
+//! 2. An accumulator's argument may be a constant, or a field whose figures are stored (count, sum, minimum, maximum,
+//!    first, last).
 //! 3. Whoever has the figures of each window and meta gives them to [`GroupPlan::fold`], which puts them together. What would
 //!    not come out as it does document by document (numbers that are not finite, first values of several metas) is not folded.
 
 use super::Pipeline;
 use super::Stage;
-use super::accumulator::Kind;
 use super::group::{Group, Grouping};
+use crate::expression::accumulator::{Figure, Kind};
 use crate::expression::{Expression, Node, Variable, date_width, gcd, is_date_operator};
 use crate::value_key;
 use bson::DateTime;
 use bson::raw::{CString, RawBson, RawDocumentBuf};
-
-/// A figure of the documents of one window and meta.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Figure {
-    /// How many there are.
-    Rows,
-    /// How many have a value in a field.
-    Count(String),
-    /// The sum of a field.
-    Sum(String),
-    /// The least value of a field.
-    Min(String),
-    /// The greatest value of a field.
-    Max(String),
-    /// The value of the earliest document.
-    First(String),
-    /// The value of the latest document.
-    Last(String),
-}
 
 /// The figures of one window of time and one meta.
 #[derive(Debug, Clone)]
@@ -41,7 +23,7 @@ pub struct WindowFigures {
     pub start_ms: i64,
     /// The meta; that of one of them if metas are grouped.
     pub meta: Option<RawBson>,
-    /// In the order of [`GroupPlan::figures`]: an int64 or a double, or nothing.
+    /// In the order of [`GroupPlan::figures`]: an int64, a double, or `None`.
     pub figures: Vec<Option<RawBson>>,
 }
 
@@ -81,7 +63,7 @@ impl Depends {
     }
 }
 
-/// What a node depends on; nothing if that is more than the meta and windows of time.
+/// What a node depends on. `None` if it depends on more than the meta and a window of time.
 fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
     match node {
         Node::Path(Variable::Root, names) => {
@@ -113,7 +95,7 @@ fn parts_of_meta(node: &Node, time: &str, meta: Option<&str>, parts: &mut Vec<Ex
     }
 }
 
-/// The figures that an accumulator is made of; nothing if it cannot be.
+/// The figures that an accumulator is computed from. `None` if it needs the documents.
 fn figures_of(kind: &Kind, argument: &Expression) -> Option<Vec<Figure>> {
     if *kind == Kind::Count {
         return Some(vec![Figure::Rows]);

@@ -1,8 +1,8 @@
 //! $setWindowFields: values of a document's neighbours in the order of its partition.
 
-use super::accumulator::{Accumulator, Kind};
 use super::project::set;
 use super::{Result, Stop};
+use crate::expression::accumulator::{Accumulator, Kind};
 use crate::expression::{Distance, Expression, Value, decimal_of, is_nothing, real_of};
 use crate::order::Number;
 use crate::{Decimal, ExpressionError, Sort, value_key};
@@ -35,7 +35,7 @@ pub(super) enum Function {
     Rank,
     DenseRank,
     DocumentNumber,
-    /// Of the document that is so many after this one.
+    /// The value of the document at this offset from the current one.
     Shift(Expression, i64, Value),
     /// Per unit of time in milliseconds, or of the sort's value.
     Derivative(Expression, Option<f64>, Window),

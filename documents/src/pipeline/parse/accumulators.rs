@@ -1,8 +1,8 @@
 //! Accumulators as they are written in `$group`, `$bucket` and `$setWindowFields`.
 
 use super::super::Result;
-use super::super::accumulator::Kind;
 use super::{constant, object, wrong};
+use crate::expression::accumulator::Kind;
 use crate::expression::{Expression, members};
 use crate::order::Number;
 use crate::raw::type_name;

@@ -1,11 +1,11 @@
 //! $bucket, which is a `$group` by a `$switch`, and a `$sort`.
 
-use super::super::accumulator::Kind;
 use super::super::group::Group;
 use super::super::{Result, Stage};
 use super::accumulators::accumulator;
 use super::{constant, is_nested, object, wrong};
 use crate::Sort;
+use crate::expression::accumulator::Kind;
 use crate::expression::{Expression, members};
 use crate::order::{TypeClass, compare};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};

@@ -1,16 +1,34 @@
-//! Accumulators of $group.
+//! Accumulators: of `$group`, and as operators on lists.
 
-use super::plan::Figure;
-use super::{ExpressionError, Result, number};
-use crate::expression::{Value, is_nothing, real_of};
+use super::list::{elements, merge_objects};
+use super::{ExpressionError, Result, Value, is_nothing, real_of};
 use crate::order::{Number, compare};
 use crate::{Decimal, Sort, value_key};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use std::collections::BTreeMap;
 
+/// A figure of the documents of one window and meta.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Figure {
+    /// How many there are.
+    Rows,
+    /// How many have a value in a field.
+    Count(String),
+    /// The sum of a field.
+    Sum(String),
+    /// The least value of a field.
+    Min(String),
+    /// The greatest value of a field.
+    Max(String),
+    /// The value of the earliest document.
+    First(String),
+    /// The value of the latest document.
+    Last(String),
+}
+
 /// Which accumulator.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Sum,
     Avg,
     Min,
@@ -23,7 +41,7 @@ pub(super) enum Kind {
     StdDevPop,
     StdDevSamp,
     MergeObjects,
-    /// So many values at most.
+    /// The maximum number of values.
     FirstN(usize),
     LastN(usize),
     MinN(usize),
@@ -37,7 +55,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn named(name: &str) -> Option<Kind> {
+    pub(crate) fn named(name: &str) -> Option<Kind> {
         Some(match name {
             "$sum" => Kind::Sum,
             "$avg" => Kind::Avg,
@@ -119,7 +137,7 @@ impl Total {
         self.count += 1;
     }
 
-    /// Takes a constant this many times; nothing if that cannot be done at once.
+    /// Adds a constant this many times. `None` if that cannot be done in one step.
     fn take_often(&mut self, value: RawBsonRef<'_>, times: i64) -> Option<()> {
         match Number::of(value)? {
             Number::Int(i) => {
@@ -196,7 +214,7 @@ struct Spread {
 
 /// One accumulator of one group.
 #[derive(Debug, Clone)]
-pub(super) struct Accumulator {
+pub(crate) struct Accumulator {
     kind: Kind,
     total: Total,
     spread: Spread,
@@ -211,7 +229,7 @@ pub(super) struct Accumulator {
 }
 
 impl Accumulator {
-    pub(super) fn new(kind: &Kind) -> Accumulator {
+    pub(crate) fn new(kind: &Kind) -> Accumulator {
         Accumulator {
             kind: kind.clone(),
             total: Total::default(),
@@ -226,7 +244,7 @@ impl Accumulator {
     }
 
     /// Takes the value of a document; the memory that it adds.
-    pub(super) fn take_from(&mut self, value: Value, document: &RawDocument) -> Result<usize> {
+    pub(crate) fn take_from(&mut self, value: Value, document: &RawDocument) -> Result<usize> {
         match &self.kind {
             Kind::Top(sort, n) => {
                 let (key, n) = (sort.key(document)?, n.unwrap_or(1));
@@ -240,7 +258,7 @@ impl Accumulator {
         }
     }
 
-    /// Keeps a value if it is among the first so many of its order, or among the last.
+    /// Keeps a value if it is among the first (or the last) `n` values in sort order.
     fn rank(&mut self, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) -> usize {
         let value = value.unwrap_or(RawBson::Null);
         let size = key.len() + 96 + size_of_value(&value);
@@ -258,7 +276,7 @@ impl Accumulator {
     }
 
     /// Takes a value; the memory that it adds.
-    pub(super) fn take(&mut self, value: Value) -> Result<usize> {
+    pub(crate) fn take(&mut self, value: Value) -> Result<usize> {
         match self.kind {
             Kind::FirstN(n) => return Ok(self.rank(Vec::new(), value, n, true)),
             Kind::LastN(n) => return Ok(self.rank(Vec::new(), value, n, false)),
@@ -320,16 +338,16 @@ impl Accumulator {
                 }
             }
             Kind::MergeObjects => {
-                let merged = crate::expression::merge_objects(&[self.value.take(), value])?;
+                let merged = merge_objects("$mergeObjects", &[self.value.take(), value])?;
                 self.value = merged;
             }
         }
         Ok(0)
     }
 
-    /// Takes the figures of a window; nothing if they do not tell what its documents would give. `field` is the field that is
-    /// taken, unless it is a constant.
-    pub(super) fn take_figures(
+    /// Adds the figures of a window. `None` if they do not determine what its documents would give. `field` is the
+    /// argument, unless that is a constant.
+    pub(crate) fn take_figures(
         &mut self,
         kind: &Kind,
         constant: Value,
@@ -380,7 +398,7 @@ impl Accumulator {
         }
     }
 
-    pub(super) fn finish(self) -> Result<RawBson> {
+    pub(crate) fn finish(self) -> Result<RawBson> {
         Ok(match self.kind {
             Kind::Sum => self.total.sum(),
             Kind::Avg => self.total.mean()?,
@@ -445,5 +463,32 @@ impl Spread {
             None | Some(0) => RawBson::Null,
             Some(count) => RawBson::Double((self.squares / count as f64).sqrt()),
         }
+    }
+}
+
+/// The value of an accumulator over some values.
+fn accumulated(name: &str, values: impl IntoIterator<Item = Option<RawBson>>) -> Result<Option<RawBson>> {
+    let kind =
+        Kind::named(name).ok_or_else(|| ExpressionError::new(15952, format!("unknown group operator '{name}'")))?;
+    let mut accumulator = Accumulator::new(&kind);
+    for value in values {
+        accumulator.take(value)?;
+    }
+    Ok(Some(accumulator.finish()?))
+}
+
+/// A count in the smallest type that holds it.
+pub(crate) fn number(count: u64) -> RawBson {
+    match i32::try_from(count) {
+        Ok(narrow) => RawBson::Int32(narrow),
+        Err(_) => RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
+}
+
+/// `$sum`, `$avg` and their kind, of the elements of a list or of several values.
+pub(super) fn accumulate(name: &'static str, values: &[Value]) -> Result<Value> {
+    match values {
+        [Some(RawBson::Array(list))] => accumulated(name, elements(list).map(Some)),
+        values => accumulated(name, values.iter().cloned()),
     }
 }
