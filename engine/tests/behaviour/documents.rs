@@ -206,6 +206,51 @@ fn a_snapshot_keeps_seeing_what_it_saw() {
 }
 
 #[test]
+fn a_collection_that_replaces_another_takes_its_name_in_one_step() {
+    let sim = Sim::new();
+    let (db, old) = made(&sim);
+    old.put_many(&[numbered(1, 1), numbered(2, 1)]).unwrap();
+    db.flush().unwrap();
+    let fresh = db.create_documents("fresh", sessions(60)).unwrap();
+    fresh.put_many(&[numbered(2, 2), numbered(3, 2)]).unwrap();
+    let (before, reader) = (db.snapshot(), sim.builder().read_only().open().unwrap());
+    db.replace_collection("fresh", "sessions").unwrap();
+
+    assert_eq!(db.documents("fresh").unwrap_err().code(), Code::NamespaceNotFound);
+    assert_eq!(numbers(&db), all(2..4, 2));
+    assert_eq!(db.documents("sessions").unwrap().snapshot().unwrap().options(), &sessions(60));
+    // A snapshot and a reader from before see what was replaced; its handle finds what took the name.
+    assert_eq!((numbers_in(&before).unwrap(), numbers(&reader)), (all(1..3, 1), all(1..3, 1)));
+    assert_eq!(fresh.put(&numbered(9, 9)).unwrap_err().code(), Code::NamespaceNotFound);
+    // A name that is free is taken too.
+    db.replace_collection("sessions", "others").unwrap();
+    db.replace_collection("others", "sessions").unwrap();
+    drop((before, reader, db));
+    assert_eq!(numbers(&sim.on(sim.fs.crash(Variant::V0, 0)).open()), all(2..4, 2));
+}
+
+#[test]
+fn a_collection_that_cannot_be_replaced_stays_as_it_is() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    documents.put(&numbered(1, 1)).unwrap();
+    db.create_collection("weather", ebbtide::CollectionOptions::new("t")).unwrap();
+    db.put_view("now", "SELECT 1", ebbtide::Replaces::View).unwrap();
+    let refused = [
+        ("nothing", "sessions", Code::NamespaceNotFound),
+        ("sessions", "sessions", Code::IllegalOperation),
+        ("sessions", "weather", Code::InvalidOptions),
+        ("weather", "sessions", Code::InvalidOptions),
+        ("sessions", "now", Code::NamespaceExists),
+        ("sessions", "", Code::InvalidNamespace),
+    ];
+    for (from, to, code) in refused {
+        assert_eq!(db.replace_collection(from, to).unwrap_err().code(), code, "{from} to {to}");
+    }
+    assert_eq!(numbers(&db), all(1..2, 1));
+}
+
+#[test]
 fn a_read_only_opener_reads_and_writes_nothing() {
     let sim = Sim::new();
     let (db, documents) = made(&sim);

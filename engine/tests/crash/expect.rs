@@ -67,6 +67,8 @@ pub(crate) struct Expected {
     pub(crate) documents: BTreeMap<String, ExpectedDocuments>,
     /// A rename in doubt: the collection has one of the two names.
     pub(crate) renamed: Option<(String, String)>,
+    /// A replacement in doubt: the collection has its own name, or that of the other, which is gone. What the new one holds.
+    pub(crate) replaced: Option<(String, String, ExpectedDocuments)>,
     /// The statements that views may have, by name; `None` for no view.
     pub(crate) views: BTreeMap<String, BTreeSet<Option<String>>>,
 }
@@ -105,6 +107,10 @@ impl Expected {
             }
         }
         for (name, expected) in &self.documents {
+            let expected = match &self.replaced {
+                Some((from, to, new)) if name == to && !found.documents.contains_key(from) => new,
+                _ => expected,
+            };
             match (expected.there, found.documents.get(name)) {
                 (There::Yes, None) => return Err(format!("collection {name} is lost")),
                 (There::No, Some(_)) => return Err(format!("collection {name} came back")),
@@ -162,6 +168,16 @@ impl Expected {
         self.collections.insert(to.to_owned(), collection);
     }
 
+    /// Takes note that an ordinary collection has replaced another one, or may have.
+    pub(crate) fn replace(&mut self, from: &str, to: &str, certain: bool) {
+        if certain {
+            return self.rename_documents(from, to, certain);
+        }
+        let Some(new) = self.documents.get_mut(from) else { return };
+        self.replaced = Some((from.to_owned(), to.to_owned(), new.clone()));
+        new.there = There::Maybe;
+    }
+
     fn rename_documents(&mut self, from: &str, to: &str, certain: bool) {
         let Some(mut documents) = self.documents.get(from).cloned() else { return };
         let gone = ExpectedDocuments::new(There::No, None);
@@ -178,6 +194,7 @@ impl Expected {
     /// Takes note of what an open database holds: nothing is in doubt any more.
     pub(crate) fn resolve(&mut self, found: &Found) {
         self.renamed = None;
+        self.replaced = None;
         for (name, known) in &mut self.views {
             *known = BTreeSet::from([found.views.get(name).cloned()]);
         }

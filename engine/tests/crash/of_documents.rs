@@ -224,6 +224,32 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
                 DropCollection("d"),
             ],
         ),
+        scenario(
+            "documents that replace others",
+            vec![
+                CreateDocuments("d", Some(3600)),
+                put(1, 3, 1),
+                Flush,
+                put(2, 2, 2),
+                CreateDocuments("g", None),
+                Documents("g", Command::Put(kept(2, 3, 3))),
+                Hold("d"),
+                Replace("g", "d"),
+                Release,
+                put(4, 2, 4),
+                Flush,
+                CreateDocuments("g", None),
+                Documents("g", Command::Put(kept(1, 2, 5))),
+                Flush,
+                Documents("g", Command::Put(kept(2, 3, 6))),
+                Replace("g", "d"),
+                Reopen,
+                put(9, 1, 7),
+                // The other is not there.
+                Replace("d", "f"),
+                Flush,
+            ],
+        ),
         // A sweep seals one of them; the log is needed for the other.
         Scenario {
             name: "two collections of documents",

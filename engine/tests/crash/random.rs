@@ -362,7 +362,11 @@ fn of_documents(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &m
         (_, 0) => Some(Step::DropCollection(name)),
         (_, 1) => {
             let other = OF_DOCUMENTS.into_iter().find(|other| *other != name)?;
-            (there(other) == There::No).then_some(Step::Rename(name, other))
+            match there(other) {
+                There::No => Some(Step::Rename(name, other)),
+                There::Yes => Some(Step::Replace(name, other)),
+                There::Maybe => None,
+            }
         }
         (_, 2) => Some(Step::Hold(name)),
         (_, 3..6) => Some(Step::Documents(name, Command::Change(some_rule(random)))),

@@ -397,6 +397,7 @@ impl<F: Fs + Clone + 'static> Runner<F> {
             }
             Step::DropCollection(name) => db.drop_collection(name),
             Step::Rename(from, to) => db.rename_collection(from, to),
+            Step::Replace(from, to) => db.replace_collection(from, to),
             Step::RenameField(name) => db.rename_field(name, "x", "y"),
             Step::DropField(name) => db.drop_field(name, "extra"),
             Step::Copy(from, to) => db.copy_collection(from, to).map(drop),
@@ -530,6 +531,7 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
             note(expected, work, there, found);
         }
         Step::Rename(from, to) => expected.rename(from, to, certain),
+        Step::Replace(from, to) => expected.replace(from, to, certain),
         Step::RenameField(name) => {
             if let Some(collection) = expected.collections.get_mut(*name) {
                 collection.rename_field(certain);

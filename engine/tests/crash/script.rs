@@ -17,6 +17,8 @@ pub(crate) enum Step {
     DropCollection(&'static str),
     /// Gives a collection another name, which none has.
     Rename(&'static str, &'static str),
+    /// Gives an ordinary collection the name of another one, which it replaces.
+    Replace(&'static str, &'static str),
     /// Gives the field `x` of a collection the name `y`. What is inserted later is in `x` again.
     RenameField(&'static str),
     /// Drops the field `extra`.
@@ -41,7 +43,7 @@ pub(crate) enum Step {
     Flush,
     Compact,
     Sweep,
-    /// Lets time go on by so many seconds.
+    /// Lets this many seconds pass.
     Wait(i64),
     /// Changes the collection's own rule.
     SetOwn(&'static str, Option<i64>),

@@ -116,6 +116,9 @@ pub(crate) fn refreshing() -> Scenario {
         Step::Rename("d", "f"),
         Step::Wait(7200),
         Step::Sweep,
+        Step::CreateDocuments("d", None),
+        put(1, 2, 8),
+        Step::Replace("d", "f"),
         Step::DropCollection("f"),
     ];
     Scenario { name: "refreshing", settings: Settings { segment_rows_max: 4, ..Settings::default() }, steps }
