@@ -36,7 +36,7 @@ enum Node {
 struct Slice {
     /// Elements that are passed over; negative: where to begin, counted from the end.
     skip: i64,
-    /// Elements that are kept, if there are so many.
+    /// The maximum number of elements that are kept.
     limit: u64,
 }
 

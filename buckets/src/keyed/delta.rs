@@ -50,7 +50,7 @@ fn put_block(out: &mut Vec<u8>, differences: &[i64]) {
     }
 }
 
-/// Reads exactly so many numbers.
+/// Reads exactly `count` numbers.
 pub(super) fn numbers(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<i64>, String> {
     let (block, parts, found) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
     if (block, parts, found) != (BLOCK as u64, PARTS as u64, count as u64) {
@@ -125,7 +125,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Reads exactly so many keys, which are all there is in `raw`, of at most `bytes_max` bytes together.
+    /// Reads exactly `count` keys, which are all there is in `raw`, of at most `bytes_max` bytes together.
     pub(super) fn decode(raw: &[u8], count: usize, bytes_max: usize) -> Result<Keys, String> {
         let mut cursor = Cursor::new(raw);
         let shared = numbers(&mut cursor, count)?;

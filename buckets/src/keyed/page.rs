@@ -44,7 +44,7 @@ pub(super) fn put_header(out: &mut Vec<u8>, raw: usize, stored: usize, rows: usi
     out.extend([END, END]);
 }
 
-/// Reads the header of a page that has so many rows in this encoding: the values' length before compression, and the
+/// Reads the header of a page with `rows` rows in this encoding: the values' length before compression, and the
 /// values as they are stored. Only what [`put_header`] writes is a header.
 pub(super) fn split(page: &[u8], rows: usize, encoding: PageEncoding) -> Result<(usize, &[u8]), String> {
     let mut cursor = Cursor::new(page);
@@ -78,7 +78,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Undoes the compression of values that have so many bytes without it.
+/// Decompresses values that take `raw` bytes when decompressed.
 pub(super) fn decompress(stored: &[u8], raw: usize) -> Result<Vec<u8>, String> {
     let mut values = Vec::with_capacity(raw);
     let failed = |error: io::Error| format!("zstd: {error}");
@@ -141,7 +141,7 @@ pub(super) fn put_optional(out: &mut Vec<u8>, numbers: &[Option<i64>]) {
     numbers.iter().flatten().for_each(|number| out.extend(number.to_le_bytes()));
 }
 
-/// Reads exactly so many numbers of which some may be missing.
+/// Reads exactly `rows` numbers, some of which may be missing.
 pub(super) fn optional(values: &[u8], rows: usize) -> Result<Vec<Option<i64>>, String> {
     let (len, rest) = values.split_first_chunk::<4>().ok_or("no levels")?;
     let levels = rest.split_at_checked(u32::from_le_bytes(*len) as usize);

@@ -9,7 +9,7 @@ fn bytes(body: &[u8]) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes([&length.to_le_bytes(), body, &[0]].concat()).unwrap()
 }
 
-/// A document of so many levels, which are objects with one member.
+/// A document of nested objects with one member each.
 fn nested(name: &str, levels: usize) -> RawDocumentBuf {
     let mut head = Vec::new();
     for inner in (1..levels).rev() {

@@ -3,7 +3,7 @@ use arrow::array::{AsArray, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::TimestampMillisecondType;
 use ebbtide_ttl::Precision;
 
-/// A memtable after inserts of so many rows each, with the time counting rows.
+/// A memtable after inserts of these numbers of rows; the time of each row is its number.
 fn filled(inserts: impl IntoIterator<Item = usize>) -> Memtable {
     let schema = Schema::new("t", None, Precision::Ms);
     let mut table = Memtable::default();

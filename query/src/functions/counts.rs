@@ -108,7 +108,7 @@ impl AggregateUDFImpl for Counted {
 enum Form {
     Mode,
     Values,
-    /// So many bins of equal width, once known.
+    /// The number of bins of equal width, once known.
     Bins(Option<i64>),
 }
 

@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// The raw bytes of a directory whose metas claim so many buckets each.
+/// The raw bytes of a directory whose metas claim `buckets_each` buckets each.
 fn claiming(metas: u64, buckets_each: u64) -> Vec<u8> {
     let mut raw = Vec::new();
     super::super::varint::put_u64(&mut raw, metas);

@@ -199,7 +199,7 @@ impl Translation {
         })
     }
 
-    /// The character whose code follows, in at most so many digits.
+    /// The character whose code follows, in at most `digits` digits.
     fn code(&mut self, radix: u32, digits: usize, end: Option<char>) -> Result<char, String> {
         let mut code = 0u32;
         for _ in 0..digits {
