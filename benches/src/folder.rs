@@ -1,9 +1,11 @@
 //! Folders of measured databases, and a disk that does not wait for syncs.
 
 use crate::Result;
+use crate::measure::timed;
 use ebbtide::fs::{Fs, Layer, RealFs, WriteFile};
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes of all files in a folder.
 ///
@@ -18,20 +20,43 @@ pub fn bytes_in(dir: &Path) -> Result<u64> {
 /// # Errors
 /// Errors of the file system.
 pub fn bytes_of(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
-    fn bytes_in(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<u64> {
-        let fs = RealFs::new();
-        let mut sum = 0;
-        for name in fs.list(dir)? {
-            let path = dir.join(&name);
-            if path.is_dir() {
-                sum += bytes_in(&path, wanted)?;
-            } else if wanted(&name) {
-                sum += fs.len(&path)?;
-            }
+    Ok(files_of(dir, &wanted)?.values().sum())
+}
+
+/// The files in a folder, and in the folders in it, whose names are selected, with their lengths.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn files_of(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<BTreeMap<PathBuf, u64>> {
+    let fs = RealFs::new();
+    let mut files = BTreeMap::new();
+    for name in fs.list(dir)? {
+        let path = dir.join(&name);
+        if path.is_dir() {
+            files.extend(files_of(&path, wanted)?);
+        } else if wanted(&name) {
+            files.insert(path.clone(), fs.len(&path)?);
         }
-        Ok(sum)
     }
-    bytes_in(dir, &wanted)
+    Ok(files)
+}
+
+/// The seconds in which the file system removes files of these lengths, one by one.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn seconds_of_removal(dir: &Path, lengths: impl Iterator<Item = u64>) -> Result<f64> {
+    let fs = RealFs::new();
+    let mut paths = Vec::new();
+    for (number, length) in lengths.enumerate() {
+        let path = dir.join(format!("removed-{number}"));
+        let mut file = fs.create(&path)?;
+        file.append(&vec![0x5a; usize::try_from(length)?])?;
+        file.sync()?;
+        paths.push(path);
+    }
+    let (seconds, ()) = timed(|| Ok(paths.iter().try_for_each(|path| fs.remove(path))?))?;
+    Ok(seconds)
 }
 
 /// Writes a file, replacing an existing one.

@@ -66,8 +66,8 @@ pub use packed::{pack, unpack};
 pub use schema::{FieldType, Schema};
 pub use segment::{
     Accumulator, BlockCache, BoundsCheck, Directory, DoubleAccumulator, EncodedSegment, FieldStats, FileType,
-    FileTypes, IntAccumulator, Numbers, ReadAt, Run, SealRun, Sealer, SegmentBatches, SegmentError, SegmentMeta,
-    SegmentReader, StoredBatches, accumulate_doubles, accumulate_ints, double_at,
+    FileTypes, FoundDocument, IntAccumulator, Numbers, ReadAt, Run, SealRun, Sealer, SegmentBatches, SegmentError,
+    SegmentMeta, SegmentReader, StoredBatches, accumulate_doubles, accumulate_ints, double_at,
 };
 pub use time_units::{timestamp_type, timestamps, unit_nanos};
 pub use window::{BucketId, Window};

@@ -26,7 +26,7 @@ pub use accumulator::{
     Accumulator, DoubleAccumulator, IntAccumulator, Run, accumulate_doubles, accumulate_ints, double_at,
 };
 pub use bounds::BoundsCheck;
-pub use cache::BlockCache;
+pub use cache::{BlockCache, FoundDocument};
 pub use directory::Directory;
 pub use encode::Sealer;
 pub(crate) use encode::{failed, seal_file};

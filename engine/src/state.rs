@@ -565,6 +565,7 @@ impl State {
             sealed_seq: record.sealed_seq,
             segments: Arc::default(),
             folder: Arc::new(SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder)),
+            cache: self.cache.columns().clone(),
             memtable: DocumentsMemtable::default(),
             columns: Arc::default(),
             sealed_columns: Arc::default(),

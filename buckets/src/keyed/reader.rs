@@ -6,7 +6,7 @@ use super::page;
 use super::{Column, FORMAT_VERSION, KEY_KEYED, KeyedMeta, Lives, PAGE_BYTES_MAX, StoredDocument};
 use crate::counts::to_usize;
 use crate::segment::varint::Cursor;
-use crate::segment::{BlockCache, ReadAt, SegmentError, Tail, asserted, check_footer, directory_len, read_tail};
+use crate::segment::{ReadAt, SegmentError, Tail, asserted, check_footer, directory_len, read_tail};
 use bytes::Bytes;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// An open segment of an ordinary collection. Clones share what is in memory.
 #[derive(Debug, Clone)]
-pub struct KeyedReader(pub(super) Arc<Inner>, Option<(Arc<BlockCache>, u64)>);
+pub struct KeyedReader(pub(super) Arc<Inner>);
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -54,13 +54,7 @@ impl KeyedReader {
         if filters.len() != directory.groups.len() {
             return Err(footer(format!("{} row groups, expected {}", filters.len(), directory.groups.len())));
         }
-        Ok(KeyedReader(Arc::new(Inner { name: name.to_owned(), file, directory, filters, checksum }), None))
-    }
-
-    /// The same segment with a cache for the documents that are found by their keys.
-    #[must_use]
-    pub fn with_cache(self, cache: &Arc<BlockCache>) -> KeyedReader {
-        KeyedReader(self.0, Some((cache.clone(), cache.number())))
+        Ok(KeyedReader(Arc::new(Inner { name: name.to_owned(), file, directory, filters, checksum })))
     }
 
     /// The name that it was opened by.
@@ -214,15 +208,8 @@ impl KeyedReader {
     ) -> Result<Option<(u32, StoredDocument)>, SegmentError> {
         // The filter comes first: most segments do not have the key.
         let Some(place) = self.place(key) else { return Ok(None) };
-        if let Some((row, document)) = self.1.as_ref().and_then(|(cache, segment)| cache.document(*segment, key)) {
-            return Ok(Some((row, document)).filter(|(row, _)| !is_gone(*row)));
-        }
         let Some(row) = self.find_at(place, key)?.filter(|row| !is_gone(*row)) else { return Ok(None) };
-        let document = self.get(row)?;
-        if let Some((cache, segment)) = &self.1 {
-            cache.put_document(*segment, key, row, &document);
-        }
-        Ok(Some((row, document)))
+        Ok(Some((row, self.get(row)?)))
     }
 }
 

@@ -19,7 +19,8 @@ pub struct BlockCache {
 /// A block: the number of its segment in the cache, of its column in the file, and its own number in the column.
 pub(super) type Key = (u64, usize, u64);
 
-/// Where documents are, beside the columns of the file; their number is the hash of their key.
+/// The place of documents, beside the columns of files: their owner is in the place of the segment, the hash of their key
+/// in that of the block.
 const DOCUMENTS: usize = usize::MAX - 1;
 
 #[derive(Debug, Clone)]
@@ -32,8 +33,18 @@ enum Kept {
 #[derive(Debug)]
 struct KeptDocument {
     key: Box<[u8]>,
-    row: u32,
-    document: StoredDocument,
+    found: FoundDocument,
+}
+
+/// A document, and where it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundDocument {
+    /// The number of the segment, as the caller counts them.
+    pub segment: u64,
+    /// The row in the segment.
+    pub row: u32,
+    /// The document.
+    pub document: StoredDocument,
 }
 
 impl Kept {
@@ -41,7 +52,9 @@ impl Kept {
         match self {
             Kept::Column(block) => block.get_array_memory_size(),
             // With the entry in the map and the counts of what is shared.
-            Kept::Document(kept) => size_of::<KeptDocument>() + kept.key.len() + kept.document.document.len() + 128,
+            Kept::Document(kept) => {
+                size_of::<KeptDocument>() + kept.key.len() + kept.found.document.document.len() + 128
+            }
         }
     }
 }
@@ -90,20 +103,22 @@ impl BlockCache {
         self.keep(key, Kept::Column(block));
     }
 
-    /// The document of a key, and its row.
-    pub(crate) fn document(&self, segment: u64, key: &[u8]) -> Option<(u32, StoredDocument)> {
-        let kept = self.lock().get((segment, DOCUMENTS, self.hasher.hash_one(key)));
+    /// The document that was found last under a key of an owner, such as a collection. It is for the caller to know whether
+    /// the row is still the one that counts.
+    #[must_use]
+    pub fn document(&self, owner: u64, key: &[u8]) -> Option<FoundDocument> {
+        let kept = self.lock().get((owner, DOCUMENTS, self.hasher.hash_one(key)));
         match kept {
-            Some(Kept::Document(kept)) if *kept.key == *key => Some((kept.row, kept.document.clone())),
+            Some(Kept::Document(kept)) if *kept.key == *key => Some(kept.found.clone()),
             _ => None,
         }
     }
 
     /// Keeps a document, unless it alone would fill a good part of the budget.
-    pub(crate) fn put_document(&self, segment: u64, key: &[u8], row: u32, document: &StoredDocument) {
-        let kept = Kept::Document(Arc::new(KeptDocument { key: key.into(), row, document: document.clone() }));
+    pub fn put_document(&self, owner: u64, key: &[u8], found: FoundDocument) {
+        let kept = Kept::Document(Arc::new(KeptDocument { key: key.into(), found }));
         if kept.bytes() <= self.bytes_max / 16 {
-            self.keep((segment, DOCUMENTS, self.hasher.hash_one(key)), kept);
+            self.keep((owner, DOCUMENTS, self.hasher.hash_one(key)), kept);
         }
     }
 

@@ -135,13 +135,13 @@ impl DocumentSegment {
         Ok(self.file.reader()?.find(key)?)
     }
 
-    /// The row and the document of a key, if the row is not one of those that are gone.
+    /// The row and the document of a key, unless the row is gone.
     pub(crate) fn get(&self, key: &[u8], is_gone: impl Fn(u32) -> bool) -> Result<Option<(u32, Stored)>> {
         let meta = &self.file.meta;
         if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
             return Ok(None);
         }
-        let found = self.file.reader()?.find_document_unless(key, |row| self.deleted.contains(row) || is_gone(row))?;
+        let found = self.file.reader()?.find_document_unless(key, is_gone)?;
         found.map(|(row, document)| Ok((row, whole(&self.file.path, key, document)?))).transpose()
     }
 

@@ -141,7 +141,7 @@ fn first_row(segment: &Arc<DocumentSegment>, after: Option<&Bytes>) -> Result<u3
     Ok(if reader.find(after)? == Some(row) { row + 1 } else { row })
 }
 
-/// So many rows are read one by one, since they are far from each other.
+/// Up to this many rows are read one by one, since they are far from each other.
 const FEW_ROWS: u64 = 4_096;
 
 /// The rows of a segment but some, in the order of their keys.

@@ -8,6 +8,7 @@ use super::segment::DocumentSegment;
 use crate::error::Result;
 use crate::manifest::Op;
 use crate::segment::folder::SegmentFolder;
+use ebbtide_buckets::{BlockCache, FoundDocument, StoredDocument};
 use ebbtide_documents::ItemRules;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub(crate) struct DocumentsState {
     pub(crate) sealed_seq: u64,
     pub(crate) segments: Arc<BTreeMap<u64, Arc<DocumentSegment>>>,
     pub(crate) folder: Arc<SegmentFolder>,
+    /// Documents that were found in segments lately.
+    pub(crate) cache: Arc<BlockCache>,
     pub(crate) memtable: Memtable,
     /// The columns in SQL, of all documents that were ever stored.
     pub(crate) columns: Arc<DocumentColumns>,
@@ -64,17 +67,32 @@ impl DocumentsState {
         match self.memtable.get(key) {
             Known::Document(stored) => Ok(Some((stored, None))),
             Known::Removed => Ok(None),
-            Known::Nothing => {
-                // New segments first: what was written lately is what is asked for.
-                for segment in self.segments.values().rev() {
-                    let found = segment.get(key, |row| self.memtable.is_superseded((segment.id(), row)))?;
-                    if let Some((row, stored)) = found {
-                        return Ok(Some((stored, Some((segment.id(), row)))));
-                    }
-                }
-                Ok(None)
+            Known::Nothing => self.get_from_segments(key),
+        }
+    }
+
+    /// A key has at most one row that is not gone. So what the cache holds is the document if this version has its row, in
+    /// whatever version it was found.
+    fn get_from_segments(&self, key: &[u8]) -> Result<Option<Found>> {
+        let is_gone = |segment: &DocumentSegment, row: u32| {
+            segment.deleted.contains(row) || self.memtable.is_superseded((segment.id(), row))
+        };
+        if let Some(FoundDocument { segment: id, row, document }) = self.cache.document(self.id, key)
+            && self.segments.get(&id).is_some_and(|segment| !is_gone(segment, row))
+        {
+            let StoredDocument { written, document } = document;
+            return Ok(Some((Stored { written, document }, Some((id, row)))));
+        }
+        // New segments first: what was written lately is what is asked for.
+        for segment in self.segments.values().rev() {
+            let id = segment.id();
+            if let Some((row, stored)) = segment.get(key, |row| is_gone(segment, row))? {
+                let document = StoredDocument { written: stored.written, document: stored.document.clone() };
+                self.cache.put_document(self.id, key, FoundDocument { segment: id, row, document });
+                return Ok(Some((stored, Some((id, row)))));
             }
         }
+        Ok(None)
     }
 
     /// The row of a segment that holds the document with a key: at most one does. `None` if it is in the memtable.

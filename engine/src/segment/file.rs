@@ -20,6 +20,7 @@ pub(crate) trait Content: Debug + Clone + Send + Sync + Sized + 'static {
     /// The length of the file and the checksum of its footer.
     fn identity(meta: &Self::Meta) -> (u64, u32);
     fn open(file: Arc<dyn ReadAt>, name: &str) -> Result<Self, SegmentError>;
+    /// The same with a cache for what is decoded, where that is kept by segment.
     fn with_cache(self, cache: &Arc<BlockCache>) -> Self;
     fn checksum(&self) -> u32;
     fn memory_bytes(&self) -> usize;
@@ -60,8 +61,8 @@ impl Content for KeyedReader {
         KeyedReader::open(file, name)
     }
 
-    fn with_cache(self, cache: &Arc<BlockCache>) -> Self {
-        KeyedReader::with_cache(self, cache)
+    fn with_cache(self, _: &Arc<BlockCache>) -> Self {
+        self
     }
 
     fn checksum(&self) -> u32 {

@@ -176,6 +176,7 @@ impl Expected {
         let Some(new) = self.documents.get_mut(from) else { return };
         self.replaced = Some((from.to_owned(), to.to_owned(), new.clone()));
         new.there = There::Maybe;
+        self.documents.entry(to.to_owned()).or_insert_with(|| ExpectedDocuments::new(There::No, None));
     }
 
     fn rename_documents(&mut self, from: &str, to: &str, certain: bool) {

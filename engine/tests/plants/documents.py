@@ -121,6 +121,9 @@ plant(69,'an item is expired an instant later','documents/src/expiry.rs',"(at <=
 plant(70,'an upsert leaves the expired document of its _id in its segment',x,'        let old = self.state.row_of(&key)?;\n        self.apply','        let hidden = crate::plant(70) && self.state.get(&key)?.is_some_and(|(s, _)| self.is_expired(&s));\n        let old = self.state.row_of(&key)?.filter(|_| !hidden);\n        self.apply')
 plant(71,'a removal is not in the log',x,"            self.apply(Change { key, stored: None }, row);\n        }\n        Ok(())","            self.apply(Change { key, stored: None }, row);\n            if crate::plant(71) { self.changes.pop(); }\n        }\n        Ok(())")
 plant(72,'a record keeps one of the changes of a command',D+'changes.rs',"    for change in changes {\n        put_bytes","    for change in changes.iter().take(if crate::plant(72) { 1 } else { usize::MAX }) {\n        put_bytes")
+plant(73,'a look-up finds a row of the cache that is durably gone',t,"            segment.deleted.contains(row) || self","            (!crate::plant(73) && segment.deleted.contains(row)) || self")
+plant(74,'a look-up finds a row of the cache that was replaced',t,"            && self.segments.get(&id).is_some_and(|segment| !is_gone(segment, row))","            && (crate::plant(74) || self.segments.get(&id).is_some_and(|segment| !is_gone(segment, row)))")
+plant(75,'a document is cached in the row before its own',t,"FoundDocument { segment: id, row, document });","FoundDocument { segment: id, row: row.saturating_sub(u32::from(crate::plant(75))), document });")
 
 plant(50,'','engine/src/open.rs',"    let lock = take_lock(fs.as_ref(), clock, dir)?;","    crate::NOW.store(clock.now().to_units_saturating(ebbtide_ttl::Precision::Ms), std::sync::atomic::Ordering::Relaxed);\n    let lock = take_lock(fs.as_ref(), clock, dir)?;")
 

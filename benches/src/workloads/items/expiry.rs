@@ -4,7 +4,7 @@ use super::super::Plan;
 use super::sqlite::Sqlite;
 use super::{BATCH, LIFE, MILLION, session};
 use crate::Result;
-use crate::folder::bytes_of;
+use crate::folder::{files_of, seconds_of_removal};
 use crate::measure::timed;
 use crate::report::Report;
 use ebbtide::ttl::{Timestamp, VirtualClock};
@@ -43,7 +43,8 @@ fn half(
     written: impl Fn(u64) -> i64,
     now: i64,
 ) -> Result<()> {
-    let (mut ours, mut theirs, mut freed, mut note) = (Vec::new(), Vec::new(), Vec::new(), String::new());
+    let (mut ours, mut theirs, mut floor, mut freed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut note = String::new();
     let made = |n: u64| {
         let mut session = session::session(n, 0);
         session.ttl = ttl(n);
@@ -64,8 +65,8 @@ fn half(
         }
         db.flush()?;
         db.compact(None)?;
-        let bytes = || bytes_of(folder.path(), |name| name.ends_with(".parquet"));
-        let (before, stored) = (bytes()?, items.snapshot()?.count()?);
+        let files = || files_of(folder.path(), &|name| name.ends_with(".parquet"));
+        let (before, stored) = (files()?, items.snapshot()?.count()?);
         clock.set(Timestamp::from_millis(now));
         let due = stored - items.snapshot()?.count()?;
         let (seconds, swept) = timed(|| Ok(db.sweep()?))?;
@@ -73,10 +74,13 @@ fn half(
             return Err(format!("the sweep was held: {held}").into());
         }
         ours.push(seconds);
-        let share = (before - bytes()?) as f64 / before as f64;
+        let (bytes, after) = (before.values().sum::<u64>(), files()?);
+        let share = (bytes - after.values().sum::<u64>()) as f64 / bytes as f64;
         freed.push(share * stored as f64 / due.max(1) as f64 * 100.0);
         note =
             format!("{} of {stored}, {} files, {target}", swept.counts.deleted_documents, swept.counts.reclaimed_files);
+        let removed = before.into_iter().filter(|(path, _)| !after.contains_key(path));
+        floor.push(seconds_of_removal(folder.path(), removed.map(|(_, length)| length))?);
         let mut sqlite = Sqlite::open(&plan.root, &folder.path().join("items.sqlite"))?;
         for start in (0..MILLION).step_by(100_000) {
             sqlite.fill((start..start + 100_000).map(made))?;
@@ -84,6 +88,7 @@ fn half(
         theirs.push(sqlite.expire(now)?);
     }
     report.add_millis(name, &ours, note);
+    report.add_millis(format!("{name}, the file system alone"), &floor, "removes files of the same lengths");
     report.add_millis(format!("{name}, SQLite"), &theirs, "");
     report.add(format!("{name}: space freed"), "%", &freed, "of the bytes of what was due, at once");
     Ok(())
