@@ -1,9 +1,12 @@
 //! Documents to columns: the rules of types, checked measurement by measurement.
 
+mod cell;
 mod column;
 mod infer;
 
-use crate::build::{NULL, build_array, timestamps};
+pub use cell::{Cell, Measurement};
+
+use crate::build::timestamps;
 use crate::limits::DocumentRoom;
 use crate::schema::Schema;
 use arrow::array::{ArrayRef, RecordBatch};
@@ -60,17 +63,25 @@ impl std::error::Error for BatchError {}
 /// # Errors
 /// Names the first measurement that breaks a rule: no time, a value of another type, a name that is not allowed.
 pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted, BatchError> {
+    batch_from_measurements(&docs.iter().collect::<Vec<_>>(), schema)
+}
+
+/// Makes a canonical batch of documents that are read in place: all of them, or none.
+///
+/// # Errors
+/// As for [`batch_from_documents`]. What makes a document unreadable is reported before what makes it unfit for the schema.
+pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schema) -> Result<Accepted, BatchError> {
     let mut reading = Reading {
         schema,
         meta: schema.meta_type.as_ref().map_or(Infer::Unknown, Infer::of),
         fields: Members::of(&schema.fields),
         limits: Limits::new(schema),
-        metas: vec![&NULL; docs.len()],
+        metas: schema.meta_type.as_ref().map_or(Column::Empty, |ty| Column::of(ty, docs.len())),
         columns: schema.fields.iter().map(|(_, ty)| Column::of(ty, docs.len())).collect(),
     };
     let mut times = Vec::with_capacity(docs.len());
     for (row, doc) in docs.iter().enumerate() {
-        let time = reading.take(row, doc).map_err(|error| BatchError::new(row, error))?;
+        let time = reading.take(row, *doc).map_err(|error| BatchError::new(row, unreadable(*doc).unwrap_or(error)))?;
         times.push(Some(time));
     }
 
@@ -80,7 +91,7 @@ pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted,
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len() + 2);
     arrays.push(timestamps(times.into_iter(), precision));
     if let (Some(_), Some(ty)) = (&schema.meta, &meta_type) {
-        arrays.push(build_array(ty, &metas, precision));
+        arrays.push(metas.finish(ty, docs.len(), precision));
     }
     let mut types = Vec::with_capacity(columns.len());
     for ((name, ty), values) in fields.into_types().zip(columns) {
@@ -99,60 +110,69 @@ pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted,
     Ok(Accepted { batch, schema })
 }
 
+/// Why a document cannot be read to its end, if it cannot.
+fn unreadable<'a>(doc: impl Measurement<'a>) -> Option<RuleError> {
+    match doc.members() {
+        Ok(mut members) => members.find_map(Result::err),
+        Err(error) => Some(error),
+    }
+}
+
 /// Documents that are converted to columns.
-struct Reading<'a> {
-    schema: &'a Schema,
+struct Reading<'s, 'a> {
+    schema: &'s Schema,
     meta: Infer,
     fields: Members,
     limits: Limits,
-    /// The meta of each document.
-    metas: Vec<&'a Value>,
+    metas: Column<'a>,
     columns: Vec<Column<'a>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> Reading<'_, 'a> {
     /// Checks one document, lets the types grow by it, and returns its time.
-    fn take(&mut self, row: usize, doc: &'a Value) -> Result<i64, RuleError> {
+    fn take(&mut self, row: usize, doc: impl Measurement<'a>) -> Result<i64, RuleError> {
         let bad = |message: String| Err(RuleError::new(Code::BadValue, message));
-        let Value::Object(members) = doc else {
-            return bad(format!("a measurement is an object, this is {}", infer::a_value(doc)));
-        };
+        let precision = self.schema.precision;
         let mut room = DocumentRoom::new();
         let mut time = None;
         let mut has_meta = false;
         self.fields.begin();
-        for (name, value) in members {
-            room.take(name, value)?;
+        for member in doc.members()? {
+            let (name, value) = member?;
+            room.take(name, &value)?;
             // Time and meta are not fields, so an expected name need not be compared with theirs.
             if let Some(at) = self.fields.expected(name) {
-                self.limits.depth(value, name)?;
-                self.fields.take_at(at, value, None, &mut self.limits)?;
-                self.columns[at].put(row, value);
-            } else if *name == self.schema.time {
+                self.limits.depth(&value, name)?;
+                self.fields.take_at(at, &value, None, &mut self.limits)?;
+                self.columns[at].put(row, value, precision);
+            } else if name == self.schema.time {
                 if time.is_some() {
                     return bad(format!("field '{name}' is there twice"));
                 }
                 time = Some(match value {
-                    Value::Date(t) => self.limits.units(*t, name)?,
-                    Value::Null => return bad(format!("the time field '{name}' is null")),
+                    Cell::Date(t) => self.limits.units(t, name)?,
+                    Cell::Null => return bad(format!("the time field '{name}' is null")),
                     other => {
-                        return bad(format!("the time field '{name}' must be a date, it is {}", infer::a_value(other)));
+                        return bad(format!(
+                            "the time field '{name}' must be a date, it is {}",
+                            infer::a_value(&other)
+                        ));
                     }
                 });
-            } else if self.schema.meta.as_deref() == Some(name.as_str()) {
+            } else if self.schema.meta.as_deref() == Some(name) {
                 if std::mem::replace(&mut has_meta, true) {
                     return bad(format!("field '{name}' is there twice"));
                 }
-                self.limits.depth(value, name)?;
-                self.meta.take(value, name, &mut self.limits)?;
-                self.metas[row] = value;
+                self.limits.depth(&value, name)?;
+                self.meta.take(&value, name, &mut self.limits)?;
+                self.metas.put(row, value, precision);
             } else {
-                self.limits.depth(value, name)?;
-                let at = self.fields.take(name, value, None, &mut self.limits)?;
+                self.limits.depth(&value, name)?;
+                let at = self.fields.take(name, &value, None, &mut self.limits)?;
                 if at == self.columns.len() {
                     self.columns.push(Column::default());
                 }
-                self.columns[at].put(row, value);
+                self.columns[at].put(row, value, precision);
             }
         }
         match time {

@@ -56,7 +56,7 @@ pub use columns::{
     PATH_SEPARATOR, batch_bytes, compact_views, ints_at, schema_of_batch, time_values, times, widened_fields,
 };
 pub use counts::{to_number, to_usize};
-pub use documents::{Accepted, BatchError, batch_from_documents};
+pub use documents::{Accepted, BatchError, Cell, Measurement, batch_from_documents, batch_from_measurements};
 pub use keyed::{
     KeyedBlock, KeyedColumns, KeyedMeta, KeyedReader, KeyedRow, KeyedScan, KeyedWriter, Lives, StoredDocument,
 };

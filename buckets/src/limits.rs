@@ -1,5 +1,6 @@
 //! Size limits. Anything larger is refused with an error that names the limit, and nothing is stored.
 
+use crate::documents::Cell;
 use ebbtide_ttl::{Code, RuleError, Value};
 
 /// How deep values nest at most: a list or object of scalars is one level. The writers and readers of Parquet recurse with
@@ -44,11 +45,17 @@ impl DocumentRoom {
     }
 
     /// Counts a member, if it fits.
-    pub(crate) fn take(&mut self, name: &str, value: &Value) -> Result<(), RuleError> {
+    pub(crate) fn take(&mut self, name: &str, value: &Cell<'_>) -> Result<(), RuleError> {
+        let after = |room: usize| match value {
+            Cell::String(text) => room.checked_sub(text.len()),
+            Cell::Binary(bytes) => room.checked_sub(bytes.len()),
+            Cell::Nested(value) => room_left(value, room, NESTING_MAX + 1),
+            _ => room.checked_sub(8),
+        };
         self.0 = self
             .0
             .checked_sub(name.len())
-            .and_then(|room| room_left(value, room, NESTING_MAX + 1))
+            .and_then(after)
             .ok_or_else(|| too_large(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes")))?;
         Ok(())
     }

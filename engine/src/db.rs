@@ -5,6 +5,7 @@ mod builder;
 mod collection;
 mod documents;
 mod operations;
+mod raw;
 mod rewrite;
 mod views;
 
@@ -14,6 +15,7 @@ pub use documents::{Documents, Updated};
 pub use operations::{
     DeleteRequest, FindAndModify, FindAndModifyOptions, FoundAndModified, UpdateRequest, WriteOutcome,
 };
+pub use raw::value_of_bson;
 pub use rewrite::{OnConflict, Rewrite};
 pub use views::Replaces;
 

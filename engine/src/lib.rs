@@ -82,6 +82,7 @@ pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,
     LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions, UpdateRequest, Updated, WriteOutcome,
+    value_of_bson,
 };
 pub use crate::delete::RowPredicate;
 pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};

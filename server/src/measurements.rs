@@ -15,50 +15,15 @@ use arrow::error::ArrowError;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Binary, DateTime, spec::BinarySubtype};
 use ebbtide::buckets::{FieldType, value_at};
-use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest};
+use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest, value_of_bson};
 use ebbtide_documents::{Projection, Sort, value_key};
-use ebbtide_ttl::{Code, Filter, Name, Precision, Timestamp, Value};
+use ebbtide_ttl::{Code, Filter, Precision, Timestamp, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Rows that a slice of time should have.
 const SLICE_ROWS: u64 = 8192;
-
-/// A value of BSON as a value of a column or of a filter.
-///
-/// # Errors
-/// `BadValue` for a type that no column has, and for what is nested too deep.
-pub(crate) fn value_of(value: RawBsonRef<'_>, depth: usize) -> Result<Value> {
-    if depth > ebbtide::json::DEPTH_MAX {
-        let what = format!("nested deeper than {} levels", ebbtide::json::DEPTH_MAX);
-        return Err(CommandError::new(Code::BadValue, what));
-    }
-    let malformed = |e: bson::error::Error| CommandError::new(Code::BadValue, format!("not BSON: {e}"));
-    Ok(match value {
-        RawBsonRef::Null => Value::Null,
-        RawBsonRef::Boolean(b) => Value::Bool(b),
-        RawBsonRef::Int32(i) => Value::Int(i.into()),
-        RawBsonRef::Int64(i) => Value::Int(i),
-        RawBsonRef::Double(d) => Value::Double(d),
-        RawBsonRef::String(text) => Value::String(text.to_owned()),
-        RawBsonRef::DateTime(date) => Value::Date(Timestamp::from_millis(date.timestamp_millis())),
-        RawBsonRef::Binary(binary) => Value::Binary(binary.bytes.to_vec()),
-        RawBsonRef::Array(list) => {
-            let values = list.into_iter().map(|value| value_of(value.map_err(malformed)?, depth + 1));
-            Value::Array(values.collect::<Result<_>>()?)
-        }
-        RawBsonRef::Document(document) => {
-            let members = document.iter().map(|member| {
-                let (name, value) = member.map_err(malformed)?;
-                Ok((Name::from(name.as_str()), value_of(value, depth + 1)?))
-            });
-            Value::Object(members.collect::<Result<_>>()?)
-        }
-        // ObjectIds and decimals, and the errors about all others.
-        other => ebbtide::json::value_of(&ebbtide_documents::json::to_canonical_value(other))?,
-    })
-}
 
 /// A value as BSON; nothing for null, which is the same as missing.
 pub(crate) fn bson_of(value: &Value) -> Option<RawBson> {
@@ -113,7 +78,7 @@ impl Query {
     pub(crate) fn new(filter: &RawDocument) -> Result<Query> {
         let filter = match filter.is_empty() {
             true => Filter::everything(),
-            false => Filter::parse_query(&value_of(RawBsonRef::Document(filter), 0)?)?,
+            false => Filter::parse_query(&value_of_bson(RawBsonRef::Document(filter))?)?,
         };
         let sort = Sort::parse(reply::empty())?;
         Ok(Query { filter, sort, projection: None, fields: None, skip: 0, limit: None, sort_bytes_max: usize::MAX })

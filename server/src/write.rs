@@ -6,13 +6,12 @@
 use crate::collections::ensure_collection;
 use crate::command::{Command, flag, mismatch, missing};
 use crate::error::{CommandError, Result, write_errors};
-use crate::measurements::value_of;
 use crate::reply;
 use crate::shared::add;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome};
-use ebbtide_ttl::{Code, Filter, IdPolicy, Name, Value};
+use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome, value_of_bson};
+use ebbtide_ttl::{Code, Filter};
 
 pub(crate) const INSERT: &[&str] = &["documents", "ordered", "bypassDocumentValidation"];
 pub(crate) const UPDATE: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "let"];
@@ -162,61 +161,21 @@ pub(crate) fn insert(command: &Command<'_>) -> Result<RawDocumentBuf> {
 
 /// Stores measurements: all or none if they are ordered, else those that can be stored.
 fn insert_measurements(target: &Collection, documents: &[&RawDocument], ordered: bool) -> Result<RawDocumentBuf> {
-    let (mut readable, mut indexes, mut refused) = (Vec::with_capacity(documents.len()), Vec::new(), Vec::new());
-    let ids = target.snapshot()?.options().ids;
-    for (index, document) in documents.iter().enumerate() {
-        match measurement(document, ids) {
-            Ok(value) => {
-                readable.push(value);
-                indexes.push(index);
-            }
-            Err(mut error) => {
-                error.message = format!("index {index}: {}", error.message);
-                refused.push((index, error));
-                if ordered {
-                    break;
-                }
-            }
-        }
-    }
-    let stored = if ordered {
-        let stored = match refused.is_empty() {
-            true => target.insert_documents(&readable),
-            false => return Ok(with_errors(rawdoc! { "n": 0 }, &refused)),
-        };
-        match stored {
-            Ok(stored) => stored,
+    let (stored, refused) = match ordered {
+        true => match target.insert_bson(documents) {
+            Ok(stored) => (stored, Vec::new()),
             Err(error) => {
                 let error = CommandError::from(error);
                 let Some(index) = error.index.filter(|_| error.is_mistake) else { return Err(error) };
-                refused.push((index, error));
-                0
+                (0, vec![(index, error)])
             }
+        },
+        false => {
+            let lenient = target.insert_bson_lenient(documents)?;
+            (lenient.stored, lenient.errors.into_iter().map(|(index, error)| (index, error.into())).collect())
         }
-    } else if readable.is_empty() {
-        0
-    } else {
-        let lenient = target.insert_documents_lenient(&readable)?;
-        let errors = lenient.errors.into_iter();
-        refused.extend(errors.map(|(at, error)| (indexes.get(at).copied().unwrap_or(at), error.into())));
-        refused.sort_by_key(|(index, _)| *index);
-        lenient.stored
     };
     Ok(with_errors(rawdoc! { "n": reply::count(stored) }, &refused))
-}
-
-/// A document as a measurement. Drivers put an ObjectId as `_id` into every document; `ids` says whether it is stored.
-fn measurement(document: &RawDocument, ids: IdPolicy) -> Result<Value> {
-    let mut members = Vec::new();
-    for member in document {
-        let (name, value) =
-            member.map_err(|e| CommandError::new(Code::BadValue, format!("not a BSON document: {e}")))?;
-        if ids == IdPolicy::Drop && name.as_str() == "_id" && matches!(value, RawBsonRef::ObjectId(_)) {
-            continue;
-        }
-        members.push((Name::from(name.as_str()), value_of(value, 0)?));
-    }
-    Ok(Value::Object(members))
 }
 
 fn one_update(index: usize, update: &RawDocument) -> Result<std::result::Result<UpdateRequest, ebbtide::Error>> {
@@ -317,7 +276,7 @@ fn delete_measurements(
                     "a delete of one measurement is not possible: limit must be 0, for all that match (deleteMany)";
                 return Err(CommandError::new(Code::InvalidOptions, what));
             }
-            let filter = Filter::parse_query(&value_of(RawBsonRef::Document(query), 0)?)?;
+            let filter = Filter::parse_query(&value_of_bson(RawBsonRef::Document(query))?)?;
             Ok(target.delete(&filter)?)
         };
         match one() {

@@ -1,5 +1,6 @@
 //! The type of a field while documents are read.
 
+use super::cell::Cell;
 use crate::limits::{FIELDS_MAX, NESTING_MAX, begin, check_name};
 use crate::schema::{FieldType, Schema, mismatch, nested_list, with_article};
 use ahash::AHashMap;
@@ -28,12 +29,14 @@ impl Limits {
         })
     }
 
-    pub(super) fn depth(&self, value: &Value, name: &str) -> Result<(), RuleError> {
-        if matches!(value, Value::Array(_) | Value::Object(_)) && value.depth(NESTING_MAX + 1) > NESTING_MAX {
-            let message = format!("field '{}' nests deeper than {NESTING_MAX}", begin(name));
-            return Err(RuleError::new(Code::BadValue, message));
+    pub(super) fn depth(&self, value: &Cell<'_>, name: &str) -> Result<(), RuleError> {
+        match value {
+            Cell::Nested(value) if value.depth(NESTING_MAX + 1) > NESTING_MAX => {
+                let message = format!("field '{}' nests deeper than {NESTING_MAX}", begin(name));
+                Err(RuleError::new(Code::BadValue, message))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn add_field(&mut self, name: &str) -> Result<(), RuleError> {
@@ -56,17 +59,17 @@ impl Limits {
 }
 
 /// The type of a value for messages: `a string`, `an int64`.
-pub(super) fn a_value(value: &Value) -> String {
+pub(super) fn a_value(value: &Cell<'_>) -> String {
     with_article(match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Double(_) => "double",
-        Value::String(_) => "string",
-        Value::Date(_) => "timestamp",
-        Value::Binary(_) => "binary",
-        Value::Array(_) => "list",
-        Value::Object(_) => "object",
+        Cell::Null => "null",
+        Cell::Bool(_) => "bool",
+        Cell::Int(_) => "int64",
+        Cell::Double(_) => "double",
+        Cell::String(_) => "string",
+        Cell::Date(_) => "timestamp",
+        Cell::Binary(_) => "binary",
+        Cell::Nested(value) if matches!(**value, Value::Array(_)) => "list",
+        Cell::Nested(_) => "object",
     })
 }
 
@@ -118,60 +121,70 @@ impl Infer {
     }
 
     /// Lets the type grow by a value, or says why it cannot.
-    pub(super) fn take(&mut self, value: &Value, path: &str, limits: &mut Limits) -> Result<(), RuleError> {
+    pub(super) fn take(&mut self, value: &Cell<'_>, path: &str, limits: &mut Limits) -> Result<(), RuleError> {
         if let Infer::Unknown = self {
             *self = match value {
-                Value::Null => return Ok(()),
-                Value::Bool(_) => Infer::Bool,
-                Value::Int(_) => Infer::Int { unfit: false },
-                Value::Double(_) => Infer::Double,
-                Value::String(_) => Infer::String,
-                Value::Date(_) => Infer::Timestamp,
-                Value::Binary(_) => Infer::Binary,
-                Value::Array(_) => Infer::List(Box::new(Infer::Unknown)),
-                Value::Object(_) => Infer::Object(Members::of(&[])),
+                Cell::Null => return Ok(()),
+                Cell::Bool(_) => Infer::Bool,
+                Cell::Int(_) => Infer::Int { unfit: false },
+                Cell::Double(_) => Infer::Double,
+                Cell::String(_) => Infer::String,
+                Cell::Date(_) => Infer::Timestamp,
+                Cell::Binary(_) => Infer::Binary,
+                Cell::Nested(value) if matches!(**value, Value::Array(_)) => Infer::List(Box::new(Infer::Unknown)),
+                Cell::Nested(_) => Infer::Object(Members::of(&[])),
             };
         }
         match (&mut *self, value) {
-            (_, Value::Null)
-            | (Infer::Bool, Value::Bool(_))
-            | (Infer::Double, Value::Double(_))
-            | (Infer::String, Value::String(_)) => Ok(()),
-            (Infer::Int { unfit }, Value::Int(i)) => {
+            (_, Cell::Null)
+            | (Infer::Bool, Cell::Bool(_))
+            | (Infer::Double, Cell::Double(_))
+            | (Infer::String, Cell::String(_)) => Ok(()),
+            (Infer::Int { unfit }, Cell::Int(i)) => {
                 *unfit |= !int_fits_double(*i);
                 Ok(())
             }
-            (Infer::Int { unfit }, Value::Double(d)) if exact_int(*d).is_none() => {
+            (Infer::Int { unfit }, Cell::Double(d)) if exact_int(*d).is_none() => {
                 if *unfit {
                     return Err(mismatch(path, &FieldType::Int64, "a double, which cannot hold its other values"));
                 }
                 *self = Infer::Double;
                 Ok(())
             }
-            (Infer::Int { .. }, Value::Double(_)) => Ok(()),
-            (Infer::Double, Value::Int(i)) if int_fits_double(*i) => Ok(()),
-            (Infer::Double, Value::Int(i)) => {
+            (Infer::Int { .. }, Cell::Double(_)) => Ok(()),
+            (Infer::Double, Cell::Int(i)) if int_fits_double(*i) => Ok(()),
+            (Infer::Double, Cell::Int(i)) => {
                 Err(mismatch(path, &FieldType::Double, &format!("an int64 ({i}) that no double holds exactly")))
             }
-            (Infer::Timestamp, Value::Date(t)) => limits.units(*t, path).map(|_| ()),
-            (Infer::Binary, Value::Binary(bytes)) => limits.add_items(bytes.len(), path),
+            (Infer::Timestamp, Cell::Date(t)) => limits.units(*t, path).map(|_| ()),
+            (Infer::Binary, Cell::Binary(bytes)) => limits.add_items(bytes.len(), path),
+            (_, Cell::Nested(nested)) => self.take_nested(nested, path, limits),
+            _ => self.refuse(value, path),
+        }
+    }
+
+    fn take_nested(&mut self, value: &Value, path: &str, limits: &mut Limits) -> Result<(), RuleError> {
+        match (&mut *self, value) {
             (Infer::List(item), Value::Array(values)) => {
                 limits.add_items(values.len(), path)?;
                 values.iter().try_for_each(|value| match value {
                     Value::Array(_) => Err(nested_list(path, "lists")),
                     Value::Object(_) => Err(nested_list(path, "objects")),
-                    value => item.take(value, path, limits),
+                    value => item.take(&Cell::from(value), path, limits),
                 })
             }
             (Infer::Object(members), Value::Object(values)) => {
                 members.begin();
-                values.iter().try_for_each(|(name, value)| members.take(name, value, Some(path), limits).map(drop))
+                values
+                    .iter()
+                    .try_for_each(|(name, value)| members.take(name, &Cell::from(value), Some(path), limits).map(drop))
             }
-            (_, value) => {
-                let ty = self.field_type().unwrap_or(FieldType::Unknown);
-                Err(mismatch(path, &ty, &a_value(value)))
-            }
+            _ => self.refuse(&Cell::from(value), path),
         }
+    }
+
+    fn refuse(&self, value: &Cell<'_>, path: &str) -> Result<(), RuleError> {
+        Err(mismatch(path, &self.field_type().unwrap_or(FieldType::Unknown), &a_value(value)))
     }
 }
 
@@ -227,7 +240,7 @@ impl Members {
     pub(super) fn take(
         &mut self,
         name: &str,
-        value: &Value,
+        value: &Cell<'_>,
         parent: Option<&str>,
         limits: &mut Limits,
     ) -> Result<usize, RuleError> {
@@ -248,7 +261,7 @@ impl Members {
     pub(super) fn take_at(
         &mut self,
         at: usize,
-        value: &Value,
+        value: &Cell<'_>,
         parent: Option<&str>,
         limits: &mut Limits,
     ) -> Result<(), RuleError> {

@@ -1,18 +1,22 @@
 //! A collection: inserts, deletes and snapshots.
 
 use crate::batch_id::BatchId;
+use crate::db::raw::RawMeasurement;
 use crate::delete::{FilterPredicate, RowPredicate};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::insert::out_of_range;
 use crate::snapshot::CollectionSnapshot;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Accepted, Schema, batch_from_arrow, batch_from_documents};
-#[cfg(doc)]
-use ebbtide_ttl::Code;
+use ebbtide_buckets::{
+    Accepted, Cell, Measurement, Schema, batch_from_arrow, batch_from_documents, batch_from_measurements,
+};
+use ebbtide_documents::bson::RawDocument;
 use ebbtide_ttl::{Filter, OutOfRange, Timestamp, Value, in_range};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(doc)]
+use {crate::options::CollectionOptions, ebbtide_ttl::Code};
 
 /// A collection of an open database.
 ///
@@ -43,13 +47,13 @@ pub struct Collection {
 }
 
 /// The documents that cannot be stored after the valid ones before them, with the reasons.
-fn bad_documents(documents: &[Value], schema: &Schema) -> Result<Vec<(usize, Error)>> {
+fn bad_documents<'a>(documents: &[impl Measurement<'a>], schema: &Schema) -> Result<Vec<(usize, Error)>> {
     let mut schema = schema.clone();
     let mut bad = Vec::new();
     let mut at = 0;
-    while let Err(error) = batch_from_documents(&documents[at..], &schema) {
+    while let Err(error) = batch_from_measurements(&documents[at..], &schema) {
         let index = at + error.index;
-        schema = batch_from_documents(&documents[at..index], &schema)?.schema;
+        schema = batch_from_measurements(&documents[at..index], &schema)?.schema;
         bad.push((index, Error::from(error).renumbered(index)));
         at = index + 1;
     }
@@ -57,15 +61,22 @@ fn bad_documents(documents: &[Value], schema: &Schema) -> Result<Vec<(usize, Err
 }
 
 /// Documents that `outOfRange: reject` refuses.
-fn out_of_range_documents(documents: &[Value], schema: &Schema) -> BTreeMap<usize, Error> {
+fn out_of_range_documents<'a>(documents: &[impl Measurement<'a>], schema: &Schema) -> BTreeMap<usize, Error> {
     let precision = schema.precision;
-    let refused = |(index, document): (usize, &Value)| match document.get(&schema.time) {
-        Some(Value::Date(t)) if !in_range(t.to_units_saturating(precision), precision) => {
-            Some((index, out_of_range(index, Timestamp::from_units(t.to_units(precision)?, precision))))
+    let mut refused = BTreeMap::new();
+    for (index, document) in documents.iter().enumerate() {
+        let Ok(members) = document.members() else { continue };
+        // What cannot be read is refused for that.
+        let Ok(members) = members.collect::<std::result::Result<Vec<_>, _>>() else { continue };
+        let time = members.iter().find(|(name, _)| *name == schema.time);
+        if let Some((_, Cell::Date(t))) = time
+            && !in_range(t.to_units_saturating(precision), precision)
+            && let Some(units) = t.to_units(precision)
+        {
+            refused.insert(index, out_of_range(index, Timestamp::from_units(units, precision)));
         }
-        _ => None,
-    };
-    documents.iter().enumerate().filter_map(refused).collect()
+    }
+    refused
 }
 
 /// The result of a lenient insert.
@@ -129,7 +140,33 @@ impl Collection {
     /// # Errors
     /// As for [`Collection::insert`].
     pub fn insert_documents(&self, documents: &[Value]) -> Result<u64> {
-        let build = |schema: &Schema, rows: usize| Ok(batch_from_documents(&documents[..rows], schema)?);
+        self.insert_measurements(&documents.iter().collect::<Vec<_>>())
+    }
+
+    /// Stores documents of BSON, all or none, without making values of them: what is in a document goes into the columns as it
+    /// is read. An ObjectId as `_id` is stored if the collection's [`CollectionOptions::ids`] say so.
+    ///
+    /// # Errors
+    /// As for [`Collection::insert`], and [`Code::BadValue`] for a type of BSON that no column has.
+    pub fn insert_bson(&self, documents: &[&RawDocument]) -> Result<u64> {
+        self.insert_measurements(&self.raw(documents)?)
+    }
+
+    /// Like [`Collection::insert_documents_lenient`], for documents of BSON.
+    ///
+    /// # Errors
+    /// As for [`Collection::insert_documents_lenient`].
+    pub fn insert_bson_lenient(&self, documents: &[&RawDocument]) -> Result<LenientReply> {
+        self.insert_lenient(&self.raw(documents)?)
+    }
+
+    fn raw<'a>(&self, documents: &[&'a RawDocument]) -> Result<Vec<RawMeasurement<'a>>> {
+        let ids = self.engine.state.read().collection(&self.name)?.options.ids;
+        Ok(documents.iter().map(|document| RawMeasurement { document, ids }).collect())
+    }
+
+    fn insert_measurements<'a>(&self, documents: &[impl Measurement<'a>]) -> Result<u64> {
+        let build = |schema: &Schema, rows: usize| Ok(batch_from_measurements(&documents[..rows], schema)?);
         self.insert_rows(documents.len(), None, &build)
     }
 
@@ -178,6 +215,15 @@ impl Collection {
     /// # Errors
     /// Only errors that concern the insert as a whole, as for [`Collection::insert`]; nothing is stored then.
     pub fn insert_documents_lenient(&self, documents: &[Value]) -> Result<LenientReply> {
+        self.insert_lenient(&documents.iter().collect::<Vec<_>>())
+    }
+
+    fn insert_lenient<'a, M: Measurement<'a>>(&self, documents: &[M]) -> Result<LenientReply> {
+        match self.insert_measurements(documents) {
+            Ok(stored) => return Ok(LenientReply { stored, errors: Vec::new() }),
+            Err(error) if error.kind() != ErrorKind::Invalid => return Err(error),
+            Err(_) => {}
+        }
         let collection = self.snapshot()?;
         let mut refused: BTreeMap<usize, Error> = match collection.options().out_of_range {
             OutOfRange::Reject => out_of_range_documents(documents, collection.schema()),
@@ -188,13 +234,13 @@ impl Collection {
         loop {
             let mut errors = refused.clone();
             let left: Vec<usize> = (0..documents.len()).filter(|index| !refused.contains_key(index)).collect();
-            let all: Vec<Value> = left.iter().map(|i| documents[*i].clone()).collect();
+            let all: Vec<M> = left.iter().map(|i| documents[*i]).collect();
             for (at, error) in bad_documents(&all, collection.schema())? {
                 errors.insert(left[at], error.renumbered(left[at]));
             }
             let left: Vec<usize> = left.into_iter().filter(|index| !errors.contains_key(index)).collect();
-            let kept: Vec<Value> = left.iter().map(|i| documents[*i].clone()).collect();
-            match self.insert_documents(&kept) {
+            let kept: Vec<M> = left.iter().map(|i| documents[*i]).collect();
+            match self.insert_measurements(&kept) {
                 Ok(stored) => return Ok(LenientReply { stored, errors: errors.into_iter().collect() }),
                 Err(error) => match error.index().and_then(|at| left.get(at)) {
                     Some(index) => {

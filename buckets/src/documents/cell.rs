@@ -1,0 +1,78 @@
+//! A member's value while documents are read.
+
+use ebbtide_ttl::{RuleError, Timestamp, Value};
+use std::borrow::Cow;
+
+/// The value of a member of a document, borrowed from it where it is stored as it is there. Only lists and objects are trees.
+#[derive(Debug, Clone)]
+pub enum Cell<'a> {
+    /// Null, which is the same as missing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A floating-point number.
+    Double(f64),
+    /// Text.
+    String(Cow<'a, str>),
+    /// An instant.
+    Date(Timestamp),
+    /// Bytes.
+    Binary(Cow<'a, [u8]>),
+    /// A list or an object; never a scalar.
+    Nested(Cow<'a, Value>),
+}
+
+impl<'a> From<&'a Value> for Cell<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Cell::Null,
+            Value::Bool(b) => Cell::Bool(*b),
+            Value::Int(i) => Cell::Int(*i),
+            Value::Double(d) => Cell::Double(*d),
+            Value::String(text) => Cell::String(Cow::Borrowed(text)),
+            Value::Date(t) => Cell::Date(*t),
+            Value::Binary(bytes) => Cell::Binary(Cow::Borrowed(bytes)),
+            Value::Array(_) | Value::Object(_) => Cell::Nested(Cow::Borrowed(value)),
+        }
+    }
+}
+
+impl From<Value> for Cell<'_> {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Cell::Null,
+            Value::Bool(b) => Cell::Bool(b),
+            Value::Int(i) => Cell::Int(i),
+            Value::Double(d) => Cell::Double(d),
+            Value::String(text) => Cell::String(Cow::Owned(text)),
+            Value::Date(t) => Cell::Date(t),
+            Value::Binary(bytes) => Cell::Binary(Cow::Owned(bytes)),
+            nested @ (Value::Array(_) | Value::Object(_)) => Cell::Nested(Cow::Owned(nested)),
+        }
+    }
+}
+
+/// A document that is read member by member, without making a tree of it.
+pub trait Measurement<'a>: Copy {
+    /// The members, in their order.
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::BadValue`] for what is no object; the iterator: for a member that no column holds, after which
+    /// nothing more is read.
+    fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError>;
+}
+
+impl<'a> Measurement<'a> for &'a Value {
+    fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
+        let Value::Object(members) = self else {
+            let what = super::infer::a_value(&Cell::from(self));
+            return Err(RuleError::new(
+                ebbtide_ttl::Code::BadValue,
+                format!("a measurement is an object, this is {what}"),
+            ));
+        };
+        Ok(members.iter().map(|(name, value)| Ok((name.as_str(), Cell::from(value)))))
+    }
+}
