@@ -15,6 +15,7 @@ mod list;
 mod operators;
 mod parse;
 mod text;
+pub(crate) mod total;
 
 pub use error::ExpressionError;
 

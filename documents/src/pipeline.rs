@@ -1,16 +1,18 @@
 //! Aggregation pipelines, document by document, with the meaning and the error codes that MongoDB gives them.
 //!
 //! 1. A pipeline is read once. A run of it takes documents one by one and hands on what comes out; stages that need all of their
-//!    input first ($group, $sort) keep it within a limit of memory.
+//!    input first ($group, $sort) keep it within one limit of memory, and so do results that wait to be taken.
 //! 2. Groups come in the order of their `_id`, so that a result is the same on each run.
 //! 3. An unknown stage, operator or accumulator is an error that names it.
 
 mod densify;
 mod group;
 mod lookup;
+mod memory;
 mod parse;
 mod plan;
 mod project;
+mod sliding;
 mod windows;
 
 use crate::expression::accumulator::number;
@@ -24,6 +26,7 @@ pub use plan::{GroupPlan, WindowFigures};
 use densify::Densify;
 use group::{Group, Grouping};
 use lookup::{Lookup, Table};
+use memory::Memory;
 use project::Projector;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -126,7 +129,8 @@ impl Pipeline {
         Some(taken)
     }
 
-    /// Begins a run. `now_ms` is the instant of `$$NOW`, in milliseconds since 1970; `bytes_max` the memory that a stage may keep.
+    /// Begins a run. `now_ms` is the instant of `$$NOW`, in milliseconds since 1970; `bytes_max` the memory that all stages may keep
+    /// together.
     #[must_use]
     pub fn run(&self, now_ms: i64, bytes_max: usize) -> PipelineRun {
         let states = self.stages.iter().map(|stage| match stage {
@@ -138,8 +142,9 @@ impl Pipeline {
             _ => State::Nothing,
         });
         let states = states.collect();
-        let (foreign, results) = (Box::new(()), Vec::new());
-        PipelineRun { stages: self.stages.clone(), states, results, now_ms, bytes_max, is_full: false, foreign }
+        let (foreign, results) = (Box::new(()), Results::default());
+        let memory = Memory::new(bytes_max);
+        PipelineRun { stages: self.stages.clone(), states, results, now_ms, memory, is_full: false, foreign }
     }
 
     /// The collections that its stages look into.
@@ -240,21 +245,28 @@ impl Stop<'_> {
 pub struct PipelineRun {
     stages: Vec<Stage>,
     states: Vec<State>,
-    results: Vec<RawDocumentBuf>,
+    results: Results,
     now_ms: i64,
-    bytes_max: usize,
+    memory: Memory,
     /// Whether no further document changes the result.
     is_full: bool,
     foreign: Box<dyn Foreign>,
+}
+
+/// Results that were not taken yet.
+#[derive(Debug, Default)]
+struct Results {
+    documents: Vec<RawDocumentBuf>,
+    bytes: usize,
 }
 
 /// What stages hand documents on with.
 struct Feed<'a> {
     stages: &'a [Stage],
     states: &'a mut [State],
-    results: &'a mut Vec<RawDocumentBuf>,
+    results: &'a mut Results,
     now_ms: i64,
-    bytes_max: usize,
+    memory: &'a Memory,
     foreign: &'a dyn Foreign,
     stop: Stop<'a>,
 }
@@ -269,7 +281,7 @@ impl PipelineRun {
     /// Takes the next document. Returns whether more can change the result.
     ///
     /// # Errors
-    /// Errors of operators, and `ExceededMemoryLimit` for a stage that would keep too much.
+    /// Errors of operators, and `ExceededMemoryLimit` if the stages would keep too much.
     pub fn take(&mut self, document: RawDocumentBuf) -> std::result::Result<bool, ExpressionError> {
         if self.is_full {
             return Ok(false);
@@ -305,12 +317,19 @@ impl PipelineRun {
 
     /// The results so far, which are taken.
     pub fn results(&mut self) -> Vec<RawDocumentBuf> {
-        std::mem::take(&mut self.results)
+        self.memory.give_back(self.results.bytes);
+        std::mem::take(&mut self.results).documents
+    }
+
+    /// The bytes of the results that were not taken yet.
+    #[must_use]
+    pub fn results_bytes(&self) -> usize {
+        self.results.bytes
     }
 
     fn feed<'a>(&'a mut self, stop: Stop<'a>) -> Feed<'a> {
-        let PipelineRun { stages, states, results, now_ms, bytes_max, foreign, .. } = self;
-        Feed { stages, states, results, now_ms: *now_ms, bytes_max: *bytes_max, foreign: &**foreign, stop }
+        let PipelineRun { stages, states, results, now_ms, memory, foreign, .. } = self;
+        Feed { stages, states, results, now_ms: *now_ms, memory, foreign: &**foreign, stop }
     }
 }
 
@@ -318,13 +337,15 @@ impl Feed<'_> {
     /// Gives a document to the first stage. Returns whether it can use more.
     fn give(&mut self, document: RawDocumentBuf) -> Result<bool> {
         let Some((stage, stages)) = self.stages.split_first() else {
-            self.results.push(document);
+            let bytes = kept_bytes(&document);
+            self.memory.take(bytes, "the results of a pipeline")?;
+            self.results.bytes += bytes;
+            self.results.documents.push(document);
             return Ok(true);
         };
         let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
-        let (now_ms, bytes_max) = (self.now_ms, self.bytes_max);
-        let (foreign, stop) = (self.foreign, self.stop);
-        let mut next = Feed { stages, states, results: self.results, now_ms, bytes_max, foreign, stop };
+        let (now_ms, memory, foreign, stop) = (self.now_ms, self.memory, self.foreign, self.stop);
+        let mut next = Feed { stages, states, results: self.results, now_ms, memory, foreign, stop };
         match (stage, state) {
             (Stage::Match(filter, condition), _) => {
                 let holds = match condition {
@@ -338,30 +359,29 @@ impl Feed<'_> {
                 next.give(projected)
             }
             (Stage::Group(group), State::Group(grouping)) => {
-                grouping.take(group, &document, now_ms, bytes_max)?;
+                grouping.take(group, &document, now_ms, memory)?;
                 Ok(true)
             }
             (Stage::Sort(sort, limit), State::Sort { found, bytes }) => {
-                keep("$sort", sort.key(&document)?, *limit, bytes_max, document, found, bytes)?;
+                keep("$sort", sort.key(&document)?, *limit, memory, document, found, bytes)?;
                 Ok(true)
             }
             (Stage::Sample(size), State::Sort { found, bytes }) => {
                 let key = RandomState::new().hash_one(0_u8).to_be_bytes().to_vec();
-                keep("$sample", key, Some(*size), bytes_max, document, found, bytes)?;
+                keep("$sample", key, Some(*size), memory, document, found, bytes)?;
                 Ok(true)
             }
             (Stage::Lookup(lookup), State::Lookup(table)) => {
                 let table = match table {
                     Some(table) => table,
-                    None => table.insert(lookup.load(foreign, bytes_max)?),
+                    None => table.insert(lookup.load(foreign, memory)?),
                 };
                 next.give(lookup.joined(&document, table)?)
             }
             (Stage::Windows(_) | Stage::Densify(_), State::Kept { found, bytes }) => {
-                *bytes += document.as_bytes().len() + 128;
-                if *bytes > bytes_max {
-                    return Err(too_much("a stage that needs all documents", bytes_max));
-                }
+                let more = kept_bytes(&document);
+                memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
+                *bytes += more;
                 found.push(document);
                 Ok(true)
             }
@@ -398,20 +418,37 @@ impl Feed<'_> {
 
     /// Hands on what a stage has kept.
     fn release(&mut self, stage: &Stage, state: State) -> Result<()> {
+        let sorted = |mut found: Vec<(Vec<u8>, RawDocumentBuf)>, limit: Option<u64>| {
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+            found.into_iter().take(limit).map(|(_, document)| document).collect()
+        };
+        let mut held = 0;
         let kept: Vec<RawDocumentBuf> = match (stage, state) {
-            (Stage::Sort(_, limit), State::Sort { mut found, .. }) => {
-                found.sort_by(|a, b| a.0.cmp(&b.0));
-                let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-                found.into_iter().take(limit).map(|(_, document)| document).collect()
+            (Stage::Sort(_, limit), State::Sort { found, bytes }) => {
+                held = bytes;
+                sorted(found, *limit)
             }
-            (Stage::Sample(size), State::Sort { mut found, .. }) => {
-                found.sort_by(|a, b| a.0.cmp(&b.0));
-                let size = usize::try_from(*size).unwrap_or(usize::MAX);
-                found.into_iter().take(size).map(|(_, document)| document).collect()
+            (Stage::Sample(size), State::Sort { found, bytes }) => {
+                held = bytes;
+                sorted(found, Some(*size))
             }
-            (Stage::Windows(windows), State::Kept { found, .. }) => windows.apply(found, self.now_ms, self.stop)?,
-            (Stage::Densify(densify), State::Kept { found, .. }) => densify.apply(found, self.stop)?,
-            (Stage::Group(group), State::Group(grouping)) => grouping.finish(group)?,
+            (Stage::Windows(windows), State::Kept { found, bytes }) => {
+                held = bytes;
+                windows.apply(found, &mut held, self.now_ms, (self.stop, self.memory))?
+            }
+            (Stage::Densify(densify), State::Kept { found, bytes }) => {
+                held = bytes;
+                densify.apply(found, &mut held, (self.stop, self.memory))?
+            }
+            (Stage::Group(group), State::Group(grouping)) => {
+                held = grouping.bytes();
+                grouping.finish(group)?
+            }
+            (_, State::Lookup(Some(table))) => {
+                held = table.bytes;
+                Vec::new()
+            }
             (Stage::Count(name), State::Counted(count @ 1..)) => {
                 let mut document = RawDocumentBuf::new();
                 document.append(name, number(count));
@@ -420,17 +457,22 @@ impl Feed<'_> {
             _ => Vec::new(),
         };
         for document in kept {
+            // What is handed on is counted where it goes.
+            let handed_on = kept_bytes(&document).min(held);
+            self.memory.give_back(handed_on);
+            held -= handed_on;
             if !self.give(document)? {
                 break;
             }
         }
+        self.memory.give_back(held);
         Ok(())
     }
 }
 
-fn too_much(stage: &str, bytes_max: usize) -> ExpressionError {
-    let message = format!("{stage} needs more than {} MB of memory: narrow its input", bytes_max >> 20);
-    ExpressionError::new(146, message)
+/// About the memory that a document takes where it is kept.
+fn kept_bytes(document: &RawDocumentBuf) -> usize {
+    document.as_bytes().len() + 64
 }
 
 /// Keeps a document for a sort.
@@ -438,22 +480,23 @@ fn keep(
     stage: &str,
     key: Vec<u8>,
     limit: Option<u64>,
-    bytes_max: usize,
+    memory: &Memory,
     document: RawDocumentBuf,
     found: &mut Vec<(Vec<u8>, RawDocumentBuf)>,
     bytes: &mut usize,
 ) -> Result<()> {
-    let size = |(key, document): &(Vec<u8>, RawDocumentBuf)| key.len() + document.as_bytes().len() + 64;
+    let size = |(key, document): &(Vec<u8>, RawDocumentBuf)| key.len() + kept_bytes(document);
     let candidate = (key, document);
+    let (before, room) = (*bytes, memory.left());
     *bytes += size(&candidate);
     found.push(candidate);
     let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    if found.len() > wanted.saturating_mul(2).max(1 << 10) || (*bytes > bytes_max && found.len() > wanted) {
+    if found.len() > wanted.saturating_mul(2).max(1 << 10) || (*bytes - before > room && found.len() > wanted) {
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found.truncate(wanted);
         *bytes = found.iter().map(size).sum();
     }
-    if *bytes > bytes_max { Err(too_much(stage, bytes_max)) } else { Ok(()) }
+    memory.change(before, *bytes, stage)
 }
 
 impl Unwind {

@@ -96,7 +96,7 @@ fn grouped(
 ) -> Result<Option<Vec<RawDocumentBuf>>> {
     let schema = snapshot.schema();
     let Some(plan) = pipeline.plan_group(&schema.time, schema.meta.as_deref()) else { return Ok(None) };
-    let bytes_max = command.shared.settings.sort_bytes_max;
+    let bytes_max = command.shared.settings.statement_bytes_max;
     let limits = Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline };
     groups::grouped(snapshot, query, &plan, &limits)
 }
@@ -194,7 +194,7 @@ fn measurements_source(
     }
     let needed = pipeline.needed_fields();
     if let Some((sort, limit)) = pipeline.take_leading_sort() {
-        query = query.sort(&sort)?.window(0, limit, command.shared.settings.sort_bytes_max);
+        query = query.sort(&sort)?.window(0, limit, command.shared.settings.statement_bytes_max);
     }
     if let Some(fields) = needed {
         query = query.only_fields(fields);

@@ -156,7 +156,7 @@ impl Config {
         set(&mut settings.cursors_max, limits.cursors);
         set(&mut settings.cursor_idle_max, seconds(limits.cursor_idle_seconds));
         set(&mut settings.cursor_lifetime_max, seconds(limits.cursor_lifetime_seconds));
-        set(&mut settings.sort_bytes_max, limits.statement_memory_bytes);
+        set(&mut settings.statement_bytes_max, limits.statement_memory_bytes);
         settings.statement_max = seconds(limits.statement_seconds);
         set(&mut settings.write_wait_max, seconds(limits.write_wait_seconds));
         settings.rows_per_second_max = limits.rows_per_second;

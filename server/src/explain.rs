@@ -165,7 +165,7 @@ fn explain_filter(
         Source::Documents(snapshot) => (of_documents(&snapshot, filter, limits, executes)?, false),
         Source::Measurements(snapshot) => {
             let query = Query::new(filter)?.sort(limits.sort)?;
-            let bytes_max = command.shared.settings.sort_bytes_max;
+            let bytes_max = command.shared.settings.statement_bytes_max;
             let query = query.window(limits.skip, limits.limit, bytes_max);
             (of_measurements(command, snapshot, query, executes)?, true)
         }

@@ -20,6 +20,8 @@ pub(crate) struct Piped {
     /// Nothing once all has been read.
     source: Option<Box<dyn Results>>,
     run: PipelineRun,
+    /// What was read and not given to the pipeline yet.
+    read: std::vec::IntoIter<RawDocumentBuf>,
     ready: std::vec::IntoIter<RawDocumentBuf>,
 }
 
@@ -31,13 +33,13 @@ pub(crate) fn now_ms(command: &Command<'_>) -> i64 {
 impl Piped {
     /// The results of a pipeline over some documents.
     pub(crate) fn over(command: &Command<'_>, source: Box<dyn Results>, pipeline: &Pipeline) -> Result<Piped> {
-        let run = pipeline.run(now_ms(command), command.shared.settings.sort_bytes_max);
+        let run = pipeline.run(now_ms(command), command.shared.settings.statement_bytes_max);
         let others = match pipeline.foreign_collections().next() {
             Some(_) => command.existing()?.map(|database| database.snapshot()),
             None => None,
         };
         let run = run.with_foreign(Box::new(Others(others)));
-        Ok(Piped { source: Some(source), run, ready: Vec::new().into_iter() })
+        Ok(Piped { source: Some(source), run, read: Vec::new().into_iter(), ready: Vec::new().into_iter() })
     }
 
     /// Reads until something comes out, or the end.
@@ -45,14 +47,15 @@ impl Piped {
         while self.ready.as_slice().is_empty() {
             let Some(source) = &mut self.source else { return Ok(()) };
             deadline.check()?;
-            let mut more = true;
-            for document in source.next_batch(READ, READ_BYTES, deadline)? {
-                more = self.run.take(document)?;
-                if !more {
-                    break;
-                }
+            if self.read.as_slice().is_empty() {
+                self.read = source.next_batch(READ, READ_BYTES, deadline)?.into_iter();
             }
-            if !more || source.is_done() {
+            let mut more = true;
+            while more && self.run.results_bytes() < READ_BYTES {
+                let Some(document) = self.read.next() else { break };
+                more = self.run.take(document)?;
+            }
+            if !more || (source.is_done() && self.read.as_slice().is_empty()) {
                 self.source = None;
                 self.run.finish_unless(&|| deadline.check().is_err())?;
             }

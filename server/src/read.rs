@@ -117,14 +117,14 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let projection = if computed.is_some() { empty() } else { projection };
     let mut results: Box<dyn Results> = match source {
         Source::Measurements(snapshot) => {
-            let sort_bytes_max = command.shared.settings.sort_bytes_max;
+            let sort_bytes_max = command.shared.settings.statement_bytes_max;
             let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
             Box::new(Measurements::new(snapshot, query))
         }
         other => {
             let mut request = FindRequest::new(filter)?.sort(sort)?.projection(projection)?;
             (request.skip, request.limit) = (skip, limit);
-            request.sort_bytes_max = command.shared.settings.sort_bytes_max;
+            request.sort_bytes_max = command.shared.settings.statement_bytes_max;
             match other {
                 Source::Documents(snapshot) => Box::new(snapshot.find(request)),
                 _ => Box::new(List::new(Vec::new())),

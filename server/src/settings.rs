@@ -50,8 +50,8 @@ pub struct Settings {
     pub cursor_idle_max: Duration,
     /// After this time a cursor is closed, used or not, so that it lets go of its snapshot. Default: 1 hour.
     pub cursor_lifetime_max: Duration,
-    /// Bytes that a sort of one command may hold in memory. Default: 100 MiB.
-    pub sort_bytes_max: usize,
+    /// Bytes that one command may keep in memory for a sort, or for the stages of a pipeline together. Default: 100 MiB.
+    pub statement_bytes_max: usize,
     /// How long a command may take; `maxTimeMS` of a command can only shorten it. Default: no limit.
     pub statement_max: Option<Duration>,
     /// How long a write waits for memory while what is in memory is sealed, unless its `maxTimeMS` is shorter; after it nothing
@@ -90,7 +90,7 @@ impl Default for Settings {
             cursors_max: 10_000,
             cursor_idle_max: Duration::from_secs(600),
             cursor_lifetime_max: Duration::from_secs(3600),
-            sort_bytes_max: 100 << 20,
+            statement_bytes_max: 100 << 20,
             statement_max: None,
             write_wait_max: Duration::from_secs(30),
             rows_per_second_max: None,

@@ -1,10 +1,11 @@
 //! Accumulators: of `$group`, and as operators on lists.
 
 use super::list::{elements, merge_objects};
+use super::total::{DoubleSum, Total};
 use super::{ExpressionError, Result, Value, is_nothing, real_of};
 use crate::order::{Number, compare};
-use crate::{Decimal, Sort, value_key};
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use crate::{Sort, value_key};
+use bson::raw::{RawArrayBuf, RawBson, RawDocument};
 use std::collections::BTreeMap;
 
 /// A figure of the documents of one window and meta.
@@ -83,127 +84,6 @@ fn narrow(figure: Value) -> RawBson {
     }
 }
 
-/// A sum of doubles with what rounding lost, as MongoDB keeps it.
-#[derive(Debug, Clone, Copy, Default)]
-struct DoubleSum {
-    sum: f64,
-    lost: f64,
-    /// The plain sum, which tells infinities and NaN.
-    plain: f64,
-}
-
-impl DoubleSum {
-    fn add(&mut self, x: f64) {
-        self.plain += x;
-        let sum = x + self.sum;
-        let part = sum - x;
-        self.lost += (x - (sum - part)) + (self.sum - part);
-        self.sum = sum;
-    }
-
-    fn total(self) -> f64 {
-        let total = self.sum + self.lost;
-        if total.is_finite() { total } else { self.plain }
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-struct Total {
-    ints: i128,
-    doubles: DoubleSum,
-    decimal: Option<Decimal>,
-    has_double: bool,
-    has_long: bool,
-    count: u64,
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a sum beside doubles becomes the nearest double, as in MongoDB")]
-impl Total {
-    fn take(&mut self, value: RawBsonRef<'_>) {
-        match (value, Number::of(value)) {
-            (RawBsonRef::Decimal128(_), Some(Number::Decimal(d))) => {
-                self.decimal = Some(self.decimal.map_or(d, |total| total.add(d)));
-            }
-            (_, Some(Number::Int(i))) => {
-                self.ints += i128::from(i);
-                self.has_long |= matches!(value, RawBsonRef::Int64(_));
-            }
-            (_, Some(Number::Double(d))) => {
-                self.doubles.add(d);
-                self.has_double = true;
-            }
-            _ => return,
-        }
-        self.count += 1;
-    }
-
-    /// Adds a constant this many times. `None` if that cannot be done in one step.
-    fn take_often(&mut self, value: RawBsonRef<'_>, times: i64) -> Option<()> {
-        match Number::of(value)? {
-            Number::Int(i) => {
-                self.ints += i128::from(i) * i128::from(times);
-                self.has_long |= matches!(value, RawBsonRef::Int64(_));
-            }
-            Number::Double(d) => {
-                self.doubles.add(d * times as f64);
-                self.has_double = true;
-            }
-            Number::Decimal(_) => return None,
-        }
-        self.count += times.unsigned_abs();
-        Some(())
-    }
-
-    /// Takes the sum of this many values.
-    fn take_sum(&mut self, sum: &RawBson, count: u64) -> Option<()> {
-        match sum {
-            RawBson::Int64(sum) => self.ints += i128::from(*sum),
-            RawBson::Double(sum) if sum.is_finite() => {
-                self.doubles.add(*sum);
-                self.has_double = true;
-            }
-            _ => return None,
-        }
-        self.count += count;
-        Some(())
-    }
-
-    fn double(&self) -> f64 {
-        let mut total = self.doubles;
-        // A 64-bit sum does not fit a double: add it as two parts that each do.
-        let low = self.ints % (1 << 53);
-        total.add((self.ints - low) as f64);
-        total.add(low as f64);
-        total.total()
-    }
-
-    fn sum(&self) -> RawBson {
-        if let Some(decimal) = self.decimal {
-            let rest = if self.has_double { Decimal::from_f64(self.double()) } else { self.whole_decimal() };
-            return RawBson::Decimal128(decimal.add(rest).encode());
-        }
-        match (self.has_double, i64::try_from(self.ints)) {
-            (false, Ok(sum)) => match i32::try_from(sum) {
-                Ok(narrow) if !self.has_long => RawBson::Int32(narrow),
-                _ => RawBson::Int64(sum),
-            },
-            _ => RawBson::Double(self.double()),
-        }
-    }
-
-    fn whole_decimal(&self) -> Decimal {
-        i64::try_from(self.ints).map_or_else(|_| Decimal::from_f64(self.ints as f64), Decimal::from_i64)
-    }
-
-    fn mean(&self) -> Result<RawBson> {
-        if self.decimal.is_some() {
-            let message = "$avg of decimal128 is not available: convert with $toDouble";
-            return Err(ExpressionError::new(115, message));
-        }
-        Ok(if self.count == 0 { RawBson::Null } else { RawBson::Double(self.double() / self.count as f64) })
-    }
-}
-
 /// The spread of numbers around their mean, by Welford's method.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
@@ -216,7 +96,7 @@ struct Spread {
 #[derive(Debug, Clone)]
 pub(crate) struct Accumulator {
     kind: Kind,
-    total: Total,
+    total: Total<DoubleSum>,
     spread: Spread,
     /// The value of `$min`, `$max`, `$first`, `$last`.
     value: Value,
@@ -226,6 +106,7 @@ pub(crate) struct Accumulator {
     ranked: BTreeMap<(Vec<u8>, u64), RawBson>,
     numbers: Vec<f64>,
     taken: u64,
+    bytes: usize,
 }
 
 impl Accumulator {
@@ -240,57 +121,67 @@ impl Accumulator {
             ranked: BTreeMap::new(),
             numbers: Vec::new(),
             taken: 0,
+            bytes: 0,
         }
     }
 
-    /// Takes the value of a document; the memory that it adds.
-    pub(crate) fn take_from(&mut self, value: Value, document: &RawDocument) -> Result<usize> {
+    /// Takes the value of a document.
+    pub(crate) fn take_from(&mut self, value: Value, document: &RawDocument) -> Result<()> {
         match &self.kind {
             Kind::Top(sort, n) => {
                 let (key, n) = (sort.key(document)?, n.unwrap_or(1));
-                Ok(self.rank(key, value, n, true))
+                self.rank(key, value, n, true);
+                Ok(())
             }
             Kind::Bottom(sort, n) => {
                 let (key, n) = (sort.key(document)?, n.unwrap_or(1));
-                Ok(self.rank(key, value, n, false))
+                self.rank(key, value, n, false);
+                Ok(())
             }
             _ => self.take(value),
         }
     }
 
-    /// Keeps a value if it is among the first (or the last) `n` values in sort order.
-    fn rank(&mut self, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) -> usize {
+    /// Keeps a value if it is among the first so many of its order, or among the last.
+    fn rank(&mut self, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) {
+        let size = |key: &[u8], value: &RawBson| key.len() + 96 + size_of_value(value);
         let value = value.unwrap_or(RawBson::Null);
-        let size = key.len() + 96 + size_of_value(&value);
+        self.bytes += size(&key, &value);
         self.taken += 1;
         self.ranked.insert((key, self.taken), value);
-        if self.ranked.len() <= n {
-            return size;
+        if self.ranked.len() > n {
+            let worst = if keeps_first { self.ranked.pop_last() } else { self.ranked.pop_first() };
+            self.bytes -= worst.map_or(0, |((key, _), value)| size(&key, &value));
         }
-        if keeps_first {
-            self.ranked.pop_last();
-        } else {
-            self.ranked.pop_first();
-        }
-        0
     }
 
-    /// Takes a value; the memory that it adds.
-    pub(crate) fn take(&mut self, value: Value) -> Result<usize> {
+    /// The memory that it takes, beyond its own size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn replace(&mut self, value: Value) {
+        let size = |value: &Value| value.as_ref().map_or(0, size_of_value);
+        self.bytes = self.bytes - size(&self.value) + size(&value);
+        self.value = value;
+    }
+
+    /// Takes a value.
+    pub(crate) fn take(&mut self, value: Value) -> Result<()> {
         match self.kind {
-            Kind::FirstN(n) => return Ok(self.rank(Vec::new(), value, n, true)),
-            Kind::LastN(n) => return Ok(self.rank(Vec::new(), value, n, false)),
+            Kind::FirstN(n) => self.rank(Vec::new(), value, n, true),
+            Kind::LastN(n) => self.rank(Vec::new(), value, n, false),
             Kind::MinN(n) | Kind::MaxN(n) => {
                 let Some(value) = value.filter(|value| !matches!(value, RawBson::Null | RawBson::Undefined)) else {
-                    return Ok(0);
+                    return Ok(());
                 };
                 let is_min = matches!(self.kind, Kind::MinN(_));
-                return Ok(self.rank(value_key(value.as_raw_bson_ref()), Some(value), n, is_min));
+                self.rank(value_key(value.as_raw_bson_ref()), Some(value), n, is_min);
             }
             Kind::Percentile(..) => {
                 let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())).map(real_of);
                 self.numbers.extend(number.filter(|x| !x.is_nan()));
-                return Ok(number.map_or(0, |_| size_of::<f64>()));
+                self.bytes = self.numbers.len() * size_of::<f64>();
             }
             // Without a document there is no order.
             Kind::Top(..) | Kind::Bottom(..) => {}
@@ -310,24 +201,23 @@ impl Accumulator {
                     _ => true,
                 };
                 if is_better {
-                    self.value = value;
+                    self.replace(value);
                 }
             }
             Kind::First if self.value.is_some() => {}
-            Kind::First | Kind::Last => self.value = Some(value.unwrap_or(RawBson::Null)),
+            Kind::First | Kind::Last => self.replace(Some(value.unwrap_or(RawBson::Null))),
             Kind::Push => {
-                let before = self.list.as_bytes().len();
                 if let Some(value) = value {
                     self.list.push(value);
                 }
-                return Ok(self.list.as_bytes().len() - before);
+                self.bytes = self.list.as_bytes().len();
             }
             Kind::AddToSet => {
                 if let Some(value) = value {
                     let key = value_key(value.as_raw_bson_ref());
                     let size = key.len() + 64 + size_of_value(&value);
                     if self.set.insert(key, value).is_none() {
-                        return Ok(size);
+                        self.bytes += size;
                     }
                 }
             }
@@ -338,11 +228,11 @@ impl Accumulator {
                 }
             }
             Kind::MergeObjects => {
-                let merged = merge_objects("$mergeObjects", &[self.value.take(), value])?;
-                self.value = merged;
+                let merged = merge_objects("$mergeObjects", &[self.value.clone(), value])?;
+                self.replace(merged);
             }
         }
-        Ok(0)
+        Ok(())
     }
 
     /// Adds the figures of a window. `None` if they do not determine what its documents would give. `field` is the
@@ -368,8 +258,8 @@ impl Accumulator {
             return Some(());
         };
         match kind {
-            Kind::First => return self.take(Some(narrow(figure(Figure::First(field.clone()))))).ok().map(drop),
-            Kind::Last => return self.take(Some(narrow(figure(Figure::Last(field.clone()))))).ok().map(drop),
+            Kind::First => return self.take(Some(narrow(figure(Figure::First(field.clone()))))).ok(),
+            Kind::Last => return self.take(Some(narrow(figure(Figure::Last(field.clone()))))).ok(),
             _ => {}
         }
         // A field that no document has has no figures at all.
@@ -387,12 +277,14 @@ impl Accumulator {
             }
         }
         match kind {
-            Kind::Min => self.take(Some(narrow(Some(min)))).ok().map(drop),
-            Kind::Max => self.take(Some(narrow(Some(max)))).ok().map(drop),
+            Kind::Min => self.take(Some(narrow(Some(min)))).ok(),
+            Kind::Max => self.take(Some(narrow(Some(max)))).ok(),
             _ => {
                 self.total.take_sum(&figure(Figure::Sum(field.clone()))?, values.unsigned_abs())?;
                 let is_long = |value: &RawBson| matches!(value, RawBson::Int64(i) if i32::try_from(*i).is_err());
-                self.total.has_long |= is_long(&min) || is_long(&max);
+                if is_long(&min) || is_long(&max) {
+                    self.total.has_long();
+                }
                 Some(())
             }
         }
@@ -420,7 +312,7 @@ impl Accumulator {
 }
 
 /// About the memory of a value.
-fn size_of_value(value: &RawBson) -> usize {
+pub(crate) fn size_of_value(value: &RawBson) -> usize {
     match value {
         RawBson::Document(document) => document.as_bytes().len(),
         RawBson::Array(list) => list.as_bytes().len(),
@@ -486,7 +378,7 @@ pub(crate) fn number(count: u64) -> RawBson {
 }
 
 /// `$sum`, `$avg` and their kind, of the elements of a list or of several values.
-pub(super) fn accumulate(name: &'static str, values: &[Value]) -> Result<Value> {
+pub(crate) fn accumulate(name: &'static str, values: &[Value]) -> Result<Value> {
     match values {
         [Some(RawBson::Array(list))] => accumulated(name, elements(list).map(Some)),
         values => accumulated(name, values.iter().cloned()),

@@ -1,7 +1,8 @@
 //! $densify: documents in the gaps of a sequence of numbers or dates.
 
+use super::memory::Memory;
 use super::project::set;
-use super::{Result, Stop};
+use super::{Result, Stop, kept_bytes};
 use crate::expression::{Distance, Value, is_nothing, reach, real_of};
 use crate::order::{Number, compare};
 use crate::{ExpressionError, value_key};
@@ -32,6 +33,13 @@ pub(super) struct Densify {
     pub(super) bounds: Bounds,
 }
 
+/// What was made so far.
+struct Made<'a> {
+    count: usize,
+    bytes: &'a mut usize,
+    memory: &'a Memory,
+}
+
 /// The values of its fields, and its documents with theirs.
 type Partition = (Vec<Value>, Vec<(RawBson, RawDocumentBuf)>);
 
@@ -40,8 +48,13 @@ fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
 }
 
 impl Densify {
-    /// The documents, sorted by partition and value, with those that were missing.
-    pub(super) fn apply(&self, documents: Vec<RawDocumentBuf>, stop: Stop<'_>) -> Result<Vec<RawDocumentBuf>> {
+    /// The documents, sorted by partition and value, with those that were missing, whose memory is added to `held`.
+    pub(super) fn apply(
+        &self,
+        documents: Vec<RawDocumentBuf>,
+        held: &mut usize,
+        (stop, memory): (Stop<'_>, &Memory),
+    ) -> Result<Vec<RawDocumentBuf>> {
         let mut partitions: BTreeMap<Vec<u8>, Partition> = BTreeMap::new();
         let (mut without, mut ends) = (Vec::new(), None::<(RawBson, RawBson)>);
         for document in documents {
@@ -69,7 +82,7 @@ impl Densify {
             partitions.insert(Vec::new(), (Vec::new(), Vec::new()));
         }
         let mut found = without;
-        let mut made = 0;
+        let mut made = Made { count: 0, bytes: held, memory };
         for (names, mut members) in partitions.into_values() {
             members.sort_by(|a, b| compare(a.0.as_raw_bson_ref(), b.0.as_raw_bson_ref()));
             self.fill(&names, members, ends.as_ref(), &mut made, stop, &mut found)?;
@@ -97,7 +110,7 @@ impl Densify {
         names: &[Value],
         members: Vec<(RawBson, RawDocumentBuf)>,
         ends: Option<&(RawBson, RawBson)>,
-        made: &mut usize,
+        made: &mut Made<'_>,
         stop: Stop<'_>,
         found: &mut Vec<RawDocumentBuf>,
     ) -> Result<()> {
@@ -117,8 +130,8 @@ impl Densify {
                     break;
                 }
                 stop.check()?;
-                *made += 1;
-                if *made > MADE_MAX {
+                made.count += 1;
+                if made.count > MADE_MAX {
                     return Err(wrong(
                         5_897_900,
                         format!("Generated {MADE_MAX} documents in $densify, which is the limit"),
@@ -128,7 +141,10 @@ impl Densify {
                 for (path, name) in self.partition.iter().zip(names) {
                     document = set(&document, path, name.clone());
                 }
-                found.push(set(&document, &self.path, Some(next.clone())));
+                let document = set(&document, &self.path, Some(next.clone()));
+                *made.bytes += kept_bytes(&document);
+                made.memory.take(kept_bytes(&document), "$densify")?;
+                found.push(document);
                 next = self.after(&next)?;
             }
             if order(&next, edge).is_eq() {

@@ -1,7 +1,8 @@
 //! $group.
 
-use super::{Result, too_much};
-use crate::expression::accumulator::{Accumulator, Kind};
+use super::Result;
+use super::memory::Memory;
+use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
 use crate::expression::{Expression, Value};
 use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
@@ -60,19 +61,27 @@ impl Grouping {
         (*known == id).then_some(accumulators)
     }
 
-    pub(super) fn take(&mut self, group: &Group, document: &RawDocument, now_ms: i64, bytes_max: usize) -> Result<()> {
+    pub(super) fn take(&mut self, group: &Group, document: &RawDocument, now_ms: i64, memory: &Memory) -> Result<()> {
         let id: Value = group.id.evaluate(document, now_ms)?;
         let id = id.unwrap_or(RawBson::Null);
         let key = value_key(id.as_raw_bson_ref());
+        let before = self.bytes;
         let bytes = &mut self.bytes;
         let (_, accumulators) = self.groups.entry(key).or_insert_with_key(|key| {
-            *bytes += key.len() * 2 + 64 + group.fields.len() * size_of::<Accumulator>();
+            *bytes += key.len() + size_of_value(&id) + 128 + group.fields.len() * size_of::<Accumulator>();
             (id, group.fields.iter().map(|(_, kind, _)| Accumulator::new(kind)).collect())
         });
         for ((_, _, expression), accumulator) in group.fields.iter().zip(accumulators) {
-            *bytes += accumulator.take_from(expression.evaluate(document, now_ms)?, document)?;
+            let known = accumulator.bytes();
+            accumulator.take_from(expression.evaluate(document, now_ms)?, document)?;
+            *bytes = *bytes + accumulator.bytes() - known;
         }
-        if *bytes > bytes_max { Err(too_much("$group", bytes_max)) } else { Ok(()) }
+        memory.change(before, *bytes, "$group")
+    }
+
+    /// About the memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn finish(self, group: &Group) -> Result<Vec<RawDocumentBuf>> {

@@ -1,7 +1,8 @@
 //! $lookup: documents of another collection with an equal value.
 
+use super::memory::Memory;
 use super::project::set;
-use super::{Result, too_much};
+use super::{Result, kept_bytes};
 use crate::expression::Value;
 use crate::paths::{EndInList, Path, index_keys};
 use crate::{ExpressionError, Filter, Purpose, value_key};
@@ -45,15 +46,18 @@ pub(super) struct Lookup {
 pub(super) struct Table {
     documents: Vec<RawDocumentBuf>,
     by_value: HashMap<Vec<u8>, Vec<usize>>,
+    /// About the memory that it takes.
+    pub(super) bytes: usize,
 }
 
 impl Lookup {
-    pub(super) fn load(&self, foreign: &dyn Foreign, bytes_max: usize) -> Result<Table> {
-        let documents = foreign.documents(&self.from, bytes_max)?;
+    pub(super) fn load(&self, foreign: &dyn Foreign, memory: &Memory) -> Result<Table> {
+        let documents = foreign.documents(&self.from, memory.left())?;
         let mut by_value: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         let mut bytes = 0;
         for (at, document) in documents.iter().enumerate() {
-            bytes += document.as_bytes().len();
+            let before = bytes;
+            bytes += kept_bytes(document);
             for key in index_keys(document, &self.foreign) {
                 // An empty list has no element; what is looked for then is null or the list.
                 let key = if key == RawBsonRef::Undefined { RawBsonRef::Null } else { key };
@@ -64,11 +68,9 @@ impl Lookup {
                     found.push(at);
                 }
             }
-            if bytes > bytes_max.saturating_mul(2) {
-                return Err(too_much("$lookup", bytes_max));
-            }
+            memory.take(bytes - before, "$lookup")?;
         }
-        Ok(Table { documents, by_value })
+        Ok(Table { documents, by_value, bytes })
     }
 
     /// The document with the list of those that it finds.

@@ -1,12 +1,15 @@
 //! $setWindowFields: values of a document's neighbours in the order of its partition.
 
+use super::memory::Memory;
 use super::project::set;
-use super::{Result, Stop};
-use crate::expression::accumulator::{Accumulator, Kind};
+use super::sliding::slid;
+use super::{Result, Stop, kept_bytes};
+use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
 use crate::expression::{Distance, Expression, Value, decimal_of, is_nothing, real_of};
 use crate::order::Number;
 use crate::{Decimal, ExpressionError, Sort, value_key};
 use bson::raw::{RawBson, RawDocumentBuf};
+use std::cell::Cell;
 
 /// Where a window ends.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +70,15 @@ struct Partition<'a> {
     now_ms: i64,
     by: Option<&'a Expression>,
     stop: Stop<'a>,
+    memory: &'a Memory,
+    /// Bytes of values that were made, beside the documents.
+    made: Cell<usize>,
+}
+
+const STAGE: &str = "$setWindowFields";
+
+fn bytes_of(value: &Value) -> usize {
+    size_of::<Value>() + value.as_ref().map_or(0, size_of_value)
 }
 
 fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
@@ -74,13 +86,15 @@ fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
 }
 
 impl Windows {
-    /// The documents with their new fields, sorted by partition and within it.
+    /// The documents with their new fields, sorted by partition and within it. `held` is the memory that is counted for them.
     pub(super) fn apply(
         &self,
         documents: Vec<RawDocumentBuf>,
+        held: &mut usize,
         now_ms: i64,
-        stop: Stop<'_>,
+        (stop, memory): (Stop<'_>, &Memory),
     ) -> Result<Vec<RawDocumentBuf>> {
+        let mut key_bytes = 0;
         let mut keyed = Vec::with_capacity(documents.len());
         for document in documents {
             stop.check()?;
@@ -97,10 +111,13 @@ impl Windows {
                 Some(sort) => sort.key(&document)?,
                 None => Vec::new(),
             };
+            let bytes = group.len() + order.len() + 2 * size_of::<Vec<u8>>();
+            memory.take(bytes, STAGE)?;
+            key_bytes += bytes;
             keyed.push((group, order, document));
         }
         keyed.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-        let (keys, documents): (Vec<_>, Vec<_>) =
+        let (keys, mut documents): (Vec<_>, Vec<_>) =
             keyed.into_iter().map(|(group, order, document)| ((group, order), document)).unzip();
         let mut found = Vec::with_capacity(documents.len());
         let mut start = 0;
@@ -112,20 +129,34 @@ impl Windows {
                 now_ms,
                 by: self.by.as_ref().map(|(path, _)| path),
                 stop,
+                memory,
+                made: Cell::new(0),
             };
             let mut columns = Vec::with_capacity(self.outputs.len());
+            let mut column_bytes = 0;
             for (path, function) in &self.outputs {
-                columns.push((path, partition.values(function)?));
+                let values = partition.values(function)?;
+                // Of all that was made the result alone is left.
+                let bytes = values.iter().map(bytes_of).sum();
+                memory.change(partition.made.take(), bytes, STAGE)?;
+                column_bytes += bytes;
+                columns.push((path, values));
             }
-            for (at, document) in documents[start..end].iter().enumerate() {
-                let mut shown = document.clone();
+            for (at, document) in documents[start..end].iter_mut().enumerate() {
+                let mut shown = std::mem::take(document);
+                let before = kept_bytes(&shown);
                 for (path, values) in &mut columns {
                     shown = set(&shown, path, values[at].take());
                 }
+                let now = kept_bytes(&shown);
+                memory.change(before, now, STAGE)?;
+                *held = *held + now - before;
                 found.push(shown);
             }
+            memory.give_back(column_bytes);
             start = end;
         }
+        memory.give_back(key_bytes);
         Ok(found)
     }
 }
@@ -151,7 +182,18 @@ fn misplaced(code: i32, of_time: bool) -> ExpressionError {
 
 impl Partition<'_> {
     fn all(&self, expression: &Expression) -> Result<Vec<Value>> {
-        self.documents.iter().map(|document| expression.evaluate(document, self.now_ms)).collect()
+        let made = |document: &RawDocumentBuf| {
+            let value = expression.evaluate(document, self.now_ms)?;
+            self.count(&value)?;
+            Ok(value)
+        };
+        self.documents.iter().map(made).collect()
+    }
+
+    /// Counts a value that is made.
+    fn count(&self, value: &Value) -> Result<()> {
+        self.made.set(self.made.get() + bytes_of(value));
+        self.memory.take(bytes_of(value), STAGE)
     }
 
     /// The value of the sort of a document: a number, or milliseconds of a date.
@@ -276,11 +318,17 @@ impl Partition<'_> {
 
     fn accumulated(&self, kind: &Kind, argument: &Expression, window: &Window) -> Result<Vec<Value>> {
         let values = self.all(argument)?;
+        let bounds = self.bounds(window)?;
+        let slides = bounds.first().zip(bounds.last()).is_some_and(|(first, last)| first.0 < last.0);
+        if slides && let Some(found) = slid(kind, &values, &bounds, self.stop)? {
+            found.iter().try_for_each(|value| self.count(value))?;
+            return Ok(found);
+        }
         let mut found: Vec<Value> = Vec::with_capacity(values.len());
         // A window that only grows is added to; another one is made anew.
         let mut accumulator = Accumulator::new(kind);
         let mut taken = (0, 0);
-        for (low, high) in self.bounds(window)? {
+        for (low, high) in bounds {
             self.stop.check()?;
             // The value of one document, which may lack it.
             match kind {
@@ -295,9 +343,10 @@ impl Partition<'_> {
                 _ => {}
             }
             if (low, high) == taken
-                && let Some(last) = found.last()
+                && let Some(last) = found.last().cloned()
             {
-                found.push(last.clone());
+                self.count(&last)?;
+                found.push(last);
                 continue;
             }
             if low != taken.0 || high < taken.1 {
@@ -310,7 +359,9 @@ impl Partition<'_> {
                 accumulator.take_from(value.clone(), document)?;
             }
             taken = (low, high);
-            found.push(Some(accumulator.clone().finish()?));
+            let value = Some(accumulator.clone().finish()?);
+            self.count(&value)?;
+            found.push(value);
         }
         Ok(found)
     }
