@@ -105,3 +105,17 @@ async fn drivers_connect_by_tls() {
         assert_success(&output);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_different_on_purpose_is_as_the_page_says() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/from-mongodb.md").to_owned();
+    let settings = Settings { statement_bytes_max: 1 << 20, ..Settings::default() };
+    if let Some(output) = run_with(settings, "differences.py", "", &[page]).await {
+        assert_success(&output);
+    }
+    // What a driver's write creates, a command of the library does not.
+    let folder = tempfile::tempdir().unwrap();
+    let database = ebbtide::Database::open(folder.path().join("db")).unwrap();
+    let error = database.run_command(&serde_json::json!({"insert": "fresh", "documents": [{"a": 1}]})).unwrap_err();
+    assert_eq!(error.code(), ebbtide::ttl::Code::NamespaceNotFound);
+}
