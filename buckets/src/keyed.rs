@@ -35,8 +35,8 @@ const VALUE_BYTES_MAX: usize = 64 << 20;
 const PAGE_BYTES_MAX: usize = VALUE_BYTES_MAX + (1 << 20);
 /// Rows of a row group: a filter of 2^18 bytes has 10.5 bits for each of their keys.
 const GROUP_ROWS: u32 = 200_000;
-/// Offsets within a row group have 32 bits.
-const GROUP_BYTES: usize = 1 << 30;
+/// Bytes of keys and documents of a row group, after which it is closed: its pages are in memory until then.
+const GROUP_BYTES: usize = 16 << 20;
 /// Where the directory is, and its version: `offset,length,crc32,version`.
 const KEY_KEYED: &str = "ebbtide.keyed";
 /// The version of the directory.

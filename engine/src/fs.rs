@@ -92,14 +92,18 @@ pub trait Fs: Debug + Send + Sync {
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError>;
 }
 
-/// Writes a file with these bytes and syncs its content; its name is durable after [`Fs::sync_dir`]. A file of that name
-/// is removed first: it is left over from a failed attempt. After an error the file is removed again, since a part of it
-/// would take up space on a full disk.
-pub(crate) fn write_synced<F: Fs + ?Sized>(fs: &F, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn WriteFile>> {
+/// Creates a file. One of that name is removed first: it is left over from a failed attempt.
+pub(crate) fn create_anew<F: Fs + ?Sized>(fs: &F, path: &Path) -> io::Result<Box<dyn WriteFile>> {
     if fs.exists(path)? {
         fs.remove(path)?;
     }
-    let mut file = fs.create(path)?;
+    fs.create(path)
+}
+
+/// Writes a file with these bytes and syncs its content; its name is durable after [`Fs::sync_dir`]. After an error
+/// the file is removed again, since a part of it would take up space on a full disk.
+pub(crate) fn write_synced<F: Fs + ?Sized>(fs: &F, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn WriteFile>> {
+    let mut file = create_anew(fs, path)?;
     if let Err(error) = file.append(bytes).and_then(|()| file.sync()) {
         drop(file);
         let removed = fs.remove(path);

@@ -1,12 +1,15 @@
 //! Memory is bounded by settings, however much is stored: inserting with sealing, merging, replay, a scan, an
-//! aggregate, a delete, a sweep. Nor does it grow with the number of columns.
+//! aggregate, a delete, a sweep; documents that are refreshed, found, changed and forgotten. Nor does it grow with the
+//! number of columns.
 //!
 //! One test, so that nothing else allocates while it measures.
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use ebbtide::bson::{Document, doc};
 use ebbtide::ttl::{Filter, RuleSpec, Timestamp, Value, VirtualClock};
 use ebbtide::{
-    Aggregate, AggregateRequest, Collection, CollectionOptions, Database, Durability, ScanRequest, ScanUnit, Settings,
+    Aggregate, AggregateRequest, Builder, Collection, CollectionOptions, Database, DefaultTtl, Documents,
+    DocumentsOptions, Durability, ScanRequest, ScanUnit, Settings,
 };
 use peak_alloc::PeakAlloc;
 use std::path::Path;
@@ -35,6 +38,11 @@ fn open(path: &Path) -> Database {
 }
 
 fn open_with(path: &Path, memtable: usize) -> Database {
+    let clock = VirtualClock::new(Timestamp::from_millis(NOON));
+    builder(path, memtable).clock(Arc::new(clock)).open().expect("opens")
+}
+
+fn builder(path: &Path, memtable: usize) -> Builder {
     let settings = Settings {
         durability: Durability::Interval(Duration::from_secs(60)),
         memtable_bytes_max: memtable,
@@ -43,8 +51,7 @@ fn open_with(path: &Path, memtable: usize) -> Database {
         cache_bytes_max: CACHE,
         ..Settings::default()
     };
-    let clock = VirtualClock::new(Timestamp::from_millis(NOON));
-    Database::builder(path).settings(settings).clock(Arc::new(clock)).open().expect("opens")
+    Database::builder(path).settings(settings)
 }
 
 fn batch(number: i64) -> RecordBatch {
@@ -74,6 +81,7 @@ fn peak<T>(what: &str, work: impl FnOnce() -> T) -> (usize, T) {
 #[test]
 fn memory_does_not_grow_with_what_is_stored() {
     many_columns_take_no_more_than_their_rows();
+    documents_take_no_more_than_their_budget();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("db");
     let mut peaks: Vec<(&str, usize)> = Vec::new();
@@ -129,6 +137,72 @@ fn memory_does_not_grow_with_what_is_stored() {
     drop((c, db));
     let c = open(&path).collection("c").expect("is there");
     assert_eq!(rows_of(&c) as i64, 2 * BATCHES * BATCH_ROWS, "nothing is there twice");
+}
+
+/// Documents of half a kilobyte; a quarter of them is written again.
+const DOCUMENTS: i64 = 120_000;
+const DOCUMENTS_BATCH: i64 = 1_000;
+
+/// Different for each number, in no order.
+fn scattered(number: i64) -> i64 {
+    number.wrapping_mul(0x5851_f42d_4c95_7f2d)
+}
+
+fn documents_take_no_more_than_their_budget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let db = open(&path);
+    let options = DocumentsOptions { default_ttl: DefaultTtl::Seconds(3_600), ..DocumentsOptions::default() };
+    let d = db.create_documents("d", options).expect("is made");
+    let one = |id: i64| {
+        let text: String = (0..24).map(|part| format!("{:016x}", scattered(id * 24 + part))).collect();
+        doc! { "_id": scattered(id), "n": id, "text": text, "ttl": if id % 2 == 0 { 60 } else { 7_200 } }
+    };
+    let put = |ids: std::ops::Range<i64>| {
+        for start in ids.step_by(DOCUMENTS_BATCH as usize) {
+            d.put_many(&(start..start + DOCUMENTS_BATCH).map(one).collect::<Vec<_>>()).expect("is stored");
+        }
+    };
+    let mut peaks = Vec::new();
+    peaks.push(("put", peak("put documents", || put(0..DOCUMENTS)).0));
+    peaks.push(("refresh", peak("refresh documents", || put(0..DOCUMENTS / 4)).0));
+    let count = |d: &Documents| d.snapshot().expect("a view").count().expect("counts");
+    db.abandon();
+    drop(d);
+    let (bytes, db) = peak("replay documents", || open(&path));
+    peaks.push(("replay", bytes));
+    peaks.push(("merge", peak("merge documents", || db.compact(None).expect("merges")).0));
+    let d = db.documents("d").expect("is there");
+    assert_eq!(count(&d) as i64, DOCUMENTS);
+    let mut found = 0;
+    let scan = || {
+        d.snapshot()
+            .expect("a view")
+            .for_each(&mut |_| {
+                found += 1;
+                Ok(true)
+            })
+            .expect("reads")
+    };
+    peaks.push(("scan", peak("scan documents", scan).0));
+    assert_eq!(found, DOCUMENTS);
+    let get = || {
+        let is = |id: i64| d.get::<Document>(scattered(id)).expect("reads").is_some();
+        (0..DOCUMENTS).filter(|id| is(*id)).count()
+    };
+    let (bytes, found) = peak("get each document", get);
+    assert_eq!(found as i64, DOCUMENTS);
+    peaks.push(("get", bytes));
+    let later = VirtualClock::new(Timestamp::from_millis(NOON + 61_000));
+    drop((d, db));
+    let db = builder(&path, MEMTABLE).clock(Arc::new(later)).open().expect("opens");
+    let (bytes, report) = peak("sweep half of the documents", || db.sweep().expect("sweeps"));
+    assert_eq!(report.counts.deleted_documents as i64, DOCUMENTS / 2, "{report:?}");
+    peaks.push(("sweep", bytes));
+    assert_eq!(count(&db.documents("d").expect("is there")) as i64, DOCUMENTS / 2);
+    for (what, bytes) in peaks {
+        assert!(bytes < 2 * MEMTABLE + CACHE + WORK_BYTES, "{what} took {bytes} bytes");
+    }
 }
 
 /// Columns of a wide collection: compressors and buffers of all of them at once would take gigabytes.

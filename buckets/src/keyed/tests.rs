@@ -178,6 +178,21 @@ fn lives_are_summed_up() {
 }
 
 #[test]
+fn a_file_that_is_taken_in_parts_is_the_same() {
+    // Three row groups.
+    let rows = some(40_000, 1_000);
+    let (whole, meta) = write(&rows).unwrap();
+    let (mut writer, mut parts) = (KeyedWriter::new().unwrap(), Vec::new());
+    for (key, (written, ttl, document)) in &rows {
+        writer.push(KeyedRow { key, written: *written, ttl: *ttl, document }).unwrap();
+        parts.push(writer.take_complete().unwrap());
+    }
+    let (rest, same) = writer.finish().unwrap();
+    assert_eq!(parts.iter().filter(|part| !part.is_empty()).count(), 2);
+    assert_eq!(([parts.concat(), rest].concat(), same), (whole, meta));
+}
+
+#[test]
 fn a_row_that_cannot_be_is_refused() {
     let mut writer = KeyedWriter::new().unwrap();
     let row = KeyedRow { key: b"b", written: 0, ttl: None, document: b"d" };

@@ -35,9 +35,12 @@ const FILTER_FALSE_SHARE: f64 = 0.0085;
 /// Longer bounds are left out of the footer, where only other programs need them.
 const BOUND_BYTES_MAX: usize = 64;
 
-/// Writes a segment, a row at a time, into memory.
+/// Writes a segment, a row at a time, into memory; row groups that are closed can be taken out of it.
 pub struct KeyedWriter {
     pub(super) file: SerializedFileWriter<Vec<u8>>,
+    /// Bytes of the file that were taken.
+    taken: usize,
+    groups_taken: usize,
     compressor: zstd::bulk::Compressor<'static>,
     pub(super) directory: Directory,
     group: OpenGroup,
@@ -118,7 +121,14 @@ impl KeyedWriter {
             .build();
         let file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).map_err(failed)?;
         let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?;
-        Ok(KeyedWriter { file, compressor, directory: Directory::default(), group: OpenGroup::new() })
+        Ok(KeyedWriter {
+            file,
+            taken: 0,
+            groups_taken: 0,
+            compressor,
+            directory: Directory::default(),
+            group: OpenGroup::new(),
+        })
     }
 
     /// How many rows it has.
@@ -239,6 +249,8 @@ impl KeyedWriter {
         if at != self.directory.data_end() {
             return Err(failed(format!("the data ends at {at}, not at {}", self.directory.data_end())));
         }
+        // As much as is needed: growing by doubling would take up to twice the memory.
+        self.file.inner_mut().reserve_exact(group.columns.iter().map(|column| column.bytes.len()).sum());
         let mut writer = self.file.next_row_group().map_err(failed)?;
         for column in Column::ALL {
             let mut open = std::mem::take(&mut group.columns[column.at()]);
@@ -271,7 +283,23 @@ impl KeyedWriter {
         Ok(())
     }
 
-    /// The file and its summary.
+    /// Takes the bytes of the file that are complete and were not taken yet: those of closed row groups. A row group is closed
+    /// after 200,000 rows or 16 MiB of keys and documents.
+    ///
+    /// # Errors
+    /// None are expected: the bytes are in memory.
+    pub fn take_complete(&mut self) -> Result<Vec<u8>, SegmentError> {
+        if self.directory.groups.len() == self.groups_taken {
+            return Ok(Vec::new());
+        }
+        self.groups_taken = self.directory.groups.len();
+        self.file.flush().map_err(failed)?;
+        let complete = std::mem::take(self.file.inner_mut());
+        self.taken += complete.len();
+        Ok(complete)
+    }
+
+    /// The rest of the file, all of it if nothing was taken, and its summary.
     ///
     /// # Errors
     /// If it has no rows, or cannot be written.
@@ -286,9 +314,16 @@ impl KeyedWriter {
         }
         let directory = self.directory.encode().map_err(failed)?;
         let place = format!("{data_end},{},{:08x},{FORMAT_VERSION}", directory.len(), crc32fast::hash(&directory));
-        let (bytes, checksum) = seal_file(self.file, &directory, [(KEY_KEYED, place)])?;
+        let (bytes, checksum) = seal_file(self.file, self.taken, &directory, [(KEY_KEYED, place)])?;
         let Directory { lives, first_key, last_key, .. } = self.directory;
-        let meta = KeyedMeta { rows: lives.rows(), bytes: bytes.len() as u64, checksum, lives, first_key, last_key };
+        let meta = KeyedMeta {
+            rows: lives.rows(),
+            bytes: (self.taken + bytes.len()) as u64,
+            checksum,
+            lives,
+            first_key,
+            last_key,
+        };
         Ok((bytes, meta))
     }
 }

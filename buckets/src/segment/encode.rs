@@ -474,13 +474,14 @@ fn finish(
     let directory = directory(&checksums).map_err(failed)?;
     let json = serde_json::to_string(schema).map_err(failed)?;
     let place = format!("{data_end},{},{:08x},{FORMAT_VERSION}", directory.len(), crc32fast::hash(&directory));
-    seal_file(writer, &directory, [(KEY_DIRECTORY, place), (KEY_SCHEMA, json)])
+    seal_file(writer, 0, &directory, [(KEY_DIRECTORY, place), (KEY_SCHEMA, json)])
 }
 
 /// Writes a directory behind the data, then the footer with these keys and the checksum of all that follows the data;
-/// returns the file and that checksum.
+/// returns what the writer holds of the file, from the byte `start` on, and that checksum.
 pub(crate) fn seal_file(
     mut writer: SerializedFileWriter<Vec<u8>>,
+    start: usize,
     directory: &[u8],
     keys: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Result<(Vec<u8>, u32), SegmentError> {
@@ -493,7 +494,7 @@ pub(crate) fn seal_file(
         writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
     }
     let mut bytes = writer.into_inner().map_err(failed)?;
-    let crc = crc32fast::hash(&bytes[data_end..]);
+    let crc = crc32fast::hash(&bytes[data_end - start..]);
     let at = super::read::tail_checksum_at(&bytes).ok_or_else(|| failed("the tail's key is not in the footer"))?;
     bytes[at..at + 8].copy_from_slice(format!("{crc:08x}").as_bytes());
     Ok((bytes, crc))

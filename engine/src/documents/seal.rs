@@ -6,7 +6,7 @@ use super::state::DocumentsState;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::files::{FileName, SegmentName};
-use crate::fs::write_synced;
+use crate::fs::{WriteFile, create_anew};
 use crate::manifest::Op;
 use crate::sync::Guard;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use ebbtide_documents::{DefaultTtl, ItemTtl, without_id};
 use ebbtide_ttl::Precision;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Groups with fewer documents are sealed together with the following ones: many small files cost more than they save at
@@ -196,18 +196,32 @@ fn write(output: &mut Output<'_>, groups: Vec<Vec<(Bytes, Stored)>>) -> Result<V
 /// A row of a segment that is being written: the index of its file, and its number there.
 pub(super) type Place = (usize, u32);
 
+/// The path of a segment.
+fn path_in(collection: &DocumentsState, id: u64) -> PathBuf {
+    FileName::Segment(SegmentName { generation: Some(0), id }).path(collection.folder.path())
+}
+
+/// A file that is being written.
+struct OpenFile {
+    id: u64,
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+}
+
 /// Segments that are being written. They are durable, but not part of the state until the edits that add them are committed.
 pub(super) struct Output<'a> {
     engine: &'a Engine,
     collection: &'a DocumentsState,
     writer: Option<KeyedWriter>,
+    /// The present file, once some of it is written.
+    file: Option<OpenFile>,
     bytes: usize,
     written: Vec<DocumentSegmentRecord>,
 }
 
 impl<'a> Output<'a> {
     pub(super) fn new(engine: &'a Engine, collection: &'a DocumentsState) -> Self {
-        Output { engine, collection, writer: None, bytes: 0, written: Vec::new() }
+        Output { engine, collection, writer: None, file: None, bytes: 0, written: Vec::new() }
     }
 
     /// Appends a row; keys ascend within a file. Returns where it is.
@@ -223,29 +237,47 @@ impl<'a> Output<'a> {
         let number = row_number(writer.rows())?;
         writer.push(row)?;
         self.bytes += row.key.len() + row.document.len();
+        let complete = writer.take_complete()?;
+        if !complete.is_empty() {
+            self.append(&complete)?;
+        }
         Ok((self.written.len(), number))
+    }
+
+    /// Appends to the present file, which is created if there is none.
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let fs = self.engine.fs.as_ref();
+        let failed = |path: &Path, error| Error::io("write the segment", path, &error);
+        let open = match &mut self.file {
+            Some(open) => open,
+            none => {
+                self.collection.folder.prepare()?;
+                let id = {
+                    let mut state = self.engine.state.write();
+                    state.next_segment += 1;
+                    state.next_segment - 1
+                };
+                let path = path_in(self.collection, id);
+                let file = create_anew(fs, &path).map_err(|error| failed(&path, error))?;
+                none.insert(OpenFile { id, path, file })
+            }
+        };
+        open.file.append(bytes).map_err(|error| failed(&open.path, error))
     }
 
     /// Ends the present file, if there is one.
     pub(super) fn finish_file(&mut self) -> Result<()> {
         self.bytes = 0;
         let Some(writer) = self.writer.take() else { return Ok(()) };
-        let (bytes, meta) = writer.finish()?;
-        self.collection.folder.prepare()?;
-        let id = {
-            let mut state = self.engine.state.write();
-            state.next_segment += 1;
-            state.next_segment - 1
-        };
-        let path = self.path(id);
-        write_synced(self.engine.fs.as_ref(), &path, &bytes).map_err(|e| Error::io("write the segment", &path, &e))?;
-        self.engine.metrics.segment_written(bytes.len() as u64);
+        let (rest, meta) = writer.finish()?;
+        self.append(&rest)?;
+        let Some(open) = &mut self.file else { return Err(Error::internal("a segment without a file")) };
+        open.file.sync().map_err(|error| Error::io("write the segment", &open.path, &error))?;
+        let id = open.id;
+        self.file = None;
+        self.engine.metrics.segment_written(meta.bytes);
         self.written.push(DocumentSegmentRecord { id, meta, deleted: RoaringBitmap::new() });
         Ok(())
-    }
-
-    fn path(&self, id: u64) -> PathBuf {
-        FileName::Segment(SegmentName { generation: Some(0), id }).path(self.collection.folder.path())
     }
 
     /// Makes the names of the files durable.
@@ -278,12 +310,13 @@ impl<'a> Output<'a> {
     }
 
     /// Removes the files again, unless the manifest may name them.
-    pub(super) fn take_back(&self) {
+    pub(super) fn take_back(&mut self) {
         if self.engine.poisoned().is_some() {
             return;
         }
-        for segment in &self.written {
-            let path = self.path(segment.id);
+        let open = self.file.take().map(|open| open.path);
+        let written: Vec<PathBuf> = self.written.iter().map(|segment| path_in(self.collection, segment.id)).collect();
+        for path in written.into_iter().chain(open) {
             let taken_back = self.engine.fs.remove(&path);
             tracing::debug!(path = %path.display(), ?taken_back, "took back a segment that was not committed");
         }

@@ -100,7 +100,7 @@ fn forged(change: impl FnOnce(&mut Directory)) -> Result<(), SegmentError> {
     writer.close_group().unwrap();
     let encoded = directory.encode().unwrap();
     let place = format!("{},{},{:08x},1", writer.directory.data_end(), encoded.len(), crc32fast::hash(&encoded));
-    let (bytes, _) = seal_file(writer.file, &encoded, [(KEY_KEYED, place)]).unwrap();
+    let (bytes, _) = seal_file(writer.file, 0, &encoded, [(KEY_KEYED, place)]).unwrap();
     let reader = open(&bytes)?;
     for key in rows.keys() {
         let _found = reader.find_document(key);
