@@ -1,7 +1,7 @@
 //! Commands on collections and databases as a whole, and on indexes.
 
 use crate::batches::first_batch;
-use crate::command::{Command, flag, mismatch, missing};
+use crate::command::{Command, flag, mismatch, missing, refuse_buckets};
 use crate::cursors::List;
 use crate::databases::check_collection;
 use crate::error::{CommandError, Result};
@@ -134,7 +134,11 @@ pub(crate) fn ensure_collection(command: &Command<'_>, database: &Database, name
 pub(crate) const LIST: &[&str] = &["filter", "nameOnly", "cursor", "authorizedCollections"];
 
 pub(crate) fn list(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let filter = match command.document("filter")? {
+    let filter = command.document("filter")?;
+    if let Some(Ok(name)) = filter.map(|filter| filter.get_str("name")) {
+        refuse_buckets(name)?;
+    }
+    let filter = match filter {
         Some(filter) => Filter::parse(filter, Purpose::Find)?,
         None => Filter::everything(),
     };

@@ -34,6 +34,21 @@ const GENERIC: [&str; 15] = [
     "startTransaction",
 ];
 
+/// Where MongoDB keeps the buckets of a collection of measurements, as documents.
+const BUCKETS: &str = "system.buckets.";
+
+/// Refuses the collection of buckets that `mongodump` asks for.
+pub(crate) fn refuse_buckets(name: &str) -> Result<()> {
+    let Some(measurements) = name.strip_prefix(BUCKETS) else { return Ok(()) };
+    let shown: String = measurements.chars().take(60).collect();
+    let shown = shown.escape_debug();
+    let what = format!(
+        "there is no '{BUCKETS}{shown}' here, since measurements are not kept as documents of buckets: read '{shown}', and \
+         make backups with ebbtide dump"
+    );
+    Err(CommandError::of_server(ServerCode::CommandNotSupported, what))
+}
+
 /// What a command needs where there are accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -188,7 +203,10 @@ impl<'a> Command<'a> {
             RawBsonRef::String("") => {
                 Err(CommandError::new(Code::InvalidNamespace, "the name of a collection must not be empty"))
             }
-            RawBsonRef::String(name) => Ok(name),
+            RawBsonRef::String(name) => {
+                refuse_buckets(name)?;
+                Ok(name)
+            }
             other => Err(mismatch(self.handler.name, "the name of a collection", other)),
         }
     }

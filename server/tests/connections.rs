@@ -337,10 +337,11 @@ async fn nests_deeper_than_allowed_close_their_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_of_idle_connections_and_half_frames_hinder_nobody() {
+async fn a_thousand_idle_connections_and_half_frames_hinder_nobody() {
+    const IDLE: i32 = 1_000;
     let running = running(Settings::default()).await;
     let mut idle = Vec::new();
-    for n in 0..400 {
+    for n in 0..IDLE {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
         if n % 2 == 0 {
             // The beginning of a message that says it has 40 MB.
@@ -350,8 +351,35 @@ async fn hundreds_of_idle_connections_and_half_frames_hinder_nobody() {
     }
     let mut stream = ping(running.address).await;
     let status = ask(&mut stream, &rawdoc! { "serverStatus": 1, "$db": "admin" }).await;
-    assert_eq!(status.get_document("connections").unwrap().get_i32("current").unwrap(), 401);
+    assert_eq!(status.get_document("connections").unwrap().get_i32("current").unwrap(), IDLE + 1);
     drop(idle);
+    running.server.stop().await.unwrap();
+}
+
+/// What mongodump 100.x asks about a collection of measurements, after it has listed the collections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_asks_for_buckets_is_told_how_to_make_a_backup() {
+    let running = running(Settings::default()).await;
+    let mut stream = ping(running.address).await;
+    let create = rawdoc! { "create": "w", "$db": "db", "timeseries": { "timeField": "t", "metaField": "m" } };
+    assert_eq!(ask(&mut stream, &create).await.get_f64("ok").unwrap(), 1.0);
+    let pipeline = [rawdoc! { "$collStats": { "count": {} } }];
+    for command in [
+        rawdoc! { "find": "system.buckets.w", "filter": {}, "hint": { "_id": 1 } },
+        rawdoc! { "count": "system.buckets.w" },
+        rawdoc! { "listIndexes": "system.buckets.w" },
+        rawdoc! { "listCollections": 1, "filter": { "name": "system.buckets.w" } },
+        rawdoc! { "aggregate": "system.buckets.w", "pipeline": bson::RawArrayBuf::from_iter(pipeline), "cursor": {} },
+    ] {
+        let mut command = command;
+        command.append(bson::raw::cstr!("$db"), "db");
+        let refused = ask(&mut stream, &command).await;
+        assert_eq!(refused.get_i32("code").unwrap(), 115, "{command:?}: {refused:?}");
+        let told = refused.get_str("errmsg").unwrap();
+        assert!(told.contains("'system.buckets.w'") && told.contains("ebbtide dump"), "{told}");
+    }
+    let listed = ask(&mut stream, &rawdoc! { "listCollections": 1, "filter": { "name": "w" }, "$db": "db" }).await;
+    assert_eq!(listed.get_document("cursor").unwrap().get_array("firstBatch").unwrap().into_iter().count(), 1);
     running.server.stop().await.unwrap();
 }
 

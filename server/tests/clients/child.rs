@@ -37,6 +37,11 @@ impl Process {
         Process { uri: uri.expect("the server starts"), child }
     }
 
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.uri.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap()
     }

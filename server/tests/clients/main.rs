@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 mod child;
+mod constant;
 mod examples;
 mod kills;
 mod page;
