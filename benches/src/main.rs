@@ -1,7 +1,7 @@
 //! Runs a workload and prints the results: `cargo run --release -p ebbtide-benches -- weather`.
 
 use clap::{Parser, ValueEnum};
-use ebbtide_benches::workloads::{Plan, Workload};
+use ebbtide_benches::workloads::{Plan, Workload, serve};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     asks: Option<u32>,
     /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this; of `items` the parts `million`,
-    /// `large`, `puts` and `expiry`.
+    /// `large`, `puts` and `expiry`; of `wire` the parts `queries`, `finds` and `expiry`.
     #[arg(long)]
     only: Option<String>,
 }
@@ -62,6 +62,11 @@ enum Name {
     Windows,
     /// A store of sessions, compared with SQLite.
     Items,
+    /// The server through MongoDB's protocol, compared with a mongod.
+    Wire,
+    /// The server that `wire` starts, over the folder `--data`, until its standard input ends.
+    #[value(hide = true)]
+    Serve,
 }
 
 fn main() -> ExitCode {
@@ -85,6 +90,8 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Growth => Workload::Growth,
         Name::Windows => Workload::Windows,
         Name::Items => Workload::Items,
+        Name::Wire => Workload::Wire,
+        Name::Serve => return serve(args.data.as_deref().ok_or("--data must name the folder of the databases")?),
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let plan = Plan {

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use ebbtide::ttl::{Precision, Timestamp};
 use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, FieldBound, MetaFilter, ScanRequest};
 use serde::Serialize;
+use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 /// The kind of a query, with its parameters.
@@ -252,6 +253,71 @@ impl Question {
         let conditions =
             if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
         (format!("SELECT {columns} FROM {from}{conditions}{end}"), values)
+    }
+}
+
+/// Milliseconds of an hour and of a minute.
+const UNITS: [(i64, &str); 2] = [(3_600_000, "hour"), (60_000, "minute")];
+
+impl Question {
+    /// The query as a pipeline of MongoDB, in Extended JSON.
+    ///
+    /// # Errors
+    /// For windows, and for bins of other widths than hours and minutes.
+    pub fn pipeline(&self, names: Names) -> Result<Json> {
+        let series = names.member.map_or_else(|| names.meta.to_owned(), |member| format!("{}.{member}", names.meta));
+        let mut conditions = serde_json::Map::new();
+        match self.series.as_slice() {
+            [] => {}
+            [one] => drop(conditions.insert(series.clone(), json!(one))),
+            more => drop(conditions.insert(series.clone(), json!({ "$in": more }))),
+        }
+        let date = |millis: i64| json!({ "$date": millis });
+        let bounds = [("$gte", self.from), ("$lt", self.to)].into_iter();
+        let range: serde_json::Map<_, _> =
+            bounds.filter_map(|(operator, at)| Some((operator.to_owned(), date(at?)))).collect();
+        if !range.is_empty() {
+            conditions.insert("time".to_owned(), range.into());
+        }
+        let each = |id: Json, operator: &str| {
+            let field = |field: &String| (field.clone(), json!({ operator: format!("${field}") }));
+            let id = [("_id".to_owned(), id)].into_iter();
+            json!({ "$group": id.chain(self.fields.iter().map(field)).collect::<serde_json::Map<_, _>>() })
+        };
+        let bin = |width: i64| -> Result<Json> {
+            let unit = UNITS.iter().find(|(millis, _)| *millis == width).ok_or("bins of hours or minutes alone")?.1;
+            Ok(json!({ "$dateTrunc": { "date": "$time", "unit": unit } }))
+        };
+        let in_order = json!({ "$sort": { "_id": 1 } });
+        let first = self.fields.first();
+        let stages = match &self.what {
+            Kind::Rows { above } => {
+                conditions.extend(above.zip(first).map(|(above, field)| (field.clone(), json!({ "$gt": above }))));
+                vec![]
+            }
+            Kind::Max { width, newest: None } => vec![each(bin(*width)?, "$max"), in_order],
+            Kind::Max { width, newest: Some(newest) } => {
+                vec![each(bin(*width)?, "$max"), json!({ "$sort": { "_id": -1 } }), json!({ "$limit": newest })]
+            }
+            Kind::Avg { width, by_series: false } => vec![each(bin(*width)?, "$avg"), in_order],
+            Kind::Avg { width, by_series: true } => {
+                vec![each(json!({ "bin": bin(*width)?, "series": format!("${series}") }), "$avg")]
+            }
+            Kind::Last => {
+                // As MongoDB's manual writes it, for which it can skip from series to series in an index.
+                let mut newest = each(json!(format!("${series}")), "$first");
+                newest["$group"]["time"] = json!({ "$first": "$time" });
+                vec![json!({ "$sort": { series: 1, "time": -1 } }), newest]
+            }
+            Kind::Count => vec![json!({ "$count": "count" })],
+            Kind::Summary => {
+                let of = |operator: &str| json!({ operator: first.map(|field| format!("${field}")) });
+                vec![json!({ "$group": { "_id": null, "min": of("$min"), "max": of("$max"), "avg": of("$avg") } })]
+            }
+            Kind::Windows { .. } => return Err("windows are computed by SQL alone".into()),
+        };
+        let matching = (!conditions.is_empty()).then(|| json!({ "$match": conditions }));
+        Ok(matching.into_iter().chain(stages).collect())
     }
 }
 

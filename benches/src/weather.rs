@@ -2,6 +2,8 @@
 
 use crate::Result;
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
+use bson::DateTime;
+use bson::raw::{CString, RawDocumentBuf, cstr};
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::ttl::{Precision, Timestamp};
 use flate2::read::MultiGzDecoder;
@@ -151,6 +153,42 @@ impl Weather {
         // Nullable even if no value is null: all batches have the same schema.
         let columns = columns.into_iter().map(|(name, column)| (name, column, name != "time"));
         Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+    }
+
+    /// The rows as documents of BSON, without the fields that have no value.
+    pub fn documents(&self) -> impl Iterator<Item = Result<RawDocumentBuf>> {
+        let names: Vec<Result<CString>> =
+            self.fields.iter().map(|name| Ok(CString::try_from(name.as_str())?)).collect();
+        let document = move |row: usize, copy: usize| {
+            let mut document = RawDocumentBuf::new();
+            document.append(cstr!("time"), DateTime::from_millis(self.time[row]));
+            document.append(cstr!("station"), self.name(self.station[row], copy));
+            for (name, values) in names.iter().zip(&self.values) {
+                let name = name.as_ref().map_err(ToString::to_string)?;
+                if let Some(value) = values[row] {
+                    document.append(name, value);
+                }
+            }
+            Ok(document)
+        };
+        (0..self.time.len())
+            .flat_map(|row| (0..self.scale).map(move |copy| (row, copy)))
+            .map(move |(row, copy)| document(row, copy))
+    }
+
+    /// The number of rows after an instant in milliseconds.
+    #[must_use]
+    pub fn rows_after(&self, instant: i64) -> usize {
+        (self.time.len() - self.time.partition_point(|time| *time <= instant)) * self.scale
+    }
+
+    /// For each station, how many of its rows are not older than an instant in milliseconds.
+    #[must_use]
+    pub fn rows_since(&self, instant: i64) -> Vec<usize> {
+        let mut rows = vec![0; self.stations.len()];
+        let first = self.time.partition_point(|time| *time < instant);
+        self.station[first..].iter().for_each(|station| rows[*station as usize] += 1);
+        rows
     }
 
     /// The first rows as lines of JSON, as a program would receive documents over the network.

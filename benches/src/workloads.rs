@@ -9,6 +9,9 @@ mod open;
 mod tsbs;
 mod weather;
 mod windows;
+mod wire;
+
+pub use wire::serve;
 
 use crate::Result;
 use crate::report::Report;
@@ -66,6 +69,8 @@ pub enum Workload {
     Windows,
     /// A store of sessions, compared with SQLite.
     Items,
+    /// The server through MongoDB's protocol, compared with mongod.
+    Wire,
 }
 
 impl Workload {
@@ -84,6 +89,7 @@ impl Workload {
             Workload::Growth => growth::run(plan),
             Workload::Windows => windows::run(plan),
             Workload::Items => items::run(plan),
+            Workload::Wire => wire::run(plan),
         }
     }
 }

@@ -194,7 +194,7 @@ fn read(
 }
 
 /// A percentile of the values, by the nearest-rank method.
-fn percentile(values: &mut [f64], share: usize) -> f64 {
+pub(super) fn percentile(values: &mut [f64], share: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get((values.len() * share / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }

@@ -194,7 +194,7 @@ fn cold(folder: &Path, weather: &Weather, plan: &Plan, report: &mut Report) -> R
 }
 
 /// The twelve queries.
-fn queries(db: &Database, collection: &Collection, weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> {
+pub(super) fn questions(weather: &Weather) -> [(&'static str, Question); 12] {
     let (first, last) = weather.span();
     let t0 = (first + (last - first) / 2) / HOUR * HOUR;
     let one = &weather.stations[..1];
@@ -218,7 +218,7 @@ fn queries(db: &Database, collection: &Collection, weather: &Weather, plan: &Pla
     let avg = |by_series| Kind::Avg { width: HOUR, by_series };
     let temp = &["temp".to_owned()];
     let newest = Kind::Max { width: MINUTE, newest: Some(5) };
-    let questions = [
+    [
         ("1 single series, raw rows of 12 h", within(Kind::Rows { above: None }, one, 12 * HOUR, all)),
         ("2 one series, max by minute, 12 h", within(max(MINUTE), one, 12 * HOUR, temp)),
         ("3 8 series, max of 5 fields by hour, 1 day", within(max(HOUR), &eight, DAY, &all[..all.len().min(5)])),
@@ -231,9 +231,12 @@ fn queries(db: &Database, collection: &Collection, weather: &Weather, plan: &Pla
         ("10 count of everything", whole(Kind::Count, &[], &[])),
         ("11 min, max, avg of one field over everything", whole(Kind::Summary, &[], temp)),
         ("12 avg by hour of one region over everything", whole(avg(false), region, temp)),
-    ];
+    ]
+}
+
+fn queries(db: &Database, collection: &Collection, weather: &Weather, plan: &Plan, report: &mut Report) -> Result<()> {
     let (snapshot, sql) = (collection.snapshot()?, Sql::over(db)?);
-    for (name, question) in questions.into_iter().filter(|(name, _)| plan.wants(name)) {
+    for (name, question) in questions(weather).into_iter().filter(|(name, _)| plan.wants(name)) {
         ask(report, &snapshot, sql.as_ref(), NAMES, (name, &[question]), plan.asks())?;
     }
     Ok(())
