@@ -10,6 +10,7 @@ use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
+use crate::newest::newest;
 use crate::piped::{Piped, now_ms};
 use crate::read::{self, Source};
 use crate::{admin, output, reply};
@@ -96,9 +97,13 @@ fn grouped(
 ) -> Result<Option<Vec<RawDocumentBuf>>> {
     let schema = snapshot.schema();
     let Some(plan) = pipeline.plan_group(&schema.time, schema.meta.as_deref()) else { return Ok(None) };
+    groups::grouped(snapshot, query, &plan, &limits(command))
+}
+
+/// What the engine's aggregates may take for a command.
+pub(crate) fn limits<'a>(command: &Command<'a>) -> Limits<'a> {
     let bytes_max = command.shared.settings.statement_bytes_max;
-    let limits = Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline };
-    groups::grouped(snapshot, query, &plan, &limits)
+    Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline }
 }
 
 /// The documents of a stage that makes its own, and the stages after it.
@@ -191,6 +196,18 @@ fn measurements_source(
     if let Some(grouped) = grouped(command, &snapshot, &query, &pipeline)? {
         pipeline.skip_first();
         return Ok((Box::new(List::new(grouped)), pipeline));
+    }
+    if let Some(name) = pipeline.leading_count()
+        && let Some(rows) = groups::counted(&snapshot, &query, &limits(command))?
+    {
+        let mut document = RawDocumentBuf::new();
+        reply::append(&mut document, name, reply::count(rows));
+        pipeline.skip_first();
+        // Of nothing there is no document.
+        return Ok((Box::new(List::new(if rows == 0 { Vec::new() } else { vec![document] })), pipeline));
+    }
+    if let Some(documents) = newest(&snapshot, &query, &pipeline)? {
+        return Ok((Box::new(List::new(documents)), pipeline));
     }
     let needed = pipeline.needed_fields();
     if let Some((sort, limit)) = pipeline.take_leading_sort() {

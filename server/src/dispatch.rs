@@ -87,6 +87,11 @@ pub(crate) fn is_quick(message: &Message<'_>) -> bool {
     find(name_of(message)).is_none_or(|handler| handler.is_quick)
 }
 
+/// Whether a command reads a collection and most often takes little time.
+pub(crate) fn is_read(message: &Message<'_>) -> bool {
+    find(name_of(message)).is_some_and(|handler| ["find", "getMore", "count"].contains(&handler.name))
+}
+
 /// Whether a message carries the proof of a login.
 pub(crate) fn is_proof(message: &Message<'_>) -> bool {
     find(name_of(message)).is_some_and(|handler| handler.name == "saslContinue")

@@ -103,6 +103,27 @@ pub(crate) fn grouped(
     Ok(plan.fold(windows(&found.groups, &request, &aggregates, per_ms)?, limits.now_ms))
 }
 
+/// How many measurements a query finds; nothing if they must be looked at one by one.
+pub(crate) fn counted(snapshot: &CollectionSnapshot, query: &Query, limits: &Limits<'_>) -> Result<Option<u64>> {
+    let Selection { times, meta, is_exact } = query.selection(snapshot);
+    if !is_exact {
+        return Ok(None);
+    }
+    let Some((from, to)) = times.filter(|(from, to)| from <= to) else { return Ok(Some(0)) };
+    let aggregates = vec![Aggregate::Rows];
+    let request = AggregateRequest { aggregates, time: (Some(from), Some(to)), meta, ..AggregateRequest::default() };
+    let Ok(found) = snapshot.aggregate_guarded(&request, limits) else {
+        limits.deadline.check()?;
+        return Ok(None);
+    };
+    let rows =
+        found.groups.columns().last().filter(|column| !column.is_empty()).and_then(|column| number_at(column, 0));
+    Ok(match rows {
+        Some(RawBson::Int64(rows)) => u64::try_from(rows).ok(),
+        _ => Some(0),
+    })
+}
+
 /// The rows of the engine's result, in the order of their times.
 fn windows(
     groups: &RecordBatch,

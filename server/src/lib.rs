@@ -45,6 +45,7 @@ mod json;
 mod limits;
 mod login;
 mod measurements;
+mod newest;
 mod output;
 mod piped;
 mod read;

@@ -7,8 +7,8 @@ use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
 use crate::piped::Piped;
-use crate::reply;
 use crate::reply::empty;
+use crate::{aggregate, groups, reply};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};
@@ -166,12 +166,11 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Source::Documents(snapshot) => snapshot.count_where(filter)?,
         Source::Measurements(snapshot) if filter.is_empty() => snapshot.count()?,
         Source::Measurements(snapshot) => {
-            let mut results = Measurements::new(snapshot, Query::new(filter)?.only_fields([]));
-            let mut found = 0;
-            while !results.is_done() {
-                found += results.next_batch(usize::MAX, usize::MAX, command.deadline)?.len() as u64;
+            let query = Query::new(filter)?;
+            match groups::counted(&snapshot, &query, &aggregate::limits(command))? {
+                Some(found) => found,
+                None => one_by_one(command, Measurements::new(snapshot, query.only_fields([])))?,
             }
-            found
         }
         Source::Missing => {
             FindRequest::new(filter)?;
@@ -180,6 +179,14 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
     };
     let counted = found.saturating_sub(skip).min(limit.unwrap_or(u64::MAX));
     Ok(reply::finished(rawdoc! { "n": reply::count(counted) }))
+}
+
+fn one_by_one(command: &Command<'_>, mut results: Measurements) -> Result<u64> {
+    let mut found = 0;
+    while !results.is_done() {
+        found += results.next_batch(usize::MAX, usize::MAX, command.deadline)?.len() as u64;
+    }
+    Ok(found)
 }
 
 pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {

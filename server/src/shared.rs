@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<tokio::sync::Mutex<()>>,
     /// The memory of messages, in units of [`MEMORY_UNIT`].
     pub(crate) memory: Semaphore,
+    /// Commands that read on the threads of their connections.
+    pub(crate) reads_here: AtomicUsize,
     pub(crate) address: SocketAddr,
     next_connection: AtomicI32,
 }
@@ -44,6 +46,7 @@ impl Shared {
             rates: Rates::new(settings.rows_per_second_max),
             room: Arc::default(),
             memory: Semaphore::new((settings.message_memory_bytes / MEMORY_UNIT).max(1)),
+            reads_here: AtomicUsize::new(0),
             address,
             settings,
             started: clock.monotonic(),

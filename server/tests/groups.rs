@@ -152,6 +152,22 @@ fn pipeline(rng: &mut TestRng) -> Vec<RawDocumentBuf> {
         stages.push(rawdoc! { "$project": { "_id": 0 } });
         return stages;
     }
+    if rng.random_range(0..5) == 0 {
+        // The newest of each series, most of the time.
+        let (direction, accumulator) = [(-1, "$first"), (1, "$last")][rng.random_range(0..2)];
+        let mut sort = if rng.random_range(0..2) == 0 {
+            RawDocumentBuf::new()
+        } else {
+            rawdoc! { "m": 1 }
+        };
+        sort.append(cstr!("t"), if rng.random_range(0..8) == 0 { -direction } else { direction });
+        let mut group = rawdoc! { "_id": meta_part(rng), "t": one(accumulator, "$t") };
+        for field in ["ints", "text", "quarters", "none"] {
+            group.append(CString::try_from(field).unwrap(), one(accumulator, &*format!("${field}")));
+        }
+        stages.extend([rawdoc! { "$sort": sort }, rawdoc! { "$group": group }, rawdoc! { "$sort": { "_id": 1 } }]);
+        return stages;
+    }
     let mut group = rawdoc! { "_id": id(rng) };
     for name in ["a", "b", "c"] {
         group.append(CString::try_from(name).unwrap(), accumulator(rng));

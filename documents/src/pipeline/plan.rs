@@ -146,6 +146,31 @@ impl Pipeline {
         Some(GroupPlan { group: group.clone(), time, meta, figures, width_ms, since_ms, of_meta })
     }
 
+    /// Whether it begins with a `$sort` by the time, perhaps by the meta before it, and a `$group` by what the meta has, which takes
+    /// of the documents of one meta the newest alone. Then it may be given these and no others.
+    #[must_use]
+    pub fn needs_newest(&self, time: &str, meta: &str) -> bool {
+        let [Stage::Sort(sort, None), Stage::Group(group), ..] = self.stages.as_slice() else { return false };
+        let mut paths: Vec<(String, bool)> = sort.paths().collect();
+        let Some((last, descending)) = paths.pop() else { return false };
+        let wanted = if descending { Kind::First } else { Kind::Last };
+        let is_of_meta = |path: &str| path.split('.').next() == Some(meta);
+        let id = depends(group.id.node(), time, Some(meta));
+        last == time
+            && paths.iter().all(|(path, _)| is_of_meta(path))
+            && id.is_some_and(|id| id.width_ms.is_none() && id.since_ms == i64::MIN)
+            && group.fields.iter().all(|(_, kind, _)| *kind == wanted)
+    }
+
+    /// The field of a `$count` at the beginning.
+    #[must_use]
+    pub fn leading_count(&self) -> Option<&str> {
+        match self.stages.first() {
+            Some(Stage::Count(name)) => Some(name.as_str()),
+            _ => None,
+        }
+    }
+
     /// Takes off the first stage.
     pub fn skip_first(&mut self) {
         self.stages.drain(..self.stages.len().min(1));

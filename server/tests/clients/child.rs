@@ -1,9 +1,9 @@
 //! A server in a process of its own, which tests can kill.
 
 use ebbtide_server::{Databases, Server, Settings, Signals};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 const FOLDER: &str = "EBBTIDE_SERVED_FOLDER";
 const PORT: &str = "EBBTIDE_SERVED_PORT";
@@ -22,6 +22,8 @@ async fn serves() {
 /// A server that is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
+    /// Kept open: the harness of the tests writes to it after a minute.
+    _output: BufReader<ChildStdout>,
     pub(crate) uri: String,
 }
 
@@ -32,9 +34,10 @@ impl Process {
         command.args(["child::serves", "--exact", "--ignored", "--nocapture"]);
         command.env(FOLDER, folder).env(PORT, port.to_string()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let lines = output.by_ref().lines().map_while(Result::ok);
         let uri = lines.filter_map(|line| line.strip_prefix("ready ").map(str::to_owned)).next();
-        Process { uri: uri.expect("the server starts"), child }
+        Process { uri: uri.expect("the server starts"), child, _output: output }
     }
 
     /// The number of the process.
