@@ -14,6 +14,9 @@ use ebbtide_ttl::Precision;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Into how many parts of time a request is cut whose groups would take more memory than a command may at once.
+const PARTS_MAX: u64 = 8;
+
 /// What a command may take.
 pub(crate) struct Limits<'a> {
     pub(crate) now_ms: i64,
@@ -94,13 +97,45 @@ pub(crate) fn grouped(
         meta_groups: plan.by_meta().then(|| Arc::new(ByKey(plan.clone())) as Arc<dyn MetaGroups>),
         width: plan.width_ms().and_then(|width| width.checked_mul(per_ms)),
     };
-    // Fields that are no numbers, sums beyond 64 bits and too many groups are refused; so is damage, which is told when the
-    // documents are read.
-    let Ok(found) = snapshot.aggregate_guarded(&request, limits) else {
-        limits.deadline.check()?;
-        return Ok(None);
-    };
-    Ok(plan.fold(windows(&found.groups, &request, &aggregates, per_ms)?, limits.now_ms))
+    // Groups of windows of time need not be in memory at once.
+    let parts: &[u64] = if request.width.is_some() { &[1, PARTS_MAX] } else { &[1] };
+    for parts in parts {
+        if let Some(windows) = in_parts(snapshot, &request, (from, to), *parts, &aggregates, limits, per_ms)? {
+            return Ok(plan.fold(windows, limits.now_ms));
+        }
+    }
+    Ok(None)
+}
+
+/// The windows of a request, asked for in so many parts of its time; nothing if the engine refuses.
+fn in_parts(
+    snapshot: &CollectionSnapshot,
+    request: &AggregateRequest,
+    (from, to): (i64, i64),
+    parts: u64,
+    aggregates: &[Option<Aggregate>],
+    limits: &Limits<'_>,
+    per_ms: i64,
+) -> Result<Option<Vec<WindowFigures>>> {
+    let width = request.width.unwrap_or(1).unsigned_abs().max(1);
+    // Whole windows, so that none is in two parts.
+    let part = (to.abs_diff(from) / parts / width + 1).saturating_mul(width);
+    let mut begin = from.div_euclid(width.cast_signed()).saturating_mul(width.cast_signed());
+    let mut found = Vec::new();
+    while begin <= to {
+        let end = if parts == 1 { to } else { begin.saturating_add_unsigned(part - 1).min(to) };
+        let request = AggregateRequest { time: (Some(begin.max(from)), Some(end)), ..request.clone() };
+        // Fields that are no numbers, sums beyond 64 bits and too many groups are refused; so is damage, which is told when the
+        // documents are read.
+        let Ok(answer) = snapshot.aggregate_guarded(&request, limits) else {
+            limits.deadline.check()?;
+            return Ok(None);
+        };
+        found.extend(windows(&answer.groups, &request, aggregates, per_ms)?);
+        let Some(next) = end.checked_add(1) else { break };
+        begin = next;
+    }
+    Ok(Some(found))
 }
 
 /// How many measurements a query finds; nothing if they must be looked at one by one.
