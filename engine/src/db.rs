@@ -488,6 +488,16 @@ impl Database {
         self.engine.state.read().sweeps.iter().cloned().collect()
     }
 
+    /// The drops after the first `seen` since the open, oldest first, and how many there are now: pass that number the next time.
+    /// Of more than a thousand the newest are returned.
+    #[must_use]
+    pub fn sweeps_after(&self, seen: u64) -> (Vec<SweepRecord>, u64) {
+        let state = self.engine.state.read();
+        let new = usize::try_from(state.sweeps_made.saturating_sub(seen)).unwrap_or(usize::MAX);
+        let known = state.sweeps.len();
+        (state.sweeps.iter().skip(known - new.min(known)).cloned().collect(), state.sweeps_made)
+    }
+
     /// Reads every file and checks every checksum and count; the report lists what is wrong.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ pub(crate) mod index;
 mod listing;
 pub(crate) mod memtable;
 pub(crate) mod options;
+pub(crate) mod pace;
 pub(crate) mod seal;
 pub(crate) mod segment;
 mod segment_index;

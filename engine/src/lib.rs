@@ -88,6 +88,7 @@ pub use crate::delete::RowPredicate;
 pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};
 pub use crate::documents::find::{FindCursor, FindRequest};
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
+pub use crate::documents::pace::Stop;
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::manifest::SweepRecord;

@@ -141,6 +141,8 @@ pub(crate) struct State {
     /// First sequence numbers of the log files that must exist.
     pub(crate) logs: BTreeSet<u64>,
     pub(crate) sweeps: VecDeque<SweepRecord>,
+    /// How many drops there were since the open, with those of the history before it.
+    pub(crate) sweeps_made: u64,
     /// The statements that views were made with, by name.
     pub(crate) views: Arc<BTreeMap<String, String>>,
     /// The last insert that readers see.
@@ -174,6 +176,7 @@ impl State {
             next_segment: 1,
             logs: BTreeSet::new(),
             sweeps: VecDeque::new(),
+            sweeps_made: 0,
             views: Arc::default(),
             applied_seq: 0,
             unlinks: false,
@@ -457,6 +460,7 @@ impl State {
             }
             Op::Swept(record) => {
                 self.sweeps.push_back(record);
+                self.sweeps_made += 1;
                 while self.sweeps.len() > SWEEP_HISTORY_MAX {
                     self.sweeps.pop_front();
                 }

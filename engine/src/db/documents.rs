@@ -2,6 +2,7 @@
 
 use super::Database;
 use crate::documents::options::{DocumentsOptions, DocumentsRecord};
+use crate::documents::pace::Stop;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::documents::transaction::{Modification, Transaction};
 use crate::engine::Engine;
@@ -56,7 +57,7 @@ impl Database {
     /// [`Code::NamespaceNotFound`]; [`Code::InvalidOptions`] for a time-series collection.
     pub fn documents(&self, name: &str) -> Result<Documents> {
         self.engine.state.read().documents(name)?;
-        Ok(Documents { engine: self.engine.clone(), name: name.into() })
+        Ok(Documents { engine: self.engine.clone(), name: name.into(), stop: Stop::default() })
     }
 
     /// Names of the ordinary collections, sorted.
@@ -130,6 +131,7 @@ impl Database {
 pub struct Documents {
     pub(super) engine: Arc<Engine>,
     name: Arc<str>,
+    stop: Stop,
 }
 
 /// What an update did.
@@ -146,6 +148,12 @@ impl Documents {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, for commands that may be stopped while they look for documents: then nothing of them is stored.
+    #[must_use]
+    pub fn with_stop(self, stop: Stop) -> Documents {
+        Documents { stop, ..self }
     }
 
     /// The collection as it is now, at the clock's instant.
@@ -270,7 +278,11 @@ impl Documents {
         &self,
         evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.engine.write_documents(&self.name, evaluate)
+        let stop = self.stop.clone();
+        self.engine.write_documents(&self.name, move |transaction| {
+            transaction.set_stop(stop);
+            evaluate(transaction)
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::memtable::Stored;
 use super::memtable::raw;
+use super::pace::Stop;
 use super::snapshot::{DocumentsSnapshot, is_expired, visit};
 use crate::error::{Error, Result};
 use bytes::Bytes;
@@ -72,6 +73,11 @@ pub struct FindCursor {
 }
 
 impl FindCursor {
+    /// Sets what may stop the next batches. One that was stopped is lost: the cursor is not to be used any more.
+    pub fn set_stop(&mut self, stop: Stop) {
+        self.snapshot.stop = stop;
+    }
+
     /// Whether there is nothing left.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -104,7 +110,7 @@ impl FindCursor {
         let (state, now) = (&snapshot.state, snapshot.now);
         let from = after.take();
         *is_done = true;
-        visit(state, &request.filter, from.as_ref(), &mut |key, stored| {
+        visit(state, &request.filter, from.as_ref(), &snapshot.stop, &mut |key, stored| {
             if is_expired(state, &stored, now) || !request.filter.matches(raw(&stored.document)) {
                 return Ok(true);
             }
@@ -151,7 +157,7 @@ impl FindCursor {
         let mut bytes = 0;
         let size =
             |(key, stored): &(Vec<u8>, Stored)| key.len() + stored.document.len() + size_of::<(Vec<u8>, Stored)>();
-        visit(&snapshot.state, &request.filter, None, &mut |_, stored| {
+        visit(&snapshot.state, &request.filter, None, &snapshot.stop, &mut |_, stored| {
             let document = raw(&stored.document);
             if is_expired(&snapshot.state, &stored, snapshot.now) || !request.filter.matches(document) {
                 return Ok(true);

@@ -4,6 +4,7 @@ use super::due::Due;
 use super::index::Chosen;
 use super::memtable::{Stored, raw};
 use super::options::DocumentsOptions;
+use super::pace::Stop;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
 use crate::error::Result;
@@ -43,10 +44,11 @@ pub(crate) fn matching(
     filter: &Filter,
     hidden: Hidden,
     limit: Option<usize>,
+    stop: &Stop,
 ) -> Result<Vec<Match>> {
     let limit = limit.unwrap_or(usize::MAX);
     let mut found = Vec::new();
-    visit(state, filter, None, &mut |key, stored| {
+    visit(state, filter, None, stop, &mut |key, stored| {
         let is_visible = !is_expired(state, &stored, now);
         if (is_visible || hidden == Hidden::Included) && filter.matches(raw(&stored.document)) {
             found.push(Match { key, stored, is_visible });
@@ -64,9 +66,10 @@ pub(crate) fn visit_stored(
     state: &DocumentsState,
     now: Timestamp,
     filter: &Filter,
+    stop: &Stop,
     visitor: &mut dyn FnMut(Match) -> Result<bool>,
 ) -> Result<()> {
-    visit(state, filter, None, &mut |key, stored| {
+    visit(state, filter, None, stop, &mut |key, stored| {
         let is_visible = !is_expired(state, &stored, now);
         visitor(Match { key, stored, is_visible })
     })
@@ -87,8 +90,14 @@ pub(super) fn visit(
     state: &DocumentsState,
     filter: &Filter,
     after: Option<&Bytes>,
+    stop: &Stop,
     visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
 ) -> Result<u64> {
+    let mut pace = stop.pace();
+    let visitor = &mut |key, stored| {
+        pace.step()?;
+        visitor(key, stored)
+    };
     if let Some(mut keys) = filter.id_keys() {
         keys.sort_unstable();
         keys.dedup();
@@ -198,11 +207,18 @@ pub struct FindReport {
 pub struct DocumentsSnapshot {
     pub(crate) state: Arc<DocumentsState>,
     pub(crate) now: Timestamp,
+    pub(super) stop: Stop,
 }
 
 impl DocumentsSnapshot {
     pub(crate) fn new(state: Arc<DocumentsState>, now: Timestamp) -> Self {
-        DocumentsSnapshot { state, now }
+        DocumentsSnapshot { state, now, stop: Stop::default() }
+    }
+
+    /// The same, for commands that may be stopped. Cursors have a [`Stop`] of their own.
+    #[must_use]
+    pub fn with_stop(self, stop: Stop) -> Self {
+        DocumentsSnapshot { stop, ..self }
     }
 
     /// The collection's name.
@@ -231,7 +247,7 @@ impl DocumentsSnapshot {
 
     /// Documents that match a filter, in the order of their keys, at most `limit`.
     pub(crate) fn matching(&self, filter: &Filter, limit: Option<usize>) -> Result<Vec<Match>> {
-        matching(&self.state, self.now, filter, Hidden::LeftOut, limit)
+        matching(&self.state, self.now, filter, Hidden::LeftOut, limit, &self.stop)
     }
 
     /// The visible document with a key.
@@ -245,7 +261,7 @@ impl DocumentsSnapshot {
     /// # Errors
     /// Errors of reading, and those of the visitor.
     pub fn for_each(&self, visitor: &mut dyn FnMut(Document) -> Result<bool>) -> Result<()> {
-        visit(&self.state, &Filter::everything(), None, &mut |_, stored| match is_expired(
+        visit(&self.state, &Filter::everything(), None, &self.stop, &mut |_, stored| match is_expired(
             &self.state,
             &stored,
             self.now,
@@ -269,7 +285,7 @@ impl DocumentsSnapshot {
     ) -> Result<FindReport> {
         let filter = Filter::parse(filter, Purpose::Find)?;
         let mut report = FindReport { index: self.index_of(&filter), examined: 0, returned: 0, indexed: 0 };
-        report.indexed = visit(&self.state, &filter, None, &mut |_, stored| {
+        report.indexed = visit(&self.state, &filter, None, &self.stop, &mut |_, stored| {
             report.examined += 1;
             if is_expired(&self.state, &stored, self.now) || !filter.matches(raw(&stored.document)) {
                 return Ok(true);
@@ -297,7 +313,7 @@ impl DocumentsSnapshot {
 
     /// Visits the visible documents that match a filter.
     pub(crate) fn for_each_match(&self, filter: &Filter, visitor: &mut dyn FnMut(Match)) -> Result<()> {
-        visit(&self.state, filter, None, &mut |key, stored| {
+        visit(&self.state, filter, None, &self.stop, &mut |key, stored| {
             if !is_expired(&self.state, &stored, self.now) && filter.matches(raw(&stored.document)) {
                 visitor(Match { key, stored, is_visible: true });
             }

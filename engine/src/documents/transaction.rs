@@ -4,6 +4,7 @@ use super::changes::Change;
 use super::columns::{self, DocumentColumns};
 use super::memtable::{Replaced, Row, Stored, raw};
 use super::options::DocumentsOptions;
+use super::pace::Stop;
 use super::snapshot::{self, Hidden, Match};
 use super::state::DocumentsState;
 use crate::error::{Error, Result};
@@ -50,6 +51,7 @@ pub(crate) struct Transaction<'a> {
     now: Timestamp,
     /// Why the clock is not trusted, if it is not.
     held: Option<String>,
+    stop: Stop,
     changes: Vec<Change>,
     /// What to put back if the command fails: the columns as they were, and what each change replaced.
     columns: Arc<DocumentColumns>,
@@ -65,7 +67,21 @@ impl<'a> Transaction<'a> {
         held: Option<String>,
     ) -> Self {
         let columns = state.columns.clone();
-        Transaction { object_ids, state, now, held, changes: Vec::new(), columns, replaced: Vec::new() }
+        Transaction {
+            object_ids,
+            state,
+            now,
+            held,
+            stop: Stop::default(),
+            changes: Vec::new(),
+            columns,
+            replaced: Vec::new(),
+        }
+    }
+
+    /// Sets what may stop the command.
+    pub(crate) fn set_stop(&mut self, stop: Stop) {
+        self.stop = stop;
     }
 
     /// A document with its `_id`, which is made where there is none, and the key of that.
@@ -118,12 +134,12 @@ impl<'a> Transaction<'a> {
 
     /// Documents that match a filter, in the order of their keys, at most `limit`.
     pub(crate) fn matching(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Result<Vec<Match>> {
-        snapshot::matching(self.state, self.now, filter, hidden, limit)
+        snapshot::matching(self.state, self.now, filter, hidden, limit, &self.stop)
     }
 
     /// Visits the stored documents that may match a filter.
     pub(crate) fn visit(&self, filter: &Filter, visitor: &mut dyn FnMut(Match) -> Result<bool>) -> Result<()> {
-        snapshot::visit_stored(self.state, self.now, filter, visitor)
+        snapshot::visit_stored(self.state, self.now, filter, &self.stop, visitor)
     }
 
     /// Writes a document under its key, whatever was there before. An expired document with this key is gone for good.

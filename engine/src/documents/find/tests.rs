@@ -74,3 +74,40 @@ fn a_batch_is_bounded_by_bytes_and_a_sort_by_memory() {
     sort.limit = Some(3);
     assert_eq!(ids(&snapshot.find(sort).next_batch(9, usize::MAX).unwrap()), [49, 48, 47]);
 }
+
+#[test]
+fn what_takes_long_can_be_stopped_and_changes_nothing_then() {
+    use crate::{DeleteRequest, UpdateRequest};
+    use ebbtide_documents::bson::raw::RawBsonRef;
+    use ebbtide_ttl::Code;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let folder = tempfile::tempdir().unwrap();
+    let db = Database::open(folder.path().join("db")).unwrap();
+    let things = db.create_documents("things", DocumentsOptions::default()).unwrap();
+    let documents = (0..2000).map(|id| rawdoc! { "_id": id, "n": 1 }).collect();
+    things.store(documents, OnConflict::Replace).unwrap();
+    // Says stop when it was asked for the third time.
+    let third = || {
+        let asked = AtomicU32::new(0);
+        Stop::when(move || asked.fetch_add(1, Ordering::Relaxed) >= 2)
+    };
+    let stopped = || things.snapshot().unwrap().with_stop(third());
+    let everything = rawdoc! { "n": 1 };
+    let mut cursor = things.snapshot().unwrap().find(FindRequest::new(&rawdoc! { "n": 2 }).unwrap());
+    cursor.set_stop(third());
+    let change = rawdoc! { "$set": { "n": 2 } };
+    let update = || UpdateRequest::new(everything.clone(), RawBsonRef::Document(&change), true, false);
+    let errors = [
+        cursor.next_batch(10, usize::MAX).map(drop),
+        stopped().count_where(&everything).map(drop),
+        stopped().distinct("n", &everything).map(drop),
+        stopped().for_each_where(&everything, &mut |_| Ok(true)).map(drop),
+        things.clone().with_stop(third()).update_many(vec![update()], true).map(drop),
+        things.clone().with_stop(third()).update_many(vec![update(), update(), update()], false).map(drop),
+        things.clone().with_stop(third()).delete_many(vec![DeleteRequest::new(&everything, false)], true).map(drop),
+    ];
+    assert_eq!(errors.map(|error| error.unwrap_err().code()), [Code::Interrupted; 7]);
+    assert_eq!(things.snapshot().unwrap().count_where(&everything).unwrap(), 2000);
+    // A handle that is not stopped goes on.
+    assert_eq!(things.update_many(vec![update()], true).unwrap().modified, 2000);
+}
