@@ -283,10 +283,24 @@ impl PipelineRun {
     /// # Errors
     /// Errors of operators, and `ExceededMemoryLimit` if the stages would keep too much.
     pub fn take(&mut self, document: RawDocumentBuf) -> std::result::Result<bool, ExpressionError> {
+        self.take_unless(document, &|| false)
+    }
+
+    /// The same; `stop` is asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// As for [`PipelineRun::take`]; 50 if it was stopped.
+    pub fn take_unless(
+        &mut self,
+        document: RawDocumentBuf,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<bool, ExpressionError> {
         if self.is_full {
             return Ok(false);
         }
-        let more = self.feed(Stop(&|| false)).give(document)?;
+        let stop = Stop(stop);
+        stop.check()?;
+        let more = self.feed(stop).give(document)?;
         self.is_full = !more;
         Ok(more)
     }
@@ -374,7 +388,7 @@ impl Feed<'_> {
             (Stage::Lookup(lookup), State::Lookup(table)) => {
                 let table = match table {
                     Some(table) => table,
-                    None => table.insert(lookup.load(foreign, memory)?),
+                    None => table.insert(lookup.load(foreign, memory, stop.0)?),
                 };
                 next.give(lookup.joined(&document, table)?)
             }

@@ -10,8 +10,6 @@ use ebbtide_ttl::{Code, Value};
 use serde_json::{Map, Value as Json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) const CURRENT_OP: &[&str] = &["$all", "$ownOps", "active"];
-
 /// Parameters of MongoDB that clients read to find out what a server can do.
 fn server_parameter(name: &str) -> Option<RawBson> {
     match name {
@@ -153,27 +151,9 @@ fn empty_metrics() -> Map<String, Json> {
     [("document".to_owned(), serde_json::json!({"inserted": 0})), ("ttl".to_owned(), ttl)].into_iter().collect()
 }
 
-pub(crate) fn current_op(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let running: RawArrayBuf = operations(command)?.into_iter().collect();
-    Ok(reply::finished(rawdoc! { "inprog": running }))
-}
-
-/// What runs now: passes of the sweepers.
-pub(crate) fn operations(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
-    let mut running = Vec::new();
-    for (name, database) in command.shared.databases.all() {
-        let current: Map<_, _> = [("currentOp".to_owned(), Json::from(1))].into_iter().collect();
-        let Some(Json::Array(operations)) = json::run(&database, current)?.remove("inprog") else { continue };
-        for operation in operations {
-            let Json::Object(mut operation) = operation else { continue };
-            if let Some(Json::String(collection)) = operation.get("ns") {
-                let namespace = format!("{name}.{collection}");
-                operation.insert("ns".to_owned(), Json::from(namespace));
-            }
-            running.push(json::to_bson(&operation)?);
-        }
-    }
-    Ok(running)
+/// The collections that were asked for since the start.
+pub(crate) fn top(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    Ok(reply::finished(rawdoc! { "totals": command.shared.usage.to_document() }))
 }
 
 pub(crate) fn command_line(_: &Command<'_>) -> Result<RawDocumentBuf> {

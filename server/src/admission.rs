@@ -4,6 +4,10 @@ use crate::command::Command;
 use crate::error::{CommandError, Result, ServerCode};
 use ebbtide::Database;
 use ebbtide_ttl::Code;
+use std::time::Duration;
+
+/// How often a write that waits looks whether it was ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Takes rows from what the account may write in a second.
 pub(crate) fn take_rows(command: &Command<'_>, rows: usize) -> Result<()> {
@@ -21,7 +25,7 @@ pub(crate) fn wait_for_room(command: &Command<'_>, database: &Database) -> Resul
     let wait = command.deadline.left().map_or(longest, |left| left.min(longest));
     let (room, database) = (command.shared.room.clone(), database.clone());
     let made = runtime.block_on(async {
-        tokio::time::timeout(wait, async {
+        let made = tokio::time::timeout(wait, async {
             let turn = room.lock_owned().await;
             // Goes on to its end if the command does not wait so long.
             let make = move || {
@@ -30,9 +34,12 @@ pub(crate) fn wait_for_room(command: &Command<'_>, database: &Database) -> Resul
                 made
             };
             tokio::task::spawn_blocking(make).await
-        })
-        .await
-    });
+        });
+        tokio::select! {
+            made = made => Ok(made),
+            error = ended(command) => Err(error),
+        }
+    })?;
     match made {
         Ok(Ok(made)) => Ok(made?),
         Ok(Err(_)) => Err(ebbtide::Error::new(Code::Interrupted, "the server stops").into()),
@@ -40,5 +47,17 @@ pub(crate) fn wait_for_room(command: &Command<'_>, database: &Database) -> Resul
             let what = format!("the memory was full for {} ms, which is as long as this write waits", wait.as_millis());
             Err(CommandError::of_server(ServerCode::MaxTimeMSExpired, what))
         }
+    }
+}
+
+/// Waits until a command was ended, and says why.
+async fn ended(command: &Command<'_>) -> CommandError {
+    loop {
+        if let Err(error) = command.deadline.check()
+            && error.code == Code::Interrupted.number()
+        {
+            return error;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::batches::first_batch;
 use crate::collections::{batch_size, indexes_of, stats_of};
-use crate::command::{Command, mismatch};
+use crate::command::{Command, flag, mismatch};
 use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
@@ -13,7 +13,7 @@ use crate::measurements::{Measurements, Query};
 use crate::newest::newest;
 use crate::piped::{Piped, now_ms};
 use crate::read::{self, Source};
-use crate::{admin, output, reply};
+use crate::{current, listed, output, profile, reply};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, FindRequest};
@@ -116,12 +116,28 @@ fn own_source(
     let Some(RawBsonRef::Document(first)) = stages.next() else { return Ok(None) };
     let Some((name, argument)) = first.iter().next().and_then(std::result::Result::ok) else { return Ok(None) };
     let documents = match (name.as_str(), argument) {
-        ("$currentOp", _) if of_database => admin::operations(command)?,
+        ("$currentOp", RawBsonRef::Document(options)) if of_database => current_operations(command, options)?,
         ("$indexStats", RawBsonRef::Document(options)) if !of_database && options.is_empty() => index_stats(command)?,
         ("$collStats", RawBsonRef::Document(options)) if !of_database => vec![collection_stats(command, options)?],
         _ => return Ok(None),
     };
     Ok(Some((documents, stages.collect())))
+}
+
+/// `$currentOp`. Idle connections and cursors run nothing, and are not shown.
+fn current_operations(command: &Command<'_>, options: &RawDocument) -> Result<Vec<RawDocumentBuf>> {
+    let known = ["allUsers", "idleConnections", "idleCursors", "idleSessions", "localOps", "truncateOps", "backtrace"];
+    let mut sees_all = false;
+    for (name, value) in options.iter().filter_map(std::result::Result::ok) {
+        if !known.contains(&name.as_str()) {
+            let shown: String = name.as_str().chars().take(60).collect();
+            let what = format!("unknown option '{}' of $currentOp", shown.escape_debug());
+            return Err(CommandError::new(Code::FailedToParse, what));
+        }
+        let is_set = flag(name.as_str(), value)?;
+        sees_all |= is_set && name.as_str() == "allUsers";
+    }
+    Ok(current::operations(command, !sees_all))
 }
 
 /// `$indexStats`: the indexes. How often they are used is not counted.
@@ -172,8 +188,11 @@ fn collection_stats(command: &Command<'_>, options: &RawDocument) -> Result<RawD
 fn collection_source(command: &Command<'_>, whole: Pipeline) -> Result<(Box<dyn Results>, Pipeline)> {
     let mut pipeline = whole.clone();
     let filter = all_of(pipeline.take_leading_matches());
-    Ok(match Source::of(command)? {
+    let source = Source::of(command)?;
+    command.note_plan(|| read::plan_of(&source, &filter));
+    Ok(match source {
         Source::Missing => (Box::new(List::new(Vec::new())), pipeline),
+        Source::Profile => (Box::new(List::new(listed::matching(profile::records(command), &filter)?)), pipeline),
         Source::Documents(snapshot) => (Box::new(snapshot.find(FindRequest::new(&filter)?)), pipeline),
         Source::Measurements(snapshot) => {
             // What a filter on measurements does not know is asked of each document.

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::{Form, Message, Sequence, WRITE_BATCH_MAX};
+use crate::operations::Operation;
 use crate::shared::Shared;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::Database;
@@ -127,10 +128,11 @@ pub(crate) struct Command<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) client: &'a Client,
     pub(crate) handler: &'static Handler,
+    operation: &'a Operation,
     pub(crate) database: &'a str,
     pub(crate) body: &'a RawDocument,
     sequences: &'a [Sequence<'a>],
-    /// Its `maxTimeMS`.
+    /// Its `maxTimeMS`, and `killOp`.
     pub(crate) deadline: Deadline<'a>,
 }
 
@@ -141,15 +143,17 @@ impl<'a> Command<'a> {
         client: &'a Client,
         message: &'a Message<'a>,
         handler: &'static Handler,
+        operation: &'a Operation,
     ) -> Result<Command<'a>> {
         let mut command = Command {
             shared,
             client,
             handler,
+            operation,
             database: "",
             body: message.body,
             sequences: &message.sequences,
-            deadline: Deadline::none(&shared.clock),
+            deadline: Deadline::new(&shared.clock, &operation.killed),
         };
         command.database = match (message.form, message.database) {
             (Form::Query, Some(database)) => database,
@@ -161,7 +165,7 @@ impl<'a> Command<'a> {
         }
         let given = command.count("maxTimeMS")?.filter(|millis| *millis > 0).map(Duration::from_millis);
         if let Some(time) = given.into_iter().chain(shared.settings.statement_max).min() {
-            command.deadline = Deadline::after(&shared.clock, time);
+            command.deadline = command.deadline.after(time);
         }
         if let Some(options) = handler.options {
             command.check_names(options)?;
@@ -214,6 +218,13 @@ impl<'a> Command<'a> {
     /// The collection's name behind that of its database.
     pub(crate) fn namespace(&self, collection: &str) -> String {
         format!("{}.{collection}", self.database)
+    }
+
+    /// Notes how it finds its documents, if that is to be recorded.
+    pub(crate) fn note_plan(&self, plan: impl FnOnce() -> String) {
+        if self.operation.is_profiled {
+            *self.operation.plan.lock() = Some(plan()).filter(|plan| !plan.is_empty());
+        }
     }
 
     /// The database, if it exists.

@@ -23,7 +23,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     shared: &Shared,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let client = Client::new(shared.next_connection(), peer);
+    let client = shared.clients.enter(Client::new(shared.next_connection(), peer));
     let mut input = Input { buffer: Vec::new(), permits: Vec::new() };
     loop {
         let message = tokio::select! {

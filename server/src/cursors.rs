@@ -53,6 +53,7 @@ impl Results for List {
 
 impl Results for ebbtide::FindCursor {
     fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
+        self.set_stop(deadline.stop());
         let batch = ebbtide::FindCursor::next_batch(self, count, bytes)?;
         deadline.check()?;
         Ok(batch)

@@ -1,6 +1,7 @@
 //! The databases that a server has.
 
 use crate::error::{CommandError, Failure, Result};
+use crate::profiler::COLLECTION as PROFILE;
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::{Background, Database};
 use ebbtide_ttl::{Code, Parameters, Value};
@@ -28,6 +29,10 @@ pub(crate) fn unfinished_name() -> String {
 
 /// Refuses names of collections that the server keeps for itself.
 pub(crate) fn check_collection(name: &str) -> Result<()> {
+    if name == PROFILE {
+        let what = format!("{PROFILE} has the records of the profiler: it cannot be written to");
+        return Err(CommandError::new(Code::InvalidNamespace, what));
+    }
     if !name.starts_with(UNFINISHED) {
         return Ok(());
     }

@@ -5,11 +5,15 @@ use crate::command::Access::{self, Admin, Anyone, Read, Write};
 use crate::command::{Command, Handler};
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::Message;
+use crate::operations::Operation;
 use crate::shared::{Shared, add};
-use crate::{admin, admission, aggregate, batches, collections, explain, handshake, login, read, reply, write};
+use crate::{
+    admin, admission, aggregate, batches, collections, current, explain, handshake, login, profile, profiler, read,
+    reply, write,
+};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
-use ebbtide_ttl::Code;
+use ebbtide_ttl::{Clock, Code};
 
 const HANDLERS: &[Handler] = &[
     Handler::new("aggregate", Read, aggregate::AGGREGATE, explain::aggregate),
@@ -21,11 +25,11 @@ const HANDLERS: &[Handler] = &[
     Handler::new("count", Read, read::COUNT, read::count),
     Handler::open("create", Admin, collections::create),
     Handler::new("createIndexes", Admin, &["indexes", "commitQuorum"], collections::create_indexes),
-    Handler::new("currentOp", Read, admin::CURRENT_OP, admin::current_op),
+    Handler::new("currentOp", Read, current::CURRENT_OP, current::current_op),
     Handler::new("dbStats", Read, &["scale", "freeStorage"], collections::database_stats),
     Handler::new("delete", Write, write::DELETE, write::delete),
     Handler::new("distinct", Read, read::DISTINCT, read::distinct),
-    Handler::open("drop", Admin, collections::through_engine),
+    Handler::open("drop", Admin, profile::drop_collection),
     Handler::new("dropDatabase", Admin, &[], collections::drop_database),
     Handler::open("dropIndexes", Admin, collections::through_engine),
     Handler::quick("endSessions", Read, &[], handshake::nothing),
@@ -41,6 +45,7 @@ const HANDLERS: &[Handler] = &[
     Handler::new("insert", Write, write::INSERT, write::insert),
     Handler::quick_open("isMaster", Anyone, handshake::is_master),
     Handler::new("killCursors", Read, &["cursors"], batches::kill),
+    Handler::quick("killOp", Read, &["op"], current::kill),
     Handler::quick("killSessions", Read, &[], handshake::nothing),
     Handler::new("listCollections", Read, collections::LIST, collections::list),
     Handler::quick("listCommands", Read, &[], list_commands),
@@ -48,12 +53,14 @@ const HANDLERS: &[Handler] = &[
     Handler::new("listIndexes", Read, &["cursor"], collections::list_indexes),
     Handler::quick("logout", Anyone, &[], login::logout),
     Handler::quick("ping", Anyone, &[], handshake::nothing),
+    Handler::quick("profile", Admin, profile::PROFILE, profile::profile),
     Handler::quick("refreshSessions", Read, &[], handshake::nothing),
     Handler::open("renameCollection", Admin, collections::rename),
     Handler::quick("saslContinue", Anyone, login::SASL_CONTINUE, login::sasl_continue),
     Handler::quick("saslStart", Anyone, login::SASL_START, login::sasl_start),
     Handler::open("serverStatus", Read, admin::server_status),
     Handler::open("setParameter", Admin, admin::set_parameter),
+    Handler::quick("top", Read, &[], admin::top),
     Handler::new("update", Write, write::UPDATE, write::update),
     Handler::new(
         "validate",
@@ -104,6 +111,8 @@ fn access(handler: &Handler, message: &Message<'_>) -> Access {
             let name = inner.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str());
             find(name).map_or(handler.access, |explained| access_of(explained, inner))
         }
+        // To ask for the level changes nothing.
+        ("profile", _) if profile::only_asks(message.body) => Read,
         _ => access_of(handler, message.body),
     }
 }
@@ -130,11 +139,14 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
     let name = name_of(message);
     let _span = tracing::debug_span!("command", connection = client.number, name).entered();
     let found = find(name).map(|handler| (handler, access(handler, message)));
-    let outcome = found.ok_or_else(|| unknown(name)).and_then(|(handler, access)| {
+    let begun = found.ok_or_else(|| unknown(name)).and_then(|(handler, access)| {
         login::check(shared, client, access, handler.name)?;
-        let command = Command::of(shared, client, message, handler)?;
+        Ok((handler, access, client.begin(operation(shared, client, message, (handler, access)))))
+    });
+    let outcome = begun.as_ref().map_err(Clone::clone).and_then(|(handler, access, running)| {
+        let command = Command::of(shared, client, message, handler, &running.operation)?;
         count(shared, handler.name);
-        if access == Write {
+        if *access == Write {
             admission::take_rows(&command, rows(message))?;
         }
         // What a pipeline stores waits where it is stored.
@@ -143,7 +155,7 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
         {
             admission::wait_for_room(&command, &database)?;
         }
-        (handler.run)(&command)
+        (handler.run)(&command).map_err(|error| command.deadline.reason(error))
     });
     let reply = outcome.unwrap_or_else(|error| {
         add(&shared.counters.refused, 1);
@@ -156,7 +168,36 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
         }
         reply
     });
+    if let Ok((_, _, running)) = begun {
+        ended(shared, client, &running.operation, &reply);
+    }
     (!message.more_to_come).then_some(reply)
+}
+
+/// What is known of a command that begins.
+fn operation(
+    shared: &Shared,
+    client: &Client,
+    message: &Message<'_>,
+    (handler, access): (&'static Handler, Access),
+) -> Operation {
+    let writes = matches!(access, Write | Admin);
+    let mut operation = Operation::new(shared.next_operation(), (handler.name, writes), message);
+    operation.user = client.user_name();
+    operation.begun = shared.now();
+    operation.is_profiled = shared.profiler.is_on(&operation.database) && !operation.is_of(profiler::COLLECTION);
+    operation
+}
+
+/// Counts and records a command that ended.
+fn ended(shared: &Shared, client: &Client, operation: &Operation, reply: &RawDocument) {
+    let took = shared.now().saturating_sub(operation.begun);
+    if operation.has_collection {
+        shared.usage.add(operation, took);
+    }
+    if operation.is_profiled {
+        shared.profiler.note(client, operation, (shared.clock.now(), took), reply);
+    }
 }
 
 /// The documents, updates or deletes of a write.

@@ -11,7 +11,7 @@ use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
 use crate::read::{self, Source};
 use crate::reply::empty;
-use crate::{aggregate, reply, write};
+use crate::{aggregate, listed, profile, reply, write};
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::error::ArrowError;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -162,7 +162,17 @@ fn explain_filter(
             let ran = Ran { returned: 0, docs: 0, keys: 0, details: RawDocumentBuf::new() };
             (Plan { stage: rawdoc! { "stage": "EOF" }, ran: executes.then_some(ran) }, false)
         }
-        Source::Documents(snapshot) => (of_documents(&snapshot, filter, limits, executes)?, false),
+        Source::Documents(snapshot) => {
+            let snapshot = snapshot.with_stop(command.deadline.stop());
+            (of_documents(&snapshot, filter, limits, executes)?, false)
+        }
+        Source::Profile => {
+            let records = profile::records(command);
+            let docs = records.len() as u64;
+            let returned = listed::matching(records, filter)?.len() as u64;
+            let ran = Ran { returned, docs, keys: 0, details: RawDocumentBuf::new() };
+            (Plan { stage: rawdoc! { "stage": "COLLSCAN" }, ran: executes.then_some(ran) }, false)
+        }
         Source::Measurements(snapshot) => {
             let query = Query::new(filter)?.sort(limits.sort)?;
             let bytes_max = command.shared.settings.statement_bytes_max;

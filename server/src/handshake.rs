@@ -14,6 +14,9 @@ const MONGODB_VERSION: [i32; 4] = [8, 0, 0, 0];
 /// The wire protocol's version that goes with it: drivers of 2026 want at least 9.
 const WIRE_VERSION: i32 = 25;
 
+/// Characters of a program's name that are kept.
+const APP_NAME_MAX: usize = 128;
+
 pub(crate) fn nothing(_: &Command<'_>) -> Result<RawDocumentBuf> {
     Ok(reply::done())
 }
@@ -27,6 +30,13 @@ pub(crate) fn is_master(command: &Command<'_>) -> Result<RawDocumentBuf> {
 }
 
 fn greeting(command: &Command<'_>, mut reply: RawDocumentBuf) -> Result<RawDocumentBuf> {
+    if let Some(RawBsonRef::Document(about)) = command.get("client")
+        && let Ok(application) = about.get_document("application")
+        && let Ok(name) = application.get_str("name")
+    {
+        // The first greeting counts.
+        let _ = command.client.app_name.set(name.chars().take(APP_NAME_MAX).collect());
+    }
     let limit = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
     reply.append(cstr!("helloOk"), true);
     reply.append(cstr!("maxBsonObjectSize"), limit(DOCUMENT_BYTES_MAX));

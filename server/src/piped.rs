@@ -9,6 +9,7 @@ use bson::raw::RawDocumentBuf;
 use ebbtide::{FindRequest, Snapshot};
 use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineRun};
 use ebbtide_ttl::{Clock, Code, Precision, SystemClock};
+use std::sync::Arc;
 
 /// Documents that are read at a time.
 const READ: usize = 1024;
@@ -53,7 +54,7 @@ impl Piped {
             let mut more = true;
             while more && self.run.results_bytes() < READ_BYTES {
                 let Some(document) = self.read.next() else { break };
-                more = self.run.take(document)?;
+                more = self.run.take_unless(document, &|| deadline.check().is_err())?;
             }
             if !more || (source.is_done() && self.read.as_slice().is_empty()) {
                 self.source = None;
@@ -98,14 +99,15 @@ impl Foreign for Others {
         &self,
         collection: &str,
         bytes_max: usize,
+        stop: &dyn Fn() -> bool,
     ) -> std::result::Result<Vec<RawDocumentBuf>, ExpressionError> {
         let of_error = |error: CommandError| ExpressionError::new(error.code, error.message);
-        self.read(collection, bytes_max).map_err(of_error)
+        self.read(collection, bytes_max, stop).map_err(of_error)
     }
 }
 
 impl Others {
-    fn read(&self, collection: &str, bytes_max: usize) -> Result<Vec<RawDocumentBuf>> {
+    fn read(&self, collection: &str, bytes_max: usize, stop: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>> {
         let Some(snapshot) = &self.0 else { return Ok(Vec::new()) };
         let everything = crate::reply::empty();
         let mut results: Box<dyn Results> = match snapshot.documents(collection) {
@@ -113,10 +115,13 @@ impl Others {
             Err(error) if error.code() == Code::NamespaceNotFound => return Ok(Vec::new()),
             Err(_) => Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(everything)?)),
         };
-        let clock = SystemClock::new();
+        let (clock, ended) = (Arc::new(SystemClock::new()), Arc::default());
         let (mut documents, mut bytes) = (Vec::new(), 0);
         while !results.is_done() {
-            let batch = results.next_batch(READ, READ_BYTES, Deadline::none(&clock))?;
+            let batch = results.next_batch(READ, READ_BYTES, Deadline::new(&clock, &ended))?;
+            if stop() {
+                return Err(CommandError::new(Code::Interrupted, "the command was ended"));
+            }
             bytes += batch.iter().map(|document| document.as_bytes().len() + 64).sum::<usize>();
             if bytes > bytes_max {
                 let limit = bytes_max >> 20;

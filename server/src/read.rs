@@ -5,10 +5,11 @@ use crate::collections::indexes_of;
 use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
+use crate::listed::{self, Wanted};
 use crate::measurements::{Measurements, Query};
 use crate::piped::Piped;
 use crate::reply::empty;
-use crate::{aggregate, groups, reply};
+use crate::{aggregate, groups, profile, profiler, reply};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};
@@ -56,6 +57,8 @@ pub(crate) const DISTINCT: &[&str] = &["key", "query", "hint", "collation"];
 pub(crate) enum Source {
     Documents(DocumentsSnapshot),
     Measurements(CollectionSnapshot),
+    /// The records of the profiler.
+    Profile,
     /// None of this name, which reads as an empty one.
     Missing,
 }
@@ -64,12 +67,39 @@ impl Source {
     pub(crate) fn of(command: &Command<'_>) -> Result<Source> {
         let name = command.collection()?;
         let Some(database) = command.existing()? else { return Ok(Source::Missing) };
+        if name == profiler::COLLECTION {
+            return Ok(Source::Profile);
+        }
         let snapshot = database.snapshot();
         match snapshot.documents(name) {
             Ok(documents) => Ok(Source::Documents(documents)),
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(Source::Missing),
             Err(_) => Ok(Source::Measurements(snapshot.collection(name)?)),
         }
+    }
+}
+
+/// How a filter finds its documents, in MongoDB's words.
+pub(crate) fn plan_of(source: &Source, filter: &RawDocument) -> String {
+    match source {
+        Source::Documents(snapshot) => plan_of_documents(snapshot, filter),
+        Source::Measurements(_) => "TS_SCAN".to_owned(),
+        Source::Profile => "COLLSCAN".to_owned(),
+        Source::Missing => "EOF".to_owned(),
+    }
+}
+
+pub(crate) fn plan_of_documents(snapshot: &DocumentsSnapshot, filter: &RawDocument) -> String {
+    // One that is wrong has no plan.
+    let Ok(name) = snapshot.index_for(filter) else { return String::new() };
+    let key = snapshot.options().indexes.iter().find(|index| Some(&index.name) == name.as_ref());
+    match (name.as_deref(), key) {
+        (Some("_id_"), _) => "IDHACK".to_owned(),
+        (Some(_), Some(index)) => {
+            let parts: Vec<_> = index.key.iter().map(|(path, direction)| format!("{path}: {direction}")).collect();
+            format!("IXSCAN {{ {} }}", parts.join(", "))
+        }
+        _ => "COLLSCAN".to_owned(),
     }
 }
 
@@ -105,6 +135,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     check_hint(command, command.get("hint"))?;
     let source = Source::of(command)?;
     let filter = document_or_empty(command, "filter")?;
+    command.note_plan(|| plan_of(&source, filter));
     let sort = document_or_empty(command, "sort")?;
     let projection = document_or_empty(command, "projection")?;
     let skip = command.count("skip")?.unwrap_or(0);
@@ -120,6 +151,10 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             let sort_bytes_max = command.shared.settings.statement_bytes_max;
             let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
             Box::new(Measurements::new(snapshot, query))
+        }
+        Source::Profile => {
+            let wanted = Wanted { filter, sort, projection, skip, limit };
+            Box::new(List::new(listed::find(profile::records(command), &wanted)?))
         }
         other => {
             let mut request = FindRequest::new(filter)?.sort(sort)?.projection(projection)?;
@@ -161,9 +196,12 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
     // A negative limit means its magnitude, as in MongoDB.
     let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
     let skip = command.count("skip")?.unwrap_or(0);
-    let found = match Source::of(command)? {
+    let source = Source::of(command)?;
+    command.note_plan(|| plan_of(&source, filter));
+    let found = match source {
         Source::Documents(snapshot) if filter.is_empty() => snapshot.count()?,
-        Source::Documents(snapshot) => snapshot.count_where(filter)?,
+        Source::Documents(snapshot) => snapshot.with_stop(command.deadline.stop()).count_where(filter)?,
+        Source::Profile => listed::matching(profile::records(command), filter)?.len() as u64,
         Source::Measurements(snapshot) if filter.is_empty() => snapshot.count()?,
         Source::Measurements(snapshot) => {
             let query = Query::new(filter)?;
@@ -194,8 +232,15 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
-    let values = match Source::of(command)? {
-        Source::Documents(snapshot) => snapshot.distinct(path, filter)?,
+    let source = Source::of(command)?;
+    command.note_plan(|| plan_of(&source, filter));
+    let values = match source {
+        Source::Documents(snapshot) => snapshot.with_stop(command.deadline.stop()).distinct(path, filter)?,
+        Source::Profile => {
+            let mut values = Distinct::new(path)?;
+            listed::matching(profile::records(command), filter)?.iter().for_each(|record| values.add(record));
+            values.into_values()
+        }
         Source::Measurements(snapshot) => {
             let mut values = Distinct::new(path)?;
             let mut results = Measurements::new(

@@ -240,6 +240,7 @@ async fn tick(shared: Arc<Shared>) {
         ticks.tick().await;
         shared.cursors.reap(shared.now());
         shared.gate.forget(shared.now());
+        shared.profiler.note_sweeps(|| shared.databases.all());
         if let Err(error) = shared.gate.refresh() {
             tracing::error!(%error, "the accounts stay as they were");
         }

@@ -1,10 +1,13 @@
 //! What the connections of a server share.
 
+use crate::client::Clients;
 use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::gate::Gate;
 use crate::limits::Rates;
+use crate::profiler::Profiler;
 use crate::settings::Settings;
+use crate::usage::Usage;
 use ebbtide_ttl::{Clock, SystemClock};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +25,10 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) cursors: Cursors,
     pub(crate) gate: Gate,
-    pub(crate) clock: SystemClock,
+    pub(crate) clock: Arc<SystemClock>,
+    pub(crate) clients: Clients,
+    pub(crate) profiler: Profiler,
+    pub(crate) usage: Usage,
     pub(crate) started: Duration,
     pub(crate) counters: Counters,
     pub(crate) rates: Rates,
@@ -34,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) reads_here: AtomicUsize,
     pub(crate) address: SocketAddr,
     next_connection: AtomicI32,
+    next_operation: AtomicI32,
 }
 
 impl Shared {
@@ -50,9 +57,13 @@ impl Shared {
             address,
             settings,
             started: clock.monotonic(),
-            clock,
+            clock: Arc::new(clock),
+            clients: Clients::default(),
+            profiler: Profiler::new(),
+            usage: Usage::default(),
             counters: Counters::default(),
             next_connection: AtomicI32::new(1),
+            next_operation: AtomicI32::new(1),
         }
     }
 
@@ -67,6 +78,11 @@ impl Shared {
         self.gate.refuse(peer.ip(), self.now());
         let shown: String = name.chars().take(80).collect();
         tracing::warn!(%peer, name = %shown.escape_debug(), "a login was refused");
+    }
+
+    /// The number of a command.
+    pub(crate) fn next_operation(&self) -> i32 {
+        self.next_operation.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The number of a new connection.

@@ -6,6 +6,7 @@
 use crate::collections::ensure_collection;
 use crate::command::{Command, flag, mismatch, missing};
 use crate::error::{CommandError, Result, write_errors};
+use crate::read::plan_of_documents;
 use crate::reply;
 use crate::shared::add;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -40,9 +41,9 @@ enum Target {
 }
 
 impl Target {
-    fn of(database: &Database, name: &str) -> Result<Target> {
+    fn of(command: &Command<'_>, database: &Database, name: &str) -> Result<Target> {
         match database.documents(name) {
-            Ok(documents) => Ok(Target::Documents(documents)),
+            Ok(documents) => Ok(Target::Documents(documents.with_stop(command.deadline.stop()))),
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(Target::Missing),
             Err(_) => Ok(Target::Measurements(database.collection(name)?)),
         }
@@ -60,7 +61,23 @@ fn target(command: &Command<'_>, create: bool) -> Result<Target> {
     if create {
         ensure_collection(command, &database, name)?;
     }
-    Target::of(&database, name)
+    Target::of(command, &database, name)
+}
+
+/// Notes how the first query of a write finds its documents.
+fn note_plan(command: &Command<'_>, target: &Target, query: Option<&RawDocument>) {
+    command.note_plan(|| match (target, query) {
+        (Target::Documents(target), Some(query)) => {
+            target.snapshot().map_or_else(|_| String::new(), |snapshot| plan_of_documents(&snapshot, query))
+        }
+        (Target::Missing, _) => "EOF".to_owned(),
+        _ => String::new(),
+    });
+}
+
+/// The query of the first of several writes.
+fn first_query<'a>(list: &[&'a RawDocument]) -> Option<&'a RawDocument> {
+    list.first()?.get_document("q").ok()
 }
 
 /// The reply to several writes.
@@ -198,9 +215,12 @@ pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
         let upsert = update.get("upsert").ok().flatten();
         upsert.is_some_and(|value| flag("upsert", value).unwrap_or(false))
     });
+    let first = first_query(&updates);
     let read = updates.iter().enumerate().map(|(index, update)| one_update(index, update));
     let updates = read.collect::<Result<Vec<_>>>()?;
-    match target(command, creates)? {
+    let target = target(command, creates)?;
+    note_plan(command, &target, first);
+    match target {
         Target::Documents(target) => Ok(answer(target.update_many(updates, ordered)?, true)),
         Target::Measurements(_) => Ok(with_errors(rawdoc! { "n": 0, "nModified": 0 }, &[(0, for_documents("update"))])),
         Target::Missing => {
@@ -240,9 +260,12 @@ pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["let"])?;
     let deletes = command.list("deletes")?;
     let ordered = command.flag("ordered")?.unwrap_or(true);
+    let first = first_query(&deletes);
     let read = deletes.iter().enumerate().map(|(index, delete)| one_delete(index, delete));
     let deletes = read.collect::<Result<Vec<_>>>()?;
-    match target(command, false)? {
+    let target = target(command, false)?;
+    note_plan(command, &target, first);
+    match target {
         Target::Measurements(target) => delete_measurements(&target, deletes, ordered),
         target => {
             let requests = deletes.into_iter().map(|(query, only_one, wrong)| match wrong {
@@ -305,7 +328,9 @@ pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
         upsert,
         fields: command.document("fields")?,
     })?;
-    let done = match target(command, upsert)? {
+    let target = target(command, upsert)?;
+    note_plan(command, &target, command.document("query")?);
+    let done = match target {
         Target::Documents(target) => target.find_and_modify(request)?,
         Target::Measurements(_) => return Err(for_documents("findAndModify")),
         Target::Missing => ebbtide::FoundAndModified { value: None, updated_existing: false, upserted: None },

@@ -57,6 +57,13 @@ async fn pipelines_give_the_same_over_both_kinds_of_collections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_runs_and_what_ran_can_be_asked() {
+    if let Some(output) = run("diagnostics.py", "").await {
+        assert_success(&output);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_may_be_compressed() {
     for compressor in ["zlib", "snappy", "zstd"] {
         if let Some(output) = run("commands.py", &format!("?compressors={compressor}")).await {

@@ -14,20 +14,27 @@ use std::ops::ControlFlow;
 
 /// The other collections of a database, for `$lookup`.
 pub trait Foreign: Debug + Send {
-    /// All documents of a collection, of `bytes_max` bytes at most; none of one that does not exist.
+    /// All documents of a collection, of `bytes_max` bytes at most; none of one that does not exist. `stop` is asked now and then
+    /// whether to give up.
     ///
     /// # Errors
-    /// 146 for more than that, and errors of reading.
+    /// 146 for more than that, errors of reading, and any if it was stopped.
     fn documents(
         &self,
         collection: &str,
         bytes_max: usize,
+        stop: &dyn Fn() -> bool,
     ) -> std::result::Result<Vec<RawDocumentBuf>, ExpressionError>;
 }
 
 /// No other collections.
 impl Foreign for () {
-    fn documents(&self, _: &str, _: usize) -> std::result::Result<Vec<RawDocumentBuf>, ExpressionError> {
+    fn documents(
+        &self,
+        _: &str,
+        _: usize,
+        _: &dyn Fn() -> bool,
+    ) -> std::result::Result<Vec<RawDocumentBuf>, ExpressionError> {
         Ok(Vec::new())
     }
 }
@@ -51,8 +58,8 @@ pub(super) struct Table {
 }
 
 impl Lookup {
-    pub(super) fn load(&self, foreign: &dyn Foreign, memory: &Memory) -> Result<Table> {
-        let documents = foreign.documents(&self.from, memory.left())?;
+    pub(super) fn load(&self, foreign: &dyn Foreign, memory: &Memory, stop: &dyn Fn() -> bool) -> Result<Table> {
+        let documents = foreign.documents(&self.from, memory.left(), stop)?;
         let mut by_value: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         let mut bytes = 0;
         for (at, document) in documents.iter().enumerate() {

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+mod operations;
+
 /// What each role may do beyond the one before it. A command that is in no list fails the test.
 const ANYONE: &[&str] =
     &["connectionStatus", "hello", "isMaster", "logout", "ping", "saslContinue", "saslStart", "whatsmyuri"];
@@ -29,6 +31,7 @@ const READ: &[&str] = &[
     "getParameter",
     "hostInfo",
     "killCursors",
+    "killOp",
     "killSessions",
     "listCollections",
     "listCommands",
@@ -36,6 +39,7 @@ const READ: &[&str] = &[
     "listIndexes",
     "refreshSessions",
     "serverStatus",
+    "top",
     "validate",
 ];
 const WRITE: &[&str] = &["delete", "findAndModify", "insert", "update"];
@@ -48,11 +52,16 @@ const ADMIN: &[&str] = &[
     "dropDatabase",
     "dropIndexes",
     "getCmdLineOpts",
+    "profile",
     "renameCollection",
     "setParameter",
 ];
 
 fn shared(folder: &std::path::Path) -> Shared {
+    shared_of(folder, Databases::in_folder(folder).unwrap())
+}
+
+fn shared_of(folder: &std::path::Path, databases: Databases) -> Shared {
     let file = AccountsFile::new(folder.join(AccountsFile::NAME));
     file.change(|accounts| {
         accounts.add("read", Role::Read, "p")?;
@@ -61,7 +70,6 @@ fn shared(folder: &std::path::Path) -> Shared {
     })
     .unwrap();
     let gate = Gate::new(Some(file), Duration::ZERO).unwrap();
-    let databases = Databases::in_folder(folder).unwrap();
     Shared::new(databases, Settings::default(), gate, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
 }
 

@@ -9,7 +9,7 @@ const LIMIT: usize = 64 << 10;
 struct Others;
 
 impl Foreign for Others {
-    fn documents(&self, _: &str, _: usize) -> Result<Vec<RawDocumentBuf>, ExpressionError> {
+    fn documents(&self, _: &str, _: usize, _: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>, ExpressionError> {
         Ok((0..200).map(document).collect())
     }
 }
