@@ -32,6 +32,8 @@ const ZSTD_LEVEL: i32 = 3;
 /// than that of a full one.
 const FILTER_BYTES: usize = 1 << 18;
 const FILTER_FALSE_SHARE: f64 = 0.0085;
+/// Keys that are kept before the large filter is made. A filter of this many has at most four bytes for each.
+const FEW_KEYS: usize = 1024;
 /// Longer bounds are left out of the footer, where only other programs need them.
 const BOUND_BYTES_MAX: usize = 64;
 
@@ -62,12 +64,59 @@ struct OpenGroup {
     document_rows: usize,
     columns: [OpenColumn; Column::ALL.len()],
     fences: Fences,
-    filter: Sbbf,
+    filter: KeyFilter,
     first_key: Vec<u8>,
     rows: u32,
     /// Bytes of keys and documents.
     raw: usize,
     bounds: Bounds,
+}
+
+/// The filter of the keys of a row group. The keys themselves are kept while they are few: a filter of few keys is made
+/// small, which gives the same bytes as folding a large one, and takes a fraction of the time.
+enum KeyFilter {
+    Few { keys: Vec<u8>, ends: Vec<usize> },
+    Many(Sbbf),
+}
+
+impl KeyFilter {
+    fn insert(&mut self, key: &[u8]) {
+        if let KeyFilter::Few { ends, .. } = self
+            && ends.len() == FEW_KEYS
+        {
+            *self = KeyFilter::Many(self.with_bytes(FILTER_BYTES));
+        }
+        match self {
+            KeyFilter::Few { keys, ends } => {
+                keys.extend(key);
+                ends.push(keys.len());
+            }
+            KeyFilter::Many(filter) => filter.insert(key),
+        }
+    }
+
+    /// A filter of so many bytes with the keys that are kept.
+    fn with_bytes(&self, bytes: usize) -> Sbbf {
+        let mut filter = Sbbf::new_with_num_of_bytes(bytes);
+        if let KeyFilter::Few { keys, ends } = self {
+            let mut start = 0;
+            for end in ends {
+                filter.insert(&keys[start..*end]);
+                start = *end;
+            }
+        }
+        filter
+    }
+
+    /// As small as its share of false answers allows.
+    fn close(self) -> Sbbf {
+        let mut filter = match self {
+            KeyFilter::Few { .. } => self.with_bytes(FEW_KEYS * 4),
+            KeyFilter::Many(filter) => filter,
+        };
+        filter.fold_to_target_fpp(FILTER_FALSE_SHARE);
+        filter
+    }
 }
 
 /// The bounds of columns of numbers.
@@ -98,7 +147,7 @@ impl OpenGroup {
             document_rows: 0,
             columns: Default::default(),
             fences: Fences::default(),
-            filter: Sbbf::new_with_num_of_bytes(FILTER_BYTES),
+            filter: KeyFilter::Few { keys: Vec::new(), ends: Vec::new() },
             first_key: Vec::new(),
             rows: 0,
             raw: 0,
@@ -237,13 +286,12 @@ impl KeyedWriter {
     pub(super) fn close_group(&mut self) -> Result<(), SegmentError> {
         self.close_pages(true)?;
         let mut group = std::mem::replace(&mut self.group, OpenGroup::new());
-        group.filter.fold_to_target_fpp(FILTER_FALSE_SHARE);
         let mut closed = Group {
             first_row: self.directory.rows(),
             columns: Default::default(),
             fences: std::mem::take(&mut group.fences),
         };
-        let mut filter = Some(group.filter);
+        let mut filter = Some(group.filter.close());
         let descriptor = self.file.schema_descr().columns().to_vec();
         let mut at = self.file.bytes_written() as u64;
         if at != self.directory.data_end() {
@@ -396,3 +444,6 @@ impl Bounds {
 }
 
 const _: () = assert!(DATA_START == 4);
+
+#[cfg(test)]
+mod tests;
