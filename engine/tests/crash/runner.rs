@@ -359,7 +359,14 @@ impl<F: Fs + Clone + 'static> Runner<F> {
         let written = written.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the command was run");
         match written {
             Ok(()) if was_poisoned => return Err(format!("{command:?}: done after writing stopped")),
-            Ok(()) => note_command(&mut self.expected, name, command, true),
+            Ok(()) => {
+                note_command(&mut self.expected, name, command, true);
+                // What was expired when it was written may have gone in the same sweep.
+                if matches!(work, Step::Sweep) {
+                    let found = find(&self.db(), &self.expected).ok();
+                    note_swept_documents(&mut self.expected, found.as_ref());
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Poisoned => {
                 outcome = Outcome::Unknown;
                 self.poisoned = true;
