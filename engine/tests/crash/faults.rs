@@ -15,7 +15,7 @@ use crate::script::{Scenario, Step};
 pub(crate) enum Faults {
     /// All single ones, and a fifth more of pairs.
     Every,
-    /// So many, half of them single ones.
+    /// So many, five of six of them single ones.
     Some(usize),
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn fault_runs(campaign: &mut Campaign, scenario: &Scenario, budget: F
     shuffle(&mut runs, &mut random);
     // Once every single fault was there, pairs: a second one while the engine deals with the first.
     if let Faults::Some(share) = budget {
-        runs.truncate(share / 2);
+        runs.truncate(share - share / 6);
     }
     let singles = runs.len();
     let pairs = match budget {
