@@ -186,6 +186,17 @@ def what_is_not_here():
         refused(20, transaction, "transaction")
 
 
+def profiles():
+    things = plain("things", [{"_id": 1}])
+    assert db.command("profile", 2)["was"] == 0
+    things.find_one({"_id": 1})
+    assert db.command("profile", 0)["was"] == 2
+    assert db["system.profile"].find_one({"op": "query", "ns": things.full_name})["nreturned"] == 1
+    assert "system.profile" not in db.list_collection_names()
+    refused(73, lambda: db["system.profile"].insert_one({}), "system.profile")
+    db["system.profile"].drop()
+
+
 # The beginning of each row, and what shows it.
 ROWS = {
     "a write to a collection that does not exist": creates_collections,
@@ -203,12 +214,19 @@ ROWS = {
     "`$lookup` with `let` and `pipeline`": lookups,
     "what a statement keeps in memory": memory,
     "arithmetic on decimal128": decimals,
+    "`system.profile` is in memory": profiles,
     "a command that asks for what is not here": what_is_not_here,
 }
+
+# What diagnostics.py shows.
+ELSEWHERE = ("one record of the profiler for each command", "`currentOp` shows commands that run", "`killOp` ends a command")
 
 with open(sys.argv[2], encoding="utf-8") as file:
     table = file.read().split("| different on purpose | in MongoDB |\n| --- | --- |\n")[1].split("\n\n")[0]
 rows = [re.split(r"(?<!\\) \| ", line)[0].removeprefix("| ") for line in table.splitlines()]
+elsewhere = [row for row in rows if row.startswith(ELSEWHERE)]
+assert len(elsewhere) == len(ELSEWHERE), elsewhere
+rows = [row for row in rows if row not in elsewhere]
 shown = [next((begin for begin in ROWS if row.startswith(begin)), None) for row in rows]
 assert None not in shown, f"nothing shows the row: {rows[shown.index(None)]}"
 assert sorted(shown) == sorted(ROWS), f"not on the page: {set(ROWS) - set(shown)}"
