@@ -55,6 +55,12 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     first_batch(command, &command.namespace(name), Box::new(results), batch_size(command)?, false)
 }
 
+/// The results of stages over the collection of a command.
+pub(crate) fn piped(command: &Command<'_>, stages: &RawArray) -> Result<Piped> {
+    let (source, pipeline) = collection_source(command, Pipeline::parse(stages)?)?;
+    Piped::over(command, source, &pipeline)
+}
+
 /// What of a pipeline the collection is asked for.
 pub(crate) struct Planned {
     pub(crate) filter: RawDocumentBuf,

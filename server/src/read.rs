@@ -107,39 +107,49 @@ fn document_or_empty<'a>(command: &Command<'a>, option: &str) -> Result<&'a RawD
     Ok(command.document(option)?.unwrap_or_else(|| empty()))
 }
 
-/// Checks that the index of a hint exists, which is named, or given by its key; `$natural` is always there. Which index is used
-/// is decided without it.
+/// Checks that the index of a hint exists, as [`wrong_hint`] says.
 pub(crate) fn check_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) -> Result<()> {
-    let wrong = |what: &str| Err(CommandError::new(Code::BadValue, what));
+    wrong_hint(command, hint).map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// What is wrong with a hint: it is the name or the key of an index that exists, or `$natural`. Which index is used is decided
+/// without it.
+pub(crate) fn wrong_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) -> Option<ebbtide::Error> {
     let is_named = |name: &str, wanted: RawBsonRef<'_>| -> bool {
         // A collection that does not exist has no documents to look for.
         indexes_of(command)
             .map_or(true, |indexes| indexes.iter().any(|index| index.get(name).ok().flatten() == Some(wanted)))
     };
-    let is_known = match hint {
-        None => true,
-        Some(RawBsonRef::String("$natural")) => true,
-        Some(RawBsonRef::Document(key)) if key.is_empty() || key.get("$natural").is_ok_and(|n| n.is_some()) => true,
-        Some(name @ RawBsonRef::String(_)) => is_named("name", name),
-        Some(key @ RawBsonRef::Document(_)) => is_named("key", key),
-        Some(_) => return wrong("hint must be the name of an index, or its key"),
+    let wrong = match hint? {
+        RawBsonRef::String("$natural") => return None,
+        RawBsonRef::Document(key) if key.is_empty() || key.get("$natural").is_ok_and(|n| n.is_some()) => return None,
+        name @ RawBsonRef::String(_) if is_named("name", name) => return None,
+        key @ RawBsonRef::Document(_) if is_named("key", key) => return None,
+        RawBsonRef::String(_) | RawBsonRef::Document(_) => {
+            "hint provided does not correspond to an existing index: listIndexes names those that exist"
+        }
+        _ => "hint must be the name of an index, or its key",
     };
-    match is_known {
-        true => Ok(()),
-        false => wrong("hint provided does not correspond to an existing index: listIndexes names those that exist"),
-    }
+    Some(ebbtide::Error::new(Code::BadValue, wrong))
 }
 
 pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(FIND_REFUSED)?;
     check_hint(command, command.get("hint"))?;
-    let source = Source::of(command)?;
     let filter = document_or_empty(command, "filter")?;
-    command.note_plan(|| plan_of(&source, filter));
     let sort = document_or_empty(command, "sort")?;
     let projection = document_or_empty(command, "projection")?;
     let skip = command.count("skip")?.unwrap_or(0);
     let limit = command.count("limit")?.filter(|limit| *limit > 0);
+    if has_expression(filter) {
+        let mut stages = matching(filter, sort, skip, limit);
+        if !projection.is_empty() {
+            stages.push(rawdoc! { "$project": projection.to_owned() });
+        }
+        return answer_find(command, Box::new(aggregate::piped(command, &stages)?));
+    }
+    let source = Source::of(command)?;
+    command.note_plan(|| plan_of(&source, filter));
     // What is computed is computed by a stage.
     let computed = match computes(projection) {
         true => Some(Pipeline::parse(&RawArrayBuf::from_iter([rawdoc! { "$project": projection.to_owned() }]))?),
@@ -169,9 +179,33 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     if let Some(pipeline) = computed {
         results = Box::new(Piped::over(command, results, &pipeline)?);
     }
+    answer_find(command, results)
+}
+
+fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDocumentBuf> {
     let namespace = command.namespace(command.collection()?);
     let only_one = command.flag("singleBatch")?.unwrap_or(false);
     first_batch(command, &namespace, results, command.count("batchSize")?, only_one)
+}
+
+/// Whether a filter has a condition in the language of expressions: then it is a filter of a pipeline.
+fn has_expression(filter: &RawDocument) -> bool {
+    filter.get("$expr").is_ok_and(|condition| condition.is_some())
+}
+
+/// A find as stages of a pipeline.
+fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limit: Option<u64>) -> RawArrayBuf {
+    let mut stages = RawArrayBuf::from_iter([rawdoc! { "$match": filter.to_owned() }]);
+    if !sort.is_empty() {
+        stages.push(rawdoc! { "$sort": sort.to_owned() });
+    }
+    if skip > 0 {
+        stages.push(rawdoc! { "$skip": reply::count(skip) });
+    }
+    if let Some(limit) = limit {
+        stages.push(rawdoc! { "$limit": reply::count(limit) });
+    }
+    stages
 }
 
 /// Whether a projection computes something, beyond what `$slice` and `$elemMatch` choose.
@@ -196,6 +230,11 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
     // A negative limit means its magnitude, as in MongoDB.
     let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
     let skip = command.count("skip")?.unwrap_or(0);
+    if has_expression(filter) {
+        let stages = matching(filter, empty(), skip, limit);
+        let counted = one_by_one(command, &mut aggregate::piped(command, &stages)?)?;
+        return Ok(reply::finished(rawdoc! { "n": reply::count(counted) }));
+    }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
     let found = match source {
@@ -207,7 +246,7 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
             let query = Query::new(filter)?;
             match groups::counted(&snapshot, &query, &aggregate::limits(command))? {
                 Some(found) => found,
-                None => one_by_one(command, Measurements::new(snapshot, query.only_fields([])))?,
+                None => one_by_one(command, &mut Measurements::new(snapshot, query.only_fields([])))?,
             }
         }
         Source::Missing => {
@@ -219,7 +258,7 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
     Ok(reply::finished(rawdoc! { "n": reply::count(counted) }))
 }
 
-fn one_by_one(command: &Command<'_>, mut results: Measurements) -> Result<u64> {
+fn one_by_one(command: &Command<'_>, results: &mut dyn Results) -> Result<u64> {
     let mut found = 0;
     while !results.is_done() {
         found += results.next_batch(usize::MAX, usize::MAX, command.deadline)?.len() as u64;

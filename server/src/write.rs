@@ -6,7 +6,7 @@
 use crate::collections::ensure_collection;
 use crate::command::{Command, flag, mismatch, missing};
 use crate::error::{CommandError, Result, write_errors};
-use crate::read::plan_of_documents;
+use crate::read::{check_hint, plan_of_documents, wrong_hint};
 use crate::reply;
 use crate::shared::add;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -195,13 +195,17 @@ fn insert_measurements(target: &Collection, documents: &[&RawDocument], ordered:
     Ok(with_errors(rawdoc! { "n": reply::count(stored) }, &refused))
 }
 
-fn one_update(index: usize, update: &RawDocument) -> Result<std::result::Result<UpdateRequest, ebbtide::Error>> {
-    let refused = ["arrayFilters", "collation", "hint", "c", "sort"];
-    let one = One::new("updates", index, update, &[&["q", "u", "multi", "upsert"], &refused[..]].concat())?;
+fn one_update(
+    command: &Command<'_>,
+    index: usize,
+    update: &RawDocument,
+) -> Result<std::result::Result<UpdateRequest, ebbtide::Error>> {
+    let refused = ["arrayFilters", "collation", "c", "sort"];
+    let one = One::new("updates", index, update, &[&["q", "u", "multi", "upsert", "hint"], &refused[..]].concat())?;
     let (multi, upsert) = (one.flag("multi")?, one.flag("upsert")?);
     let query = one.query()?.to_owned();
     let change = one.get("u").ok_or_else(|| missing("u", &one.what))?;
-    if let Some(error) = one.refused(&refused) {
+    if let Some(error) = one.refused(&refused).or_else(|| wrong_hint(command, one.get("hint"))) {
         return Ok(Err(error));
     }
     Ok(UpdateRequest::new(query, change, multi, upsert))
@@ -216,7 +220,7 @@ pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
         upsert.is_some_and(|value| flag("upsert", value).unwrap_or(false))
     });
     let first = first_query(&updates);
-    let read = updates.iter().enumerate().map(|(index, update)| one_update(index, update));
+    let read = updates.iter().enumerate().map(|(index, update)| one_update(command, index, update));
     let updates = read.collect::<Result<Vec<_>>>()?;
     let target = target(command, creates)?;
     note_plan(command, &target, first);
@@ -241,9 +245,13 @@ fn for_documents(command: &str) -> CommandError {
 }
 
 /// One delete: its filter, and whether it takes one document alone.
-fn one_delete(index: usize, delete: &RawDocument) -> Result<(&RawDocument, bool, Option<ebbtide::Error>)> {
-    let refused = ["collation", "hint"];
-    let one = One::new("deletes", index, delete, &[&["q", "limit"], &refused[..]].concat())?;
+fn one_delete<'a>(
+    command: &Command<'_>,
+    index: usize,
+    delete: &'a RawDocument,
+) -> Result<(&'a RawDocument, bool, Option<ebbtide::Error>)> {
+    let refused = ["collation"];
+    let one = One::new("deletes", index, delete, &["q", "limit", "hint", "collation"])?;
     let limit = one.get("limit").ok_or_else(|| missing("limit", &one.what))?;
     let wrong = match ebbtide_documents::whole_number(limit) {
         Some(0 | 1) => None,
@@ -253,7 +261,11 @@ fn one_delete(index: usize, delete: &RawDocument) -> Result<(&RawDocument, bool,
         }
     };
     let only_one = ebbtide_documents::whole_number(limit) == Some(1);
-    Ok((one.query()?, only_one, wrong.or_else(|| one.refused(&refused))))
+    Ok((
+        one.query()?,
+        only_one,
+        wrong.or_else(|| one.refused(&refused)).or_else(|| wrong_hint(command, one.get("hint"))),
+    ))
 }
 
 pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
@@ -261,7 +273,7 @@ pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let deletes = command.list("deletes")?;
     let ordered = command.flag("ordered")?.unwrap_or(true);
     let first = first_query(&deletes);
-    let read = deletes.iter().enumerate().map(|(index, delete)| one_delete(index, delete));
+    let read = deletes.iter().enumerate().map(|(index, delete)| one_delete(command, index, delete));
     let deletes = read.collect::<Result<Vec<_>>>()?;
     let target = target(command, false)?;
     note_plan(command, &target, first);
@@ -317,7 +329,8 @@ fn delete_measurements(
 }
 
 pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    command.refuse(&["arrayFilters", "collation", "hint", "let"])?;
+    command.refuse(&["arrayFilters", "collation", "let"])?;
+    check_hint(command, command.get("hint"))?;
     let (remove, upsert) = (command.flag("remove")?.unwrap_or(false), command.flag("upsert")?.unwrap_or(false));
     let request = ebbtide::FindAndModify::new(&ebbtide::FindAndModifyOptions {
         query: command.document("query")?.unwrap_or_else(|| reply::empty()),

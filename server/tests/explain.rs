@@ -87,3 +87,57 @@ async fn a_find_over_documents_names_its_index_and_a_hint_must_exist() {
     }
     wire.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_of_a_write_must_exist_and_the_other_writes_are_done() {
+    let mut wire = Wire::start().await;
+    wire.run(&rawdoc! { "insert": "c", "documents": [{ "_id": 1, "a": 1 }, { "_id": 2, "a": 2 }] }).await;
+    wire.run(&rawdoc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a_1" }] }).await;
+    let set = |a: i32, hint: &str| rawdoc! { "q": { "a": a }, "u": { "$set": { "b": 1 } }, "hint": hint };
+    let updates = RawArrayBuf::from_iter([set(1, "b_1"), set(2, "a_1")]);
+    let reply = wire.ask(&rawdoc! { "update": "c", "updates": updates, "ordered": false }).await;
+    assert_eq!(reply.get_i32("nModified").unwrap(), 1);
+    let refused = reply.get_array("writeErrors").unwrap().get_document(0).unwrap();
+    assert_eq!((refused.get_i32("index").unwrap(), refused.get_i32("code").unwrap()), (0, 2));
+    let deletes =
+        |hint: RawDocumentBuf| rawdoc! { "delete": "c", "deletes": [{ "q": { "a": 1 }, "limit": 1, "hint": hint }] };
+    let reply = wire.ask(&deletes(rawdoc! { "b": 1 })).await;
+    assert_eq!(reply.get_i32("n").unwrap(), 0);
+    assert!(reply.get_array("writeErrors").is_ok());
+    assert_eq!(wire.run(&deletes(rawdoc! { "a": 1 })).await.get_i32("n").unwrap(), 1);
+    let modify = |hint: &str| rawdoc! { "findAndModify": "c", "query": { "a": 2 }, "remove": true, "hint": hint };
+    assert_eq!(wire.ask(&modify("b_1")).await.get_i32("code").unwrap(), 2);
+    assert_eq!(wire.run(&modify("a_1")).await.get_document("value").unwrap().get_i32("b").unwrap(), 1);
+    wire.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finds_and_counts_take_conditions_of_expressions() {
+    let mut wire = Wire::start().await;
+    let documents: RawArrayBuf = (0..20).map(|i| rawdoc! { "_id": i, "a": i % 4, "b": i % 3 }).collect();
+    wire.run(&rawdoc! { "insert": "c", "documents": documents }).await;
+    let series = rawdoc! { "create": "w", "timeseries": { "timeField": "t", "metaField": "m" } };
+    wire.run(&series).await;
+    let measured: RawArrayBuf = (0..20)
+        .map(|i| rawdoc! { "t": bson::DateTime::from_millis(1_700_000_000_000 + i64::from(i)), "m": "x", "a": i % 4, "b": i % 3 })
+        .collect();
+    wire.run(&rawdoc! { "insert": "w", "documents": measured }).await;
+    let equal = rawdoc! { "$expr": { "$eq": ["$a", "$b"] }, "a": { "$gt": 0 } };
+    // Of 0..20 these are 1, 2, 13 and 14.
+    for name in ["c", "w"] {
+        let find = rawdoc! {
+            "find": name, "filter": equal.clone(), "sort": { "a": -1, "_id": -1 }, "skip": 1, "limit": 2,
+            "projection": { "_id": 0, "a": 1 },
+        };
+        let reply = wire.run(&find).await;
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        let found: Vec<_> = batch.into_iter().map(|one| one.unwrap().as_document().unwrap().to_owned()).collect();
+        assert_eq!(found, [rawdoc! { "a": 2 }, rawdoc! { "a": 1 }], "{name}");
+        let count = |limit: i32| rawdoc! { "count": name, "query": equal.clone(), "limit": limit };
+        assert_eq!(wire.run(&count(0)).await.get_i32("n").unwrap(), 4, "{name}");
+        assert_eq!(wire.run(&count(3)).await.get_i32("n").unwrap(), 3, "{name}");
+        let wrong = rawdoc! { "find": name, "filter": { "$expr": { "$nobody": 1 } } };
+        assert_ne!(wire.ask(&wrong).await.get_f64("ok").unwrap(), 1.0, "{name}");
+    }
+    wire.stop().await;
+}
