@@ -33,7 +33,8 @@ struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     asks: Option<u32>,
     /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this; of `items` the parts `million`,
-    /// `large`, `puts` and `expiry`; of `wire` the parts `queries`, `finds` and `expiry`.
+    /// `large`, `puts` and `expiry`; of `ladder` the parts `size`, `decay` and `ingest`;
+    /// of `wire` the parts `queries`, `finds` and `expiry`.
     #[arg(long)]
     only: Option<String>,
 }
@@ -62,6 +63,8 @@ enum Name {
     Windows,
     /// A store of sessions, compared with SQLite.
     Items,
+    /// Ladders: decayed data.
+    Ladder,
     /// The server through MongoDB's protocol, compared with a mongod.
     Wire,
     /// The server that `wire` starts, over the folder `--data`, until its standard input ends.
@@ -90,6 +93,7 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Growth => Workload::Growth,
         Name::Windows => Workload::Windows,
         Name::Items => Workload::Items,
+        Name::Ladder => Workload::Ladder,
         Name::Wire => Workload::Wire,
         Name::Serve => return serve(args.data.as_deref().ok_or("--data must name the folder of the databases")?),
     };

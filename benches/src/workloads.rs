@@ -3,6 +3,7 @@
 mod expiry;
 mod growth;
 mod items;
+mod ladder;
 mod latency;
 mod memory;
 mod open;
@@ -34,7 +35,8 @@ pub struct Plan {
     pub runs: usize,
     /// Number of runs of each query, if not 15 or the number of runs.
     pub asks: Option<usize>,
-    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run, or of the parts of `items`.
+    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run, or of the parts of `items`
+    /// or `ladder`.
     pub only: Option<String>,
 }
 
@@ -69,6 +71,8 @@ pub enum Workload {
     Windows,
     /// A store of sessions, compared with SQLite.
     Items,
+    /// Decayed data: its size, sweeps, reads, ingest beside it.
+    Ladder,
     /// The server through MongoDB's protocol, compared with mongod.
     Wire,
 }
@@ -89,6 +93,7 @@ impl Workload {
             Workload::Growth => growth::run(plan),
             Workload::Windows => windows::run(plan),
             Workload::Items => items::run(plan),
+            Workload::Ladder => ladder::run(plan),
             Workload::Wire => wire::run(plan),
         }
     }

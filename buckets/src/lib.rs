@@ -35,6 +35,7 @@
 
 mod adapt;
 mod arrow_input;
+mod bins;
 mod build;
 mod chunk;
 mod columns;
@@ -51,6 +52,7 @@ mod window;
 
 pub use adapt::adapt;
 pub use arrow_input::batch_from_arrow;
+pub use bins::{Bins, RESULT_SUFFIXES, StoredField, result_schema, stored_columns};
 pub use chunk::{Chunk, ChunkBucket};
 pub use columns::{
     PATH_SEPARATOR, batch_bytes, compact_views, ints_at, schema_of_batch, time_values, times, widened_fields,

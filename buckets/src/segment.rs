@@ -27,6 +27,7 @@ pub use accumulator::{
 };
 pub use bounds::BoundsCheck;
 pub use cache::{BlockCache, FoundDocument};
+pub(crate) use decimals::{Decimals, decimal_to_double, nearest, power};
 pub use directory::Directory;
 pub use encode::Sealer;
 pub(crate) use encode::{failed, seal_file};

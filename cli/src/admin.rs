@@ -2,12 +2,13 @@
 
 use crate::args::{Cli, CommandArgs, SweepArgs};
 use crate::human::{bytes, contents_of, counted, kind_of_contents};
-use crate::{Failure, files, open, parse_now, say};
-use ebbtide::Database;
+use crate::{Failure, expired_to, files, open, parse_now, say};
+use ebbtide::{Database, SweepOptions};
 use ebbtide_query::output::{TableStyle, render};
 use ebbtide_query::system;
 use ebbtide_ttl::{Clock, Timestamp, VirtualClock};
 use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Runs `ebbtide command`.
@@ -24,6 +25,7 @@ pub(crate) fn command(cli: &Cli, args: &CommandArgs) -> Result<(), Failure> {
             "serverStatus",
             "currentOp",
             "getParameter",
+            "listHolds",
             "ping",
         ];
         reading.contains(&name.as_str())
@@ -65,14 +67,24 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
             Database::builder(&cli.db).clock(Arc::new(VirtualClock::new(now)) as Arc<dyn Clock>).open()?
         }
     };
-    let report = database.sweep()?;
+    let sink = args.expired_to.as_deref().map(|to| expired_to::sink(&cli.db, to)).transpose()?;
+    // Lines of JSON have the standard output to themselves.
+    let tells = args.expired_to.as_deref() != Some(Path::new("-"));
+    let report =
+        database.sweep_with(&SweepOptions { sink, without_sink: args.without_sink, ..SweepOptions::default() })?;
     let counts = &report.counts;
-    if let Some(held) = &report.held {
-        return Err(Failure::new(format!("nothing was dropped: {held}")));
-    }
     let kind = kind_of_contents(&database.snapshot());
     let dropped = contents_of(kind, counts.deleted_buckets, counts.deleted_documents);
-    say!("{dropped} dropped, {} freed", bytes(counts.deleted_bytes));
+    if let Some(held) = &report.held {
+        let by_size = if counts.deleted_buckets > 0 { format!("; {dropped} dropped by size") } else { String::new() };
+        return Err(Failure::new(format!("nothing was dropped because it has expired: {held}{by_size}")));
+    }
+    if tells {
+        say!("{dropped} dropped, {} freed", bytes(counts.deleted_bytes));
+    }
+    if counts.held_buckets > 0 && tells {
+        say!("{} stay under a hold", counted(counts.held_buckets, "expired bucket"));
+    }
     if counts.failed_rules > 0 {
         let rules = counted(counts.failed_rules, "rule");
         return Err(Failure::new(format!("{rules} failed; see the messages above")));

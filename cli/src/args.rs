@@ -304,6 +304,15 @@ pub(crate) struct SweepArgs {
     /// Sweep as of this time; +7d is a week from now.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
+
+    /// Write the measurements that are dropped to this new file before they go (.parquet, .csv or .ndjson by its name; of one
+    /// collection), or to the standard output as lines of JSON (-).
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", allow_hyphen_values = true)]
+    pub(crate) expired_to: Option<PathBuf>,
+
+    /// Drop also in collections that require a hand-off, without one.
+    #[arg(long, conflicts_with_all = ["dry_run", "expired_to"])]
+    pub(crate) without_sink: bool,
 }
 
 #[derive(Debug, Args)]

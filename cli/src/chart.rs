@@ -34,11 +34,15 @@ impl Form {
 
 /// Draws a result as the bytes of a picture file; the title names its source.
 pub(crate) fn file(form: Form, title: &str, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>, String> {
-    let picture = picture::lay_out(&Chart::of(schema, batches)?, title);
     match form {
-        Form::Svg => Ok(svg::write(&picture).into_bytes()),
-        Form::Png => png::draw(&picture),
+        Form::Svg => svg(title, schema, batches).map(String::into_bytes),
+        Form::Png => png::draw(&picture::lay_out(&Chart::of(schema, batches)?, title)),
     }
+}
+
+/// Draws a result as the text of an SVG picture.
+pub(crate) fn svg(title: &str, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, String> {
+    Ok(svg::write(&picture::lay_out(&Chart::of(schema, batches)?, title)))
 }
 
 /// The part of a result that is drawn.

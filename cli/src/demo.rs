@@ -14,9 +14,10 @@ use std::sync::Arc;
 const FIXTURE: &[u8] = include_bytes!("../../fixtures/weather/nyc_2013_hourly.csv.gz");
 const DAY_MS: i64 = 86_400_000;
 
-const SET_UP: [&str; 3] = [
-    "CREATE COLLECTION recent WITH (timeField = 'time', metaField = 'station', granularity = 'minutes') EXPIRE AFTER 7 DAYS",
-    "CREATE TTL INDEX jfk_short ON recent (time) EXPIRE AFTER 2 DAYS WHERE station = 'JFK'",
+const SET_UP: [&str; 4] = [
+    "CREATE COLLECTION recent WITH (timeField = 'time', metaField = 'station', granularity = 'minutes') EXPIRE AFTER 30 DAYS",
+    "CREATE TTL INDEX jfk_short ON recent (time) EXPIRE AFTER 7 DAYS WHERE station = 'JFK'",
+    "CREATE LADDER ON recent (STEP '1 day' FOR 365 DAYS, STEP '7 days' FOREVER) FIELDS (temp, wind_gust, precip)",
     "CREATE COLLECTION archive WITH (timeField = 'time', metaField = 'station', granularity = 'hours')",
 ];
 
@@ -33,7 +34,8 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
 
     heading("A year of weather that forgets itself")?;
     say!("Hourly measurements of three New York airports in 2013, replayed day by day on a virtual clock.");
-    say!("'recent' keeps one week, but only two days of JFK; 'archive' keeps everything.");
+    say!("'recent' keeps measurements for thirty days, those of JFK for a week. What goes leaves aggregates of three");
+    say!("fields in a ladder: by day for a year, by week for ever. 'archive' keeps everything.");
     say!();
     for statement in SET_UP {
         say!("  {statement};");
@@ -43,12 +45,21 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
     let dropped = replay(&database, &clock, &days, last)?;
     say!();
     say!(
-        "{} measurements were dropped in {} whole buckets; each sweep unlinked files instead of rewriting them.",
+        "{} measurements were dropped in {} whole buckets; each sweep added them to the ladder's bins and unlinked files.",
         human::grouped(dropped.measurements),
         human::grouped(dropped.buckets)
     );
     questions(&session, runtime)?;
-    drop(session);
+    let snapshot = database.snapshot();
+    let rungs: u64 = snapshot.ladders()?.iter().map(|rung| rung.bytes).sum();
+    let all = snapshot.collection("archive")?.info()?.bytes;
+    let percent = (rungs * 100).div_ceil(all.max(1));
+    say!(
+        "These bins are {} on disk, {percent} % of the {} in which 'archive' keeps every measurement.",
+        human::bytes(rungs),
+        human::bytes(all)
+    );
+    drop((session, snapshot));
     database.close()?;
     farewell(&folder, last)?;
     eprintln!("done in {:.1} s", real.monotonic().saturating_sub(started).as_secs_f64());
@@ -147,26 +158,8 @@ fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> R
     let mut inserted = 0;
     let (mut midnight, _) = days.range()?;
     let mut month = midnight;
-    say!(
-        "{:>10}  {:>9}  {:>7}  {:>9}  {:>8}  {:>10}  {:>10}",
-        "",
-        "inserted",
-        "recent",
-        "gone",
-        "buckets",
-        "recent",
-        "archive"
-    );
-    say!(
-        "{:>10}  {:>9}  {:>7}  {:>9}  {:>8}  {:>10}  {:>10}",
-        "date",
-        "so far",
-        "shows",
-        "for good",
-        "dropped",
-        "on disk",
-        "on disk"
-    );
+    row(["", "inserted", "recent", "gone", "buckets", "recent", "ladder", "archive"])?;
+    row(["date", "so far", "shows", "for good", "dropped", "on disk", "on disk", "on disk"])?;
     while midnight < end {
         let day = days.between(midnight, midnight + DAY_MS);
         midnight += DAY_MS;
@@ -176,8 +169,8 @@ fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> R
         }
         let date = Timestamp::from_millis(midnight).to_string();
         let report = date.get(8..10) == Some("01") || midnight >= end;
-        // Buckets are sealed and swept every second day: each time waits for several syncs.
-        if !report && midnight.div_euclid(DAY_MS) % 2 == 0 {
+        // Buckets are sealed and swept every fourth day: each time waits for several syncs.
+        if !report && midnight.div_euclid(DAY_MS) % 4 != 0 {
             continue;
         }
         database.flush()?;
@@ -186,25 +179,32 @@ fn replay(database: &Database, clock: &VirtualClock, days: &Days, end: i64) -> R
         dropped.measurements += swept.deleted_documents;
         if report {
             archive.insert(&days.between(month, midnight))?;
-            database.compact(Some("archive"))?;
+            database.compact(None)?;
             month = midnight;
             let (now, all) = (recent.snapshot()?, archive.snapshot()?);
-            say!(
-                "{:>10}  {:>9}  {:>7}  {:>9}  {:>8}  {:>10}  {:>10}",
+            let rungs = now.rung_infos()?.iter().map(|rung| rung.bytes).sum();
+            row([
                 date.get(..10).unwrap_or(&date),
-                human::grouped(inserted),
-                human::grouped(now.count()?),
-                human::grouped(dropped.measurements),
-                human::grouped(dropped.buckets),
-                human::bytes(now.info()?.bytes),
-                human::bytes(all.info()?.bytes)
-            );
+                &human::grouped(inserted),
+                &human::grouped(now.count()?),
+                &human::grouped(dropped.measurements),
+                &human::grouped(dropped.buckets),
+                &human::bytes(now.info()?.bytes),
+                &human::bytes(rungs),
+                &human::bytes(all.info()?.bytes),
+            ])?;
         }
     }
     Ok(dropped)
 }
 
-const QUESTIONS: [(&str, &str, bool); 5] = [
+/// A line of the table of the replay.
+fn row([date, inserted, shows, gone, buckets, recent, ladder, archive]: [&str; 8]) -> Result<(), Failure> {
+    say!("{date:>10} {inserted:>8} {shows:>7} {gone:>8} {buckets:>7} {recent:>9} {ladder:>9} {archive:>9}");
+    Ok(())
+}
+
+const QUESTIONS: [(&str, &str, bool); 6] = [
     (
         "What is left of the year in 'recent'?",
         "SELECT station, count(*) AS measurements, min(time) AS oldest, max(time) AS newest
@@ -233,6 +233,13 @@ WHERE wind_gust IS NOT NULL ORDER BY wind_gust DESC, time LIMIT 5",
         "What was the last measurement at each airport?",
         "SELECT station, max(time) AS time, last_value(temp ORDER BY time) AS temp, last_value(humid ORDER BY time) AS humid
 FROM archive GROUP BY station ORDER BY station",
+        false,
+    ),
+    (
+        "What was the whole year like, of which 'recent' has dropped eleven months?",
+        "SELECT station, sum(measurements) AS measurements, round(sum(temp_sum) / sum(temp_count), 1) AS temp,
+       min(temp_min) AS coldest, max(temp_max) AS warmest, max(wind_gust_max) AS gust, sum(precip_sum) AS rain
+FROM rollup('recent', '1 day') GROUP BY station ORDER BY station",
         false,
     ),
 ];

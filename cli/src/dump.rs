@@ -3,10 +3,13 @@
 //! A dump is a folder with a file for each collection (Parquet for measurements, lines of canonical Extended JSON for
 //! documents) and `dump.json`, which describes the collections: the
 //! command documents that create them and their rules, the types of their fields, and the length and checksum of each
-//! file. It is written last: a folder without it is not a dump. A dump contains what is visible at one instant.
+//! file. It is written last: a folder without it is not a dump. A dump contains what is visible at one instant, and what has
+//! expired and is within its grace or under a hold.
 
 mod documents;
+mod holds;
 mod restore;
+mod rungs;
 
 pub(crate) use restore::{restore, unfinished};
 
@@ -16,6 +19,8 @@ use ebbtide::fs::{Fs, RealFs, WriteFile};
 use ebbtide::{CollectionSnapshot, DocumentColumn, DocumentsSnapshot, ScanRequest, Snapshot};
 use ebbtide_buckets::Schema;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
+use holds::DumpedHold;
+use rungs::RungEntry;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::io::{self, Write};
@@ -26,6 +31,10 @@ const FORMAT: &str = "ebbtide-dump";
 const VERSION: u32 = 1;
 /// The version of a dump with ordinary collections, which earlier programs cannot restore.
 const VERSION_WITH_DOCUMENTS: u32 = 2;
+/// The version of a dump with holds, which earlier programs would forget.
+const VERSION_WITH_HOLDS: u32 = 3;
+/// The version of a dump with ladders.
+const VERSION_WITH_LADDERS: u32 = 4;
 const CONTENTS: &str = "dump.json";
 
 /// The contents of `dump.json`.
@@ -39,6 +48,9 @@ struct Contents {
     /// Views; none in a dump of chosen collections.
     #[serde(default)]
     views: Vec<View>,
+    /// Legal holds on the collections of the dump, and in a dump of everything those of the past.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    holds: Vec<DumpedHold>,
 }
 
 /// A view: its name, and the statement that makes it.
@@ -68,6 +80,17 @@ struct DumpEntry {
     crc32: u32,
     /// Measurements, or documents.
     measurements: u64,
+    /// The rungs of its ladder, with the bins of measurements that the dump does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rungs: Vec<RungEntry>,
+}
+
+impl DumpEntry {
+    /// Its files, each with length and checksum.
+    fn files(&self) -> impl Iterator<Item = (&str, u64, u32)> {
+        let rungs = self.rungs.iter().map(|rung| (rung.file.as_str(), rung.bytes, rung.crc32));
+        std::iter::once((self.file.as_str(), self.bytes, self.crc32)).chain(rungs)
+    }
 }
 
 struct Out {
@@ -76,17 +99,28 @@ struct Out {
     bytes: u64,
 }
 
-/// The output of a Parquet writer; its length and checksum can be read once the writer is done.
+/// The output of a writer; its length and checksum can be read once the writer is done.
 #[derive(Clone)]
-struct Sink(Arc<Mutex<Out>>);
+pub(crate) struct SyncedFile(Arc<Mutex<Out>>);
 
-impl Sink {
+impl SyncedFile {
+    /// Creates a file that does not exist.
+    pub(crate) fn create(path: &Path) -> io::Result<SyncedFile> {
+        let file = RealFs.create(path)?;
+        Ok(SyncedFile(Arc::new(Mutex::new(Out { file, hasher: crc32fast::Hasher::new(), bytes: 0 }))))
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.with(|out| out.file.sync())
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut Out) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Write for Sink {
+impl Write for SyncedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|out| {
             out.file.append(bytes)?;
@@ -121,12 +155,17 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     files::keep_out(&cli.db, &folder.join(CONTENTS))?;
     let collections = names.iter().map(|name| Dumped::find(&snapshot, name)).collect::<Result<Vec<_>, _>>()?;
     fs.create_dir(folder).map_err(|e| fail(&e))?;
+    let mut holds = snapshot.holds()?;
+    holds.retain(|hold| args.collection.is_empty() || names.contains(&hold.collection));
     let mut contents = Contents {
         format: FORMAT.to_owned(),
         version: match collections.iter().any(|c| matches!(c, Dumped::Documents(_))) {
+            _ if collections.iter().any(Dumped::has_ladder) => VERSION_WITH_LADDERS,
+            _ if !holds.is_empty() => VERSION_WITH_HOLDS,
             true => VERSION_WITH_DOCUMENTS,
             false => VERSION,
         },
+        holds: holds.into_iter().map(DumpedHold::from).collect(),
         instant: snapshot.now().to_string(),
         collections: Vec::new(),
         views: Vec::new(),
@@ -139,7 +178,10 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
         let (outcome, file, what) = match collection {
             Dumped::Series(collection) => {
                 let file = file_name(collection.name(), at, "parquet");
-                (dump_one(collection, &file, folder), file, "measurements")
+                let dumped = dump_one(collection, &file, folder);
+                let dumped =
+                    dumped.and_then(|dumped| Ok(DumpEntry { rungs: rungs::dump(collection, at, folder)?, ..dumped }));
+                (dumped, file, "measurements")
             }
             Dumped::Documents(collection) => {
                 let file = file_name(collection.name(), at, "ndjson");
@@ -153,7 +195,8 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
             }
             Err(failure) => {
                 // A partial dump cannot be restored.
-                for name in contents.collections.iter().map(|c| &c.file).chain([&file]) {
+                let written = contents.collections.iter().flat_map(|c| c.files().map(|(name, ..)| name));
+                for name in written.chain([file.as_str()]) {
                     let _ = fs.remove(&folder.join(name));
                 }
                 return Err(failure);
@@ -175,6 +218,10 @@ enum Dumped {
 }
 
 impl Dumped {
+    fn has_ladder(&self) -> bool {
+        matches!(self, Dumped::Series(collection) if collection.ladder().is_some())
+    }
+
     fn find(snapshot: &Snapshot, name: &str) -> ebbtide::Result<Dumped> {
         match snapshot.documents(name) {
             Ok(documents) => Ok(Dumped::Documents(documents)),
@@ -192,8 +239,7 @@ fn file_name(collection: &str, at: usize, extension: &str) -> String {
 fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Result<DumpEntry, Failure> {
     let path = folder.join(file);
     let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let made = RealFs.create(&path).map_err(fail)?;
-    let sink = Sink(Arc::new(Mutex::new(Out { file: made, hasher: crc32fast::Hasher::new(), bytes: 0 })));
+    let sink = SyncedFile::create(&path).map_err(fail)?;
     let schema = collection.schema();
     let mut writer =
         ResultWriter::new(Format::Parquet, &schema.arrow(), Box::new(sink.clone()), TableStyle::default())?;
@@ -202,9 +248,12 @@ fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Resul
             writer.write(&batch?)?;
         }
     }
+    for batch in collection.retained()? {
+        writer.write(&batch?)?;
+    }
     let measurements = writer.rows() as u64;
     writer.finish()?;
-    sink.with(|out| out.file.sync()).map_err(fail)?;
+    sink.sync().map_err(fail)?;
     let (bytes, crc32) = sink.with(|out| (out.bytes, out.hasher.clone().finalize()));
 
     Ok(DumpEntry {
@@ -217,6 +266,7 @@ fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Resul
         bytes,
         crc32,
         measurements,
+        rungs: Vec::new(),
     })
 }
 

@@ -16,7 +16,6 @@ mod footer;
 mod ipc;
 mod job;
 mod layout;
-mod line_protocol;
 mod names;
 mod plan;
 mod report;

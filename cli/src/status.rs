@@ -3,7 +3,7 @@
 use crate::args::{Cli, StatusArgs};
 use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, say};
-use ebbtide::{BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, RuleInfo, Snapshot};
+use ebbtide::{BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, RuleInfo, RungInfo, Snapshot};
 use ebbtide_query::system;
 use ebbtide_ttl::{Timestamp, retention_text};
 
@@ -132,8 +132,26 @@ pub(crate) fn one_status(collection: &CollectionSnapshot) -> Result<(), Failure>
         let life = age(collection.now(), oldest).max(1.0);
         draw(&Strip::of(&kept, collection.now(), life, None), "", &about(life))?;
     }
+    for rung in collection.rung_infos()? {
+        one_rung(&rung, collection.now())?;
+    }
     if collection.suspended().is_some() {
         say!("  {}: nothing expires until they are deleted", info.state);
+    }
+    Ok(())
+}
+
+/// Prints what a rung keeps of measurements that were dropped, and when the first of its bins goes.
+fn one_rung(rung: &RungInfo, now: Timestamp) -> Result<(), Failure> {
+    let life =
+        rung.expire_after_seconds.map_or_else(|| "forever".to_owned(), |life| format!("for {}", retention_text(life)));
+    let (step, bins) = (retention_text(rung.step_seconds), counted(rung.bins, "bin"));
+    say!("  ladder: aggregates of {step} {life}: {bins}, {}", bytes(rung.bytes));
+    if let (Some(first), Some(last)) = (rung.first_bin, rung.last_bin) {
+        say!("    {first} to {last}");
+    }
+    if let Some(next) = rung.next_expiry.filter(|next| *next > now) {
+        say!("    next at {next}, in {}", about(age(next, now)));
     }
     Ok(())
 }

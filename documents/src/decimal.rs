@@ -1,13 +1,15 @@
 //! Exact arithmetic on decimal128, the decimal floating point of IEEE 754-2008 as BSON stores it.
 //!
 //! 1. Comparisons are exact, with integers and doubles too: nothing is rounded to be compared.
-//! 2. Sums and products are the exact result rounded once, to 34 digits, half to even.
+//! 2. Sums, products and quotients are the exact result rounded once, to 34 digits, half to even.
 //! 3. A coefficient beyond 34 digits is not canonical and means 0, as IEEE 754 says.
 
 mod big;
+mod divide;
 
 use big::Big;
 use bson::Decimal128;
+pub(crate) use divide::Rounding;
 use std::cmp::Ordering;
 
 /// Digits of a coefficient.
@@ -106,6 +108,21 @@ impl Decimal {
         let (coefficient, carry) = without_carry(rounded(&digits, DOUBLE_DIGITS), DOUBLE_DIGITS);
         let exponent = power + 1 - i32::try_from(DOUBLE_DIGITS).unwrap_or(0) + carry;
         Decimal::Finite { negative: d < 0.0, coefficient, exponent }
+    }
+
+    /// The decimal of a double, rounded to 34 digits, as MongoDB takes the sums of doubles beside decimals: 0.1 gives
+    /// `0.1000000000000000055511151231257827`, and a whole number no fraction.
+    pub(crate) fn of_sum(d: f64) -> Decimal {
+        if !d.is_finite() || d == 0.0 {
+            return Decimal::from_f64(d);
+        }
+        let text = format!("{:.766e}", d.abs());
+        let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
+        let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|b| b - b'0').collect();
+        let power: i32 = power.parse().unwrap_or(0);
+        let significant = digits.iter().rposition(|digit| *digit != 0).map_or(1, |last| last + 1);
+        digits.resize(significant.max(usize::try_from(power + 1).unwrap_or(0)), 0);
+        finish(d < 0.0, &digits, power + 1 - i32::try_from(digits.len()).unwrap_or(0))
     }
 
     /// Whether it is 0 or -0.

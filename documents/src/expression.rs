@@ -8,6 +8,7 @@
 pub(crate) mod accumulator;
 mod arithmetic;
 mod compare;
+mod constants;
 mod convert;
 mod date;
 mod error;
@@ -17,6 +18,7 @@ mod parse;
 mod text;
 pub(crate) mod total;
 
+pub use constants::Constants;
 pub use error::ExpressionError;
 
 pub(crate) use date::{Distance, date_width, gcd, is_date_operator};
@@ -134,7 +136,7 @@ impl Expression {
     /// # Errors
     /// Those of MongoDB: an unknown operator, wrong arguments, an unknown variable.
     pub fn parse(expression: RawBsonRef<'_>) -> std::result::Result<Expression, ExpressionError> {
-        Ok(Expression(parse::Parser::default().any(expression)?))
+        Constants::default().expression(expression)
     }
 
     /// The value for a document; nothing where it is missing. `now_ms` is the instant of `$$NOW`.
@@ -200,8 +202,9 @@ impl Node {
             }
             Node::Cond(parts) => parts.iter().collect(),
             Node::Switch(branches, default) => {
+                // In the order in which MongoDB looks for what is constant.
                 let branches = branches.iter().flat_map(|(case, then)| [case, then]);
-                branches.chain(default.as_deref()).collect()
+                default.as_deref().into_iter().chain(branches).collect()
             }
             Node::Let(values, _, within) => values.iter().chain([&**within]).collect(),
             Node::Map(input, _, within) => vec![input, within],

@@ -34,7 +34,7 @@ pub use expiry::{
     earliest_date,
 };
 pub use expression::accumulator::Figure;
-pub use expression::{Expression, ExpressionError};
+pub use expression::{Constants, Expression, ExpressionError};
 pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, id_of, value_key};
 pub use order::{TypeClass, compare, compare_objects, whole_number};

@@ -16,7 +16,7 @@ mod sliding;
 mod windows;
 
 use crate::expression::accumulator::number;
-use crate::expression::{Expression, Scope, is_true};
+use crate::expression::{Constants, Expression, Scope, is_true};
 use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
@@ -56,8 +56,9 @@ pub struct Pipeline {
 
 #[derive(Debug, Clone)]
 enum Stage {
-    /// The filter as it is written, and the condition in `$expr`.
-    Match(Box<Filter>, Option<Expression>),
+    Match(Box<Filter>),
+    /// `$match` with `$expr`.
+    Condition(Expression),
     Project(Projector),
     Group(Group),
     /// The order, and how many come first at most.
@@ -90,17 +91,25 @@ impl Pipeline {
     /// # Errors
     /// 40324 for a stage that is not known, and MongoDB's errors of stages, operators and accumulators.
     pub fn parse(stages: &RawArray) -> std::result::Result<Pipeline, ExpressionError> {
-        parse::pipeline(stages)
+        parse::pipeline(stages, &Constants::default())
+    }
+
+    /// Reads a pipeline whose expressions see constants by name.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::parse`].
+    pub fn parse_with(stages: &RawArray, constants: &Constants) -> std::result::Result<Pipeline, ExpressionError> {
+        parse::pipeline(stages, constants)
     }
 
     /// Takes off the filters at the beginning, which then are asked of the collection: an index may serve them.
     #[must_use]
     pub fn take_leading_matches(&mut self) -> Vec<RawDocumentBuf> {
-        let is_filter = |stage: &&Stage| matches!(stage, Stage::Match(_, None));
+        let is_filter = |stage: &&Stage| matches!(stage, Stage::Match(_));
         let leading = self.stages.iter().take_while(is_filter).count();
         let taken = self.stages.drain(..leading);
         let filter = |stage| match stage {
-            Stage::Match(filter, None) => Some(filter.as_document().to_owned()),
+            Stage::Match(filter) => Some(filter.as_document().to_owned()),
             _ => None,
         };
         taken.filter_map(filter).collect()
@@ -169,7 +178,7 @@ impl Stage {
     /// Fails if an expression in it has a constant part that fails.
     fn check_constants(&self) -> Result<()> {
         match self {
-            Stage::Match(_, Some(condition)) => condition.check_constants(),
+            Stage::Condition(condition) => condition.check_constants(),
             Stage::Project(projector) => projector.tree.check_constants(),
             Stage::Group(group) => {
                 group.id.check_constants()?;
@@ -184,10 +193,11 @@ impl Stage {
         let only = |known: bool| if known { Needs::OnlyThese } else { Needs::All };
         let handed_on = |known: bool| if known { Needs::Nothing } else { Needs::All };
         match self {
-            Stage::Match(filter, condition) => {
+            Stage::Match(filter) => {
                 fields.extend(filter.fields());
-                handed_on(condition.as_ref().is_none_or(|condition| condition.add_fields(fields)))
+                Needs::Nothing
             }
+            Stage::Condition(condition) => handed_on(condition.add_fields(fields)),
             Stage::Project(projector) => match projector.others {
                 project::Others::LeftOut => only(projector.tree.add_fields(fields)),
                 project::Others::Kept => handed_on(projector.tree.add_fields(fields)),
@@ -361,12 +371,16 @@ impl Feed<'_> {
         let (now_ms, memory, foreign, stop) = (self.now_ms, self.memory, self.foreign, self.stop);
         let mut next = Feed { stages, states, results: self.results, now_ms, memory, foreign, stop };
         match (stage, state) {
-            (Stage::Match(filter, condition), _) => {
-                let holds = match condition {
-                    Some(condition) => is_true(&condition.evaluate(&document, now_ms)?),
-                    None => true,
-                };
-                if holds && filter.matches(&document) { next.give(document) } else { Ok(true) }
+            (Stage::Match(filter), _) => {
+                if filter.matches(&document) {
+                    next.give(document)
+                } else {
+                    Ok(true)
+                }
+            }
+            (Stage::Condition(condition), _) => {
+                let holds = is_true(&condition.evaluate(&document, now_ms)?);
+                if holds { next.give(document) } else { Ok(true) }
             }
             (Stage::Project(projector), _) => {
                 let projected = projector.apply(&document, &mut Scope::new(&document, now_ms))?;

@@ -1,9 +1,10 @@
 //! Background work on the caller's tokio runtime: sealing by age, compaction, and the sweeper.
 
-use crate::db::Database;
+use crate::db::{Database, SweepOptions};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::settings::Durability;
+use crate::sweep::SweepReport;
 use ebbtide_ttl::Code;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -68,11 +69,13 @@ struct Schedule {
     last_seal: Duration,
     /// Whether segments whose types differ are worth another try.
     settles_types: bool,
+    /// The hand-off that runs, or the last one.
+    hand_off: Option<JoinHandle<()>>,
 }
 
 async fn run(engine: Weak<Engine>) {
     let Some(now) = engine.upgrade().map(|engine| engine.clock.monotonic()) else { return };
-    let mut schedule = Schedule { last_sweep: now, last_seal: now, settles_types: true };
+    let mut schedule = Schedule::new(now);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -100,7 +103,23 @@ async fn run(engine: Weak<Engine>) {
 }
 
 impl Schedule {
-    fn tick(&mut self, engine: &Engine) {
+    fn new(now: Duration) -> Self {
+        Schedule { last_sweep: now, last_seal: now, settles_types: true, hand_off: None }
+    }
+
+    /// Hands over what is due beside other work, which must not wait for sinks.
+    fn hand_off(&mut self, engine: &Arc<Engine>, mut report: SweepReport) {
+        let (options, is_running) = (SweepOptions::default(), self.hand_off.as_ref().is_some_and(|h| !h.is_finished()));
+        if is_running || !engine.state.read().collections.values().any(|c| options.hands_off(c)) {
+            return;
+        }
+        let engine = engine.clone();
+        self.hand_off = Some(tokio::task::spawn_blocking(move || {
+            self::report("hand over", crate::sweep::hand_off(&engine, &options, &mut report));
+        }));
+    }
+
+    fn tick(&mut self, engine: &Arc<Engine>) {
         if engine.poisoned().is_some() {
             return;
         }
@@ -124,7 +143,10 @@ impl Schedule {
         }
         let sleep = engine.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {
-            let swept = crate::sweep::sweep(engine, None);
+            let swept = crate::sweep::sweep(engine, &SweepOptions::default());
+            if let Ok(report) = &swept {
+                self.hand_off(engine, report.clone());
+            }
             // No insert may follow that would trigger a compaction of segments that have lost rows.
             if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_documents > 0) && !engine.is_half_full() {
                 let maintenance = engine.maintenance.lock_beside_writers();

@@ -9,6 +9,7 @@ mod collections;
 mod data;
 mod documents;
 mod find;
+mod holds;
 mod indexes;
 mod projection;
 mod server;
@@ -37,18 +38,22 @@ const COMMANDS: &[Command] = &[
     Command { name: "confirmClock", options: &[], run: server::confirm_clock },
     Command { name: "count", options: &["query", "limit", "skip"], run: find::count },
     Command { name: "create", options: collections::CREATE_OPTIONS, run: collections::create },
+    Command { name: "createHold", options: holds::CREATE_OPTIONS, run: holds::create },
     Command { name: "createIndexes", options: &["indexes"], run: indexes::create },
     Command { name: "currentOp", options: &[], run: server::current_op },
-    Command { name: "delete", options: &["deletes", "ordered"], run: data::delete },
+    Command { name: "delete", options: &["deletes", "ordered", "ladder"], run: data::delete },
     Command { name: "distinct", options: &["key", "query"], run: find::distinct },
     Command { name: "drop", options: &[], run: collections::drop },
+    Command { name: "dropHold", options: &[], run: holds::drop },
     Command { name: "dropIndexes", options: &["index"], run: indexes::drop },
     Command { name: "find", options: &["filter", "sort", "projection", "skip", "limit"], run: find::find },
     Command { name: "findAndModify", options: documents::write::FIND_AND_MODIFY, run: data::find_and_modify },
     Command { name: GET_PARAMETER, options: &[], run: server::get_parameter },
     Command { name: "insert", options: &["documents", "ordered"], run: data::insert },
     Command { name: "listCollections", options: &["filter", "nameOnly"], run: collections::list },
+    Command { name: "listHolds", options: &[], run: holds::list },
     Command { name: "listIndexes", options: &[], run: indexes::list },
+    Command { name: "listLadders", options: &[], run: collections::list_ladders },
     Command { name: "ping", options: &[], run: server::ping },
     Command { name: "serverStatus", options: &[], run: server::server_status },
     Command { name: "renameCollection", options: collections::RENAME_OPTIONS, run: collections::rename },

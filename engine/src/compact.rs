@@ -3,6 +3,8 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::ladder::compact::merged;
+use crate::ladder::rung_of;
 use crate::seal::{Group, merge_segments, merge_small, partition_width, seal_input};
 use crate::segment::{Classes, Segment};
 use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
@@ -28,16 +30,25 @@ pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Optio
     engine.check_writable()?;
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
     let mut unread = ReadErrors::default();
-    for name in names.iter().filter(|n| only.is_none_or(|o| o == n.as_str())) {
-        let collection = engine.state.read().collection(name)?.clone();
+    let of_rungs = only.and_then(|only| engine.state.read().collections.get(only).map(|collection| collection.id));
+    let is_wanted = |name: &&String| {
+        only.is_none_or(|only| only == name.as_str())
+            || of_rungs.is_some_and(|id| rung_of(name).is_some_and(|(parent, _)| parent == id))
+    };
+    for name in names.iter().filter(is_wanted) {
+        let collection = present(engine, name)?;
         let worth = Worth::new(&collection, thorough);
         for mut group in candidates(&collection, &worth, &engine.settings, &mut unread)? {
             let _span = tracing::debug_span!("compact", collection = %name, segments = group.len()).entered();
             while worth.is_given(&group) {
                 // The group before may have widened the types.
-                let collection = engine.state.read().collection(name)?.clone();
-                match seal_input(&collection, &group) {
-                    Ok(input) => {
+                let collection = present(engine, name)?;
+                let input = match rung_of(name) {
+                    Some((parent, _)) => merged(engine, &collection, parent, &group),
+                    None => seal_input(&collection, &group).map(|input| ((*collection).clone(), input)),
+                };
+                match input {
+                    Ok((collection, input)) => {
                         merge_segments(engine, &collection, &group, input)?;
                         engine.metrics.compacted();
                         break;
@@ -57,6 +68,11 @@ pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Optio
         }
     }
     unread.0.map_or(Ok(()), Err)
+}
+
+/// A collection, which may be a rung.
+fn present(engine: &Engine, name: &str) -> Result<Arc<CollectionState>> {
+    engine.state.read().collections.get(name).cloned().ok_or_else(|| Error::no_collection(name))
 }
 
 /// The error about the first segment that could not be read.

@@ -185,8 +185,21 @@ impl<'a> Case<'a> {
 
     fn step(&mut self, step: &Json) -> Outcomes {
         let Some(step) = step.as_object() else { return Err("a step must be an object".to_owned().into()) };
-        let kinds =
-            ["at", "jump", "run", "sweep", "sql", "aggregate", "last", "list", "reopen", "crash", "flush", "compact"];
+        let kinds = [
+            "at",
+            "jump",
+            "run",
+            "sweep",
+            "sql",
+            "aggregate",
+            "last",
+            "list",
+            "rollup",
+            "reopen",
+            "crash",
+            "flush",
+            "compact",
+        ];
         let mut found = kinds.into_iter().filter(|kind| step.contains_key(*kind));
         let (Some(kind), None) = (found.next(), found.next()) else {
             return Err(format!("a step must have exactly one of the keys {}", kinds.join(", ")).into());
@@ -209,6 +222,7 @@ impl<'a> Case<'a> {
                 });
                 check_reply(step, &reply.map_err(|e| described(&e))?)?;
             }
+            "rollup" => self.rollup(step)?,
             "reopen" => self.reopen()?,
             "crash" => self.crash()?,
             "flush" => self.db()?.flush().map_err(|e| described(&e))?,
@@ -225,6 +239,14 @@ impl<'a> Case<'a> {
             _ => check_outcome(step, &outcome)?,
         }
         outcome.map_or(Ok(()), |reply| check_reply(step, &reply))
+    }
+
+    fn rollup(&self, step: &Map<String, Json>) -> Outcomes {
+        let name = step["rollup"].as_str().ok_or_else(|| "rollup must name a collection".to_owned())?;
+        let width = step.get("width").and_then(Json::as_i64).ok_or_else(|| "width must be whole seconds".to_owned())?;
+        let bins = self.db()?.snapshot().collection(name).and_then(|collection| reads::bins(&collection, width));
+        check_outcome(step, &bins)?;
+        bins.map_or(Ok(()), |bins| check_reply(step, &bins))
     }
 
     fn sweep(&self, step: &Map<String, Json>) -> Outcomes {
@@ -249,7 +271,9 @@ impl<'a> Case<'a> {
                 None => None,
                 Some(given) => Some(given.as_u64().ok_or_else(|| "maxSubPasses must be a whole number".to_owned())?),
             };
-            let report = db.sweep_with(&SweepOptions { max_sub_passes }).map_err(|e| described(&e))?;
+            let report = db
+                .sweep_with(&SweepOptions { max_sub_passes, ..SweepOptions::default() })
+                .map_err(|e| described(&e))?;
             serde_json::to_value(report).map_err(|e| format!("the report does not serialise: {e}"))?
         };
         check_reply(step, &reply)
@@ -303,6 +327,7 @@ fn check_keys(step: &Map<String, Json>, kind: &str) -> Result<(), String> {
     let more: &[&str] = match kind {
         "run" => &["reply", "error", "error_contains"],
         "sweep" | "aggregate" | "last" | "list" => &["reply"],
+        "rollup" => &["width", "reply", "error", "error_contains"],
         "sql" => &["rows", "unordered", "error", "error_contains"],
         _ => &[],
     };

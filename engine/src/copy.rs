@@ -1,4 +1,4 @@
-//! Copying a collection: options, rules, fields, and the measurements that are visible.
+//! Copying a collection: options, rules, fields, an empty ladder, and the measurements that are visible.
 //!
 //! The copy's segments are written before anything names them, and one edit creates the collection with all of them: after a
 //! crash there is the whole copy or none. The number of the collection is taken by an edit of its own before, so that the
@@ -7,6 +7,7 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::files::collection_folder;
+use crate::ladder::alter::first_ladder;
 use crate::manifest::Op;
 use crate::memtable::Memtable;
 use crate::seal::{self, SealInput};
@@ -15,7 +16,6 @@ use crate::snapshot::{CollectionSnapshot, ScanRequest};
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Chunk, adapt, batch_bytes};
-use ebbtide_ttl::IdPolicy;
 use std::sync::Arc;
 
 /// Copies a collection; returns how many measurements were copied. `check` refuses the new name if it is taken.
@@ -28,7 +28,8 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
         let state = engine.state.read();
         (state.next_collection, state.next_segment)
     };
-    engine.commit(vec![Op::NextIds { collection: id + 1, segment, seq: 1 }])?;
+    let rungs = source.state.ladder.as_ref().map_or(0, |ladder| ladder.rungs.len() as u64);
+    engine.commit(vec![Op::NextIds { collection: id + 1 + rungs, segment, seq: 1 }])?;
     let folder = SegmentFolder::of_collection(engine.fs.clone(), &engine.dir, collection_folder(to, id));
     let mut target = CollectionState {
         id,
@@ -39,9 +40,17 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
         file_types: Arc::new(source.state.known_file_types()?),
         folder: Arc::new(folder),
         memtable: Memtable::default(),
+        holds: Arc::default(),
+        handed_over: Arc::default(),
+        sink: Arc::default(),
+        ladder: None,
         ..(*source.state).clone()
     };
-    let mut ops: Vec<Op> = target.record().put(IdPolicy::default()).collect();
+    let mut ops: Vec<Op> = target.record().put(None).collect();
+    // Its bins are those of the measurements that it gets.
+    if let Some(ladder) = source.ladder() {
+        ops.extend(first_ladder(&target.record(), &ladder)?);
+    }
     let copied = write_rows(engine, &source, &mut target, &mut ops).and_then(|rows| {
         let types = (*target.file_types).clone();
         ops.insert(1, Op::SetFileTypes { collection: id, types });

@@ -22,6 +22,10 @@ pub use views::Replaces;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, RealFs};
+use crate::hand_off::ExpirySink;
+use crate::holds::Hold;
+use crate::ladder::decay::Pieces;
+use crate::ladder::rung_of;
 use crate::manifest::{CollectionRecord, Op, SweepRecord};
 use crate::metrics::MetricsSnapshot;
 use crate::options::{CollectionChange, CollectionOptions, check_collection_name};
@@ -30,9 +34,10 @@ use crate::snapshot::Snapshot;
 use crate::sweep::{Operation, SweepReport};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{
-    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, IdPolicy, Parameters, RuleSelector, RuleSet, RuleSpec,
+    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Ladder, Parameters, RuleSelector, RuleSet, RuleSpec,
     SystemClock, Timestamp, Value,
 };
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,11 +62,24 @@ pub struct Database {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// Limits of a pass of the sweeper.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Limits of a pass of the sweeper, and what becomes of what it drops.
+#[derive(Clone, Default)]
 pub struct SweepOptions {
     /// Stops after this number of sub-passes, even if more is due.
     pub max_sub_passes: Option<u64>,
+    /// Takes over what this pass drops of every time-series collection without a sink of its own.
+    pub sink: Option<Arc<dyn ExpirySink>>,
+    /// Drops without a hand-off where one is required, and no sink is registered.
+    pub without_sink: bool,
+}
+
+impl fmt::Debug for SweepOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SweepOptions { max_sub_passes, sink, without_sink } = self;
+        let mut shown = f.debug_struct("SweepOptions");
+        shown.field("max_sub_passes", max_sub_passes).field("has_sink", &sink.is_some());
+        shown.field("without_sink", without_sink).finish()
+    }
 }
 
 /// A change of the `expireAfterSeconds` of a partial index.
@@ -170,8 +188,10 @@ impl Database {
             (state.collections.get(name).cloned(), state.next_collection)
         };
         if let Some(existing) = existing {
-            let same = CollectionOptions { expire_after_seconds: None, ..options } == *existing.options
-                && existing.rules.collection() == rules.collection();
+            let ladder = existing.ladder.as_ref().map(|ladder| ladder.definition());
+            let same = existing.rules.collection() == rules.collection()
+                && ladder == options.ladder
+                && CollectionOptions { expire_after_seconds: None, ladder: None, ..options } == *existing.options;
             if same {
                 return Ok(self.handle(name));
             }
@@ -185,10 +205,12 @@ impl Database {
             meta_type: None,
             fields: Vec::new(),
         };
-        let options = CollectionOptions { expire_after_seconds: None, ..options };
+        let ladder = options.ladder;
+        let options = CollectionOptions { expire_after_seconds: None, ladder: None, ..options };
         let name = name.to_owned();
         let record = CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
-        engine.commit(record.put(IdPolicy::default()).collect())?;
+        let ladder = ladder.map(|ladder| crate::ladder::alter::first_ladder(&record, &ladder)).transpose()?;
+        engine.commit(record.put(None).chain(ladder.into_iter().flatten()).collect())?;
         Ok(self.handle(&name))
     }
 
@@ -208,7 +230,7 @@ impl Database {
     /// Names of the collections, sorted.
     #[must_use]
     pub fn collections(&self) -> Vec<String> {
-        self.engine.state.read().collections.keys().cloned().collect()
+        self.engine.state.read().collections.keys().filter(|name| rung_of(name).is_none()).cloned().collect()
     }
 
     /// Drops a collection and all its measurements.
@@ -220,14 +242,27 @@ impl Database {
     pub fn drop_collection(&self, name: &str) -> Result<()> {
         let _maintenance = self.engine.maintenance.lock();
         self.engine.check_writable()?;
-        let id = {
+        let ids = {
             let state = self.engine.state.read();
             match state.documents.get(name) {
-                Some(documents) => documents.id,
-                None => state.collection(name)?.id,
+                Some(documents) => vec![documents.id],
+                None => {
+                    let collection = state.collection(name)?;
+                    let rungs = state.rungs_of(collection)?;
+                    std::iter::once(collection.id).chain(rungs.iter().map(|rung| rung.id)).collect()
+                }
             }
         };
-        self.engine.commit(vec![Op::DropCollection { id }])?;
+        self.check_unheld(name, "the collection is not dropped")?;
+        // Holds that cover nothing end with their collection.
+        let at = self.engine.clock.now();
+        let lifted = |hold: &Hold| Op::PutHold(Hold { lifted_at: Some(at), ..hold.clone() });
+        let mut ops: Vec<Op> = {
+            let state = self.engine.state.read();
+            state.collections.get(name).map(|c| c.holds.iter().map(lifted).collect()).unwrap_or_default()
+        };
+        ops.extend(ids.into_iter().map(|id| Op::DropCollection { id }));
+        self.engine.commit(ops)?;
         self.engine.cut_log_if_room()
     }
 
@@ -236,7 +271,7 @@ impl Database {
     /// # Errors
     /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`] if windows would become narrower or a number of seconds is
     /// out of range,
-    /// [`Code::IndexNotFound`] and [`Code::AmbiguousIndexKeyPattern`] for the index.
+    /// [`Code::IndexNotFound`] and [`Code::AmbiguousIndexKeyPattern`] for the index; for the ladder as for [`Database::set_ladder`].
     pub fn modify_collection(&self, name: &str, change: &CollectionChange, rule: Option<&RuleChange>) -> Result<()> {
         let seconds = [change.expire_after_seconds.flatten(), rule.map(|rule| rule.expire_after_seconds)];
         for e in seconds.into_iter().flatten() {
@@ -257,7 +292,11 @@ impl Database {
         if let Some(out_of_range) = change.out_of_range {
             record.options.out_of_range = out_of_range;
         }
-        record.options.ids = change.ids.unwrap_or(record.options.ids);
+        let options = &mut record.options;
+        options.ids = change.ids.unwrap_or(options.ids);
+        options.grace_seconds = change.grace_seconds.unwrap_or(options.grace_seconds);
+        options.max_bytes = change.max_bytes.unwrap_or(options.max_bytes);
+        options.hand_off = change.hand_off.unwrap_or(options.hand_off);
         record.options.validate()?;
         if let Some(e) = change.expire_after_seconds {
             record.rules.change_collection(e);
@@ -265,20 +304,49 @@ impl Database {
         if let Some(rule) = rule {
             record.rules.modify(&rule.selector, rule.expire_after_seconds)?;
         }
-        if (&record.options, &record.rules) == (&before.0, &before.1) {
+        let ladder = match &change.ladder {
+            Some(ladder) => crate::ladder::alter::change(engine, name, ladder.as_ref(), change.force)?,
+            None => Pieces::default(),
+        };
+        let mut ops = Vec::new();
+        if (&record.options, &record.rules) != (&before.0, &before.1) {
+            if record.options.bucketing.span_seconds() != before.0.bucketing.span_seconds() {
+                // Existing buckets keep their windows, so open ones are sealed first.
+                let flushed = crate::seal::flush(engine, &maintenance, Some(name));
+                flushed.inspect_err(|_| ladder.take_back(engine))?;
+            }
+            record.rules_epoch += 1;
+            ops.extend(record.put(Some(&before.0)));
+        }
+        if ops.is_empty() && ladder.ops.is_empty() {
             return Ok(());
         }
-        if record.options.bucketing.span_seconds() != before.0.bucketing.span_seconds() {
-            // Existing buckets keep their windows, so open ones are sealed first.
-            crate::seal::flush(engine, &maintenance, Some(name))?;
-        }
-        self.put(record)
+        let rungs: Vec<u64> = ladder.rungs().collect();
+        ladder.commit(engine, ops)?;
+        crate::ladder::alter::opened(engine, &rungs)
+    }
+
+    /// Gives a collection a ladder, changes the one that it has, or removes it: bins of measurements that stay when the
+    /// measurements go. [`CollectionSnapshot::rollup`](crate::CollectionSnapshot::rollup) reads them.
+    ///
+    /// A new rung begins with what is stored, and is filled from the next finer rung; so does a field that the ladder did not have. A
+    /// longer life shows again what was not dropped. A rung that is left out goes, which is refused if it has bins that are stored
+    /// nowhere else, unless `force`.
+    ///
+    /// # Durability
+    /// When this returns, the change survives a power cut. At no time is there a part of it.
+    /// # Errors
+    /// [`Code::NamespaceNotFound`]; [`Code::InvalidOptions`] for a bad ladder, naming the rung, and for a removal that loses bins;
+    /// [`Code::OutOfDiskSpace`]: nothing was changed.
+    pub fn set_ladder(&self, name: &str, ladder: Option<Ladder>, force: bool) -> Result<()> {
+        let change = CollectionChange { ladder: Some(ladder), force, ..CollectionChange::default() };
+        self.modify_collection(name, &change, None)
     }
 
     fn put(&self, mut record: CollectionRecord) -> Result<()> {
         record.rules_epoch += 1;
-        let present = self.engine.state.read().collection(&record.name)?.options.ids;
-        self.engine.commit(record.put(present).collect())
+        let present = self.engine.state.read().collection(&record.name)?.options.clone();
+        self.engine.commit(record.put(Some(&present)).collect())
     }
 
     /// Creates partial rules: all of them or none. Rules that exist in the same form are left unchanged.
@@ -371,7 +439,7 @@ impl Database {
     /// # Errors
     /// As for [`Database::sweep`].
     pub fn sweep_with(&self, options: &SweepOptions) -> Result<SweepReport> {
-        crate::sweep::sweep(&self.engine, options.max_sub_passes)
+        crate::sweep::sweep_and_hand_off(&self.engine, options)
     }
 
     /// Seals all open buckets.

@@ -2,15 +2,18 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::ladder::decay::Decay;
+use crate::ladder::delete::delete_bins;
 use crate::manifest::Op;
 use crate::segment::bounds::ChangedBucket;
 use crate::segment::{Segment, ordinal_number, row_number};
 use crate::snapshot::CollectionSnapshot;
-use arrow::array::{Array, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use ebbtide_buckets::{time_values, to_usize, value_at};
 use ebbtide_ttl::{Cutoff, Filter, Precision, Timestamp, Value, in_range};
 use roaring::RoaringBitmap;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Chooses rows.
@@ -28,12 +31,43 @@ pub trait RowPredicate: Send + Sync {
     /// # Errors
     /// Whatever the evaluation meets; nothing is deleted then.
     fn select(&self, batch: &RecordBatch) -> Result<BooleanArray>;
+
+    /// Whether exactly those rows match whose meta [`RowPredicate::select_metas`] selects and whose time is within
+    /// [`RowPredicate::time_bounds`]. Only then bins of a ladder are deleted too.
+    fn is_of_meta_and_time(&self) -> bool {
+        false
+    }
+
+    /// For each meta whether rows of it can match; null is no.
+    ///
+    /// # Errors
+    /// As for [`RowPredicate::select`].
+    fn select_metas(&self, metas: &ArrayRef) -> Result<BooleanArray> {
+        Ok(BooleanArray::from(vec![true; metas.len()]))
+    }
+}
+
+/// What a delete did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// How many of the deleted measurements were visible.
+    pub measurements: u64,
+    /// By the step of a rung in seconds how many of its bins stay although the condition meets them: of these measurements only
+    /// bins are left, which cannot be cut.
+    pub kept_bins: BTreeMap<i64, u64>,
 }
 
 /// A filter as a predicate over rows.
 pub(crate) struct FilterPredicate<'a> {
     pub(crate) filter: &'a Filter,
     pub(crate) time_field: &'a str,
+    pub(crate) meta_field: Option<&'a str>,
+}
+
+impl FilterPredicate<'_> {
+    fn is_of_meta(&self, part: &Filter) -> bool {
+        self.meta_field.is_some_and(|meta| part.is_meta_only(meta))
+    }
 }
 
 impl RowPredicate for FilterPredicate<'_> {
@@ -54,36 +88,67 @@ impl RowPredicate for FilterPredicate<'_> {
         };
         Ok((0..batch.num_rows()).map(|row| Some(matches(row))).collect())
     }
+
+    fn is_of_meta_and_time(&self) -> bool {
+        let parts = self.filter.conjuncts();
+        parts.iter().all(|part| part.is_time_range(self.time_field) || self.is_of_meta(part))
+    }
+
+    fn select_metas(&self, metas: &ArrayRef) -> Result<BooleanArray> {
+        let parts: Vec<Filter> = self.filter.conjuncts().into_iter().filter(|part| self.is_of_meta(part)).collect();
+        let matches = |row: usize| {
+            let meta = value_at(metas.as_ref(), row);
+            parts.iter().all(|part| part.matches_meta(&meta))
+        };
+        Ok((0..metas.len()).map(|row| Some(matches(row))).collect())
+    }
 }
 
-/// Deletes what matches; returns how many of the deleted measurements were visible.
-pub(crate) fn delete(engine: &Engine, name: &str, predicate: &dyn RowPredicate) -> Result<u64> {
+/// Deletes what matches. With `ladder`, bins that the condition covers go too; without, what is deleted decays into the rungs first.
+pub(crate) fn delete(engine: &Engine, name: &str, predicate: &dyn RowPredicate, ladder: bool) -> Result<Deleted> {
     let maintenance = engine.maintenance.lock();
     engine.check_writable()?;
     engine.state.read().collection(name)?;
     crate::seal::flush(engine, &maintenance, Some(name))?;
     let snapshot = engine.snapshot().collection(name)?;
-    let mut visible = 0;
+    let mut decay = Decay::new(&snapshot.state).filter(|_| !ladder);
+    let mut deleted = Deleted::default();
     let mut ops = Vec::new();
     for segment in snapshot.state.segments.values() {
         let Some(found) = Deletion::find(&snapshot, segment, predicate)? else { continue };
-        visible += found.visible;
-        let state = segment.without(&found.dropped, &found.rows, &found.changed)?;
-        let collection = snapshot.state.id;
-        ops.push(match state.live.buckets {
-            0 => Op::RemoveSegment { collection, segment: segment.file.id },
-            _ => Op::SetSegment { collection, segment: segment.file.id, state },
-        });
+        deleted.measurements += found.visible;
+        if let Some(decay) = &mut decay {
+            decay.add_rows(segment, (&found.dropped, &found.rows))?;
+        }
+        ops.push(removal(snapshot.state.id, segment, &found)?);
     }
-    if !ops.is_empty() {
-        engine.commit(ops)?;
+    let pieces = match decay {
+        Some(_) if ops.is_empty() => return Ok(deleted),
+        Some(decay) => decay.write(engine, &snapshot.state, engine.trusted_now())?,
+        None => {
+            let (pieces, kept) = delete_bins(engine, &snapshot, predicate)?;
+            deleted.kept_bins = kept;
+            pieces
+        }
+    };
+    if !ops.is_empty() || !pieces.ops.is_empty() {
+        pieces.commit(engine, ops)?;
     }
-    Ok(visible)
+    Ok(deleted)
+}
+
+/// The operation that takes what was found out of a segment.
+pub(crate) fn removal(collection: u64, segment: &Segment, found: &Deletion) -> Result<Op> {
+    let state = segment.without(&found.dropped, &found.rows, &found.changed)?;
+    Ok(match state.live.buckets {
+        0 => Op::RemoveSegment { collection, segment: segment.file.id },
+        _ => Op::SetSegment { collection, segment: segment.file.id, state },
+    })
 }
 
 /// What a delete takes out of one segment.
 #[derive(Default)]
-struct Deletion {
+pub(crate) struct Deletion {
     /// Rows of buckets that keep others.
     rows: RoaringBitmap,
     dropped: RoaringBitmap,
@@ -92,7 +157,7 @@ struct Deletion {
 }
 
 impl Deletion {
-    fn find(
+    pub(crate) fn find(
         snapshot: &CollectionSnapshot,
         segment: &Arc<Segment>,
         predicate: &dyn RowPredicate,
@@ -133,6 +198,14 @@ impl Deletion {
                 return Err(Error::corrupt(&segment.file.path, 0, what));
             }
             let numbers = numbers(reader.directory().rows(ordinal), &segment.state.deleted);
+            if snapshot.state.may_be_held(segment) {
+                let meta = segment.meta(&reader, ordinal).value();
+                let mut deleted =
+                    rows.times[at..end].iter().zip(&rows.matches[at..end]).filter(|(_, matches)| **matches);
+                if let Some(hold) = deleted.find_map(|(t, _)| snapshot.state.hold_on(&meta, *t)) {
+                    return Err(hold.refusal("nothing was deleted"));
+                }
+            }
             let cutoff = snapshot.cutoff(classes.of(meta).map(|c| c.1));
             found.take(ordinal, &rows.times[at..end], &rows.matches[at..end], numbers, (cutoff, precision));
             at = end;

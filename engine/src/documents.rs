@@ -28,3 +28,4 @@ pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod transaction;
+pub(crate) mod usage;

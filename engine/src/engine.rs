@@ -73,6 +73,7 @@ impl Engine {
         opened: OpenState,
     ) -> Self {
         let sweeper = Sweeper::new(clock.now(), clock.monotonic());
+        opened.state.begin_usage(clock.now());
         let log = Log {
             writer: opened.log,
             next_seq: opened.next_seq,
@@ -190,10 +191,14 @@ impl Engine {
         let is_unwritten = |e: &Error| is_full(e) || e.code() == Code::InternalError;
         appended.map_err(|e| if is_unwritten(&e) { e } else { self.poison(&e) })?;
         let changed = with_other_segments(&ops);
+        let makes_indexes = ops.iter().any(|op| matches!(op, Op::PutDocuments(_)));
         let retired = {
             let mut state = self.state.write();
             for op in ops {
                 state.apply(op).map_err(|e| self.poison(&e))?;
+            }
+            if makes_indexes {
+                state.begin_usage(self.clock.now());
             }
             state.take_retired()
         };
@@ -278,6 +283,12 @@ impl Engine {
         }
         log.writer = Some(writer);
         Ok(())
+    }
+
+    /// The instant, unless the clock guard would hold a sweep.
+    pub(crate) fn trusted_now(&self) -> Option<Timestamp> {
+        let now = self.clock.now();
+        self.sweeper.held(now, self.clock.monotonic()).is_none().then_some(now)
     }
 
     /// Like [`Engine::cut_log`], after a committed edit: on a full disk the log stays until there is room.

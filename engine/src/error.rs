@@ -108,7 +108,8 @@ impl Error {
     }
 
     /// The same error with another index, in the message too.
-    pub(crate) fn renumbered(mut self, index: usize) -> Self {
+    #[must_use]
+    pub fn renumbered(mut self, index: usize) -> Self {
         let rest = self.index.and_then(|old| self.message.strip_prefix(&format!("index {old}: ")));
         if let Some(rest) = rest {
             self.message = format!("index {index}: {rest}");

@@ -7,6 +7,7 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::ladder::{LadderRecord, clash};
 use crate::manifest::Op;
 use crate::memtable::Memtable;
 use crate::options::check_field_name;
@@ -47,6 +48,13 @@ impl<'a> FieldChange<'a> {
         }
     }
 
+    fn ladder(self, ladder: &LadderRecord) -> LadderRecord {
+        match self {
+            FieldChange::Rename { from, to } => ladder.with_field_renamed(from, to),
+            FieldChange::Drop { field } => ladder.without_field(field),
+        }
+    }
+
     /// What a column was called before.
     pub(crate) fn source<'b>(&'b self, column: &'b str) -> &'b str {
         match self {
@@ -79,7 +87,14 @@ impl<'a> FieldChange<'a> {
             let what = format!("'{to}' is a field of '{of}' already: drop it first, or choose another name");
             return Err(Error::new(Code::BadValue, what));
         }
-        Ok(())
+        let has_bins = collection.ladder.as_ref().is_some_and(|ladder| ladder.definition().has_field(field));
+        match clash(schema, to).filter(|_| has_bins) {
+            Some(taken) => {
+                let what = format!("bins of '{to}' would have a column '{taken}', which is the time or the meta field");
+                Err(Error::new(Code::InvalidOptions, what))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -106,6 +121,9 @@ pub(crate) fn change(engine: &Engine, name: &str, change: FieldChange<'_>) -> Re
     let maintenance = engine.maintenance.lock();
     engine.check_writable()?;
     change.check(engine.state.read().collection(name)?)?;
+    if let FieldChange::Drop { .. } = change {
+        engine.snapshot().collection(name)?.check_unheld("the field is not dropped")?;
+    }
     seal::flush(engine, &maintenance, Some(name))?;
     let collection = engine.state.read().collection(name)?.clone();
     // Until the old files are gone, every row is there twice.
@@ -164,6 +182,8 @@ fn rewrite(
     let mut ops: Vec<Op> = gone.collect();
     let (schema, types) = ((*target.state.schema).clone(), (*target.state.file_types).clone());
     ops.push(Op::ReplaceFields { collection: id, schema, types });
+    let ladder = present.ladder.as_ref().map(|ladder| Some(change.ladder(ladder)));
+    ops.extend(ladder.map(|ladder| Op::SetLadder { collection: id, ladder }));
     ops.extend(target.added);
     ops.extend(present.sealed(seq));
     engine.commit(ops)?;

@@ -54,8 +54,12 @@ mod fields;
 mod files;
 mod framed;
 pub mod fs;
+mod hand_off;
+mod holds;
 mod insert;
 pub mod json;
+mod ladder;
+pub mod line_protocol;
 mod maintenance;
 mod manifest;
 mod memtable;
@@ -84,13 +88,17 @@ pub use crate::db::{
     LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions, UpdateRequest, Updated, WriteOutcome,
     value_of_bson,
 };
-pub use crate::delete::RowPredicate;
+pub use crate::delete::{Deleted, RowPredicate};
 pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};
 pub use crate::documents::find::{FindCursor, FindRequest};
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
 pub use crate::documents::pace::Stop;
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
+pub use crate::documents::usage::IndexUse;
 pub use crate::error::{Error, ErrorKind, Result};
+pub use crate::hand_off::{ExpiredBucket, ExpirySink, SinkError};
+pub use crate::holds::{HoldInfo, HoldOptions};
+pub use crate::ladder::DumpedRung;
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
 pub use crate::options::{CollectionChange, CollectionOptions};
@@ -101,8 +109,8 @@ pub use crate::settings::{
 };
 pub use crate::snapshot::{
     Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
-    ExpiryRow, FieldBound, MetaFilter, MetaGroups, RuleInfo, ScanReport, ScanRequest, ScanUnit, SegmentFiles,
-    SegmentInfo, Snapshot,
+    ExpiredUnit, ExpiryRow, FieldBound, MetaFilter, MetaGroups, RollupRequest, RuleInfo, RungInfo, ScanReport,
+    ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot,
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;

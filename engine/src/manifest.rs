@@ -15,6 +15,9 @@ mod invariants;
 
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile, temporary, write_synced};
+use crate::hand_off::HandedOver;
+use crate::holds::Hold;
+use crate::ladder::LadderRecord;
 use crate::options::CollectionOptions;
 use crate::segment::Segment;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
@@ -50,11 +53,17 @@ pub(crate) struct CollectionRecord {
 }
 
 impl CollectionRecord {
-    /// The operations that create the collection, or change the one that has `present` ids.
-    pub(crate) fn put(self, present: IdPolicy) -> impl Iterator<Item = Op> {
-        let (collection, ids) = (self.id, self.options.ids);
-        let changed = (ids != present).then_some(Op::SetIds { collection, ids });
-        std::iter::once(Op::PutCollection(self)).chain(changed)
+    /// The operations that create the collection, or change the one with the options `present`.
+    pub(crate) fn put(self, present: Option<&CollectionOptions>) -> impl Iterator<Item = Op> + use<> {
+        let collection = self.id;
+        let CollectionOptions { ids, grace_seconds: seconds, max_bytes: bytes, hand_off: required, .. } = self.options;
+        let new = CollectionOptions::new("");
+        let before = present.unwrap_or(&new);
+        let ids = (ids != before.ids).then_some(Op::SetIds { collection, ids });
+        let grace = (seconds != before.grace_seconds).then_some(Op::SetGrace { collection, seconds });
+        let max_bytes = (bytes != before.max_bytes).then_some(Op::SetMaxBytes { collection, bytes });
+        let hand_off = (required != before.hand_off).then_some(Op::SetHandOff { collection, required });
+        std::iter::once(Op::PutCollection(self)).chain(ids).chain(grace).chain(max_bytes).chain(hand_off)
     }
 }
 
@@ -65,11 +74,12 @@ pub struct SweepRecord {
     pub at: Timestamp,
     /// The collection's name.
     pub collection: String,
-    /// `collection`, or the partial index's name.
+    /// `collection`, the partial index's name, or `size` for what was above the collection's `maxBytes`.
     pub rule: String,
-    /// The rule's expireAfterSeconds.
+    /// The rule's expireAfterSeconds; 0 by size.
     pub expire_after_seconds: i64,
-    /// Measurements at or before this instant had expired.
+    /// Measurements at or before this instant had expired, and their grace was over; by size the end of the newest window of which
+    /// something was dropped.
     pub cutoff: Timestamp,
     /// Buckets dropped.
     pub buckets: u64,
@@ -134,6 +144,18 @@ pub(crate) enum Op {
     SetDocumentColumns { collection: u64, columns: Vec<DocumentColumn> },
     /// Whether ObjectIds are stored in a collection of measurements; a new one drops them.
     SetIds { collection: u64, ids: IdPolicy },
+    /// For how many seconds expired buckets of measurements are still stored; a new collection has 0.
+    SetGrace { collection: u64, seconds: i64 },
+    /// How many bytes a collection of measurements may take; a new one has no limit.
+    SetMaxBytes { collection: u64, bytes: Option<u64> },
+    /// Makes a hold; if there is an active one of this name, changes it, which lifts it.
+    PutHold(Hold),
+    /// Whether buckets of a collection of measurements are dropped only after a sink has taken them over; of a new one they are not.
+    SetHandOff { collection: u64, required: bool },
+    /// The identities of buckets that were handed over, or may have been, and are not dropped.
+    SetHandedOver { collection: u64, handed: HandedOver },
+    /// The ladder of a collection of measurements, or none. Comes after the collections of its rungs.
+    SetLadder { collection: u64, ladder: Option<LadderRecord> },
 }
 
 impl Op {
@@ -167,13 +189,19 @@ impl Op {
             | Op::AddDocumentSegment { collection: id, .. }
             | Op::SetDeletedDocuments { collection: id, .. }
             | Op::SetDocumentColumns { collection: id, .. }
-            | Op::SetIds { collection: id, .. } => Some(*id),
+            | Op::SetIds { collection: id, .. }
+            | Op::SetGrace { collection: id, .. }
+            | Op::SetMaxBytes { collection: id, .. }
+            | Op::SetHandOff { collection: id, .. }
+            | Op::SetHandedOver { collection: id, .. }
+            | Op::SetLadder { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }
             | Op::Swept(_)
             | Op::PutView { .. }
-            | Op::DropView { .. } => None,
+            | Op::DropView { .. }
+            | Op::PutHold(_) => None,
         }
     }
 

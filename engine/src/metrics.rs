@@ -23,10 +23,27 @@ pub struct TtlMetrics {
     pub deleted_bytes: u64,
     /// Files that were no longer needed after a drop.
     pub reclaimed_files: u64,
+    /// Buckets that were due and stayed, because a hold covers something in them; each is counted in every pass.
+    pub held_buckets: u64,
     /// Visits to a rule that failed, and segments that no visit could read.
     pub failed_rules: u64,
     /// Time spent in passes, in microseconds.
     pub duration_micros: u64,
+}
+
+impl TtlMetrics {
+    /// Adds the counts of a pass.
+    pub(crate) fn add(&mut self, pass: &TtlMetrics) {
+        self.passes += pass.passes;
+        self.sub_passes += pass.sub_passes;
+        self.deleted_documents += pass.deleted_documents;
+        self.deleted_buckets += pass.deleted_buckets;
+        self.deleted_bytes += pass.deleted_bytes;
+        self.reclaimed_files += pass.reclaimed_files;
+        self.held_buckets += pass.held_buckets;
+        self.failed_rules += pass.failed_rules;
+        self.duration_micros += pass.duration_micros;
+    }
 }
 
 /// A snapshot of all counters since the open.
@@ -102,15 +119,7 @@ impl Metrics {
     }
 
     pub(crate) fn swept(&self, pass: &TtlMetrics) {
-        let mut all = self.ttl.lock();
-        all.passes += pass.passes;
-        all.sub_passes += pass.sub_passes;
-        all.deleted_documents += pass.deleted_documents;
-        all.deleted_buckets += pass.deleted_buckets;
-        all.deleted_bytes += pass.deleted_bytes;
-        all.reclaimed_files += pass.reclaimed_files;
-        all.failed_rules += pass.failed_rules;
-        all.duration_micros += pass.duration_micros;
+        self.ttl.lock().add(pass);
     }
 
     pub(crate) fn snapshot(&self, open_files: u64) -> MetricsSnapshot {

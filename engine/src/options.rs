@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use ebbtide_buckets::FIELD_NAME_BYTES_MAX;
 use ebbtide_ttl::{
-    Bucketing, Code, EXPIRE_AFTER_SECONDS_MAX, ExpiryMode, Granularity, IdPolicy, OutOfRange, Precision,
+    Bucketing, Code, EXPIRE_AFTER_SECONDS_MAX, ExpiryMode, Granularity, IdPolicy, Ladder, OutOfRange, Precision,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,22 @@ pub struct CollectionOptions {
     /// rule set holds the present one.
     #[serde(skip)]
     pub expire_after_seconds: Option<i64>,
+    /// Seconds for which an expired bucket is still stored, hidden, before a sweep may drop it. Default: 0. In the manifest it is
+    /// an operation of its own.
+    #[serde(skip)]
+    pub grace_seconds: i64,
+    /// Bytes that the collection may take: when more is stored, a sweep drops the buckets of the oldest windows, expired or not.
+    /// `None`, the default, for no limit. In the manifest it is an operation of its own.
+    #[serde(skip)]
+    pub max_bytes: Option<u64>,
+    /// Whether buckets are dropped only after a sink has taken them over (see [`crate::Database::on_expiry`]). Default: no. In the
+    /// manifest it is an operation of its own.
+    #[serde(skip)]
+    pub hand_off: bool,
+    /// The collection's ladder: bins of measurements that stay when these go. This is the initial one;
+    /// [`CollectionSnapshot::ladder`](crate::CollectionSnapshot::ladder) says which it has now.
+    #[serde(skip)]
+    pub ladder: Option<Ladder>,
 }
 
 impl CollectionOptions {
@@ -53,6 +69,10 @@ impl CollectionOptions {
             out_of_range: OutOfRange::default(),
             ids: IdPolicy::default(),
             expire_after_seconds: None,
+            grace_seconds: 0,
+            max_bytes: None,
+            hand_off: false,
+            ladder: None,
         }
     }
 
@@ -112,6 +132,41 @@ impl CollectionOptions {
         self
     }
 
+    /// Sets for how many seconds what has expired is still stored, hidden.
+    #[must_use]
+    pub fn grace_seconds(mut self, seconds: i64) -> Self {
+        self.grace_seconds = seconds;
+        self
+    }
+
+    /// Limits the bytes that the collection may take.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Has buckets dropped only after a sink has taken them over.
+    #[must_use]
+    pub fn hand_off(mut self, required: bool) -> Self {
+        self.hand_off = required;
+        self
+    }
+
+    /// These options with those of `present` that are operations of their own in the manifest.
+    pub(crate) fn with_settings_of(mut self, present: &CollectionOptions) -> Self {
+        (self.ids, self.grace_seconds) = (present.ids, present.grace_seconds);
+        (self.max_bytes, self.hand_off) = (present.max_bytes, present.hand_off);
+        self
+    }
+
+    /// Sets the ladder.
+    #[must_use]
+    pub fn ladder(mut self, ladder: Ladder) -> Self {
+        self.ladder = Some(ladder);
+        self
+    }
+
     /// Checks names and ranges.
     ///
     /// # Errors
@@ -130,6 +185,16 @@ impl CollectionOptions {
             let what = format!("a window of {span} s is not possible: 1 to {} s are", ebbtide_ttl::SPAN_SECONDS_MAX);
             return Err(Error::new(Code::BadValue, what));
         }
+        check_grace(self.grace_seconds)?;
+        if self.grace_seconds > 0 && self.expiry == ExpiryMode::Bucket {
+            let what =
+                "graceSeconds needs expiry 'exact': with 'bucket' measurements are visible until they are dropped";
+            return Err(Error::new(Code::InvalidOptions, what));
+        }
+        if let Some(bytes) = self.max_bytes.filter(|bytes| !(1..=MAX_BYTES_MAX).contains(bytes)) {
+            let what = format!("maxBytes is {bytes}: it must be 1 to {MAX_BYTES_MAX}");
+            return Err(Error::new(Code::InvalidOptions, what));
+        }
         match self.expire_after_seconds {
             Some(e) if !(0..=EXPIRE_AFTER_SECONDS_MAX).contains(&e) => {
                 let what = format!("expireAfterSeconds is {e}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}");
@@ -138,6 +203,18 @@ impl CollectionOptions {
             _ => Ok(()),
         }
     }
+}
+
+/// The greatest `maxBytes`: the greatest number of 64 bits with a sign.
+pub(crate) const MAX_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Checks a number of seconds of grace.
+pub(crate) fn check_grace(seconds: i64) -> Result<()> {
+    if (0..=EXPIRE_AFTER_SECONDS_MAX).contains(&seconds) {
+        return Ok(());
+    }
+    let what = format!("graceSeconds is {seconds}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}");
+    Err(Error::new(Code::InvalidOptions, what))
 }
 
 /// A top-level name: not empty, no dot, no leading dollar sign, no NUL, not `_id`.
@@ -210,4 +287,14 @@ pub struct CollectionChange {
     pub out_of_range: Option<OutOfRange>,
     /// Whether the ObjectIds of documents are stored from now on.
     pub ids: Option<IdPolicy>,
+    /// Seconds for which an expired bucket is still stored.
+    pub grace_seconds: Option<i64>,
+    /// `Some(Some(n))` limits the bytes that the collection may take, `Some(None)` removes the limit.
+    pub max_bytes: Option<Option<u64>>,
+    /// Whether buckets are dropped only after a sink has taken them over.
+    pub hand_off: Option<bool>,
+    /// The ladder: `Some(Some(ladder))` sets or changes it, `Some(None)` removes it (see [`crate::Database::set_ladder`]).
+    pub ladder: Option<Option<Ladder>>,
+    /// Whether rungs go that hold what is stored nowhere else.
+    pub force: bool,
 }

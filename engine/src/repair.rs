@@ -16,6 +16,7 @@ use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{FileName, Listing};
 use crate::fs::{Fs, write_synced};
+use crate::ladder::reported_name;
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::open::{list, logs_of, state_of};
 use crate::state::State;
@@ -206,8 +207,9 @@ impl Plan {
                 if error.kind() != ErrorKind::Corrupt {
                     return Err(error);
                 }
-                self.report.faults.push(format!("collection '{}': {error}", collection.name));
-                self.report.losses.push(loss_of_segment(collection, segment));
+                let name = reported_name(&collection.name, |id| Some(self.state.by_id(id)?.name.clone()));
+                self.report.faults.push(format!("collection '{name}': {error}"));
+                self.report.losses.push(loss_of_segment(name, collection, segment));
                 gone.push((collection.id, segment.file.id, segment.file.relative_path()));
             }
         }

@@ -4,15 +4,21 @@
 //! effective rule does not hide `t`. Whether a sweep has run makes no difference in mode `exact`.
 
 mod aggregate;
+mod expired;
+mod ladders;
 mod last;
 mod listing;
 mod meta_numbers;
-mod row_filter;
+mod rollup;
+pub(crate) mod row_filter;
 mod scan;
 mod segment_files;
 
 pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, MetaGroups};
+pub use expired::ExpiredUnit;
+pub use ladders::RungInfo;
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
+pub use rollup::RollupRequest;
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 pub use segment_files::SegmentFiles;
 
@@ -20,6 +26,8 @@ use crate::batch_id::LastBatch;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::documents::state::DocumentsState;
 use crate::error::{Error, Result};
+use crate::holds::Hold;
+use crate::ladder::{reported_name, rung_name};
 use crate::options::CollectionOptions;
 use crate::state::{CollectionState, State};
 use ebbtide_buckets::Schema;
@@ -32,14 +40,21 @@ use std::sync::Arc;
 pub struct Snapshot {
     now: Timestamp,
     collections: Arc<BTreeMap<String, Arc<CollectionState>>>,
+    /// The collections of rungs, by the names that they have in the state.
+    rungs: Arc<BTreeMap<String, Arc<CollectionState>>>,
     documents: Arc<BTreeMap<String, Arc<DocumentsState>>>,
     views: Arc<BTreeMap<String, String>>,
+    pub(crate) holds: Arc<Vec<Hold>>,
 }
 
 impl Snapshot {
     pub(crate) fn take(state: &State, now: Timestamp) -> Self {
-        let (collections, documents) = (Arc::new(state.collections.clone()), Arc::new(state.documents.clone()));
-        Snapshot { now, collections, documents, views: state.views.clone() }
+        let rungs: BTreeMap<_, _> = state.rungs().map(|rung| (rung.name.clone(), rung.clone())).collect();
+        let mut collections = state.collections.clone();
+        rungs.keys().for_each(|name| drop(collections.remove(name)));
+        let (collections, rungs) = (Arc::new(collections), Arc::new(rungs));
+        let (views, holds) = (state.views.clone(), state.holds.clone());
+        Snapshot { now, collections, rungs, documents: Arc::new(state.documents.clone()), views, holds }
     }
 
     /// The instant at which expiry is decided.
@@ -96,6 +111,16 @@ impl Snapshot {
         self.collections.keys().cloned().collect()
     }
 
+    /// Every collection of measurements and every rung, each with its name for people.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (String, &Arc<CollectionState>)> {
+        let collections = self.collections.iter().map(|(name, state)| (name.clone(), state));
+        let rungs = self.rungs.iter().map(|(name, state)| {
+            let parent = |id| self.collections.values().find(|collection| collection.id == id);
+            (reported_name(name, |id| parent(id).map(|parent| parent.name.clone())), state)
+        });
+        collections.chain(rungs)
+    }
+
     /// The statements that the views were made with, by name. The engine keeps them and does not read them.
     #[must_use]
     pub fn views(&self) -> &Arc<BTreeMap<String, String>> {
@@ -111,7 +136,19 @@ impl Snapshot {
             true => Error::ordinary_collection(name),
             false => Error::no_collection(name),
         })?;
-        Ok(CollectionSnapshot { now: self.now, state: state.clone(), suspended: state.suspension() })
+        Ok(self.snapshot_of(state))
+    }
+
+    fn snapshot_of(&self, state: &Arc<CollectionState>) -> CollectionSnapshot {
+        let rungs = state.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        let names = rungs.map(|rung| rung_name(state.id, rung.rung.step_seconds));
+        let rungs = Arc::new(names.filter_map(|name| self.rungs.get(&name).cloned()).collect());
+        CollectionSnapshot { now: self.now, state: state.clone(), suspended: state.suspension(), rungs }
+    }
+
+    /// The collection with this number.
+    pub(crate) fn collection_of_id(&self, id: u64) -> Option<CollectionSnapshot> {
+        self.collections.values().find(|state| state.id == id).map(|state| self.snapshot_of(state))
     }
 }
 
@@ -147,6 +184,8 @@ pub struct CollectionSnapshot {
     pub(crate) now: Timestamp,
     pub(crate) state: Arc<CollectionState>,
     pub(crate) suspended: Option<u64>,
+    /// The collections of the rungs of its ladder, the finest first.
+    pub(crate) rungs: Arc<Vec<Arc<CollectionState>>>,
 }
 
 impl CollectionSnapshot {

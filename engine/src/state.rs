@@ -5,9 +5,13 @@ use crate::documents::memtable::Memtable as DocumentsMemtable;
 use crate::documents::options::DocumentsRecord;
 use crate::documents::segment::{DocumentSegment, DocumentSegmentRecord};
 use crate::documents::state::DocumentsState;
+use crate::documents::usage::Usage;
 use crate::error::{Error, Result};
 use crate::files::{SegmentName, collection_folder};
 use crate::fs::Fs;
+use crate::hand_off::{HandedOver, SinkSlot};
+use crate::holds::Hold;
+use crate::ladder::{LadderRecord, RungRecord, holds_of_rung, rung_of};
 use crate::manifest::{Check, CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord, only_takes_away, refused};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
@@ -18,7 +22,7 @@ use crate::segment::folder::SegmentFolder;
 use crate::segment::segment_cache::SegmentCache;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Chunk, FileTypes, Schema, adapt, schema_of_batch};
-use ebbtide_ttl::{Code, IdPolicy, OutOfRange, RuleSet};
+use ebbtide_ttl::{Code, Cutoff, OutOfRange, RuleSet, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +45,14 @@ pub(crate) struct CollectionState {
     /// Where new segments go.
     pub(crate) folder: Arc<SegmentFolder>,
     pub(crate) memtable: Memtable,
+    /// The active holds on it.
+    pub(crate) holds: Arc<Vec<Hold>>,
+    /// The identities of buckets that were handed over and not dropped.
+    pub(crate) handed_over: Arc<HandedOver>,
+    /// What takes them over in this process. All versions share it.
+    pub(crate) sink: Arc<SinkSlot>,
+    /// Its ladder, if it has one.
+    pub(crate) ladder: Option<Arc<LadderRecord>>,
 }
 
 impl CollectionState {
@@ -114,6 +126,22 @@ impl CollectionState {
         self.segments.values().any(|segment| segment.file.generation.is_none())
     }
 
+    /// The boundary that a rule of `e` seconds draws for sweeps at `now`: a bucket whose bound it hides has expired, and its grace
+    /// is over.
+    pub(crate) fn drop_cutoff(&self, now: Timestamp, e: i64) -> Cutoff {
+        Cutoff::new(now, self.drop_after(e), self.options.precision)
+    }
+
+    /// After how many seconds a sweep drops a bucket under a rule of `e` seconds.
+    pub(crate) fn drop_after(&self, e: i64) -> i64 {
+        e.saturating_add(self.options.grace_seconds)
+    }
+
+    /// Bytes on disk of what is stored, and in memory of what is not sealed yet.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.live_bytes()).sum::<u64>() + self.memtable.bytes() as u64
+    }
+
     /// How many stored measurements outside of 1970..2038 suspend expiry; `None` if expiry is not suspended.
     pub(crate) fn suspension(&self) -> Option<u64> {
         if self.options.out_of_range == OutOfRange::Expire {
@@ -145,6 +173,8 @@ pub(crate) struct State {
     pub(crate) sweeps_made: u64,
     /// The statements that views were made with, by name.
     pub(crate) views: Arc<BTreeMap<String, String>>,
+    /// Every hold that was ever made, active or lifted.
+    pub(crate) holds: Arc<Vec<Hold>>,
     /// The last insert that readers see.
     pub(crate) applied_seq: u64,
     /// Whether files are unlinked once they are no longer part of the state: not while old edits are read.
@@ -178,6 +208,7 @@ impl State {
             sweeps: VecDeque::new(),
             sweeps_made: 0,
             views: Arc::default(),
+            holds: Arc::default(),
             applied_seq: 0,
             unlinks: false,
             retired: Retired::default(),
@@ -185,7 +216,8 @@ impl State {
     }
 
     pub(crate) fn collection(&self, name: &str) -> Result<&Arc<CollectionState>> {
-        self.collections.get(name).ok_or_else(|| match self.documents.contains_key(name) {
+        let known = self.collections.get(name).filter(|_| rung_of(name).is_none());
+        known.ok_or_else(|| match self.documents.contains_key(name) {
             true => Error::ordinary_collection(name),
             false => Error::no_collection(name),
         })
@@ -220,6 +252,11 @@ impl State {
 
     pub(crate) fn by_id_mut(&mut self, id: u64) -> Option<&mut CollectionState> {
         self.collections.get_mut(self.names.get(&id)?).map(Arc::make_mut)
+    }
+
+    /// The collections of rungs.
+    pub(crate) fn rungs(&self) -> impl Iterator<Item = &Arc<CollectionState>> {
+        self.collections.values().filter(|collection| rung_of(&collection.name).is_some())
     }
 
     /// Segment files that are held open for reading.
@@ -291,8 +328,21 @@ impl State {
             Op::AddDocumentSegment { collection: id, .. }
             | Op::SetDeletedDocuments { collection: id, .. }
             | Op::SetDocumentColumns { collection: id, .. } => Err(format!("collection {id} is no ordinary one")),
-            Op::DropCollection { id } | Op::SetLastBatch { collection: id, .. } | Op::SetIds { collection: id, .. } => {
-                collection(id).map(drop)
+            Op::DropCollection { id }
+            | Op::SetLastBatch { collection: id, .. }
+            | Op::SetIds { collection: id, .. }
+            | Op::SetGrace { collection: id, .. }
+            | Op::SetMaxBytes { collection: id, .. }
+            | Op::SetHandOff { collection: id, .. }
+            | Op::SetHandedOver { collection: id, .. } => collection(id).map(drop),
+            Op::SetLadder { collection: id, ladder } => {
+                let parent = collection(id)?;
+                let is_rung = |rung: &RungRecord| {
+                    self.by_id(rung.collection)
+                        .is_some_and(|c| rung_of(&c.name) == Some((parent.id, rung.rung.step_seconds)))
+                };
+                let other = ladder.iter().flat_map(|ladder| &ladder.rungs).find(|rung| !is_rung(rung));
+                other.map_or(Ok(()), |rung| Err(format!("collection {} is no rung of {id}", rung.collection)))
             }
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
@@ -346,6 +396,12 @@ impl State {
                 !collection(id)?.segments.is_empty(),
                 format!("the folder of collection {id} changes, and it has segments"),
             ),
+            // A collection that is gone has no active holds.
+            Op::PutHold(hold) if hold.lifted_at.is_some() => Ok(()),
+            Op::PutHold(hold) => {
+                let is_taken = collection(&hold.collection)?.holds.iter().any(|other| other.name == hold.name);
+                fails(is_taken, format!("hold '{}' is made twice", hold.name))
+            }
             Op::RemoveLog { first_seq } => fails(!self.logs.contains(first_seq), format!("unknown log {first_seq}")),
         }
     }
@@ -399,8 +455,18 @@ impl State {
                 let known = self.known(collection)?;
                 known.schema = Arc::new(known.schema.join(&schema)?);
             }
+            Op::SetLadder { collection, ladder } => {
+                self.known(collection)?.ladder = ladder.map(Arc::new);
+                self.hold_rungs(collection);
+            }
             Op::SetFileTypes { collection, types } => self.known(collection)?.file_types = Arc::new(types),
             Op::SetIds { collection, ids } => Arc::make_mut(&mut self.known(collection)?.options).ids = ids,
+            Op::SetGrace { collection, seconds } => {
+                Arc::make_mut(&mut self.known(collection)?.options).grace_seconds = seconds;
+            }
+            Op::SetMaxBytes { collection, bytes } => {
+                Arc::make_mut(&mut self.known(collection)?.options).max_bytes = bytes;
+            }
             Op::AddSegment { collection, segment } => self.add_segment(collection, segment, None)?,
             Op::AddSegmentInFolder { collection, segment, generation } => {
                 self.add_segment(collection, segment, Some(generation))?;
@@ -436,6 +502,11 @@ impl State {
             Op::RemoveLog { first_seq } => {
                 self.logs.remove(&first_seq);
             }
+            Op::SetHandOff { collection, required } => {
+                Arc::make_mut(&mut self.known(collection)?.options).hand_off = required;
+            }
+            Op::SetHandedOver { collection, handed } => self.known(collection)?.handed_over = Arc::new(handed),
+            Op::PutHold(hold) => self.put_hold(hold),
             Op::PutView { name, text } => {
                 Arc::make_mut(&mut self.views).insert(name, text);
             }
@@ -467,6 +538,34 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    fn put_hold(&mut self, hold: Hold) {
+        let is_active = |other: &Hold| other.name == hold.name && other.lifted_at.is_none();
+        if let Some(collection) = self.by_id_mut(hold.collection) {
+            let active = Arc::make_mut(&mut collection.holds);
+            active.retain(|other| other.name != hold.name);
+            active.extend(hold.lifted_at.is_none().then(|| hold.clone()));
+        }
+        self.hold_rungs(hold.collection);
+        let holds = Arc::make_mut(&mut self.holds);
+        match holds.iter_mut().find(|other| is_active(other)) {
+            Some(present) => *present = hold,
+            None => holds.push(hold),
+        }
+    }
+
+    /// Gives the rungs of a collection its holds.
+    fn hold_rungs(&mut self, id: u64) {
+        let Some(of) = self.by_id(id).cloned() else { return };
+        for record in of.ladder.iter().flat_map(|ladder| &ladder.rungs) {
+            let holds = holds_of_rung(&of.holds, record.rung.step_seconds, of.options.precision);
+            if let Some(rung) = self.by_id(record.collection).filter(|rung| rung.holds != holds).map(|rung| rung.id)
+                && let Some(rung) = self.by_id_mut(rung)
+            {
+                rung.holds = holds;
+            }
+        }
     }
 
     fn rename(&mut self, id: u64, name: String) -> Result<()> {
@@ -543,6 +642,11 @@ impl State {
         self.documents_by_id_mut(id).ok_or_else(|| unknown("collection", id))
     }
 
+    /// Says that indexes that are new are there since this instant.
+    pub(crate) fn begin_usage(&self, now: Timestamp) {
+        self.documents.values().for_each(|documents| documents.usage.begin(now));
+    }
+
     fn retire_documents(&mut self, gone: Arc<DocumentSegment>) {
         if self.unlinks {
             gone.file.retire();
@@ -554,6 +658,7 @@ impl State {
         self.next_collection = self.next_collection.max(record.id + 1);
         let rules = Arc::new(record.options.rules()?);
         if let Some(known) = self.documents_by_id_mut(record.id) {
+            known.usage = Arc::new(known.usage.of(&record.options.indexes));
             known.options = Arc::new(record.options);
             known.rules = rules;
             known.rules_epoch = record.rules_epoch;
@@ -563,6 +668,7 @@ impl State {
         let state = DocumentsState {
             id: record.id,
             name: record.name.clone(),
+            usage: Arc::new(Usage::default().of(&record.options.indexes)),
             options: Arc::new(record.options),
             rules,
             rules_epoch: record.rules_epoch,
@@ -608,10 +714,9 @@ impl State {
 
     fn put_collection(&mut self, mut record: CollectionRecord) -> Result<()> {
         self.next_collection = self.next_collection.max(record.id + 1);
-        record.options.ids = IdPolicy::default();
         match self.by_id_mut(record.id) {
             Some(known) => {
-                record.options.ids = known.options.ids;
+                record.options = record.options.with_settings_of(&known.options);
                 let span = record.options.bucketing.span_seconds();
                 if span != known.options.bucketing.span_seconds() {
                     // Rows that arrived after the open buckets were sealed get the windows that replay would assign.
@@ -622,6 +727,8 @@ impl State {
                 known.rules_epoch = record.rules_epoch;
             }
             None => {
+                // What has operations of its own comes with them.
+                record.options = record.options.with_settings_of(&CollectionOptions::new(""));
                 let folder = collection_folder(&record.name, record.id);
                 let folder = SegmentFolder::of_collection(self.fs.clone(), &self.dir, folder);
                 let state = CollectionState {
@@ -637,6 +744,10 @@ impl State {
                     file_types: Arc::default(),
                     folder: Arc::new(folder),
                     memtable: Memtable::default(),
+                    holds: Arc::default(),
+                    handed_over: Arc::default(),
+                    sink: Arc::default(),
+                    ladder: None,
                 };
                 self.names.insert(record.id, record.name.clone());
                 self.collections.insert(record.name, Arc::new(state));
@@ -655,7 +766,7 @@ impl State {
         let seq = sealed.max().unwrap_or(0) + 1;
         let mut ops = vec![Op::NextIds { collection: self.next_collection, segment: self.next_segment, seq }];
         for collection in self.collections.values() {
-            ops.extend(collection.record().put(IdPolicy::default()));
+            ops.extend(collection.record().put(None));
             let folder = collection.folder.name().filter(|folder| {
                 // A collection that was renamed keeps its folder.
                 *folder != collection_folder(&collection.name, collection.id)
@@ -665,7 +776,15 @@ impl State {
             if *collection.file_types != FileTypes::default() {
                 ops.push(Op::SetFileTypes { collection: collection.id, types: (*collection.file_types).clone() });
             }
+            if *collection.handed_over != HandedOver::default() {
+                let handed = (*collection.handed_over).clone();
+                ops.push(Op::SetHandedOver { collection: collection.id, handed });
+            }
             ops.extend(collection.segments.values().map(|s| Op::add_segment(collection.id, s)));
+        }
+        for collection in self.collections.values() {
+            let ladder = collection.ladder.as_ref().map(|ladder| (**ladder).clone());
+            ops.extend(ladder.map(|ladder| Op::SetLadder { collection: collection.id, ladder: Some(ladder) }));
         }
         for documents in self.documents.values() {
             ops.push(Op::PutDocuments(documents.record()));
@@ -676,6 +795,7 @@ impl State {
             ops.extend(added.map(|segment| Op::AddDocumentSegment { collection: documents.id, segment }));
         }
         ops.extend(self.views.iter().map(|(name, text)| Op::PutView { name: name.clone(), text: text.clone() }));
+        ops.extend(self.holds.iter().cloned().map(Op::PutHold));
         ops.extend(self.logs.iter().map(|first_seq| Op::AddLog { first_seq: *first_seq }));
         ops.extend(self.sweeps.iter().cloned().map(Op::Swept));
         ops

@@ -4,30 +4,35 @@
 //! without reading its directory, and one edit drops everything that visits counted for a rule. A file is unlinked when the
 //! last snapshot that can see it is dropped.
 
+mod drop_edit;
 mod open;
 pub(crate) mod plan;
+pub(crate) mod size;
 pub(crate) mod sweeper;
 
+pub(crate) use drop_edit::{DropEdit, record_by_size, record_of};
 pub use sweeper::Operation;
 
+use crate::db::SweepOptions;
 use crate::documents::due::Due;
-use crate::documents::state::DocumentsState;
 use crate::documents::sweep::Drops;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
-use crate::manifest::{Op, SweepRecord};
+use crate::ladder::rung_of;
 use crate::metrics::TtlMetrics;
-use crate::segment::Segment;
 use crate::state::CollectionState;
 use crate::sync::Guard;
-use ebbtide_ttl::{Code, Cutoff, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, run_pass};
-use plan::{Item, OpenBuckets, Plan, first_of};
-use roaring::RoaringBitmap;
+use drop_edit::{record_of_documents, shown};
+use ebbtide_ttl::{Code, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, run_pass};
+use plan::{Item, OpenBuckets, Plan};
 use serde::Serialize;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sweeper::AcceptedNow;
+
+/// Rows that decay into the rungs of a ladder with one edit, about.
+const DECAY_ROWS_MAX: u64 = 1 << 22;
 
 /// What a pass did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -45,8 +50,40 @@ pub struct SweepReport {
     pub unread: Vec<String>,
 }
 
-/// Runs one pass, of at most `max_sub_passes` if that is given.
-pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<SweepReport> {
+/// Runs one pass with its hand-offs.
+pub(crate) fn sweep_and_hand_off(engine: &Engine, options: &SweepOptions) -> Result<SweepReport> {
+    let mut report = sweep(engine, options)?;
+    hand_off(engine, options, &mut report)?;
+    Ok(report)
+}
+
+/// Hands over what is due where that is required, and adds it to the report of the pass.
+pub(crate) fn hand_off(engine: &Engine, options: &SweepOptions, report: &mut SweepReport) -> Result<()> {
+    if report.counts.passes == 0 && report.held.is_none() {
+        return Ok(());
+    }
+    let at = engine.clock.now();
+    let handed = crate::hand_off::run(engine, options, report.held.is_none().then_some(at), at)?;
+    let dropped = handed.dropped;
+    let mut counts = TtlMetrics {
+        deleted_documents: dropped.measurements,
+        deleted_buckets: dropped.buckets,
+        deleted_bytes: dropped.bytes,
+        reclaimed_files: dropped.files,
+        held_buckets: handed.held,
+        failed_rules: handed.failed,
+        ..TtlMetrics::default()
+    };
+    let new = handed.unread.into_iter().filter(|error| !report.unread.contains(error)).collect::<Vec<_>>();
+    counts.failed_rules += new.len() as u64;
+    report.unread.extend(new);
+    engine.metrics.swept(&counts);
+    report.counts.add(&counts);
+    Ok(())
+}
+
+/// Runs one pass, within limits, over all collections but those whose buckets are handed over.
+pub(crate) fn sweep(engine: &Engine, options: &SweepOptions) -> Result<SweepReport> {
     let _span = tracing::debug_span!("sweep").entered();
     engine.check_writable()?;
     let _pass = engine.sweeper.pass.lock();
@@ -60,11 +97,16 @@ pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<Swee
         Ok(now) => now,
         Err(held) => {
             tracing::warn!(%held, "the sweep was held");
-            return Ok(SweepReport { held: Some(held.to_string()), ..SweepReport::default() });
+            // Sizes need no clock.
+            let (mut counts, mut unread) = (TtlMetrics::default(), BTreeSet::new());
+            enforce_sizes(engine, options, (None, wall), &mut counts, &mut unread)?;
+            engine.metrics.swept(&counts);
+            return Ok(SweepReport { counts, held: Some(held.to_string()), unread: unread.into_iter().collect() });
         }
     };
     let mut pass = Pass {
         engine,
+        options,
         now,
         plans: BTreeMap::new(),
         counted: (0, 0),
@@ -73,33 +115,77 @@ pub(crate) fn sweep(engine: &Engine, max_sub_passes: Option<u64>) -> Result<Swee
         broken: BTreeSet::new(),
         unread: BTreeSet::new(),
         documents: BTreeMap::new(),
+        held: BTreeMap::new(),
+        no_room: None,
         fatal: None,
     };
     let clock = engine.clock.clone();
-    let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, max_sub_passes);
+    let report = run_pass(&parameters, &|| clock.monotonic(), &mut pass, options.max_sub_passes);
     pass.settle_all();
-    let (fatal, unread) = (pass.fatal.take(), std::mem::take(&mut pass.unread));
+    let (fatal, mut unread) = (pass.fatal.take(), std::mem::take(&mut pass.unread));
     *engine.sweeper.running.lock() = None;
     let duration = engine.clock.monotonic().saturating_sub(started);
-    let counts = TtlMetrics {
+    let mut counts = TtlMetrics {
         passes: report.passes,
         sub_passes: report.sub_passes,
         deleted_documents: pass.dropped.measurements,
         deleted_buckets: pass.dropped.buckets,
         deleted_bytes: pass.dropped.bytes,
         reclaimed_files: pass.dropped.files,
+        held_buckets: pass.held.values().sum(),
         failed_rules: (report.failed.len() + unread.len()) as u64 + pass.failed,
         duration_micros: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
     };
-    engine.metrics.swept(&counts);
-    match fatal {
+    let no_room = pass.no_room.take();
+    let sized = match fatal {
         Some(error) => Err(error),
-        None => Ok(SweepReport { counts, held: None, unread: unread.into_iter().collect() }),
+        None => enforce_sizes(engine, options, (Some(now.instant()), wall), &mut counts, &mut unread),
+    };
+    engine.metrics.swept(&counts);
+    match sized.and(no_room.map_or(Ok(()), Err)) {
+        Err(error) => Err(error),
+        Ok(()) => Ok(SweepReport { counts, held: None, unread: unread.into_iter().collect() }),
     }
+}
+
+/// Drops what is above the `maxBytes` of collections, and adds it to the counts of the pass. `now` is its instant, unless the clock
+/// guard holds it.
+fn enforce_sizes(
+    engine: &Engine,
+    options: &SweepOptions,
+    (now, at): (Option<Timestamp>, Timestamp),
+    counts: &mut TtlMetrics,
+    unread: &mut BTreeSet<String>,
+) -> Result<()> {
+    let limited: Vec<u64> = {
+        let state = engine.state.read();
+        let is_limited = |c: &&Arc<CollectionState>| c.options.max_bytes.is_some() && !options.hands_off(c);
+        state.collections.values().filter(is_limited).map(|c| c.id).collect()
+    };
+    for id in limited {
+        match size::enforce(engine, id, (now, at)) {
+            Ok((dropped, unreadable)) => {
+                counts.deleted_documents += dropped.measurements;
+                counts.deleted_buckets += dropped.buckets;
+                counts.deleted_bytes += dropped.bytes;
+                counts.reclaimed_files += dropped.files;
+                let before = unread.len();
+                unread.extend(unreadable.iter().map(ToString::to_string));
+                counts.failed_rules += (unread.len() - before) as u64;
+            }
+            Err(error) if engine.poisoned().is_some() => return Err(error),
+            Err(error) => {
+                tracing::error!(collection = id, %error, "the size of a collection could not be enforced");
+                counts.failed_rules += 1;
+            }
+        }
+    }
+    Ok(())
 }
 
 struct Pass<'a> {
     engine: &'a Engine,
+    options: &'a SweepOptions,
     now: AcceptedNow,
     /// By collection what is due, and what visits counted of it. A plan is made at most once per sub-pass, unless something
     /// else changes the segments.
@@ -115,6 +201,10 @@ struct Pass<'a> {
     unread: BTreeSet<String>,
     /// By ordinary collection what is due.
     documents: BTreeMap<u64, DueDocuments>,
+    /// By collection how many buckets are due and stay, because a hold covers something in them.
+    held: BTreeMap<u64, u64>,
+    /// Why a collection with a ladder could not be swept on a full disk; all others were.
+    no_room: Option<Error>,
     /// An error that ends the pass.
     fatal: Option<Error>,
 }
@@ -132,7 +222,7 @@ impl PassTarget for Pass<'_> {
         let state = self.engine.state.read();
         let rule_of =
             |name: &str, rule: Option<&str>| RuleRef { collection: name.to_owned(), rule: rule.map(str::to_owned) };
-        let collections = state.collections.values();
+        let collections = state.collections.values().filter(|c| !self.options.hands_off(c));
         let measurements = collections.flat_map(|c| c.rules.iter().map(|view| rule_of(&c.name, view.name)));
         let documents = state.documents.values().flat_map(|d| d.sweep_rules());
         measurements.chain(documents).collect()
@@ -175,7 +265,8 @@ impl Pass<'_> {
         }
         add(&mut visit, &counted);
         visit.stopped_at_limit = counted.stopped_at_limit;
-        self.note_progress(&collection.name, view.label(), &visit);
+        let (name, label) = shown(engine, &collection, view.label());
+        self.note_progress(&name, &label, &visit);
         Ok(visit)
     }
 
@@ -261,6 +352,10 @@ impl Pass<'_> {
         let mut plan = Plan::make(&collection, self.now, OpenBuckets::SealFirst)?;
         if plan.needs_flush {
             match crate::seal::flush(self.engine, maintenance, Some(&collection.name)) {
+                Err(error) if error.code() == Code::OutOfDiskSpace && collection.ladder.is_some() => {
+                    self.no_room.get_or_insert_with(|| error.clone());
+                    return Err(error);
+                }
                 // Dropping what is sealed and due makes room, which a full disk needs most of all.
                 Err(error) if error.code() == Code::OutOfDiskSpace => {
                     tracing::warn!(%error, "open buckets are due and could not be sealed");
@@ -272,6 +367,9 @@ impl Pass<'_> {
             collection = self.present(collection.id)?;
             // Due buckets may have been inserted meanwhile: a writer of expired measurements must not stop the sweep.
             plan = Plan::make(&collection, self.now, OpenBuckets::Wait)?;
+        }
+        if plan.held > 0 {
+            self.held.insert(collection.id, plan.held);
         }
         for error in &plan.unread {
             if self.unread.insert(error.to_string()) {
@@ -322,7 +420,8 @@ impl Pass<'_> {
 
     /// The same for one plan, in the present version of its collection, in one edit. The caller holds the maintenance lock.
     fn settle(&mut self, plan: &Plan, collection: &CollectionState) {
-        let suspended = collection.suspension().is_some();
+        let suspended =
+            self.engine.state.read().suspension_of(collection).is_some() || self.options.hands_off(collection);
         let mut items: Vec<(usize, &Item)> = plan.all_counted().collect();
         // Where the segment or the rules have changed since, another visit finds what is still due.
         items.retain(|(_, item)| !suspended && plan.still_holds(collection, item));
@@ -333,6 +432,9 @@ impl Pass<'_> {
     fn drop_or_note(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) {
         if items.is_empty() {
             return;
+        }
+        if collection.ladder.is_some() {
+            return self.drop_in_portions(collection.id, items);
         }
         let mut outcome = self.drop(collection, items);
         if outcome.as_ref().is_err_and(|error| error.code() == Code::OutOfDiskSpace) {
@@ -352,6 +454,35 @@ impl Pass<'_> {
         }
     }
 
+    /// Drops items of a collection with a ladder, which decay first: in several edits, so that not all bins are in memory at once.
+    fn drop_in_portions(&mut self, id: u64, items: &[(usize, &Item)]) {
+        let mut rest = items;
+        while !rest.is_empty() {
+            let mut rows = 0;
+            let fit = rest.iter().take_while(|(_, item)| {
+                let fits = rows < DECAY_ROWS_MAX;
+                rows += item.rows();
+                fits
+            });
+            let (portion, others) = rest.split_at(fit.count());
+            rest = others;
+            let outcome = self.present(id).and_then(|collection| {
+                let outcome = self.drop(&collection, portion);
+                self.note_failed(&collection, outcome.as_ref().err());
+                outcome
+            });
+            if let Err(error) = &outcome
+                && error.code() == Code::OutOfDiskSpace
+            {
+                self.no_room.get_or_insert_with(|| error.clone());
+            }
+            if !outcome.unwrap_or(false) {
+                self.broken.insert(id);
+                return;
+            }
+        }
+    }
+
     fn note_failed(&mut self, collection: &CollectionState, error: Option<&Error>) {
         let Some(error) = error else { return };
         tracing::error!(collection = %collection.name, %error, "what is due could not be dropped");
@@ -363,13 +494,13 @@ impl Pass<'_> {
 
     /// Drops items, each by its rule, in one edit, except what cannot be read. Returns whether anything was dropped.
     fn drop(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) -> Result<bool> {
-        let mut edit = DropEdit::default();
+        let mut edit = DropEdit::of(collection);
         let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
         for (rule, item) in items {
             let view = collection.rules.rule(*rule);
             let view = view.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?;
-            let cutoff = Cutoff::new(self.now.instant(), view.expire_after_seconds, collection.options.precision);
-            match edit.add(collection, item, cutoff) {
+            let cutoff = collection.drop_cutoff(self.now.instant(), view.expire_after_seconds);
+            match edit.add(item, cutoff) {
                 Err(error) if error.is_of_one_file() => {
                     tracing::error!(collection = %collection.name, %error, "what is due in an unreadable segment stays");
                     self.unread.insert(error.to_string());
@@ -377,17 +508,25 @@ impl Pass<'_> {
                 added => add(by_rule.entry(*rule).or_default(), &added?),
             }
         }
-        let mut ops = Vec::new();
-        let mut sum = Visit { files: edit.edits(collection, &mut ops)?, ..Visit::default() };
-        for (rule, visit) in &by_rule {
-            let Some(view) = collection.rules.rule(*rule) else { continue };
-            add(&mut sum, visit);
-            ops.push(record_of(collection, self.now.instant(), (view.expire_after_seconds, view.label()), visit));
-        }
-        if ops.is_empty() {
+        if by_rule.is_empty() {
             return Ok(false);
         }
-        let Some(_no_inserts) = hold_unless_suspended(self.engine, collection.id) else { return Ok(false) };
+        let mut ops = Vec::new();
+        let (files, pieces) = edit.edits(self.engine, Some(self.now.instant()), &mut ops)?;
+        let mut sum = Visit { files, ..Visit::default() };
+        for (rule, visit) in &mut by_rule {
+            let Some(view) = collection.rules.rule(*rule) else { continue };
+            if rung_of(&collection.name).is_some() {
+                visit.measurements = 0; // They are bins.
+            }
+            add(&mut sum, visit);
+            let rule = (view.expire_after_seconds, view.label());
+            ops.push(record_of(self.engine, collection, self.now.instant(), rule, visit));
+        }
+        let Some(_no_inserts) = hold_unless_suspended(self.engine, collection.id) else {
+            pieces.take_back(self.engine);
+            return Ok(false);
+        };
         let present = self.present(collection.id)?;
         let is_same = |id: &u64| match (present.segments.get(id), collection.segments.get(id)) {
             (Some(now), Some(seen)) => Arc::ptr_eq(now, seen),
@@ -395,15 +534,15 @@ impl Pass<'_> {
         };
         let touched = items.iter().flat_map(|(_, item)| item.segments());
         assert!(touched.into_iter().all(|id| is_same(&id)), "what was looked at is what is dropped");
-        self.engine.commit(ops)?;
+        pieces.commit(self.engine, ops)?;
         add(&mut self.dropped, &sum);
         Ok(true)
     }
 
     fn warn_if_suspended(&self, collection: &CollectionState) -> bool {
         let mut warned = self.engine.sweeper.warned.lock();
-        match collection.suspension() {
-            Some(measurements) if warned.insert(collection.id) => {
+        match self.engine.state.read().suspension_of(collection) {
+            Some(measurements) if rung_of(&collection.name).is_none() && warned.insert(collection.id) => {
                 tracing::warn!(
                     collection = %collection.name,
                     measurements,
@@ -423,110 +562,14 @@ impl Pass<'_> {
 /// Keeps inserts out while the returned guard is held; `None` if an insert has suspended expiry.
 fn hold_unless_suspended(engine: &Engine, collection: u64) -> Option<Guard<'_, Log>> {
     let log = engine.log.lock();
-    let suspended = engine.state.read().by_id(collection).is_none_or(|c| c.suspension().is_some());
+    let state = engine.state.read();
+    let suspended = state.by_id(collection).is_none_or(|c| state.suspension_of(c).is_some());
     (!suspended).then_some(log)
 }
 
-fn add(sum: &mut Visit, more: &Visit) {
+pub(crate) fn add(sum: &mut Visit, more: &Visit) {
     sum.buckets += more.buckets;
     sum.measurements += more.measurements;
     sum.bytes += more.bytes;
     sum.files += more.files;
-}
-
-/// The record of what was dropped by a rule, which is given by its E and its label.
-fn record_of(collection: &CollectionState, at: Timestamp, (e, label): (i64, &str), visit: &Visit) -> Op {
-    Op::Swept(SweepRecord {
-        at,
-        collection: collection.name.clone(),
-        rule: label.to_owned(),
-        expire_after_seconds: e,
-        cutoff: at.plus_seconds(-e),
-        buckets: visit.buckets,
-        measurements: visit.measurements,
-        bytes: visit.bytes,
-    })
-}
-
-/// The record of what was dropped of an ordinary collection by a rule.
-fn record_of_documents(collection: &DocumentsState, at: Timestamp, (e, label): (i64, &str), visit: &Visit) -> Op {
-    Op::Swept(SweepRecord {
-        at,
-        collection: collection.name.clone(),
-        rule: label.to_owned(),
-        expire_after_seconds: e,
-        cutoff: at.plus_seconds(-e.max(0)),
-        buckets: visit.buckets,
-        measurements: visit.measurements,
-        bytes: visit.bytes,
-    })
-}
-
-/// What one edit drops.
-#[derive(Default)]
-struct DropEdit {
-    whole: Vec<u64>,
-    partial: BTreeMap<u64, RoaringBitmap>,
-}
-
-impl DropEdit {
-    /// Adds what was counted of an item, all of which `cutoff` hides; returns the totals.
-    fn add(&mut self, collection: &CollectionState, item: &Item, cutoff: Cutoff) -> Result<Visit> {
-        let segment = |id: &u64| {
-            let segment = collection.segments.get(id);
-            segment.ok_or_else(|| Error::internal("the plan's segment is in the collection"))
-        };
-        let check = |id: &u64, ordinals: &RoaringBitmap| -> Result<()> {
-            let (segment, reader) = (segment(id)?, segment(id)?.file.reader()?);
-            for ordinal in ordinals {
-                let bounds = segment.bounds(&reader, ordinal as usize);
-                assert!(bounds.is_some_and(|b| cutoff.hides(b.last)), "a bucket that is dropped is there, and expired");
-            }
-            Ok(())
-        };
-        match item {
-            Item::Segment { segment: id, buckets, counted, .. } if counted < buckets => {
-                match first_of(segment(id)?, *counted) {
-                    Ok(part) => return self.add(collection, &part, cutoff),
-                    // Its first buckets cannot be told without its directory, and all of it is due.
-                    Err(error) if error.is_of_one_file() => self.drop_segment(segment(id)?, cutoff),
-                    Err(error) => return Err(error),
-                }
-            }
-            Item::Segment { segment: id, .. } => self.drop_segment(segment(id)?, cutoff),
-            Item::Part { segment: id, ordinals, .. } => {
-                check(id, ordinals)?;
-                *self.partial.entry(*id).or_default() |= ordinals;
-            }
-            Item::Bucket { pieces, .. } => {
-                for (id, ordinal) in pieces {
-                    check(id, &RoaringBitmap::from_iter([*ordinal]))?;
-                }
-                for (id, ordinal) in pieces {
-                    self.partial.entry(*id).or_default().insert(*ordinal);
-                }
-            }
-        }
-        Ok(Visit { buckets: item.buckets(), measurements: item.rows(), bytes: item.bytes(), ..Visit::default() })
-    }
-
-    fn drop_segment(&mut self, segment: &Segment, cutoff: Cutoff) {
-        assert!(cutoff.hides(segment.live().last_max), "a segment that is dropped as a whole is expired");
-        self.whole.push(segment.file.id);
-    }
-
-    /// Appends the operations of the edit; returns how many files it makes unneeded.
-    fn edits(mut self, collection: &CollectionState, ops: &mut Vec<Op>) -> Result<u64> {
-        for (id, ordinals) in self.partial {
-            let Some(segment) = collection.segments.get(&id) else { continue };
-            if ordinals.len() >= u64::from(segment.live().buckets) {
-                self.whole.push(id);
-            } else {
-                let live = segment.without(&ordinals, &RoaringBitmap::new(), &[])?.live;
-                ops.push(Op::DropBuckets { collection: collection.id, segment: id, dropped: ordinals, live });
-            }
-        }
-        ops.extend(self.whole.iter().map(|id| Op::RemoveSegment { collection: collection.id, segment: *id }));
-        Ok(self.whole.len() as u64)
-    }
 }

@@ -35,12 +35,11 @@ pub struct VerifyReport {
 pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let snapshot = engine.snapshot();
-    for name in snapshot.collections() {
-        let collection = snapshot.collection(&name)?;
-        for segment in collection.state.segments.values() {
+    for (name, collection) in snapshot.stored() {
+        for segment in collection.segments.values() {
             report.segments += 1;
             report.bytes += segment.file.meta.bytes;
-            match verify_segment(segment, &collection.state) {
+            match verify_segment(segment, collection) {
                 Ok(rows) => report.rows += rows,
                 Err(error) => report.faults.push(format!("collection '{name}': {error}")),
             }

@@ -22,23 +22,31 @@ use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBui
 use ebbtide_ttl::Code;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Stops the running statements of a session: see [`Session::stop_handle`](crate::Session::stop_handle).
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<Mutex<Arc<AtomicBool>>>);
 
 impl Stop {
     /// Makes every nested loop join of the running statements end with [`Code::Interrupted`]. The other parts of a
     /// statement end when its future or stream is dropped, so drop that too.
     pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.flag().store(true, Ordering::Relaxed);
     }
 
-    /// Lets the statements that start from now on run. Call it before each statement.
+    /// Lets the statements that start from now on run; those that were stopped stay so. Call it before each statement.
     pub fn reset(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        let mut flag = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if flag.load(Ordering::Relaxed) {
+            *flag = Arc::default();
+        }
+    }
+
+    /// What the statements that run now look at.
+    fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -75,7 +83,7 @@ impl YieldingJoins {
     /// The same join, failing once the statement is stopped.
     fn stopping(&self, join: &NestedLoopJoinExec) -> Result<NestedLoopJoinExec> {
         let filter = join.filter().map(|filter| {
-            let condition = Condition { inner: Arc::clone(filter.expression()), stop: self.0.clone() };
+            let condition = Condition { inner: Arc::clone(filter.expression()), stop: self.0.flag() };
             JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
         });
         NestedLoopJoinExecBuilder::from(join).with_filter(filter).build()
@@ -86,7 +94,7 @@ impl YieldingJoins {
 #[derive(Debug)]
 struct Condition {
     inner: Arc<dyn PhysicalExpr>,
-    stop: Stop,
+    stop: Arc<AtomicBool>,
 }
 
 impl PartialEq for Condition {
@@ -115,7 +123,7 @@ impl PhysicalExpr for Condition {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        if self.stop.0.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) {
             return Err(DataFusionError::External(Box::new(QueryError::new(Code::Interrupted, "stopped"))));
         }
         self.inner.evaluate(batch)
@@ -127,7 +135,7 @@ impl PhysicalExpr for Condition {
 
     fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
         let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
-        Ok(Arc::new(Condition { inner, stop: self.stop.clone() }))
+        Ok(Arc::new(Condition { inner, stop: Arc::clone(&self.stop) }))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

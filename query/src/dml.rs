@@ -10,7 +10,7 @@ use self::forms::{has_subquery, part, refuse_first, refuse_other_forms, table_na
 use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
-use crate::pushdown::unqualified;
+use crate::pushdown::{MetaPredicate, PushdownRules, unqualified};
 use crate::timestamp_coercion::rewrite_expr;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -26,10 +26,10 @@ use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableType, WriteOp};
+use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableProviderFilterPushDown, TableType, WriteOp};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
-use ebbtide::{CollectionSnapshot, Database, RowPredicate};
+use ebbtide::{CollectionSnapshot, Database, MetaFilter, RowPredicate};
 use ebbtide_buckets::{BATCH_BYTES_MAX, FieldType, Schema, batch_bytes, timestamps};
 use ebbtide_ttl::{Code, Precision, Timestamp, int_fits_double};
 use futures::TryStreamExt;
@@ -418,6 +418,10 @@ pub(crate) struct Condition {
     schema: SchemaRef,
     bounds: (Option<i64>, Option<i64>),
     precision: Precision,
+    /// Which metas can match; all if `None`.
+    metas: Option<Arc<MetaPredicate>>,
+    /// Whether it is nothing but a range of times and a condition on metas.
+    is_of_meta_and_time: bool,
 }
 
 impl Condition {
@@ -438,11 +442,15 @@ impl Condition {
             _ => return Err(unsupported("anything other than a condition on its own rows")),
         };
         let full = crate::scan_spec::table_schema(collection.schema());
-        let mut bounds = (None, None);
-        let Some(expr) = expr else {
-            let schema = Arc::new(ArrowSchema::empty());
-            return Ok(Condition { predicate: None, schema, bounds, precision: collection.options().precision });
+        let mut condition = Condition {
+            predicate: None,
+            schema: Arc::new(ArrowSchema::empty()),
+            bounds: (None, None),
+            precision: collection.options().precision,
+            metas: None,
+            is_of_meta_and_time: true,
         };
+        let Some(expr) = expr else { return Ok(condition) };
         if has_subquery(&expr) {
             return Err(unsupported("a subquery in its condition; SELECT the values first"));
         }
@@ -453,11 +461,17 @@ impl Condition {
         let fields: Vec<_> =
             full.fields().iter().filter(|f| names.iter().any(|c| c.name == *f.name())).cloned().collect();
         let schema = Arc::new(ArrowSchema::new(fields));
-        let rules = crate::pushdown::PushdownRules { time: &collection.schema().time, meta: None };
+        let rules = PushdownRules { time: &collection.schema().time, meta: collection.schema().meta.as_deref() };
         let parts: Vec<Expr> = datafusion::logical_expr::utils::split_conjunction(&expr).into_iter().cloned().collect();
-        bounds = rules.split(&parts, &full, state).map(|g| g.time).unwrap_or(bounds);
-        let predicate = state.create_physical_expr(expr, &df_schema_of(&schema)?)?;
-        Ok(Condition { predicate: Some(predicate), schema, bounds, precision: collection.options().precision })
+        let is_exact = |part: &Expr| rules.supports(part) == TableProviderFilterPushDown::Exact;
+        condition.is_of_meta_and_time = parts.iter().all(is_exact);
+        match rules.split(&parts, &full, state) {
+            Ok(pushed) => (condition.bounds, condition.metas) = (pushed.time, pushed.meta),
+            Err(_) => condition.is_of_meta_and_time = false,
+        }
+        condition.predicate = Some(state.create_physical_expr(expr, &df_schema_of(&schema)?)?);
+        condition.schema = schema;
+        Ok(condition)
     }
 }
 
@@ -473,6 +487,17 @@ impl RowPredicate for Condition {
     fn time_bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         let instant = |units: Option<i64>| units.map(|u| Timestamp::from_units(u, self.precision));
         (instant(self.bounds.0), instant(self.bounds.1))
+    }
+
+    fn is_of_meta_and_time(&self) -> bool {
+        self.is_of_meta_and_time
+    }
+
+    fn select_metas(&self, metas: &ArrayRef) -> ebbtide::Result<BooleanArray> {
+        match &self.metas {
+            Some(predicate) => Ok(predicate.select(metas)?),
+            None => Ok(BooleanArray::from(vec![true; metas.len()])),
+        }
     }
 
     fn select(&self, batch: &RecordBatch) -> ebbtide::Result<BooleanArray> {

@@ -11,12 +11,14 @@ mod counts;
 mod date_bin;
 mod date_trunc;
 mod edges;
+mod expired;
 mod floats;
 mod gapfill;
 mod latest;
 mod list;
 mod names;
 mod pivot;
+mod rollup;
 mod series;
 mod sliding;
 mod totals;
@@ -27,7 +29,7 @@ use crate::timestamp_coercion::BeneathCasts;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::catalog::Session;
+use datafusion::catalog::{Session, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, plan_err};
@@ -60,7 +62,16 @@ pub(crate) const APART: &str = "__apart";
 pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Names of the table functions.
-pub const TABLE_FUNCTIONS: [&str; 1] = ["latest"];
+pub const TABLE_FUNCTIONS: [&str; 3] = ["expired", "latest", "rollup"];
+
+/// The name of the collection that is the one argument of a table function.
+fn collection_argument(args: &TableFunctionArgs<'_, '_>) -> Option<String> {
+    match args.exprs() {
+        [Expr::Literal(value, _)] => value.try_as_str().flatten().map(str::to_owned),
+        [Expr::Column(column)] => Some(column.name.clone()),
+        _ => None,
+    }
+}
 
 /// An error about an argument of a function, such as `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
 fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Result<T> {
@@ -123,7 +134,9 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
     register_rewrites(&mut context.clone())?;
+    context.register_udtf("expired", Arc::new(expired::Expired));
     context.register_udtf("latest", Arc::new(latest::Latest));
+    context.register_udtf("rollup", Arc::new(rollup::Rollup));
     Ok(())
 }
 

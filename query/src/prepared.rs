@@ -4,7 +4,7 @@ use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
 use crate::parsing::{self, Failure};
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, StatementStream};
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::{Statement, StatementKind, parse};
 use datafusion::common::ScalarValue;
@@ -121,6 +121,22 @@ impl PreparedStatement<'_> {
     /// [`Code::BadValue`] unless there is exactly one value per parameter; otherwise as for [`Session::execute`].
     pub fn execute<'b>(&'b self, values: &'b [ScalarValue]) -> BoxFuture<'b, Result<StatementResult>> {
         Box::pin(async move {
+            let started = self.start(values).await?;
+            let explain = |error| self.session.explain(&error, &self.statement, &self.text);
+            let batches = match started.stream {
+                Some(stream) => stream.try_collect().await.map_err(explain)?,
+                None => Vec::new(),
+            };
+            Ok(StatementResult { schema: started.schema, batches, message: started.message })
+        })
+    }
+
+    /// Starts the query with these values; its rows are streamed as they are found, as by [`Session::start`].
+    ///
+    /// # Errors
+    /// As for [`PreparedStatement::execute`]; errors during execution are returned by the stream.
+    pub fn start<'b>(&'b self, values: &'b [ScalarValue]) -> BoxFuture<'b, Result<StatementStream>> {
+        Box::pin(async move {
             let explain = |error| self.session.failed(error, &self.statement, &self.text);
             let context = self.session.begin();
             let template = self.template(&context).await.map_err(explain)?;
@@ -132,12 +148,7 @@ impl PreparedStatement<'_> {
             let plan = template.plan.clone().replace_params_with_values(&values.to_vec().into());
             let plan = plan.map_err(|e| explain(e.into()))?;
             let started = self.session.run_plan(plan, &context, &template.headings);
-            let started = sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)?;
-            let batches = match started.stream {
-                Some(stream) => stream.try_collect().await.map_err(|e| explain(e.into()))?,
-                None => Vec::new(),
-            };
-            Ok(StatementResult { schema: started.schema, batches, message: started.message })
+            sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)
         })
     }
 

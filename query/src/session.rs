@@ -272,6 +272,20 @@ impl Session {
         Box::pin(work.instrument(span))
     }
 
+    /// Whether a statement only reads, so that it may be run again: a query or a listing. One that cannot be parsed does not.
+    #[must_use]
+    pub fn is_read(&self, statement: &Statement) -> bool {
+        match &statement.kind {
+            StatementKind::Sql => self.is_read_of_sql(statement),
+            StatementKind::Show(_)
+            | StatementKind::Pivot(_)
+            | StatementKind::Summarize(_)
+            | StatementKind::Describe(_)
+            | StatementKind::ExplainExpiry { .. } => true,
+            _ => false,
+        }
+    }
+
     /// A snapshot of the database as a statement of this session would see it: at [`SessionSettings::now`], or now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -72,7 +72,12 @@ pub(crate) fn parse_one<'a>(input: impl Into<ParserInput<'a>>, stack: usize) -> 
         })?;
         Ok(statement)
     };
-    if stack < SMALL { parse() } else { stacker::grow(stack + SMALL, parse) }
+    with_stack(stack, parse)
+}
+
+/// Does work with as much additional stack as [`stack_for`] says.
+pub(crate) fn with_stack<T>(stack: usize, work: impl FnOnce() -> T) -> T {
+    if stack < SMALL { work() } else { stacker::grow(stack + SMALL, work) }
 }
 
 /// What is put before `FROM t WHERE ...`.

@@ -192,6 +192,10 @@ pub enum Listing {
     Buckets(String),
     /// Operations in progress.
     Operations,
+    /// Every legal hold, active or lifted.
+    Holds,
+    /// Every rung of every ladder.
+    Ladders,
     /// Recent drops by the sweeper.
     Sweeps,
     /// The sweeper's parameters.

@@ -69,6 +69,16 @@ impl SystemTable {
                 times.extend(rules.into_iter().filter_map(|rule| rule.next_expiry));
             }
         }
+        if name == "holds" {
+            let holds = snapshot.holds().map_err(external)?;
+            times.extend(
+                holds.iter().flat_map(|hold| [hold.from, hold.to, Some(hold.made_at), hold.lifted_at]).flatten(),
+            );
+        }
+        if name == "ladders" {
+            let rungs = snapshot.ladders().map_err(external)?;
+            times.extend(rungs.iter().flat_map(|rung| [rung.first_bin, rung.last_bin, rung.next_expiry]).flatten());
+        }
         times.extend(context.database().sweeps().iter().flat_map(|record| [record.at, record.cutoff]));
         times.extend(context.database().current_operation().map(|running| running.started));
         Ok(SystemTable { table, unit: unit_of(&times) })

@@ -100,6 +100,8 @@ fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
         "CrossJoinExec" => "pairs each row with each one, which makes many".to_owned(),
         "AsofExec" => "finds for each row the nearest one in time of the second input, which is in memory".to_owned(),
         "GapFillExec" => "adds rows for bins without any; all bins are in memory".to_owned(),
+        "ExpiredExec" => "reads what has expired and is still stored".to_owned(),
+        "RollupExec" => "merges the bins of a rung and computes those of stored measurements".to_owned(),
         "LatestExec" => "reads the newest bucket of each series".to_owned(),
         "WindowAggExec" => format!("computes over windows, with all rows of a partition in memory: {detail}"),
         "BoundedWindowAggExec" => format!("computes over windows as the rows pass: {detail}"),

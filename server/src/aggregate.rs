@@ -24,8 +24,9 @@ pub(crate) const AGGREGATE: &[&str] =
     &["pipeline", "cursor", "explain", "allowDiskUse", "bypassDocumentValidation", "collation", "hint", "let"];
 
 pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    command.refuse(&["collation", "let"])?;
+    command.refuse(&["collation"])?;
     read::check_hint(command, command.get("hint"))?;
+    let constants = command.constants()?;
     let RawBsonRef::Array(stages) = command.required("pipeline")? else {
         return Err(mismatch("pipeline", "a list of stages", command.required("pipeline")?));
     };
@@ -40,12 +41,14 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let output = output::split(command, stages)?;
     let stages = output.as_ref().map_or(stages, |(_, before)| before);
     let (source, pipeline) = match own_source(command, stages, of_database)? {
-        Some((documents, rest)) => (Box::new(List::new(documents)) as Box<dyn Results>, Pipeline::parse(&rest)?),
+        Some((documents, rest)) => {
+            (Box::new(List::new(documents)) as Box<dyn Results>, Pipeline::parse_with(&rest, &constants)?)
+        }
         None if of_database => {
             let what = "a pipeline of a database begins with $currentOp; for documents name a collection";
             return Err(CommandError::new(Code::InvalidNamespace, what));
         }
-        None => collection_source(command, Pipeline::parse(stages)?)?,
+        None => collection_source(command, Pipeline::parse_with(stages, &constants)?)?,
     };
     let mut results = Piped::over(command, source, &pipeline)?;
     if let Some((output, _)) = output {
@@ -57,7 +60,7 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
 
 /// The results of stages over the collection of a command.
 pub(crate) fn piped(command: &Command<'_>, stages: &RawArray) -> Result<Piped> {
-    let (source, pipeline) = collection_source(command, Pipeline::parse(stages)?)?;
+    let (source, pipeline) = collection_source(command, Pipeline::parse_with(stages, &command.constants()?)?)?;
     Piped::over(command, source, &pipeline)
 }
 
@@ -74,10 +77,11 @@ pub(crate) struct Planned {
 
 /// Plans a pipeline, for `explain`.
 pub(crate) fn plan(command: &Command<'_>, stages: &RawArray) -> Result<Planned> {
-    command.refuse(&["collation", "let"])?;
+    command.refuse(&["collation"])?;
     read::check_hint(command, command.get("hint"))?;
     let output = output::split(command, stages)?;
-    let mut pipeline = Pipeline::parse(output.as_ref().map_or(stages, |(_, before)| before))?;
+    let before = output.as_ref().map_or(stages, |(_, before)| before);
+    let mut pipeline = Pipeline::parse_with(before, &command.constants()?)?;
     let filters = pipeline.take_leading_matches();
     let taken = filters.len();
     let mut planned =
@@ -146,10 +150,20 @@ fn current_operations(command: &Command<'_>, options: &RawDocument) -> Result<Ve
     Ok(current::operations(command, !sees_all))
 }
 
-/// `$indexStats`: the indexes. How often they are used is not counted.
+/// `$indexStats`: the indexes, and how often each was used. Those of measurements are rules, which tell no query where to look.
 fn index_stats(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
     let Ok(indexes) = indexes_of(command) else { return Ok(Vec::new()) };
     let host = command.shared.address.to_string();
+    let uses = match Source::of(command)? {
+        Source::Documents(snapshot) => snapshot.index_uses(),
+        _ => Vec::new(),
+    };
+    let accesses = |name: Option<&str>| match uses.iter().find(|used| Some(used.name.as_str()) == name) {
+        Some(used) => {
+            rawdoc! { "ops": i64::try_from(used.count).unwrap_or(i64::MAX), "since": reply::date(used.since) }
+        }
+        None => rawdoc! { "ops": 0_i64, "since": reply::date(command.shared.begun) },
+    };
     let one = |spec: RawDocumentBuf| {
         let mut shown = RawDocumentBuf::new();
         for name in ["name", "key"] {
@@ -158,6 +172,7 @@ fn index_stats(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
             }
         }
         reply::append(&mut shown, "host", host.as_str());
+        reply::append(&mut shown, "accesses", accesses(spec.get_str("name").ok()));
         reply::append(&mut shown, "spec", spec);
         shown
     };
@@ -167,7 +182,11 @@ fn index_stats(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
 /// `$collStats`.
 fn collection_stats(command: &Command<'_>, options: &RawDocument) -> Result<RawDocumentBuf> {
     let name = command.collection()?;
-    let mut stats = rawdoc! { "ns": command.namespace(name).as_str(), "localTime": crate::handshake::now(command) };
+    let mut stats = rawdoc! {
+        "ns": command.namespace(name).as_str(),
+        "host": command.shared.address.to_string(),
+        "localTime": crate::handshake::now(command),
+    };
     for (option, value) in options.iter().filter_map(std::result::Result::ok) {
         let figures = |scale| stats_of(command, name, scale);
         match (option.as_str(), value) {

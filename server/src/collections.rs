@@ -8,7 +8,7 @@ use crate::error::{CommandError, Result};
 use crate::{json, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use ebbtide::{Database, DocumentsOptions};
+use ebbtide::{Database, DocumentsOptions, HoldInfo};
 use ebbtide_documents::{Filter, Purpose};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
@@ -230,7 +230,8 @@ pub(crate) fn stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
 
 /// The figures of a collection, sizes in units of `scale` bytes.
 pub(crate) fn stats_of(command: &Command<'_>, collection: &str, scale: i64) -> Result<RawDocumentBuf> {
-    let figures = figures_of(&existing(command, collection)?, collection)?;
+    let database = existing(command, collection)?;
+    let figures = figures_of(&database, collection)?;
     let (count, size) = (whole(&figures, "count"), whole(&figures, "size"));
     let mut answer = rawdoc! {
         "ns": command.namespace(collection).as_str(),
@@ -244,6 +245,17 @@ pub(crate) fn stats_of(command: &Command<'_>, collection: &str, scale: i64) -> R
     };
     let indexes = figures.get("nindexes").and_then(Json::as_i64).map_or(0, |n| n + 1);
     answer.append(cstr!("nindexes"), reply::number(indexes));
+    if let Ok(documents) = database.snapshot().documents(collection) {
+        let mut sizes = RawDocumentBuf::new();
+        let mut total = 0;
+        for used in documents.index_uses() {
+            let bytes = i64::try_from(documents.index_bytes(&used.name)).unwrap_or(i64::MAX);
+            reply::append(&mut sizes, &used.name, reply::number(bytes / scale));
+            total += bytes;
+        }
+        answer.append(cstr!("totalIndexSize"), reply::number(total / scale));
+        answer.append(cstr!("indexSizes"), sizes);
+    }
     if let Some(timeseries) = figures.get("timeseries").and_then(Json::as_object) {
         // mongosh adds these figures up and fails on others.
         let numbers = timeseries.iter().filter(|(_, value)| value.is_number());
@@ -257,6 +269,12 @@ pub(crate) fn database_stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let scale = scale(command)?;
     let (mut collections, mut objects, mut size, mut indexes) = (0, 0, 0, 0);
     if let Some(database) = command.existing()? {
+        let is_active = |hold: &HoldInfo| hold.lifted_at.is_none() && hold.measurements > 0;
+        if let Some(hold) = database.snapshot().holds()?.into_iter().find(is_active) {
+            let HoldInfo { name, collection, .. } = hold;
+            let what = format!("hold '{name}' keeps measurements of '{collection}': lift the hold first");
+            return Err(CommandError::new(Code::IllegalOperation, what));
+        }
         for name in database.snapshot().all_collections() {
             let Ok(figures) = figures_of(&database, &name) else { continue };
             collections += 1;

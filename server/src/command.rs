@@ -10,9 +10,11 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::{Form, Message, Sequence, WRITE_BATCH_MAX};
 use crate::operations::Operation;
+use crate::piped::now_ms;
 use crate::shared::Shared;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::Database;
+use ebbtide_documents::Constants;
 use ebbtide_ttl::Code;
 use std::time::Duration;
 
@@ -254,6 +256,14 @@ impl<'a> Command<'a> {
             None => Ok(None),
             Some(RawBsonRef::Document(document)) => Ok(Some(document)),
             Some(other) => Err(mismatch(option, "an object", other)),
+        }
+    }
+
+    /// The values of `let`.
+    pub(crate) fn constants(&self) -> Result<Constants> {
+        match self.document("let")? {
+            Some(values) => Ok(Constants::parse(values, now_ms(self))?),
+            None => Ok(Constants::default()),
         }
     }
 

@@ -4,7 +4,9 @@ use crate::accounts::AccountsFile;
 use crate::error::Failure;
 use crate::settings::{Settings, TlsFiles};
 use ebbtide::fs::{Fs, RealFs};
+use ebbtide_ttl::Precision;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,6 +46,8 @@ pub struct Config {
     http: Http,
     tls: Option<Tls>,
     #[serde(default)]
+    autocreate: AutoCreateTable,
+    #[serde(default)]
     limits: Limits,
 }
 
@@ -60,6 +64,16 @@ struct Http {
     port: Option<u16>,
     #[serde(default)]
     hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutoCreateTable {
+    enabled: Option<bool>,
+    precision: Option<String>,
+    expire_after_seconds: Option<i64>,
+    #[serde(default)]
+    buckets: BTreeMap<String, i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -122,6 +136,13 @@ impl Config {
         if settings.message_memory_bytes < message {
             return Err("message_memory_bytes of [limits] is less than message_bytes".to_owned());
         }
+        let auto = &self.autocreate;
+        if let Some(precision) = &auto.precision {
+            precision.parse::<Precision>().map_err(|e| format!("precision of [autocreate]: {e}"))?;
+        }
+        if let Some(life) = auto.expire_after_seconds.iter().chain(auto.buckets.values()).find(|life| **life < 0) {
+            return Err(format!("a life of {life} seconds in [autocreate] is negative"));
+        }
         let limits = [
             ("connections", settings.connections_max as u64),
             ("cursors", settings.cursors_max as u64),
@@ -148,6 +169,11 @@ impl Config {
         settings.http_hosts.clone_from(&self.http.hosts);
         settings.accounts = self.accounts.clone().map(AccountsFile::new);
         settings.tls = self.tls.clone().map(|Tls { cert, key }| TlsFiles { cert, key });
+        let auto = &mut settings.auto_create_lines;
+        set(&mut auto.enabled, self.autocreate.enabled);
+        set(&mut auto.precision, self.autocreate.precision.as_ref().and_then(|precision| precision.parse().ok()));
+        auto.expire_after_seconds = self.autocreate.expire_after_seconds;
+        auto.buckets.clone_from(&self.autocreate.buckets);
         let limits = &self.limits;
         set(&mut settings.connections_max, limits.connections);
         set(&mut settings.message_bytes_max, limits.message_bytes);
@@ -208,6 +234,8 @@ mod tests {
             ("[limits]\nmessage_bytes = 5\n", "message_bytes"),
             ("[limits]\nmessage_memory_bytes = 5\n", "message_memory_bytes"),
             ("db = \"a\"\ndbs = \"b\"\n", "both"),
+            ("[autocreate]\nprecision = \"s\"\n", "precision"),
+            ("[autocreate.buckets]\na = -1\n", "negative"),
             ("log_format = \"xml\"\n", "json"),
             ("= 1", "line 1"),
         ] {

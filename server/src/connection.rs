@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{SemaphorePermit, watch};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 /// Bytes that are read or written at a time.
 const CHUNK: usize = 64 << 10;
@@ -18,12 +19,23 @@ const STRANGER_BYTES_MAX: usize = 64 << 10;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
+    stream: S,
     peer: SocketAddr,
+    shared: &Shared,
+    stopped: watch::Receiver<bool>,
+) {
+    let number = shared.next_connection();
+    let span = tracing::debug_span!("connection", number, %peer);
+    converse(stream, Client::new(number, peer), shared, stopped).instrument(span).await;
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    client: Client,
     shared: &Shared,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let client = shared.clients.enter(Client::new(shared.next_connection(), peer));
+    let client = shared.clients.enter(client);
     let mut input = Input { buffer: Vec::new(), permits: Vec::new() };
     loop {
         let message = tokio::select! {
@@ -40,7 +52,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         match outcome {
             Ok(length) => input.done(length),
             Err(error) => {
-                tracing::debug!(%peer, %error, "a connection was closed");
+                tracing::debug!(peer = %client.peer, %error, "a connection was closed");
                 return;
             }
         }

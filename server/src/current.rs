@@ -8,8 +8,7 @@ use crate::handshake::now;
 use crate::operations::Operation;
 use crate::reply;
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
-use bson::{DateTime, rawdoc};
-use ebbtide_ttl::Precision;
+use bson::rawdoc;
 use std::sync::Arc;
 
 pub(crate) const CURRENT_OP: &[&str] = &["$all", "$ownOps", "active"];
@@ -76,7 +75,7 @@ fn of_command(command: &Command<'_>, client: &Client, operation: &Operation) -> 
 fn sweeps(command: &Command<'_>) -> Vec<RawDocumentBuf> {
     let of = |(name, database): (String, ebbtide::Database)| {
         let pass = database.current_operation()?;
-        let started = DateTime::from_millis(pass.started.to_units_saturating(Precision::Ms));
+        let started = reply::date(pass.started);
         let took = now(command).timestamp_millis().saturating_sub(started.timestamp_millis()).max(0);
         Some(rawdoc! {
             "type": "op",

@@ -137,11 +137,13 @@ fn unknown(name: &str) -> CommandError {
 /// Runs the command of a message; its reply, unless none is wanted.
 pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Option<RawDocumentBuf> {
     let name = name_of(message);
-    let _span = tracing::debug_span!("command", connection = client.number, name).entered();
+    let span = tracing::debug_span!("command", name, namespace = tracing::field::Empty).entered();
     let found = find(name).map(|handler| (handler, access(handler, message)));
     let begun = found.ok_or_else(|| unknown(name)).and_then(|(handler, access)| {
         login::check(shared, client, access, handler.name)?;
-        Ok((handler, access, client.begin(operation(shared, client, message, (handler, access)))))
+        let running = client.begin(operation(shared, client, message, (handler, access)));
+        span.record("namespace", running.operation.namespace.as_str());
+        Ok((handler, access, running))
     });
     let outcome = begun.as_ref().map_err(Clone::clone).and_then(|(handler, access, running)| {
         let command = Command::of(shared, client, message, handler, &running.operation)?;
@@ -194,6 +196,11 @@ fn ended(shared: &Shared, client: &Client, operation: &Operation, reply: &RawDoc
     let took = shared.now().saturating_sub(operation.begun);
     if operation.has_collection {
         shared.usage.add(operation, took);
+    }
+    if shared.profiler.is_slow(took) {
+        let Operation { name, namespace, .. } = operation;
+        let (millis, plan) = (took.as_millis() as u64, operation.plan.lock().clone().unwrap_or_default());
+        tracing::info!(name, namespace, millis, plan, peer = %client.peer, "a command was slow");
     }
     if operation.is_profiled {
         shared.profiler.note(client, operation, (shared.clock.now(), took), reply);

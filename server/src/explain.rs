@@ -88,6 +88,10 @@ pub(crate) fn explain(command: &Command<'_>) -> Result<RawDocumentBuf> {
         limit: if kind == Kind::Find { inner.count("limit")?.filter(|limit| *limit > 0) } else { None },
         sort: if kind == Kind::Find { inner.document("sort")?.unwrap_or(nothing) } else { nothing },
     };
+    if read::has_expression(filter) && matches!(kind, Kind::Find | Kind::Count | Kind::Distinct) {
+        let stages = read::matching(filter, limits.sort, limits.skip, limits.limit);
+        return explain_stages(&inner, &stages, executes);
+    }
     let explained = explain_filter(&inner, filter, &limits, kind, executes)?;
     Ok(finished(&inner, explained))
 }
@@ -250,7 +254,7 @@ fn of_documents(
             None => u64::MAX,
         };
         let mut found = 0_u64;
-        let report = snapshot.for_each_where(filter, &mut |_| {
+        let report = snapshot.clone().without_counting().for_each_where(filter, &mut |_| {
             found += 1;
             Ok(found < wanted)
         })?;
@@ -375,6 +379,10 @@ fn explain_aggregate(command: &Command<'_>, executes: bool) -> Result<RawDocumen
     let RawBsonRef::Array(stages) = command.required("pipeline")? else {
         return Err(mismatch("pipeline", "a list of stages", command.required("pipeline")?));
     };
+    explain_stages(command, stages, executes)
+}
+
+fn explain_stages(command: &Command<'_>, stages: &RawArray, executes: bool) -> Result<RawDocumentBuf> {
     let planned = aggregate::plan(command, stages)?;
     let limits = Limits { skip: 0, limit: planned.limit, sort: &planned.sort };
     let cursor = explain_filter(command, &planned.filter, &limits, Kind::Find, executes)?;
@@ -389,11 +397,19 @@ fn explain_aggregate(command: &Command<'_>, executes: bool) -> Result<RawDocumen
     }
     let mut shown = RawArrayBuf::new();
     shown.push(rawdoc! { "$cursor": inner });
-    rest_of(stages, planned.taken).for_each(|stage| shown.push(stage));
+    rest_of(stages, planned.taken).into_iter().for_each(|stage| shown.push(stage));
     Ok(finished(command, rawdoc! { "explainVersion": "1", "stages": shown }))
 }
 
-/// The stages after those that the collection is asked.
-fn rest_of(stages: &RawArray, taken: usize) -> impl Iterator<Item = &RawDocument> {
-    stages.into_iter().filter_map(std::result::Result::ok).filter_map(RawBsonRef::as_document).skip(taken)
+/// The stages after those that the collection is asked, which is not asked for `$expr`.
+fn rest_of(stages: &RawArray, taken: usize) -> Vec<RawDocumentBuf> {
+    let mut stages = stages.into_iter().filter_map(std::result::Result::ok).filter_map(RawBsonRef::as_document);
+    let last = taken.checked_sub(1).and_then(|before| stages.nth(before));
+    let condition = last.and_then(|stage| stage.get_document("$match").ok()?.get("$expr").ok()?);
+    let condition = condition.map(|condition| {
+        let mut filter = RawDocumentBuf::new();
+        filter.append(cstr!("$expr"), condition);
+        rawdoc! { "$match": filter }
+    });
+    condition.into_iter().chain(stages.map(RawDocument::to_owned)).collect()
 }

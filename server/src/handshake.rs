@@ -7,7 +7,7 @@ use crate::{login, reply};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use bson::{DateTime, rawdoc};
 use ebbtide_documents::DOCUMENT_BYTES_MAX;
-use ebbtide_ttl::{Clock, Precision};
+use ebbtide_ttl::Clock;
 
 /// The version of MongoDB whose commands and replies these are.
 const MONGODB_VERSION: [i32; 4] = [8, 0, 0, 0];
@@ -72,7 +72,7 @@ fn greeting(command: &Command<'_>, mut reply: RawDocumentBuf) -> Result<RawDocum
 
 /// The wall clock's instant.
 pub(crate) fn now(command: &Command<'_>) -> DateTime {
-    DateTime::from_millis(command.shared.clock.now().to_units_saturating(Precision::Ms))
+    reply::date(command.shared.clock.now())
 }
 
 pub(crate) fn build_info(_: &Command<'_>) -> Result<RawDocumentBuf> {

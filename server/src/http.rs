@@ -1,10 +1,12 @@
-//! The HTTP door: whether the server is there, and its metrics.
+//! The HTTP door: whether the server is there, its metrics, and line protocol.
 //!
 //! 1. A request whose `Host` is none of the server's names is refused, so that a page of another host that has its name point
 //!    here reads nothing; so is one with the `Origin` of another host.
 //! 2. Where there are accounts everything but `/ping` and `/health` needs a login.
 
+mod lines;
 mod metrics;
+mod write;
 
 use crate::accounts::Role;
 use crate::error::Failure;
@@ -14,7 +16,7 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTI
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,6 +28,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+/// The header by which a program says that it is no page in a browser.
+const SENDER: &str = "x-ebbtide";
 /// Bytes of the head of a request at most.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -62,7 +66,13 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/ping", get(|| async { StatusCode::NO_CONTENT }))
         .route("/health", get(health))
         .route("/metrics", get(scrape))
-        .fallback(|| async { Refused(StatusCode::NOT_FOUND, "there are /health, /metrics and /ping here".to_owned()) })
+        .route("/write", post(write::first))
+        .route("/api/v2/write", post(write::second))
+        .route("/api/v3/write_lp", post(write::third))
+        .fallback(|| async {
+            let what = "there are /health, /metrics, /ping, /write, /api/v2/write and /api/v3/write_lp here";
+            Refused(StatusCode::NOT_FOUND, what.to_owned())
+        })
         .layer(from_fn_with_state(shared.clone(), check_names))
         .with_state(shared)
 }
@@ -143,8 +153,8 @@ async fn check_names(
 async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let fails = shared.databases.all().iter().any(|(_, database)| database.write_failure().is_some());
     let (status, text) = match fails {
-        false => (StatusCode::OK, r#"{"status":"pass"}"#),
-        true => (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"fail"}"#),
+        false => (StatusCode::OK, r#"{"status":"pass","name":"ebbtide"}"#),
+        true => (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"fail","name":"ebbtide"}"#),
     };
     (status, [(CONTENT_TYPE, "application/json")], text).into_response()
 }
@@ -154,29 +164,46 @@ async fn scrape(
     Extension(ends): Extension<Ends>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    authorize(&shared, ends, &headers, Role::Read).await?;
+    authorize(&shared, ends, &headers, None, Role::Read).await?;
     let text = tokio::task::block_in_place(|| metrics::page(&shared))?;
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// The name and the password of a request: `Basic`, or `Bearer` with `name:password` as the token.
+/// Refuses a request that a page of another host could have made: it cannot send these headers without asking.
+fn check_sender(headers: &HeaderMap, has_login: bool) -> Result<(), Refused> {
+    if has_login || headers.contains_key(AUTHORIZATION) || headers.contains_key(SENDER) {
+        return Ok(());
+    }
+    let what = "a request that changes something needs a login, or the header X-Ebbtide: 1 where there are no accounts";
+    Err(Refused(StatusCode::FORBIDDEN, what.to_owned()))
+}
+
+/// The name and the password of a request: `Basic`, or `Bearer` or `Token` with `name:password` as the token.
 fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let (scheme, value) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let plain = match scheme.to_ascii_lowercase().as_str() {
         "basic" => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
-        "bearer" => value.trim().to_owned(),
+        "bearer" | "token" => value.trim().to_owned(),
         _ => return None,
     };
     plain.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
 }
 
-/// Checks that a request comes from an account with this role, where there are accounts.
-async fn authorize(shared: &Shared, ends: Ends, headers: &HeaderMap, needed: Role) -> Result<(), Refused> {
+/// Checks that a request comes from an account with this role, where there are accounts, and returns its name. `given` is what
+/// the parameters of the request say.
+async fn authorize(
+    shared: &Shared,
+    ends: Ends,
+    headers: &HeaderMap,
+    given: Option<(&str, &str)>,
+    needed: Role,
+) -> Result<String, Refused> {
     if !shared.gate.needs_login() {
-        return Ok(());
+        return Ok(String::new());
     }
     let unauthorized = |what: &str| Refused(StatusCode::UNAUTHORIZED, what.to_owned());
-    let (name, password) = credentials(headers).ok_or_else(|| unauthorized("a login is needed"))?;
+    let given = given.map(|(name, password)| (name.to_owned(), password.to_owned()));
+    let (name, password) = credentials(headers).or(given).ok_or_else(|| unauthorized("a login is needed"))?;
     let turn = shared.gate.turn(ends.peer.ip(), shared.now());
     let turn = turn.ok_or_else(|| Refused(StatusCode::TOO_MANY_REQUESTS, "too many logins wait".to_owned()))?;
     tokio::time::sleep(turn).await;
@@ -192,7 +219,7 @@ async fn authorize(shared: &Shared, ends: Ends, headers: &HeaderMap, needed: Rol
         }
         Some(_) => {
             add(&shared.counters.logins, 1);
-            Ok(())
+            Ok(name)
         }
     }
 }

@@ -68,4 +68,4 @@ pub use config::{Config, LogFormat};
 pub use databases::Databases;
 pub use error::Failure;
 pub use serve::{Server, Signals};
-pub use settings::{Settings, TlsFiles};
+pub use settings::{AutoCreate, Settings, TlsFiles};

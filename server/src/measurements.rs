@@ -13,11 +13,11 @@ use crate::reply;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::error::ArrowError;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
-use bson::{Binary, DateTime, spec::BinarySubtype};
+use bson::{Binary, spec::BinarySubtype};
 use ebbtide::buckets::{FieldType, value_at};
 use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest, value_of_bson};
 use ebbtide_documents::{Projection, Sort, value_key};
-use ebbtide_ttl::{Code, Filter, Precision, Timestamp, Value};
+use ebbtide_ttl::{Code, Filter, Timestamp, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) fn bson_of(value: &Value) -> Option<RawBson> {
         Value::Int(i) => reply::number(*i),
         Value::Double(d) => RawBson::Double(*d),
         Value::String(text) => RawBson::String(text.clone()),
-        Value::Date(t) => RawBson::DateTime(DateTime::from_millis(t.to_units_saturating(Precision::Ms))),
+        Value::Date(t) => RawBson::DateTime(reply::date(*t)),
         Value::Binary(bytes) => RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() }),
         Value::Array(items) => {
             let mut list = RawArrayBuf::new();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Documents that are read at a time.
 const READ: usize = 1024;
 /// Bytes of them.
-const READ_BYTES: usize = 4 << 20;
+pub(crate) const READ_BYTES: usize = 4 << 20;
 
 /// Results of a pipeline.
 pub(crate) struct Piped {

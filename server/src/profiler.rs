@@ -7,14 +7,14 @@ use crate::client::Client;
 use crate::operations::Operation;
 use crate::reply;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
-use bson::{DateTime, rawdoc};
+use bson::rawdoc;
 use ebbtide::{Database, SweepRecord};
-use ebbtide_ttl::{Precision, Timestamp};
+use ebbtide_ttl::Timestamp;
 use parking_lot::Mutex;
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 /// The collection that the records are read from.
@@ -55,7 +55,6 @@ impl Profiled {
 
 #[derive(Debug)]
 struct State {
-    slow_ms: i64,
     sample_rate: f64,
     databases: BTreeMap<String, Profiled>,
 }
@@ -65,26 +64,28 @@ struct State {
 pub(crate) struct Profiler {
     /// Whether any database is profiled.
     is_on: AtomicBool,
+    slow_ms: AtomicI64,
     state: Mutex<State>,
 }
 
 impl Profiler {
     pub(crate) fn new() -> Profiler {
-        let state = State { slow_ms: 100, sample_rate: 1.0, databases: BTreeMap::new() };
-        Profiler { is_on: AtomicBool::new(false), state: Mutex::new(state) }
+        let state = State { sample_rate: 1.0, databases: BTreeMap::new() };
+        Profiler { is_on: AtomicBool::new(false), slow_ms: AtomicI64::new(100), state: Mutex::new(state) }
     }
 
     pub(crate) fn levels(&self, database: &str) -> Levels {
         let state = self.state.lock();
         let level = state.databases.get(database).map_or(0, |profiled| profiled.level);
-        Levels { level, slow_ms: state.slow_ms, sample_rate: state.sample_rate }
+        Levels { level, slow_ms: self.slow_ms(), sample_rate: state.sample_rate }
     }
 
     /// Sets the level of a database, and for all of them what is slow and how much of it is recorded. `sweeps_seen` deletions of
     /// the sweeper were before.
     pub(crate) fn set(&self, database: &str, levels: Levels, sweeps_seen: u64) {
         let mut state = self.state.lock();
-        (state.slow_ms, state.sample_rate) = (levels.slow_ms, levels.sample_rate);
+        self.slow_ms.store(levels.slow_ms, Ordering::Relaxed);
+        state.sample_rate = levels.sample_rate;
         let profiled = state.databases.entry(database.to_owned()).or_default();
         if profiled.level == 0 {
             profiled.sweeps_seen = sweeps_seen;
@@ -98,6 +99,15 @@ impl Profiler {
         self.is_on.load(Ordering::Relaxed) && self.levels(database).level > 0
     }
 
+    fn slow_ms(&self) -> i64 {
+        self.slow_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether a command that took so long was slow.
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
+        i64::try_from(took.as_millis()).unwrap_or(i64::MAX) > self.slow_ms()
+    }
+
     /// Records a command that ended, if it is to be.
     pub(crate) fn note(
         &self,
@@ -107,12 +117,12 @@ impl Profiler {
         reply: &RawDocument,
     ) {
         let mut state = self.state.lock();
-        let (slow_ms, sample_rate) = (state.slow_ms, state.sample_rate);
+        let sample_rate = state.sample_rate;
         let Some(profiled) = state.databases.get_mut(&operation.database) else { return };
         let millis = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
         let is_chosen = match profiled.level {
             0 => false,
-            1 => millis > slow_ms && chance() < sample_rate,
+            1 => self.is_slow(took) && chance() < sample_rate,
             _ => true,
         };
         if is_chosen {
@@ -154,10 +164,6 @@ fn chance() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-fn date(instant: Timestamp) -> DateTime {
-    DateTime::from_millis(instant.to_units_saturating(Precision::Ms))
-}
-
 fn record(
     client: &Client,
     operation: &Operation,
@@ -181,7 +187,7 @@ fn record(
     if let Some(plan) = operation.plan.lock().as_deref() {
         record.append(cstr!("planSummary"), plan);
     }
-    record.append(cstr!("ts"), date(now));
+    record.append(cstr!("ts"), reply::date(now));
     record.append(cstr!("client"), client.peer.ip().to_canonical().to_string());
     if let Some(name) = client.app_name.get() {
         record.append(cstr!("appName"), name.as_str());
@@ -240,12 +246,12 @@ fn record_of_sweep(database: &str, swept: &SweepRecord) -> RawDocumentBuf {
         "command": {
             "rule": swept.rule.as_str(),
             "expireAfterSeconds": reply::number(swept.expire_after_seconds),
-            "cutoff": date(swept.cutoff),
+            "cutoff": reply::date(swept.cutoff),
         },
         "ndeleted": reply::count(swept.measurements),
         "bucketsDeleted": reply::count(swept.buckets),
         "bytesDeleted": reply::count(swept.bytes),
-        "ts": date(swept.at),
+        "ts": reply::date(swept.at),
         "allUsers": [],
         "user": "",
     }

@@ -7,10 +7,10 @@ use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
 use crate::listed::{self, Wanted};
 use crate::measurements::{Measurements, Query};
-use crate::piped::Piped;
+use crate::piped::{Piped, READ_BYTES};
 use crate::reply::empty;
 use crate::{aggregate, groups, profile, profiler, reply};
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};
 use ebbtide_documents::{Distinct, Pipeline};
@@ -40,7 +40,6 @@ pub(crate) const FIND: &[&str] = &[
 ];
 const FIND_REFUSED: &[&str] = &[
     "collation",
-    "let",
     "min",
     "max",
     "returnKey",
@@ -136,6 +135,7 @@ pub(crate) fn wrong_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) ->
 pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(FIND_REFUSED)?;
     check_hint(command, command.get("hint"))?;
+    let constants = command.constants()?;
     let filter = document_or_empty(command, "filter")?;
     let sort = document_or_empty(command, "sort")?;
     let projection = document_or_empty(command, "projection")?;
@@ -152,7 +152,10 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.note_plan(|| plan_of(&source, filter));
     // What is computed is computed by a stage.
     let computed = match computes(projection) {
-        true => Some(Pipeline::parse(&RawArrayBuf::from_iter([rawdoc! { "$project": projection.to_owned() }]))?),
+        true => {
+            let project = RawArrayBuf::from_iter([rawdoc! { "$project": projection.to_owned() }]);
+            Some(Pipeline::parse_with(&project, &constants)?)
+        }
         false => None,
     };
     let projection = if computed.is_some() { empty() } else { projection };
@@ -189,12 +192,12 @@ fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDo
 }
 
 /// Whether a filter has a condition in the language of expressions: then it is a filter of a pipeline.
-fn has_expression(filter: &RawDocument) -> bool {
+pub(crate) fn has_expression(filter: &RawDocument) -> bool {
     filter.get("$expr").is_ok_and(|condition| condition.is_some())
 }
 
 /// A find as stages of a pipeline.
-fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limit: Option<u64>) -> RawArrayBuf {
+pub(crate) fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limit: Option<u64>) -> RawArrayBuf {
     let mut stages = RawArrayBuf::from_iter([rawdoc! { "$match": filter.to_owned() }]);
     if !sort.is_empty() {
         stages.push(rawdoc! { "$sort": sort.to_owned() });
@@ -271,6 +274,10 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
+    if has_expression(filter) {
+        let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None))?;
+        return different(command, path, &mut matching).map(values_reply);
+    }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
     let values = match source {
@@ -281,23 +288,29 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
             values.into_values()
         }
         Source::Measurements(snapshot) => {
-            let mut values = Distinct::new(path)?;
-            let mut results = Measurements::new(
-                snapshot,
-                Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned)),
-            );
-            while !results.is_done() {
-                let batch = results.next_batch(usize::MAX, usize::MAX, command.deadline)?;
-                batch.iter().for_each(|document| values.add(document));
-                if values.bytes() > ebbtide_documents::DOCUMENT_BYTES_MAX {
-                    let what = "the different values are larger than a document may be: use an aggregation with $group";
-                    return Err(CommandError::new(Code::BSONObjectTooLarge, what));
-                }
-            }
-            values.into_values()
+            let query = Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned));
+            different(command, path, &mut Measurements::new(snapshot, query))?
         }
         Source::Missing => Vec::new(),
     };
+    Ok(values_reply(values))
+}
+
+/// The different values that a path reaches in documents.
+fn different(command: &Command<'_>, path: &str, results: &mut dyn Results) -> Result<Vec<RawBson>> {
+    let mut values = Distinct::new(path)?;
+    while !results.is_done() {
+        let batch = results.next_batch(usize::MAX, READ_BYTES, command.deadline)?;
+        batch.iter().for_each(|document| values.add(document));
+        if values.bytes() > ebbtide_documents::DOCUMENT_BYTES_MAX {
+            let what = "the different values are larger than a document may be: use an aggregation with $group";
+            return Err(CommandError::new(Code::BSONObjectTooLarge, what));
+        }
+    }
+    Ok(values.into_values())
+}
+
+fn values_reply(values: Vec<RawBson>) -> RawDocumentBuf {
     let list: RawArrayBuf = values.into_iter().collect();
-    Ok(reply::finished(rawdoc! { "values": list }))
+    reply::finished(rawdoc! { "values": list })
 }

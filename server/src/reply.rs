@@ -1,7 +1,8 @@
 //! Replies.
 
 use bson::raw::{CString, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, cstr};
-use bson::rawdoc;
+use bson::{DateTime, rawdoc};
+use ebbtide_ttl::{Precision, Timestamp};
 
 /// `{ok: 1}`.
 pub(crate) fn done() -> RawDocumentBuf {
@@ -29,6 +30,11 @@ pub(crate) fn number(n: i64) -> RawBson {
 /// The same for a count.
 pub(crate) fn count(n: u64) -> RawBson {
     number(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// An instant in whole milliseconds.
+pub(crate) fn date(instant: Timestamp) -> DateTime {
+    DateTime::from_millis(instant.to_units_saturating(Precision::Ms))
 }
 
 /// A reply with a batch of a cursor, `firstBatch` or `nextBatch`.

@@ -1,12 +1,13 @@
 //! A running server: its doors, its connections, and how it ends.
 
+use crate::connection;
 use crate::databases::Databases;
 use crate::error::Failure;
 use crate::gate::Gate;
 use crate::http::{self, Ends};
 use crate::settings::Settings;
 use crate::shared::{Shared, add};
-use crate::{connection, tls};
+use crate::tls::Tls;
 use axum::Router;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// How often cursors that idle and the file of the accounts are looked at.
+/// How often cursors that idle, the file of the accounts and those for TLS are looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// After a failed accept, as with too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -58,7 +59,7 @@ impl Server {
             );
             return Err(Failure::new(what));
         }
-        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let tls = settings.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
         let mongodb = bind(settings.listen, settings.mongodb).await?;
         let http = bind(settings.listen, settings.http).await?;
         databases.start()?;
@@ -76,7 +77,7 @@ impl Server {
             http.map(|bound| door(Protocol::Http(http::router(shared.clone())), bound)),
         ];
         let accepting = accepting.into_iter().flatten().collect();
-        let ticking = tokio::spawn(tick(shared.clone()));
+        let ticking = tokio::spawn(tick(shared.clone(), tls.clone()));
         Ok(Server { shared, mongodb: mongodb_at, http: http_at, stopping, accepting, ticking })
     }
 
@@ -141,7 +142,7 @@ async fn bind(listen: IpAddr, port: Option<u16>) -> Result<Option<(TcpListener, 
 struct Door {
     listener: TcpListener,
     protocol: Protocol,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Tls>>,
     shared: Arc<Shared>,
     stopped: watch::Receiver<bool>,
 }
@@ -171,7 +172,8 @@ impl Door {
                 continue;
             };
             add(&self.shared.counters.connections_made, 1);
-            let (protocol, tls, stopped) = (self.protocol.clone(), self.tls.clone(), self.stopped.clone());
+            let tls = self.tls.as_ref().map(|tls| tls.acceptor());
+            let (protocol, stopped) = (self.protocol.clone(), self.stopped.clone());
             connections.spawn(async move { serve(stream, peer, &place.0, protocol, tls, stopped).await });
         }
     }
@@ -233,8 +235,8 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// Closes cursors that idle or are too old, and notices that the accounts were changed.
-async fn tick(shared: Arc<Shared>) {
+/// Closes cursors that idle or are too old, and notices that the accounts or the files for TLS were changed.
+async fn tick(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
@@ -243,6 +245,9 @@ async fn tick(shared: Arc<Shared>) {
         shared.profiler.note_sweeps(|| shared.databases.all());
         if let Err(error) = shared.gate.refresh() {
             tracing::error!(%error, "the accounts stay as they were");
+        }
+        if let Some(Err(error)) = tls.as_ref().map(|tls| tls.refresh()) {
+            tracing::error!(%error, "the certificate and the key for TLS stay as they were");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::accounts::AccountsFile;
 use crate::frame::MESSAGE_BYTES_MAX;
+use ebbtide_ttl::Precision;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +15,25 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
+}
+
+/// How a collection comes into being when line protocol writes to it: with the time field `time` and the meta field `tags`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AutoCreate {
+    /// Whether it does. Default: yes.
+    pub enabled: bool,
+    /// How fine its times are. Default: nanoseconds, as in line protocol.
+    pub precision: Precision,
+    /// How long its measurements live; `None` for ever. Default: for ever.
+    pub expire_after_seconds: Option<i64>,
+    /// How long they live if they came for one of these buckets, `db` or `db/rp`. Default: none.
+    pub buckets: BTreeMap<String, i64>,
+}
+
+impl Default for AutoCreate {
+    fn default() -> Self {
+        AutoCreate { enabled: true, precision: Precision::Ns, expire_after_seconds: None, buckets: BTreeMap::new() }
+    }
 }
 
 /// How a server is reached, and its limits.
@@ -61,6 +82,8 @@ pub struct Settings {
     pub rows_per_second_max: Option<u64>,
     /// Whether a write creates the collection that it names, as in MongoDB. Default: yes.
     pub auto_create: bool,
+    /// How collections come into being that line protocol writes to.
+    pub auto_create_lines: AutoCreate,
     /// How long commands that are running may take to end when the server stops. Default: 10 seconds.
     pub grace: Duration,
 }
@@ -95,6 +118,7 @@ impl Default for Settings {
             write_wait_max: Duration::from_secs(30),
             rows_per_second_max: None,
             auto_create: true,
+            auto_create_lines: AutoCreate::default(),
             grace: Duration::from_secs(10),
         }
     }

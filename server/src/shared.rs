@@ -8,7 +8,7 @@ use crate::limits::Rates;
 use crate::profiler::Profiler;
 use crate::settings::Settings;
 use crate::usage::Usage;
-use ebbtide_ttl::{Clock, SystemClock};
+use ebbtide_ttl::{Clock, SystemClock, Timestamp};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +29,9 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) profiler: Profiler,
     pub(crate) usage: Usage,
+    /// When it was made, by the monotonic clock and by the other.
     pub(crate) started: Duration,
+    pub(crate) begun: Timestamp,
     pub(crate) counters: Counters,
     pub(crate) rates: Rates,
     /// Held by the one writer that makes room for all.
@@ -57,6 +59,7 @@ impl Shared {
             address,
             settings,
             started: clock.monotonic(),
+            begun: clock.now(),
             clock: Arc::new(clock),
             clients: Clients::default(),
             profiler: Profiler::new(),
@@ -110,6 +113,9 @@ pub(crate) struct Counters {
     pub(crate) commands: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) http_requests: AtomicU64,
+    pub(crate) http_bytes_in: AtomicU64,
+    pub(crate) lines_stored: AtomicU64,
+    pub(crate) writes_refused: AtomicU64,
 }
 
 /// Waits until the server stops.

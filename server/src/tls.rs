@@ -3,6 +3,7 @@
 use crate::error::Failure;
 use crate::settings::TlsFiles;
 use ebbtide::fs::{Fs, RealFs};
+use parking_lot::RwLock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, Error, ServerConfig};
@@ -10,12 +11,56 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// What makes TLS of connections, with the certificate and the key of these files.
-pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, Failure> {
-    let TlsFiles { cert, key } = files;
+/// TLS of new connections, with the certificate and the key that the files had when they were read last.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    state: RwLock<State>,
+}
+
+struct State {
+    /// What was read of the certificate's file and of the key's, or why they could not be read.
+    seen: [Result<Vec<u8>, String>; 2],
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    /// With the certificate and the key of these files.
+    pub(crate) fn new(files: TlsFiles) -> Result<Tls, Failure> {
+        let seen = read(&files);
+        let state = RwLock::new(State { acceptor: acceptor(&files, &seen)?, seen });
+        Ok(Tls { files, state })
+    }
+
+    /// Reads the files again if they have changed. After an error the certificate and the key stay as they are.
+    pub(crate) fn refresh(&self) -> Result<(), Failure> {
+        let seen = read(&self.files);
+        if self.state.read().seen == seen {
+            return Ok(());
+        }
+        let made = acceptor(&self.files, &seen);
+        let mut state = self.state.write();
+        state.seen = seen;
+        state.acceptor = made?;
+        tracing::info!("the certificate and the key for TLS were read again");
+        Ok(())
+    }
+
+    /// What makes TLS of a new connection.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.state.read().acceptor.clone()
+    }
+}
+
+fn read(files: &TlsFiles) -> [Result<Vec<u8>, String>; 2] {
+    [&files.cert, &files.key].map(|path| RealFs::new().read(path).map_err(|error| error.to_string()))
+}
+
+fn acceptor(files: &TlsFiles, seen: &[Result<Vec<u8>, String>; 2]) -> Result<TlsAcceptor, Failure> {
+    let (TlsFiles { cert, key }, [chain, private]) = (files, seen);
     let said = |path: &Path, what: &str| Failure::new(format!("{}: {what}", path.display()));
-    let read = |path: &Path| RealFs::new().read(path).map_err(|e| said(path, &format!("cannot be read: {e}")));
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(cert)?)
+    let unread = |path: &Path, error: &String| said(path, &format!("cannot be read: {error}"));
+    let chain = chain.as_ref().map_err(|error| unread(cert, error))?;
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
         .map_err(|e| said(cert, &format!("no certificates in PEM form: {e}")))?;
     if chain.is_empty() {
@@ -24,7 +69,8 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, Failure> {
             "no certificate in it: it must have the server's certificate in PEM form, and then those of its issuers",
         ));
     }
-    let private = PrivateKeyDer::from_pem_slice(&read(key)?)
+    let private = private.as_ref().map_err(|error| unread(key, error))?;
+    let private = PrivateKeyDer::from_pem_slice(private)
         .map_err(|e| said(key, &format!("no private key in PEM form without a passphrase: {e}")))?;
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -62,7 +108,7 @@ mod tests {
             (file("empty.pem", ""), file("text.pem", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"));
         let damaged = file("damaged.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
         let missing = folder.path().join("missing.pem");
-        let tried = |cert: &Path, key: &Path| acceptor(&TlsFiles { cert: cert.into(), key: key.into() });
+        let tried = |cert: &Path, key: &Path| Tls::new(TlsFiles { cert: cert.into(), key: key.into() });
         assert!(tried(&good, &key).is_ok());
         for (cert, private, named, says) in [
             (&missing, &key, &missing, "cannot be read"),
@@ -76,5 +122,42 @@ mod tests {
             let error = tried(cert, private).map(drop).unwrap_err().to_string();
             assert!(error.starts_with(&named.display().to_string()) && error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn renewed_files_are_read_and_broken_ones_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = TlsFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+        let fs = RealFs::new();
+        let put = |path: &Path, text: &str| {
+            if fs.exists(path).unwrap() {
+                fs.remove(path).unwrap();
+            }
+            fs.create(path).unwrap().append(text.as_bytes()).unwrap();
+        };
+        let [(old, old_key), (new, new_key)] = [(), ()].map(|()| {
+            let made = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        });
+        put(&files.cert, &old);
+        put(&files.key, &old_key);
+        let tls = Tls::new(files.clone()).unwrap();
+        let first = tls.acceptor();
+        let is_first = || Arc::ptr_eq(first.config(), tls.acceptor().config());
+        tls.refresh().unwrap();
+        assert!(is_first(), "nothing has changed");
+        for (broken, says) in [("", "no certificate"), (new.as_str(), "does not belong")] {
+            put(&files.cert, broken);
+            let error = tls.refresh().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            assert!(tls.refresh().is_ok(), "said once");
+            assert!(is_first(), "kept");
+        }
+        fs.remove(&files.key).unwrap();
+        assert!(tls.refresh().unwrap_err().to_string().contains("cannot be read"));
+        assert!(is_first(), "kept");
+        put(&files.key, &new_key);
+        tls.refresh().unwrap();
+        assert!(!is_first(), "renewed");
     }
 }

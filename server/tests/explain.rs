@@ -112,7 +112,7 @@ async fn a_hint_of_a_write_must_exist_and_the_other_writes_are_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn finds_and_counts_take_conditions_of_expressions() {
+async fn reads_take_conditions_of_expressions() {
     let mut wire = Wire::start().await;
     let documents: RawArrayBuf = (0..20).map(|i| rawdoc! { "_id": i, "a": i % 4, "b": i % 3 }).collect();
     wire.run(&rawdoc! { "insert": "c", "documents": documents }).await;
@@ -136,6 +136,23 @@ async fn finds_and_counts_take_conditions_of_expressions() {
         let count = |limit: i32| rawdoc! { "count": name, "query": equal.clone(), "limit": limit };
         assert_eq!(wire.run(&count(0)).await.get_i32("n").unwrap(), 4, "{name}");
         assert_eq!(wire.run(&count(3)).await.get_i32("n").unwrap(), 3, "{name}");
+        let distinct = wire.run(&rawdoc! { "distinct": name, "key": "a", "query": equal.clone() }).await;
+        let values = distinct.get_array("values").unwrap().into_iter().map(|value| value.unwrap().as_i32().unwrap());
+        assert_eq!(values.collect::<Vec<_>>(), [1, 2], "{name}");
+        let bound = rawdoc! { "find": name, "filter": { "$expr": { "$eq": ["$a", "$$x"] } }, "let": { "x": { "$add": [1, 2] } } };
+        let reply = wire.run(&bound).await;
+        assert_eq!(
+            reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().into_iter().count(),
+            5,
+            "{name}"
+        );
+        let explained = wire.run(&rawdoc! { "explain": find }).await;
+        let stages: Vec<_> = explained.get_array("stages").unwrap().into_iter().map(|one| one.unwrap()).collect();
+        let cursor = stages[0].as_document().unwrap().get_document("$cursor").unwrap();
+        let asked = cursor.get_document("queryPlanner").unwrap().get_document("parsedQuery").unwrap();
+        assert_eq!(asked, rawdoc! { "a": { "$gt": 0 } }.as_ref() as &RawDocument, "{name}");
+        let condition = stages[1].as_document().unwrap().get_document("$match").unwrap();
+        assert_eq!(condition, rawdoc! { "$expr": { "$eq": ["$a", "$b"] } }.as_ref() as &RawDocument, "{name}");
         let wrong = rawdoc! { "find": name, "filter": { "$expr": { "$nobody": 1 } } };
         assert_ne!(wire.ask(&wrong).await.get_f64("ok").unwrap(), 1.0, "{name}");
     }

@@ -3,7 +3,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ebbtide_server::{AccountsFile, Databases, Role, Server, Settings};
+use ebbtide_server::{AccountsFile, AutoCreate, Databases, Role, Server, Settings};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,7 +42,7 @@ async fn the_state_of_the_server_can_be_asked() {
     let local = "Host: localhost\r\n";
     assert_eq!(ask(address, "GET /ping", local).await.0, 204);
     let (status, health) = ask(address, "GET /health", local).await;
-    assert!(status == 200 && health.ends_with("\r\n\r\n{\"status\":\"pass\"}"), "{health}");
+    assert!(status == 200 && health.ends_with("\r\n\r\n{\"status\":\"pass\",\"name\":\"ebbtide\"}"), "{health}");
     assert!(health.contains("content-type: application/json"), "{health}");
     assert_eq!(ask(address, "GET /", local).await.0, 404);
     assert_eq!(ask(address, "POST /health", local).await.0, 405);
@@ -140,5 +141,195 @@ async fn a_client_that_stalls_is_closed() {
     let _ = stream.write_all(format!("GET /ping HTTP/1.1\r\nX: {}", "x".repeat(100_000)).as_bytes()).await;
     let _ = stream.read_to_end(&mut reply).await;
     assert!(!String::from_utf8_lossy(&reply).contains(" 204 "));
+    // And of a body the rest must come as well.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "POST /write?db=d HTTP/1.1\r\nHost: localhost\r\nX-Ebbtide: 1\r\nConnection: close\r\nContent-Length: 100\r\n\r\nm v=1";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
     server.stop().await.unwrap();
+}
+
+const PROGRAM: &str = "X-Ebbtide: 1\r\n";
+const TWO: &str = "cpu,host=a usage=0.5,cores=4i 1704067200\nmem,host=a free=7i 1704067200\n";
+
+async fn post(address: SocketAddr, path: &str, headers: &str, body: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.unwrap();
+    (reply.split(' ').nth(1).unwrap().parse().unwrap(), reply)
+}
+
+/// How many measurements each collection of a database has, after the server.
+fn counts(folder: &tempfile::TempDir, database: &str) -> Vec<(String, u64)> {
+    let database = ebbtide::Database::open(folder.path().join(database)).unwrap();
+    let snapshot = database.snapshot();
+    let count = |name: String| (name.clone(), snapshot.collection(&name).unwrap().count().unwrap());
+    database.collections().into_iter().map(count).collect()
+}
+
+fn named(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
+    counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn line_protocol_of_three_generations_is_stored() {
+    let auto = AutoCreate { buckets: [("plant/week".to_owned(), 604_800)].into(), ..AutoCreate::default() };
+    let settings = Settings { auto_create_lines: auto, ..Settings::default() };
+    let (server, address, folder) = running(settings).await;
+    let none = post(address, "/write?db=plant&precision=s", PROGRAM, b"").await;
+    assert_eq!(none.0, 204, "{}", none.1);
+    for (path, body) in [
+        ("/write?db=plant&precision=s", TWO),
+        ("/api/v2/write?org=o&bucket=plant/week&precision=s", "disk,host=a used=1i 1704067200"),
+        ("/api/v2/write?org=o&bucket=plant", "cpu,host=b usage=1 1704067200000000001\n# comment\n\n"),
+        ("/api/v3/write_lp?db=plant&precision=auto&no_sync=false", "cpu,host=b usage=1 1704067200123"),
+        ("/api/v3/write_lp?db=plant&precision=second", "cpu usage=2 1704067200\r\n"),
+    ] {
+        let (status, reply) = post(address, path, PROGRAM, body.as_bytes()).await;
+        assert_eq!(status, 204, "{path}: {reply}");
+    }
+    let (_, metrics) = ask(address, "GET /metrics", "Host: localhost\r\n").await;
+    assert!(metrics.contains("\nebbtide_server_lines_stored_total 6\n"), "{metrics}");
+    server.stop().await.unwrap();
+    // The one that is kept for a week has expired.
+    assert_eq!(counts(&folder, "plant"), named(&[("cpu", 4), ("disk", 0), ("mem", 1)]));
+    let database = ebbtide::Database::open(folder.path().join("plant")).unwrap();
+    let snapshot = database.snapshot();
+    let cpu = snapshot.collection("cpu").unwrap();
+    let (first, last) = cpu.time_range().unwrap();
+    assert_eq!(
+        (first.to_string().as_str(), last.to_string().as_str()),
+        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00.123Z")
+    );
+    assert_eq!((cpu.options().time_field.as_str(), cpu.options().meta_field.as_deref()), ("time", Some("tags")));
+    let life = |name: &str| snapshot.collection(name).unwrap().rules().iter().next().map(|r| r.expire_after_seconds);
+    assert_eq!((life("disk"), life("cpu")), (Some(604_800), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_line_is_named_and_nothing_of_its_request_is_stored() {
+    let (server, address, folder) = running(Settings::default()).await;
+    assert_eq!(post(address, "/write?db=d", PROGRAM, TWO.as_bytes()).await.0, 204);
+    for (path, body, says) in [
+        (
+            "/write?db=d",
+            "cpu v=1\n\ncpu v",
+            "{\"error\":\"line 3: column 6: a field is written name=value: nothing was stored\"}",
+        ),
+        (
+            "/api/v2/write?bucket=d",
+            "cpu v=1\ncpu\nmem",
+            "{\"code\":\"invalid\",\"message\":\"line 2: column 4: expected fields after a space (and 1 more lines): nothing",
+        ),
+        (
+            "/api/v2/write?bucket=d",
+            "aaa v=1\ncpu v=1\ncpu usage=\"high\"",
+            "line 3: field 'usage' is double, the value is a string",
+        ),
+        ("/api/v2/write?bucket=d", "aaa v=1\ncpu time=1", "line 2: field 'time' has the name"),
+        ("/api/v3/write_lp?db=d&accept_partial=false", "aaa v=1\ncpu", "\"original_line\":\"cpu\""),
+        ("/write", "cpu v=1", "parameter db is missing"),
+        ("/api/v2/write?db=d", "cpu v=1", "parameter bucket is missing"),
+        ("/write?db=d&precision=weeks", "cpu v=1", "'weeks'"),
+        ("/write?db=../x", "cpu v=1", "../x"),
+        ("/write?db=admin", "cpu v=1", "holds nothing"),
+        ("/write?db=d", "system.profile v=1", "system.profile"),
+        ("/api/v3/write_lp?db=d&accept_partial=perhaps", "cpu v=1", "accept_partial"),
+    ] {
+        let (status, reply) = post(address, path, PROGRAM, body.as_bytes()).await;
+        assert!(status == 400 && reply.contains(says), "{path} {body}: {reply}");
+        assert!(reply.contains("content-type: application/json\r\n"), "{reply}");
+    }
+    assert_eq!(ask(address, "GET /write?db=d", "Host: localhost\r\n").await.0, 405);
+    server.stop().await.unwrap();
+    let kept: Vec<_> = counts(&folder, "d").into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(kept, named(&[("cpu", 1), ("mem", 1)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_third_generation_stores_the_good_lines_and_lists_the_others() {
+    let (server, address, folder) = running(Settings::default()).await;
+    let body = "cpu v=1i\ncpu\ncpu v=\"x\"\nmem v=1i\ncpu v=2i";
+    let (status, reply) = post(address, "/api/v3/write_lp?db=d", PROGRAM, body.as_bytes()).await;
+    assert_eq!(status, 400, "{reply}");
+    let told: serde_json::Value = serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert!(told["error"].as_str().unwrap().ends_with("(and 1 more lines): 3 other lines were stored"), "{told}");
+    let lines: Vec<_> = told["data"].as_array().unwrap().iter().map(|bad| bad["line_number"].as_u64()).collect();
+    assert_eq!(lines, [Some(2), Some(3)]);
+    assert_eq!(told["data"][1]["original_line"], "cpu v=\"x\"");
+    server.stop().await.unwrap();
+    assert_eq!(counts(&folder, "d"), named(&[("cpu", 2), ("mem", 1)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_needs_the_role_or_a_header_that_no_page_sends() {
+    let (server, address, _folder) = running(Settings::default()).await;
+    let (status, reply) = post(address, "/write?db=d", "", b"m v=1").await;
+    assert!(status == 403 && reply.contains("X-Ebbtide: 1"), "{reply}");
+    for headers in [PROGRAM, "Authorization: Token whatever\r\n"] {
+        assert_eq!(post(address, "/write?db=d", headers, b"m v=1").await.0, 204, "{headers}");
+    }
+    let foreign = format!("{PROGRAM}Origin: https://evil.example\r\n");
+    assert_eq!(post(address, "/write?db=d", &foreign, b"m v=1").await.0, 403);
+    server.stop().await.unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = AccountsFile::new(folder.path().join(AccountsFile::NAME));
+    file.change(|accounts| accounts.add("rea", Role::Read, "p")).unwrap();
+    file.change(|accounts| accounts.add("wri", Role::Write, "p")).unwrap();
+    let login_delay = Duration::from_millis(1);
+    let settings = Settings { accounts: Some(file), login_delay, rows_per_second_max: Some(1), ..Settings::default() };
+    let (server, address, dbs) = running(settings).await;
+    for (path, headers, status) in [
+        ("/write?db=d", PROGRAM, 401),
+        ("/write?db=d&u=rea&p=p", "", 403),
+        ("/write?db=d&u=wri&p=q", "", 401),
+        ("/write?db=d", "Authorization: Token rea:p\r\n", 403),
+        ("/write?db=d", "Authorization: Token wri:p\r\n", 204),
+        ("/api/v2/write?bucket=d", "Authorization: Token wri:p\r\n", 429),
+    ] {
+        let (found, reply) = post(address, path, headers, b"m v=1\nm v=2\nm v=3").await;
+        assert_eq!(found, status, "{path} {headers}: {reply}");
+        assert_eq!(reply.contains("\r\nwww-authenticate: "), status == 401, "{reply}");
+        assert_eq!(reply.contains("\r\nretry-after: 1\r\n"), status == 429, "{reply}");
+    }
+    server.stop().await.unwrap();
+    assert_eq!(counts(&dbs, "d"), named(&[("m", 3)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_may_be_packed_and_have_a_limit() {
+    let auto = AutoCreate { enabled: false, ..AutoCreate::default() };
+    let settings = Settings { message_bytes_max: 1000, auto_create_lines: auto, ..Settings::default() };
+    let (server, address, folder) = running(settings).await;
+    let database = ebbtide::Database::open(folder.path().join("later")).unwrap();
+    drop(database);
+    let packed = |text: &str| {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packer.write_all(text.as_bytes()).unwrap();
+        packer.finish().unwrap()
+    };
+    let gzip = format!("{PROGRAM}Content-Encoding: gzip\r\n");
+    let (large, many) = ("m v=1i\n".repeat(200), "#".repeat(2000));
+    for (headers, body, status, says) in [
+        (&gzip, packed("m v=1i"), 400, "[autocreate] is off"),
+        (&gzip, packed("m v=1i")[..9].to_vec(), 400, "no complete gzip"),
+        (&gzip, b"m v=1i".to_vec(), 400, "no complete gzip"),
+        (&gzip, packed(&large), 413, "1000 bytes"),
+        (&PROGRAM.to_owned(), many.into_bytes(), 413, "1000 bytes"),
+        (&format!("{PROGRAM}Content-Encoding: br\r\n"), b"m v=1i".to_vec(), 415, "gzip"),
+    ] {
+        let (found, reply) = post(address, "/api/v2/write?bucket=d", headers, &body).await;
+        assert!(found == status && reply.contains(says), "{status} {says}: {reply}");
+    }
+    server.stop().await.unwrap();
+    assert_eq!(counts(&folder, "d"), []);
 }

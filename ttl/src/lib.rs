@@ -25,6 +25,7 @@ mod code;
 mod expiry;
 mod filter;
 mod guard;
+mod ladder;
 mod pass;
 mod retention;
 mod rule;
@@ -38,11 +39,13 @@ pub use expiry::{
 };
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use guard::{ClockGuard, ClockJump};
+pub use ladder::{Ladder, RUNG_RULE, Rung};
 pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, run_pass};
 pub use retention::{parse_retention, retention_text, unit_seconds};
 pub use rule::{
     COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleSelector, RuleSet,
-    RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off,
+    RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off, parse_grace,
+    parse_max_bytes,
 };
 pub use time::{Precision, Timestamp};
 pub use value::{Name, TypeClass, Value, exact_int, int_fits_double};

@@ -7,7 +7,10 @@
 mod seconds;
 mod spec;
 
-pub use seconds::{EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, parse_expire_after, parse_expire_after_or_off};
+pub use seconds::{
+    EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, parse_expire_after, parse_expire_after_or_off, parse_grace,
+    parse_max_bytes,
+};
 pub use spec::{RuleSelector, RuleSpec, checked_index_name};
 
 use crate::code::{Code, RuleError};

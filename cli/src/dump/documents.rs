@@ -1,15 +1,13 @@
 //! Ordinary collections in a dump: a line for each document, `{"_ts":milliseconds,"document":{...}}`, in canonical Extended JSON.
 
-use super::{DumpEntry, Out, Sink};
+use super::{DumpEntry, SyncedFile};
 use crate::{Failure, files};
 use ebbtide::documents_model::bson::RawDocumentBuf;
 use ebbtide::documents_model::json::{canonical_text, document_from_slice};
-use ebbtide::fs::{Fs, RealFs};
 use ebbtide::{Database, Document, DocumentsSnapshot};
 use ebbtide_ttl::{Precision, Timestamp};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 /// Bytes of lines that are written at once, and of documents that are restored in one step, about.
 const BATCH_BYTES: usize = 4 << 20;
@@ -22,8 +20,7 @@ const BEFORE_DOCUMENT: &str = ",\"document\":";
 pub(super) fn dump(collection: &DocumentsSnapshot, file: &str, folder: &Path) -> Result<DumpEntry, Failure> {
     let path = folder.join(file);
     let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let made = RealFs.create(&path).map_err(fail)?;
-    let mut sink = Sink(Arc::new(Mutex::new(Out { file: made, hasher: crc32fast::Hasher::new(), bytes: 0 })));
+    let mut sink = SyncedFile::create(&path).map_err(fail)?;
     let (mut lines, mut count, mut failed) = (Vec::new(), 0, None);
     collection.for_each(&mut |found| {
         let written = found.written.to_units_saturating(Precision::Ms);
@@ -36,7 +33,7 @@ pub(super) fn dump(collection: &DocumentsSnapshot, file: &str, folder: &Path) ->
         Ok(failed.is_none())
     })?;
     failed.map_or_else(|| sink.write_all(&lines), Err).map_err(fail)?;
-    sink.with(|out| out.file.sync()).map_err(fail)?;
+    sink.sync().map_err(fail)?;
     let (bytes, crc32) = sink.with(|out| (out.bytes, out.hasher.clone().finalize()));
     Ok(DumpEntry {
         name: collection.name().to_owned(),
@@ -48,6 +45,7 @@ pub(super) fn dump(collection: &DocumentsSnapshot, file: &str, folder: &Path) ->
         bytes,
         crc32,
         measurements: count,
+        rungs: Vec::new(),
     })
 }
 

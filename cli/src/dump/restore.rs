@@ -3,7 +3,10 @@
 //! A file in the database's folder lists the collections that are not complete, by their numbers: a collection of the
 //! same name that was created since is a different one. Each insert has an id, so that inserts by others are noticed.
 
-use super::{CONTENTS, Contents, DumpEntry, FORMAT, VERSION, VERSION_WITH_DOCUMENTS, documents, publish};
+use super::{
+    CONTENTS, Contents, DumpEntry, FORMAT, VERSION, VERSION_WITH_DOCUMENTS, VERSION_WITH_HOLDS, VERSION_WITH_LADDERS,
+    documents, holds::DumpedHold, publish, rungs,
+};
 use crate::args::{Cli, RestoreArgs};
 use crate::batching::piece;
 use crate::import::open_parquet;
@@ -12,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, NullArray, RecordBatch, 
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
 use ebbtide::fs::{Fs, RealFs};
-use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, DocumentsSnapshot, Replaces, Snapshot};
+use ebbtide::{BatchId, Collection, CollectionSnapshot, Database, DocumentsSnapshot, HoldInfo, Replaces, Snapshot};
 use ebbtide_buckets::{FieldType, Schema, batch_from_documents};
 use ebbtide_ttl::{Filter, Timestamp, Value};
 use serde::{Deserialize, Serialize};
@@ -134,6 +137,9 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     let contents = contents(&args.folder)?;
     let views = if args.collection.is_empty() && args.rename.is_none() { contents.views } else { Vec::new() };
     let mut wanted = contents.collections;
+    let described = |what: String| Failure::new(format!("{}: a hold: {what}", args.folder.join(CONTENTS).display()));
+    let mut holds =
+        contents.holds.iter().map(DumpedHold::read).collect::<Result<Vec<HoldInfo>, _>>().map_err(described)?;
     for name in &args.collection {
         if !wanted.iter().any(|c| c.name == *name) {
             let hint = ebbtide_query::suggest::hint(name, wanted.iter().map(|c| c.name.as_str()));
@@ -142,9 +148,10 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     }
     if !args.collection.is_empty() {
         wanted.retain(|c| args.collection.contains(&c.name));
+        holds.retain(|hold| args.collection.contains(&hold.collection));
     }
     for dumped in &wanted {
-        check(&args.folder, dumped)?;
+        dumped.files().try_for_each(|file| check(&args.folder, file))?;
     }
     if let Some(name) = &args.rename {
         let [dumped] = wanted.as_mut_slice() else {
@@ -153,6 +160,8 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
                 format!("--as names one collection, and the dump holds {}; choose with --collection", names.join(", "));
             return Err(Failure::usage(what));
         };
+        holds.retain(|hold| hold.collection == dumped.name);
+        holds.iter_mut().for_each(|hold| hold.collection.clone_from(name));
         dumped.call(name);
     }
     let database = Database::open(&cli.db)?;
@@ -173,6 +182,13 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
             cli.db.display()
         )));
     }
+    let is_active = |hold: &&HoldInfo| hold.lifted_at.is_none();
+    let present = snapshot.holds()?;
+    let is_taken = |hold: &&HoldInfo| present.iter().filter(is_active).any(|other| other.name == hold.name);
+    if let Some(hold) = holds.iter().filter(is_active).find(is_taken) {
+        let what = format!("hold '{}' of the dump is there already in {}: lift it first", hold.name, cli.db.display());
+        return Err(Failure::new(what));
+    }
     let collections = wanted.iter().map(|c| PendingCollection { name: c.name.clone(), id: None }).collect();
     let source = RandomState::new().build_hasher().finish();
     let mut unfinished = PendingRestore { source, instant: Timestamp::parse(&contents.instant).ok(), collections };
@@ -185,6 +201,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
         return Err(Failure { message: format!("{failure}; nothing was restored"), ..failure });
     }
     database.flush()?;
+    database.import_holds(&holds)?;
     // Their statements are kept, and run by nobody yet.
     for view in &views {
         database.put_view(&view.name, &view.text, Replaces::Nothing)?;
@@ -258,6 +275,11 @@ fn undo(database: &Database, left: &PendingRestore) -> Result<(), Failure> {
             continue;
         }
         if is_ours {
+            // They came with the dump.
+            let is_on_it = |hold: &&HoldInfo| hold.collection == restoring.name && hold.lifted_at.is_none();
+            for hold in snapshot.holds()?.iter().filter(is_on_it) {
+                database.lift_hold(&hold.name)?;
+            }
             database.drop_collection(&restoring.name)?;
             dropped.push(restoring.name.as_str());
         } else {
@@ -304,9 +326,10 @@ fn contents(folder: &Path) -> Result<Contents, Failure> {
     if head["format"] != FORMAT {
         return Err(wrong(&format!("its format is not {FORMAT}")));
     }
-    if head["version"] != VERSION && head["version"] != VERSION_WITH_DOCUMENTS {
+    let known = [VERSION, VERSION_WITH_DOCUMENTS, VERSION_WITH_HOLDS, VERSION_WITH_LADDERS];
+    if !known.iter().any(|known| head["version"] == *known) {
         let what = format!(
-            "its version is {}; this program reads versions {VERSION} and {VERSION_WITH_DOCUMENTS}",
+            "its version is {}; this program reads versions {VERSION} to {VERSION_WITH_LADDERS}",
             head["version"]
         );
         return Err(wrong(&what));
@@ -341,12 +364,12 @@ fn runs(document: &Json, command: &str, collection: &str) -> bool {
 }
 
 /// Reads a file of a dump to its end and compares its length and checksum.
-fn check(folder: &Path, dumped: &DumpEntry) -> Result<(), Failure> {
-    let path = folder.join(&dumped.file);
+fn check(folder: &Path, (name, length, crc32): (&str, u64, u32)) -> Result<(), Failure> {
+    let path = folder.join(name);
     let damaged = |what: String| {
         Failure::new(format!("{} is damaged: {what}; nothing was restored; copy the dump again", path.display()))
     };
-    let mut parts = Path::new(&dumped.file).components();
+    let mut parts = Path::new(name).components();
     if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
         return Err(damaged("its name points outside the folder of the dump".to_owned()));
     }
@@ -363,10 +386,10 @@ fn check(folder: &Path, dumped: &DumpEntry) -> Result<(), Failure> {
             }
         }
     }
-    if bytes != dumped.bytes {
-        return Err(damaged(format!("it has {bytes} bytes instead of {}", dumped.bytes)));
+    if bytes != length {
+        return Err(damaged(format!("it has {bytes} bytes instead of {length}")));
     }
-    match hasher.finalize() == dumped.crc32 {
+    match hasher.finalize() == crc32 {
         true => Ok(()),
         false => Err(damaged("its checksum does not match".to_owned())),
     }
@@ -415,6 +438,7 @@ fn fill(
     if let Some(rules) = &dumped.create_indexes {
         database.run_command(rules)?;
     }
+    rungs::fill(&collection, &dumped.rungs, folder)?;
     if refuses_times(&dumped.create) {
         database.run_command(&json!({"collMod": dumped.name, "timeseries": {"outOfRange": "reject"}}))?;
     }
@@ -422,7 +446,7 @@ fn fill(
 }
 
 /// Restores the types that Parquet cannot represent.
-fn loaded(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, ArrowError> {
+pub(super) fn loaded(batch: &RecordBatch, schema: &Schema) -> Result<RecordBatch, ArrowError> {
     let columns: Vec<ArrayRef> = batch
         .schema_ref()
         .fields()

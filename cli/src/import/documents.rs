@@ -2,12 +2,12 @@
 
 use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
 use super::layout::Layout;
-use super::line_protocol::{self, Point};
 use super::source::{self, Source};
 use super::{Job, Rows};
 use crate::Failure;
 use crate::args::InputFormat;
 use crate::batching::INSERT_BYTES;
+use ebbtide::line_protocol::{self, Point};
 use ebbtide_buckets::{DOCUMENT_BYTES_MAX, batch_from_documents};
 use ebbtide_query::text_table::infer::{finer, finest};
 use ebbtide_query::text_table::split::Record;

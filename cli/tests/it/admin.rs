@@ -1,6 +1,6 @@
 //! `verify`, `repair` and `clock` as an operator uses them, with damaged files and wrong clocks.
 
-use crate::cli::{Output, ebbtide};
+use crate::cli::{Output, ebbtide, inside};
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::{CollectionOptions, Database};
 use ebbtide_ttl::{Clock, SystemClock, Value, VirtualClock};
@@ -202,4 +202,38 @@ fn wrong_clocks_drop_nothing_and_honest_downtime_does() {
     assert!(ahead.stdout.contains("the clock says 2034-01-01T12:00:0"), "{}", words(&ahead));
     assert!(ahead.stdout.contains("would drop 1 bucket with 1 measurement,"), "{}", words(&ahead));
     assert_eq!(rows(noon), "v\n2.5\n");
+}
+
+#[test]
+fn a_sweep_writes_what_it_drops_to_a_file_or_to_its_output_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let told = |args: &[&str]| {
+        let output = inside(folder, args, "");
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        output.stdout
+    };
+    let statements = "
+        CREATE COLLECTION a WITH (timeField = 't', metaField = 's') EXPIRE AFTER 1 HOUR;
+        INSERT INTO a (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'x', 1), ('2024-01-01T00:00:30Z', 'y', 2), (now(), 'x', 3);
+        CREATE COLLECTION b WITH (timeField = 't', handOff = 'required') EXPIRE AFTER 1 HOUR;
+        INSERT INTO b (t, w) VALUES ('2024-01-01T00:00:00Z', 'in b')";
+    told(&["sql", statements]);
+    // One file holds the measurements of one collection; those of the other stay.
+    let first = inside(folder, &["sweep", "--expired-to", "gone.parquet"], "");
+    assert!(first.code != 0 && first.stdout.starts_with("2 buckets with 2 measurements dropped"), "{}", words(&first));
+    let query = "SELECT s, v FROM 'gone.parquet' ORDER BY v";
+    assert_eq!(told(&["sql", "--format", "csv", query]), "s,v\nx,1\ny,2\n");
+    assert_eq!(told(&["sql", "--format", "csv", "SELECT v FROM a"]), "v\n3\n");
+    let again = inside(folder, &["sweep", "--expired-to", "gone.parquet"], "");
+    assert!(again.code != 0 && again.stderr.contains("is not overwritten"), "{}", words(&again));
+    let unclear = inside(folder, &["sweep", "--expired-to", "gone"], "");
+    assert!(unclear.code != 0 && unclear.stderr.contains("tells no format"), "{}", words(&unclear));
+    // Nothing is dropped where a hand-off is required and nobody takes it.
+    assert!(told(&["sweep"]).starts_with("0 buckets"));
+    let state = "SELECT state FROM ebbtide.ttl_rules WHERE collection = 'b'";
+    assert_eq!(told(&["sql", "--format", "csv", state]), "state\n\"active, handOff: required\"\n");
+    assert_eq!(told(&["sweep", "--expired-to", "-"]), "{\"t\":\"2024-01-01T00:00:00Z\",\"w\":\"in b\"}\n");
+    told(&["sql", "INSERT INTO b (t, w) VALUES ('2024-01-01T00:00:00Z', 'again')"]);
+    assert!(told(&["sweep", "--without-sink"]).starts_with("1 bucket"));
 }

@@ -216,7 +216,7 @@ fn the_demo_shows_a_year_and_leaves_a_database() {
     let folder = tempfile::tempdir().unwrap();
     let output = inside(folder.path(), &["demo", "--into", "demo"], "");
     assert_eq!(output.code, 0, "{}", output.stderr);
-    for part in ["2013-12-31     26,115", "jfk_short", "EBBTIDE_DB=demo"] {
+    for part in ["2013-12-31   26,115", "jfk_short", "EBBTIDE_DB=demo", "\u{2506}         8706 \u{2506}"] {
         assert!(output.stdout.contains(part), "{part}\n{}", output.stdout);
     }
     let count = "SELECT count(*) AS n FROM archive";

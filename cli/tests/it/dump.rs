@@ -141,7 +141,7 @@ fn unfinished_and_damaged_dumps_are_refused_and_leave_nothing() {
         ("flipped", "its checksum does not match"),
         ("short", "bytes instead of"),
         ("lost", "cannot open lost"),
-        ("newer", "its version is 9; this program reads versions 1 and 2"),
+        ("newer", "its version is 9; this program reads versions 1 to 4"),
         ("lying", "it contains 1 measurements instead of 2; nothing was restored"),
         ("nowhere", "nowhere is not a complete dump"),
     ];
@@ -230,4 +230,75 @@ fn a_dump_runs_no_command_but_those_that_make_its_collections() {
         let left = good(path, &["--db", "new", "sql", "--format", "csv", left]);
         assert_eq!(left, "name,measurements\nprecious,1\n", "{name}: {}", output.stderr);
     }
+}
+
+#[test]
+fn a_dump_keeps_holds_and_expired_measurements_that_must_not_be_lost_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let statements = "
+        CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door', graceSeconds = 1 DAY) EXPIRE AFTER 1 HOUR;
+        INSERT INTO doors (t, door) VALUES (now(), 'live'), (now() - INTERVAL '2 hours', 'grace'),
+            (now() - INTERVAL '3 days', 'gone'), (now() - INTERVAL '3 days', 'held');
+        CREATE HOLD past ON doors REASON 'an audit';
+        DROP HOLD past;
+        CREATE HOLD case42 ON doors WHERE door = 'held' TO '2999-01-01' REASON 'court order 42'";
+    good(folder, &["sql", statements]);
+    good(folder, &["dump", "backup"]);
+    good(folder, &["--db", "copy", "restore", "backup"]);
+    let told = |db: &str, statement: &str| good(folder, &["--db", db, "sql", "--format", "csv", statement]);
+    let holds = "SELECT name, collection, filter, to_time, reason, made_at, lifted_at, measurements FROM ebbtide.holds";
+    assert_eq!(told("copy", holds), told("ebbtide-data", holds));
+    assert_eq!(told("copy", holds).lines().count(), 3);
+    for swept in [false, true] {
+        assert_eq!(told("copy", "SELECT door FROM doors"), "door\nlive\n");
+        assert_eq!(told("copy", "SELECT door FROM expired('doors') ORDER BY door"), "door\ngrace\nheld\n", "{swept}");
+        good(folder, &["--db", "copy", "sweep"]);
+    }
+    // Under another name, and where the hold is there already.
+    let again = ["--db", "copy", "restore", "backup", "--collection", "doors", "--as", "gates"];
+    let refused = run(folder, &again);
+    assert!(
+        refused.code != 0 && refused.stderr.contains("hold 'case42' of the dump is there already"),
+        "{}",
+        refused.stderr
+    );
+    good(folder, &["--db", "copy", "sql", "DROP HOLD case42"]);
+    good(folder, &again);
+    assert_eq!(told("copy", "SELECT door FROM expired('gates') ORDER BY door"), "door\ngrace\nheld\n");
+    let refused = run(folder, &["--db", "copy", "sql", "DROP COLLECTION gates"]);
+    assert!(refused.code != 0 && refused.stderr.contains("case42"), "{}", refused.stderr);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "test input")]
+fn a_dump_keeps_what_measurements_came_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let statements = "
+        CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door') EXPIRE AFTER 1 HOUR;
+        CREATE LADDER ON doors (STEP '1 hour' FOREVER, STEP '1 day' FOREVER);
+        INSERT INTO doors (t, door, opened, by) VALUES ('2024-01-01T00:10:00Z', 'front', 1, 'ann'),
+            ('2024-01-01T00:20:00Z', 'front', 2, 'bob'), ('2024-01-01T05:00:00Z', 'back', 4, 'cid');
+        SWEEP;
+        INSERT INTO doors (t, door, opened, by) VALUES ('2024-01-01T00:30:00Z', 'front', 8, 'dan'), (now(), 'front', 16, 'eve')";
+    good(folder, &["sql", statements]);
+    good(folder, &["dump", "backup"]);
+    good(folder, &["--db", "copy", "restore", "backup"]);
+    let told = |db: &str, statement: &str| good(folder, &["--db", db, "sql", "--format", "csv", statement]);
+    for width in ["1 hour", "1 day"] {
+        // The sums of squares of several pieces are rounded where they are stored.
+        let columns = "* EXCLUDE (opened_stddev), round(opened_stddev, 9) AS deviation";
+        let bins = format!("SELECT {columns} FROM rollup('doors', '{width}') WHERE t < '2024-02-01' ORDER BY door, t");
+        assert_eq!(told("copy", &bins), told("ebbtide-data", &bins));
+    }
+    let sums = "SELECT door, opened_sum, by_last FROM rollup('doors', '1 day') WHERE t < '2024-02-01' ORDER BY door";
+    assert_eq!(told("copy", sums), "door,opened_sum,by_last\nback,4,cid\nfront,11,dan\n");
+    // What is damaged is not restored.
+    let file = folder.join("backup/0001-doors_rung_3600.parquet");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let refused = run(folder, &["--db", "other", "restore", "backup"]);
+    assert!(refused.code != 0 && refused.stderr.contains("checksum"), "{}", refused.stderr);
 }

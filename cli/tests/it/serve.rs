@@ -58,7 +58,7 @@ fn doors_are_opened_as_asked_and_a_signal_ends_in_good_order() {
     let serving = serve(folder.path(), &["--dbs", "dbs", "--http", "0", "--log-format", "json"]);
     let [door] = serving.doors.as_slice() else { panic!("{:?}", serving.doors) };
     let address = door.strip_prefix("http ").unwrap().to_owned();
-    assert!(get(&address, "/health").ends_with("{\"status\":\"pass\"}"));
+    assert!(get(&address, "/health").ends_with("{\"status\":\"pass\",\"name\":\"ebbtide\"}"));
     assert!(get(&address, "/metrics").contains("\nebbtide_server_connections "));
     // The first account closes the door without a restart.
     let added = inside(

@@ -293,7 +293,7 @@ impl Accumulator {
     pub(crate) fn finish(self) -> Result<RawBson> {
         Ok(match self.kind {
             Kind::Sum => self.total.sum(),
-            Kind::Avg => self.total.mean()?,
+            Kind::Avg => self.total.mean(),
             Kind::Count => number(self.total.count),
             Kind::Min | Kind::Max | Kind::First | Kind::Last => self.value.unwrap_or(RawBson::Null),
             Kind::Push => RawBson::Array(self.list),

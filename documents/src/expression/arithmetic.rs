@@ -1,11 +1,13 @@
 //! Numbers: sums, products, rounding, functions of real numbers.
 //!
 //! The result has the wider of its arguments' types: int32, int64, double, decimal128. What int32 does not hold becomes an int64,
-//! and what int64 does not hold a double. Where a decimal would need more than sums and products it is refused by name.
+//! and what int64 does not hold a double. Powers, roots, exponentials and logarithms of decimals are refused by name.
 
+use super::total::{DoubleSum, Total};
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
 use crate::Decimal;
-use crate::order::Number;
+use crate::decimal::Rounding;
+use crate::order::{Number, integer_of};
 use bson::DateTime;
 use bson::raw::{RawBson, RawBsonRef};
 
@@ -89,8 +91,9 @@ fn product(a: &RawBson, b: &RawBson) -> Option<RawBson> {
     combine(a, b, i64::checked_mul, |a, b| a * b, Decimal::multiply)
 }
 
+/// Takes the sum as `$sum` does: the order of the arguments does not matter.
 pub(super) fn add(_: &'static str, values: &[Value]) -> Result<Value> {
-    let mut total = RawBson::Int32(0);
+    let mut total = Total::<DoubleSum>::default();
     let mut date = None;
     for value in values {
         match value {
@@ -100,31 +103,42 @@ pub(super) fn add(_: &'static str, values: &[Value]) -> Result<Value> {
                     return Err(wrong(16612, "only one date allowed in an $add expression".to_owned()));
                 }
             }
-            Some(other) => {
-                let refused = || {
-                    let message = format!("$add only supports numeric or date types, not {}", type_of(value));
-                    wrong(16554, message)
-                };
-                total = sum(&total, other).ok_or_else(refused)?;
+            Some(other) if number(value).is_some() => total.take(other.as_raw_bson_ref()),
+            _ => {
+                let message = format!("$add only supports numeric or date types, not {}", type_of(value));
+                return Err(wrong(16554, message));
             }
-            None => return null(),
         }
     }
-    match date {
-        None => Ok(Some(total)),
-        Some(date) => moved(date, &total),
-    }
+    let Some(date) = date else { return Ok(Some(total.sum())) };
+    let millis = match Number::of(total.sum().as_raw_bson_ref()) {
+        Some(Number::Double(d)) => later(date, d),
+        Some(Number::Decimal(_)) => {
+            total.take(RawBsonRef::Int64(date));
+            Number::of(total.sum().as_raw_bson_ref()).and_then(whole_millis)
+        }
+        sum => sum.and_then(whole_millis).and_then(|millis| date.checked_add(millis)),
+    };
+    let millis = millis.ok_or_else(|| wrong(15, "date overflow in $add".to_owned()))?;
+    Ok(Some(RawBson::DateTime(DateTime::from_millis(millis))))
 }
 
-/// An instant and a number of milliseconds after it.
-fn moved(date: i64, millis: &RawBson) -> Result<Value> {
-    let overflow = || wrong(15, "date overflow".to_owned());
-    let millis = match Number::of(millis.as_raw_bson_ref()) {
-        Some(Number::Int(i)) => i,
-        Some(other) => crate::order::integer_of(real_of(other).round()).ok_or_else(overflow)?,
-        None => 0,
-    };
-    Ok(Some(RawBson::DateTime(DateTime::from_millis(date.checked_add(millis).ok_or_else(overflow)?))))
+/// The nearest to the sum, and of two the one closer to 0, as in MongoDB.
+fn later(date: i64, millis: f64) -> Option<i64> {
+    let (whole, fraction) = (integer_of(millis.trunc())?, millis.fract());
+    let sum = date.checked_add(whole)?;
+    let side = if fraction < 0.0 { -1 } else { 1 };
+    let is_next = fraction.abs() > 0.5 || (fraction.abs() == 0.5 && sum.signum() == -side);
+    if is_next { sum.checked_add(side) } else { Some(sum) }
+}
+
+/// Cuts off the fraction of a double, and rounds a decimal half to even, as MongoDB does with milliseconds.
+fn whole_millis(number: Number) -> Option<i64> {
+    match number {
+        Number::Int(i) => Some(i),
+        Number::Double(d) => integer_of(d.trunc()),
+        Number::Decimal(d) => d.rounded_to(0, Rounding::HalfToEven).to_i64(),
+    }
 }
 
 pub(super) fn subtract(_: &'static str, values: &[Value]) -> Result<Value> {
@@ -143,8 +157,10 @@ pub(super) fn subtract(_: &'static str, values: &[Value]) -> Result<Value> {
             Ok(Some(RawBson::Int64(difference.ok_or_else(overflow)?)))
         }
         (RawBson::DateTime(date), b) => {
-            let negative = product(b, &RawBson::Int32(-1)).ok_or_else(refused)?;
-            moved(date.timestamp_millis(), &negative)
+            let number = Number::of(b.as_raw_bson_ref()).ok_or_else(refused)?;
+            let millis = whole_millis(number).and_then(|millis| date.timestamp_millis().checked_sub(millis));
+            let millis = millis.ok_or_else(|| wrong(15, "date overflow in $subtract".to_owned()))?;
+            Ok(Some(RawBson::DateTime(DateTime::from_millis(millis))))
         }
         (a, b) => {
             let minus = |a: Decimal, b: Decimal| a.add(b.multiply(Decimal::from_i64(-1)));
@@ -183,22 +199,23 @@ fn no_decimals(name: &str) -> ExpressionError {
 
 pub(super) fn divide(name: &'static str, values: &[Value]) -> Result<Value> {
     let Some((a, b)) = pair(name, 14, values)? else { return null() };
-    if real_of(b) == 0.0 {
+    if is_zero(b) {
         return Err(wrong(2, "can't $divide by zero".to_owned()));
     }
     match (a, b) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => Err(no_decimals(name)),
+        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => Ok(decimal(decimal_of(a).divide(decimal_of(b)))),
         _ => Ok(Some(RawBson::Double(real_of(a) / real_of(b)))),
     }
 }
 
 pub(super) fn modulo(name: &'static str, values: &[Value]) -> Result<Value> {
     let Some((a, b)) = pair(name, 16611, values)? else { return null() };
-    if real_of(b) == 0.0 {
-        return Err(wrong(16610, "can't $mod by zero".to_owned()));
+    let is_decimal = [a, b].iter().any(|number| matches!(number, Number::Decimal(_)));
+    if is_zero(b) {
+        return Err(wrong(if is_decimal { 5_733_415 } else { 16610 }, "can't $mod by zero".to_owned()));
     }
     match (a, b) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => Err(no_decimals(name)),
+        _ if is_decimal => Ok(decimal(decimal_of(a).remainder(decimal_of(b)))),
         (Number::Int(a), Number::Int(b)) => {
             let wider = values.iter().flatten().map(width).max().unwrap_or(Width::Int64);
             Ok(Some(whole(a.wrapping_rem(b), wider)))
@@ -210,6 +227,17 @@ pub(super) fn modulo(name: &'static str, values: &[Value]) -> Result<Value> {
             }
             _ => Ok(Some(RawBson::Double(real_of(a) % real_of(b)))),
         },
+    }
+}
+
+fn decimal(number: Decimal) -> Value {
+    Some(RawBson::Decimal128(number.encode()))
+}
+
+fn is_zero(number: Number) -> bool {
+    match number {
+        Number::Decimal(d) => d.is_zero(),
+        other => real_of(other) == 0.0,
     }
 }
 
@@ -234,10 +262,7 @@ pub(super) fn abs(name: &'static str, values: &[Value]) -> Result<Value> {
             None => return Err(wrong(28680, "can't take $abs of long long min".to_owned())),
         },
         Number::Double(d) => RawBson::Double(d.abs()),
-        Number::Decimal(d) if d.compare(Decimal::from_i64(0)).is_lt() => {
-            RawBson::Decimal128(d.multiply(Decimal::from_i64(-1)).encode())
-        }
-        Number::Decimal(_) => value.clone(),
+        Number::Decimal(d) => return Ok(decimal(d.abs())),
     }))
 }
 
@@ -247,7 +272,9 @@ pub(super) fn round_to_whole(name: &'static str, values: &[Value]) -> Result<Val
     Ok(Some(match number {
         Number::Int(_) => value.clone(),
         Number::Double(d) => RawBson::Double(if name == "$floor" { d.floor() } else { d.ceil() }),
-        Number::Decimal(_) => return Err(no_decimals(name)),
+        Number::Decimal(d) => {
+            return Ok(decimal(d.rounded_to(0, if name == "$floor" { Rounding::Down } else { Rounding::Up })));
+        }
     }))
 }
 
@@ -283,7 +310,11 @@ pub(super) fn round(name: &'static str, values: &[Value]) -> Result<Value> {
             }
         }
         Number::Double(d) => RawBson::Double(round_double(d, places, is_round)),
-        Number::Decimal(_) => return Err(no_decimals(name)),
+        Number::Decimal(d) => {
+            return Ok(decimal(
+                d.rounded_to(places, if is_round { Rounding::HalfToEven } else { Rounding::Truncated }),
+            ));
+        }
     }))
 }
 
@@ -342,7 +373,13 @@ pub(super) fn power(name: &'static str, values: &[Value]) -> Result<Value> {
             Err(wrong(28764, "$pow cannot take a base of 0 and a negative exponent".to_owned()))
         }
         (Number::Int(base), Number::Int(exponent)) => {
-            let exact = u32::try_from(exponent).ok().and_then(|exponent| base.checked_pow(exponent));
+            // Those that stay whole for any exponent.
+            let steps = match base {
+                1 | -1 => exponent.rem_euclid(2),
+                0 => exponent.signum(),
+                _ => exponent,
+            };
+            let exact = u32::try_from(steps).ok().and_then(|exponent| base.checked_pow(exponent));
             Ok(Some(match exact {
                 Some(exact) => whole(exact, wider),
                 None => RawBson::Double(real_of(Number::Int(base)).powf(real_of(Number::Int(exponent)))),

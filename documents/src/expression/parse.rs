@@ -1,7 +1,7 @@
 //! Reads expressions.
 
 use super::operators::operator;
-use super::{ExpressionError, Node, Result, Scope, Variable};
+use super::{Constants, ExpressionError, Node, Result, Scope, Variable, is_date_operator, reach};
 use crate::raw::{empty, owned, type_name};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
@@ -9,10 +9,13 @@ use bson::raw::{CString, RawBson, RawBsonRef};
 /// Levels that an expression may have.
 const DEPTH_MAX: usize = 100;
 
-/// The variables that are bound where an expression is read, innermost last, and how deep that is.
-#[derive(Debug, Default)]
-pub(super) struct Parser {
+/// What can be seen where an expression is read.
+#[derive(Debug)]
+pub(super) struct Parser<'a> {
+    constants: &'a Constants,
+    /// The variables that are bound, innermost last.
     variables: Vec<String>,
+    /// How deep that is.
     depth: usize,
 }
 
@@ -20,7 +23,11 @@ fn failed(message: impl Into<String>) -> ExpressionError {
     ExpressionError::new(9, message)
 }
 
-impl Parser {
+impl<'a> Parser<'a> {
+    pub(super) fn new(constants: &'a Constants) -> Parser<'a> {
+        Parser { constants, variables: Vec::new(), depth: 0 }
+    }
+
     /// Any value as an expression.
     pub(super) fn any(&mut self, value: RawBsonRef<'_>) -> Result<Node> {
         if self.depth == DEPTH_MAX {
@@ -59,25 +66,20 @@ impl Parser {
                     "ROOT" | "CURRENT" => (Variable::Root, names),
                     "NOW" => (Variable::Now, names),
                     "REMOVE" => return Ok(Node::Constant(None)),
-                    name => {
-                        let slot = self.variables.iter().rposition(|bound| bound == name);
-                        let unknown = || ExpressionError::new(17276, format!("Use of undefined variable: {name}"));
-                        (Variable::Slot(slot.ok_or_else(unknown)?), names)
-                    }
+                    name => match self.variables.iter().rposition(|bound| bound == name) {
+                        Some(slot) => (Variable::Slot(slot), names),
+                        None => {
+                            let unknown = || ExpressionError::new(17276, format!("Use of undefined variable: {name}"));
+                            let constant = self.constants.get(name).ok_or_else(unknown)?;
+                            check_names(text, &names)?;
+                            let reached = constant.as_ref().and_then(|value| reach(value.as_raw_bson_ref(), &names));
+                            return Ok(Node::Constant(reached));
+                        }
+                    },
                 }
             }
         };
-        if names.iter().any(String::is_empty) {
-            let code = if text.ends_with('.') { 40353 } else { 15998 };
-            return Err(ExpressionError::new(
-                code,
-                format!("FieldPath field names may not be empty strings: '{text}'"),
-            ));
-        }
-        if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
-            let message = format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField.");
-            return Err(ExpressionError::new(16410, message));
-        }
+        check_names(text, &names)?;
         Ok(Node::Path(variable, names))
     }
 
@@ -148,6 +150,7 @@ impl Parser {
                         matches!(name, "$toBool" | "$toDate" | "$toDouble" | "$toInt" | "$toLong" | "$toString");
                     let code = match most {
                         _ if is_conversion => 50723,
+                        _ if is_date_operator(name) => 40536,
                         most if most == least => 16020,
                         _ => 28667,
                     };
@@ -408,7 +411,20 @@ fn named_codes(operator: &str) -> ((i32, &'static str), i32, i32) {
     }
 }
 
-fn check_variable(name: &str) -> Result<()> {
+/// Checks the names of a path.
+fn check_names(path: &str, names: &[String]) -> Result<()> {
+    if names.iter().any(String::is_empty) {
+        let code = if path.ends_with('.') { 40353 } else { 15998 };
+        return Err(ExpressionError::new(code, format!("FieldPath field names may not be empty strings: '{path}'")));
+    }
+    if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+        let message = format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField.");
+        return Err(ExpressionError::new(16410, message));
+    }
+    Ok(())
+}
+
+pub(super) fn check_variable(name: &str) -> Result<()> {
     let mut characters = name.chars();
     let begins = |c: char| c.is_ascii_lowercase() || !c.is_ascii();
     let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii();
@@ -443,12 +459,16 @@ fn simplified(node: Node) -> Node {
     }
 }
 
-/// What MongoDB makes of a node with some constants: of sums and products these come last, as one, and one that decides `$and`
-/// or `$or` stands for it. This shows in which errors are met.
+/// What MongoDB makes of a node with some constants: of sums and products these come last, as one; one that decides `$and`
+/// or `$or` stands for it, and `$ifNull` ends with one that is not null. This shows in which errors are met.
 fn rearranged(node: Node) -> Node {
     let constant = |node: &Node| match node {
         Node::Constant(value) => Some(super::is_true(value)),
         _ => None,
+    };
+    let node = match node {
+        Node::Switch(branches, default) => pruned(branches, default),
+        other => other,
     };
     // Parts that fail are kept, so that they do.
     if node.children().into_iter().any(|child| child.check_constants().is_err()) {
@@ -477,7 +497,42 @@ fn rearranged(node: Node) -> Node {
             }
             Node::Call(operator, rest)
         }
+        Node::IfNull(mut nodes) => {
+            let is_null = |node: &Node| matches!(node, Node::Constant(value) if super::is_nothing(value));
+            let last = nodes.pop();
+            nodes.retain(|node| !is_null(node));
+            nodes.extend(last);
+            if let Some(decided) = nodes.iter().position(|node| constant(node).is_some()) {
+                nodes.truncate(decided + 1);
+            }
+            match <[Node; 1]>::try_from(nodes) {
+                Ok([only]) => only,
+                Err(nodes) => Node::IfNull(nodes),
+            }
+        }
         other => other,
+    }
+}
+
+/// A `$switch` without the branches that are never taken.
+fn pruned(branches: Vec<(Node, Node)>, default: Option<Box<Node>>) -> Node {
+    if default.as_ref().is_some_and(|default| default.check_constants().is_err()) {
+        return Node::Switch(branches, default);
+    }
+    let (mut kept, mut otherwise) = (Vec::new(), default);
+    for (case, then) in branches {
+        match case {
+            Node::Constant(value) if super::is_true(&value) => {
+                otherwise = Some(Box::new(then));
+                break;
+            }
+            Node::Constant(_) => {}
+            case => kept.push((case, then)),
+        }
+    }
+    match otherwise {
+        Some(only) if kept.is_empty() => *only,
+        otherwise => Node::Switch(kept, otherwise),
     }
 }
 

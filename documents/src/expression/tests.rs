@@ -44,8 +44,82 @@ fn numbers_widen_when_they_must() {
     assert_eq!(value(&rawdoc! { "e": { "$add": ["$i", 1] } }, &document), rawdoc! { "r": 2_147_483_648_i64 });
     assert_eq!(value(&rawdoc! { "e": { "$add": ["$l", 1] } }, &document), rawdoc! { "r": 9_223_372_036_854_775_808.0 });
     assert_eq!(value(&rawdoc! { "e": { "$add": ["$i", "$d"] } }, &document), rawdoc! { "r": 2_147_483_647.5 });
+    assert_eq!(value(&rawdoc! { "e": { "$add": [0.1, 0.2, 0.3] } }, &document), rawdoc! { "r": 0.6 });
+    for (millis, more, sum) in [
+        (854_274_684_249, 4_611_686_018_427_387_904.0, 4_611_686_872_702_072_153),
+        (7, 0.5, 7),
+        (7, 0.75, 8),
+        (7, -0.5, 6),
+        (-7, 1.5, -5),
+        (-7, -2.5, -9),
+    ] {
+        let at = bson::DateTime::from_millis;
+        assert_eq!(
+            value(&rawdoc! { "e": { "$add": [at(millis), more] } }, &document),
+            rawdoc! { "r": at(sum) },
+            "{more}"
+        );
+    }
+    for (base, exponent, power) in [(-1, -1, -1), (-1, -4, 1), (1, -3, 1), (0, 0, 1), (0, 7, 0), (-2, 3, -8)] {
+        let pow = rawdoc! { "e": { "$pow": [{ "$ifNull": ["$none", base] }, exponent] } };
+        assert_eq!(value(&pow, &document), rawdoc! { "r": power }, "{base} {exponent}");
+    }
+    assert_eq!(value(&rawdoc! { "e": { "$pow": [2, -1] } }, &document), rawdoc! { "r": 0.5 });
     assert_eq!(value(&rawdoc! { "e": { "$round": [2.345, 2] } }, &document), rawdoc! { "r": 2.34 });
     assert_eq!(value(&rawdoc! { "e": { "$round": [12345, -2] } }, &document), rawdoc! { "r": 12300 });
+}
+
+#[test]
+fn an_instant_moves_by_whole_milliseconds() {
+    let at = bson::DateTime::from_millis;
+    for (millis, by, after, before) in [
+        (10, 0.5, 10, 10),
+        (10, 0.6, 11, 10),
+        (10, 1.5, 11, 9),
+        (10, -0.5, 9, 10),
+        (-10, 0.5, -9, -10),
+        (-10, -0.6, -11, -10),
+    ] {
+        let document = rawdoc! { "t": at(millis), "by": by };
+        assert_eq!(value(&rawdoc! { "e": { "$add": ["$t", "$by"] } }, &document), rawdoc! { "r": at(after) }, "{by}");
+        assert_eq!(value(&rawdoc! { "e": { "$add": ["$by", "$t"] } }, &document), rawdoc! { "r": at(after) }, "{by}");
+        assert_eq!(
+            value(&rawdoc! { "e": { "$subtract": ["$t", "$by"] } }, &document),
+            rawdoc! { "r": at(before) },
+            "{by}"
+        );
+    }
+}
+
+#[test]
+fn constants_are_seen_by_name_and_see_those_before_them() {
+    let read = |values: RawDocumentBuf| Constants::parse(&values, 1000);
+    let constants = read(rawdoc! {
+        "x": 2, "y": { "$add": ["$$x", 1] }, "z": { "k": [{ "m": "$$y" }, 1] }, "now": "$$NOW", "gone": "$$REMOVE", "text": { "$literal": "$a" },
+    });
+    let constants = constants.unwrap();
+    let value = |expression: RawDocumentBuf| {
+        let read = constants.expression(expression.get("e").unwrap().unwrap()).unwrap();
+        read.evaluate(&rawdoc! { "a": 7 }, 0).unwrap().unwrap_or(RawBson::Undefined)
+    };
+    assert_eq!(value(rawdoc! { "e": { "$multiply": ["$a", "$$x", "$$y"] } }), RawBson::Int32(42));
+    assert_eq!(value(rawdoc! { "e": { "$arrayElemAt": ["$$z.k.m", 0] } }), RawBson::Int32(3));
+    assert_eq!(value(rawdoc! { "e": "$$now" }), RawBson::DateTime(bson::DateTime::from_millis(1000)));
+    assert_eq!(
+        value(rawdoc! { "e": { "$ifNull": ["$$gone", "$$z.none", "$$text"] } }),
+        RawBson::String("$a".to_owned())
+    );
+    assert_eq!(value(rawdoc! { "e": { "$let": { "vars": { "x": 5 }, "in": "$$x" } } }), RawBson::Int32(5));
+    for (wrong, code) in [
+        (rawdoc! { "x": "$a" }, 4_890_500),
+        (rawdoc! { "x": ["$$ROOT"] }, 4_890_500),
+        (rawdoc! { "x": "$$y", "y": 1 }, 17276),
+        (rawdoc! { "X": 1 }, 9),
+        (rawdoc! { "NOW": 1 }, 4_738_901),
+        (rawdoc! { "x": { "$divide": [1, 0] } }, 2),
+    ] {
+        assert_eq!(read(wrong.clone()).unwrap_err().code, code, "{wrong:?}");
+    }
 }
 
 #[test]
@@ -68,6 +142,7 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
     for (expression, code) in [
         (rawdoc! { "e": { "$frob": 1 } }, 168),
         (rawdoc! { "e": { "$cond": [1, 2] } }, 16020),
+        (rawdoc! { "e": { "$dayOfWeek": ["$t", 1] } }, 40536),
         (rawdoc! { "e": { "$add": 1, "b": 2 } }, 15983),
         (rawdoc! { "e": "$a..b" }, 15998),
         (rawdoc! { "e": { "$dateTrunc": { "date": "$t" } } }, 5_439_009),
@@ -83,5 +158,26 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
     ] {
         let error = parsed(&expression).unwrap().evaluate(&rawdoc! { "s": "x", "zero": 0 }, 0).unwrap_err();
         assert_eq!(error.code, code, "{expression:?}");
+    }
+}
+
+#[test]
+fn what_is_constant_fails_whether_or_not_it_is_asked_for() {
+    for (expression, code) in [
+        (rawdoc! { "e": { "$toInt": { "$ifNull": [null, 1_i64 << 62, "$a"] } } }, 241),
+        (
+            rawdoc! { "e": { "$switch": { "branches": [{ "case": { "$slice": [1, 2] }, "then": 1 }], "default": { "$year": -1 } } } },
+            16006,
+        ),
+    ] {
+        assert_eq!(parsed(&expression).unwrap().check_constants().unwrap_err().code, code, "{expression:?}");
+    }
+    let never =
+        rawdoc! { "e": { "$switch": { "branches": [{ "case": null, "then": { "$year": -1 } }], "default": "$b" } } };
+    assert_eq!(value(&never, &rawdoc! { "b": 1 }), rawdoc! { "r": 1 });
+    for expression in
+        [rawdoc! { "e": { "$ifNull": ["$a", 7] } }, rawdoc! { "e": { "$ifNull": [null, "$none", 7, "$b"] } }]
+    {
+        assert_eq!(value(&expression, &rawdoc! { "b": 1 }), rawdoc! { "r": 7 }, "{expression:?}");
     }
 }

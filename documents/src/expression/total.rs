@@ -1,6 +1,6 @@
 //! Sums of numbers.
 
-use super::{ExpressionError, Result, Value};
+use super::Value;
 use crate::Decimal;
 use crate::order::Number;
 use bson::raw::{RawBson, RawBsonRef};
@@ -9,6 +9,8 @@ use bson::raw::{RawBson, RawBsonRef};
 pub(crate) trait Summation: Clone + Default {
     fn add(&mut self, x: f64);
     fn total(&self) -> f64;
+    /// The sum beside decimals.
+    fn decimal(&self) -> Decimal;
 }
 
 /// A sum of doubles with what rounding lost, as MongoDB keeps it.
@@ -32,6 +34,13 @@ impl Summation for DoubleSum {
     fn total(&self) -> f64 {
         let total = self.sum + self.lost;
         if total.is_finite() { total } else { self.plain }
+    }
+
+    fn decimal(&self) -> Decimal {
+        match (self.sum + self.lost).is_finite() {
+            true => Decimal::of_sum(self.sum).add(Decimal::of_sum(self.lost)),
+            false => Decimal::of_sum(self.plain),
+        }
     }
 }
 
@@ -118,6 +127,10 @@ impl Summation for Exact {
         }
         total
     }
+
+    fn decimal(&self) -> Decimal {
+        self.parts.iter().fold(Decimal::of_sum(0.0), |sum, part| sum.add(Decimal::of_sum(*part)))
+    }
 }
 
 /// A sum of numbers of all types.
@@ -188,17 +201,22 @@ impl<S: Summation> Total<S> {
     }
 
     fn double(&self) -> f64 {
+        self.numbers().total()
+    }
+
+    /// The sum of all that are no decimals.
+    fn numbers(&self) -> S {
         let mut total = self.doubles.clone();
         // A 64-bit sum does not fit a double: add it as two parts that each do.
         let low = self.ints % (1 << 53);
         total.add((self.ints - low) as f64);
         total.add(low as f64);
-        total.total()
+        total
     }
 
     pub(crate) fn sum(&self) -> RawBson {
         if let Some(decimal) = self.decimal {
-            let rest = if self.double_count > 0 { Decimal::from_f64(self.double()) } else { self.whole_decimal() };
+            let rest = if self.double_count > 0 { self.numbers().decimal() } else { self.whole_decimal() };
             return RawBson::Decimal128(decimal.add(rest).encode());
         }
         match (self.double_count > 0, i64::try_from(self.ints)) {
@@ -214,12 +232,12 @@ impl<S: Summation> Total<S> {
         i64::try_from(self.ints).map_or_else(|_| Decimal::from_f64(self.ints as f64), Decimal::from_i64)
     }
 
-    pub(crate) fn mean(&self) -> Result<RawBson> {
-        if self.decimal.is_some() {
-            let message = "$avg of decimal128 is not available: convert with $toDouble";
-            return Err(ExpressionError::new(115, message));
+    pub(crate) fn mean(&self) -> RawBson {
+        if let RawBson::Decimal128(sum) = self.sum() {
+            let count = Decimal::from_i64(i64::try_from(self.count).unwrap_or(i64::MAX));
+            return RawBson::Decimal128(Decimal::decode(sum).divide(count).encode());
         }
-        Ok(if self.count == 0 { RawBson::Null } else { RawBson::Double(self.double() / self.count as f64) })
+        if self.count == 0 { RawBson::Null } else { RawBson::Double(self.double() / self.count as f64) }
     }
 }
 

@@ -10,7 +10,7 @@ use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
 use super::{Pipeline, Result, Stage, Unwind};
 use crate::expression::accumulator::Kind;
-use crate::expression::{Expression, members};
+use crate::expression::{Constants, Expression, members};
 use crate::order::Number;
 use crate::raw::type_name;
 use crate::{ExpressionError, Filter, Purpose, Sort, whole_number};
@@ -24,7 +24,7 @@ fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
     ExpressionError::new(code, message)
 }
 
-pub(super) fn pipeline(stages: &RawArray) -> Result<Pipeline> {
+pub(super) fn pipeline(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
     let mut read = Vec::new();
     for stage in stages.into_iter().map_while(std::result::Result::ok) {
         let RawBsonRef::Document(stage) = stage else {
@@ -34,7 +34,7 @@ pub(super) fn pipeline(stages: &RawArray) -> Result<Pipeline> {
         let [(name, argument)] = members.as_slice() else {
             return Err(wrong(40323, "A pipeline stage specification object must contain exactly one field."));
         };
-        one(name, *argument, &mut read)?;
+        one(name, *argument, constants, &mut read)?;
         if read.len() > STAGES_MAX {
             return Err(wrong(5_054_701, format!("Pipeline length must be no longer than {STAGES_MAX} stages")));
         }
@@ -54,16 +54,16 @@ fn join_sorts_and_limits(stages: &mut [Stage]) {
     }
 }
 
-fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
     let stage = match name {
-        "$match" => matching(argument)?,
-        "$project" => project(object(argument, 15969, "$project specification must be an object")?)?,
+        "$match" => return matching(argument, constants, stages),
+        "$project" => project(object(argument, 15969, "$project specification must be an object")?, constants)?,
         "$addFields" | "$set" => {
             let message = format!("{name} specification stage must be an object, got {}", type_name(argument));
-            add_fields(name, object(argument, 40272, message)?)?
+            add_fields(name, object(argument, 40272, message)?, constants)?
         }
         "$unset" => unset(argument)?,
-        "$group" => group(object(argument, 15947, "a group's fields must be specified in an object")?)?,
+        "$group" => group(object(argument, 15947, "a group's fields must be specified in an object")?, constants)?,
         "$sort" => {
             let sort = object(argument, 15973, "the $sort key specification must be an object")?;
             if sort.is_empty() {
@@ -97,7 +97,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
         },
         "$count" => Stage::Count(count_name(argument)?),
         "$sortByCount" => {
-            let id = sort_by_count(argument)?;
+            let id = sort_by_count(argument, constants)?;
             stages.push(Stage::Group(Group {
                 id,
                 fields: vec![(bson::raw::cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
@@ -116,14 +116,14 @@ fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
                     return Err(wrong(40415, format!("BSON field '$replaceRoot.{unknown}' is an unknown field.")));
                 }
             };
-            Stage::ReplaceRoot(Expression::parse(root)?)
+            Stage::ReplaceRoot(constants.expression(root)?)
         }
-        "$bucket" => return bucket::bucket(argument, stages),
+        "$bucket" => return bucket::bucket(argument, constants, stages),
         "$sample" => bucket::sample(argument)?,
         "$lookup" => lookup::lookup(argument)?,
-        "$setWindowFields" => windows::set_window_fields(argument)?,
+        "$setWindowFields" => windows::set_window_fields(argument, constants)?,
         "$densify" => densify::densify(argument)?,
-        "$fill" => return windows::fill(argument, stages),
+        "$fill" => return windows::fill(argument, constants, stages),
         "$out" | "$merge" => {
             return Err(wrong(40601, format!("{name} can only be the final stage in the pipeline")));
         }
@@ -131,7 +131,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
             return Err(wrong(40602, format!("{name} is only valid as the first stage in a pipeline.")));
         }
         "$_internalInhibitOptimization" => Stage::Inhibit,
-        "$replaceWith" => Stage::ReplaceRoot(Expression::parse(argument)?),
+        "$replaceWith" => Stage::ReplaceRoot(constants.expression(argument)?),
         other => {
             let shown: String = other.chars().take(60).collect();
             return Err(wrong(40324, format!("Unrecognized pipeline stage name: '{}'", shown.escape_debug())));
@@ -149,18 +149,23 @@ fn constant(value: RawBsonRef<'_>) -> Result<Expression> {
     Expression::parse(value)
 }
 
-/// A filter; `$expr` at its top is taken apart.
-fn matching(argument: RawBsonRef<'_>) -> Result<Stage> {
+/// A filter. `$expr` at its top is a stage of its own after the rest of it, which may then be asked of the collection.
+fn matching(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
     let filter = object(argument, 15959, "the match filter must be an expression in an object")?;
     let (mut rest, mut condition) = (RawDocumentBuf::new(), None);
     for (name, value) in filter.iter().map_while(std::result::Result::ok) {
         if name.as_str() == "$expr" {
-            condition = Some(Expression::parse(value)?);
+            condition = Some(constants.expression(value)?);
         } else {
             rest.append(name, value);
         }
     }
-    Ok(Stage::Match(Box::new(Filter::parse(&rest, Purpose::Find)?), condition))
+    let filter = Filter::parse(&rest, Purpose::Find)?;
+    if condition.is_none() || !filter.is_everything() {
+        stages.push(Stage::Match(Box::new(filter)));
+    }
+    stages.extend(condition.map(Stage::Condition));
+    Ok(())
 }
 
 /// The names of a path in a projection.
@@ -186,7 +191,13 @@ enum Said {
 }
 
 /// Takes nested objects of a projection apart into paths.
-fn flatten(prefix: &str, object: &RawDocument, fields: &mut Vec<(String, Said)>, switches: bool) -> Result<()> {
+fn flatten(
+    prefix: &str,
+    object: &RawDocument,
+    fields: &mut Vec<(String, Said)>,
+    switches: bool,
+    constants: &Constants,
+) -> Result<()> {
     for (name, value) in members(object) {
         path_of(name)?;
         let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
@@ -196,10 +207,10 @@ fn flatten(prefix: &str, object: &RawDocument, fields: &mut Vec<(String, Said)>,
                 Said::Switch(Number::of(other).is_some_and(|n| n.to_i64() != Some(0)))
             }
             RawBsonRef::Document(inner) if is_nested(inner) => {
-                flatten(&path, inner, fields, switches)?;
+                flatten(&path, inner, fields, switches, constants)?;
                 continue;
             }
-            other => Said::Computed(Expression::parse(other)?),
+            other => Said::Computed(constants.expression(other)?),
         };
         fields.push((path, said));
     }
@@ -219,7 +230,7 @@ fn in_project(error: ExpressionError) -> ExpressionError {
     ExpressionError { code, message: format!("Invalid $project :: caused by :: {message}") }
 }
 
-fn project(object: &RawDocument) -> Result<Stage> {
+fn project(object: &RawDocument, constants: &Constants) -> Result<Stage> {
     if object.is_empty() {
         return Err(wrong(
             51272,
@@ -227,7 +238,7 @@ fn project(object: &RawDocument) -> Result<Stage> {
         ));
     }
     let mut fields = Vec::new();
-    flatten("", object, &mut fields, true).map_err(in_project)?;
+    flatten("", object, &mut fields, true, constants).map_err(in_project)?;
     let is_id = |path: &str| path == "_id";
     let deciding = fields.iter().find(|(path, said)| !is_id(path) || matches!(said, Said::Computed(_)));
     let includes = match deciding {
@@ -265,13 +276,13 @@ fn project(object: &RawDocument) -> Result<Stage> {
     Ok(Stage::Project(Projector { tree, others }))
 }
 
-fn add_fields(name: &str, object: &RawDocument) -> Result<Stage> {
+fn add_fields(name: &str, object: &RawDocument, constants: &Constants) -> Result<Stage> {
     let within = |error: ExpressionError| ExpressionError {
         message: format!("Invalid {name} :: caused by :: {}", error.message),
         ..error
     };
     let mut fields = Vec::new();
-    flatten("", object, &mut fields, false).map_err(within)?;
+    flatten("", object, &mut fields, false, constants).map_err(within)?;
     let mut tree = Tree::default();
     for (path, said) in fields {
         if let Said::Computed(expression) = said {
@@ -300,13 +311,13 @@ fn unset(argument: RawBsonRef<'_>) -> Result<Stage> {
     Ok(Stage::Project(Projector { tree, others: Others::Kept }))
 }
 
-fn group(object: &RawDocument) -> Result<Stage> {
+fn group(object: &RawDocument, constants: &Constants) -> Result<Stage> {
     let (mut id, mut fields) = (None, Vec::new());
     for (name, value) in members(object) {
         if name == "_id" {
-            id = Some(Expression::parse(value)?);
+            id = Some(constants.expression(value)?);
         } else {
-            fields.push(bucket::field(name, value)?);
+            fields.push(bucket::field(name, value, constants)?);
         }
     }
     let id = id.ok_or_else(|| wrong(15955, "a group specification must include an _id"))?;
@@ -327,14 +338,14 @@ fn count_name(argument: RawBsonRef<'_>) -> Result<CString> {
     }
 }
 
-fn sort_by_count(argument: RawBsonRef<'_>) -> Result<Expression> {
+fn sort_by_count(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Expression> {
     match argument {
-        RawBsonRef::String(path) if path.starts_with('$') => Expression::parse(argument),
+        RawBsonRef::String(path) if path.starts_with('$') => constants.expression(argument),
         RawBsonRef::String(_) => Err(wrong(
             40148,
             "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
         )),
-        RawBsonRef::Document(object) if !is_nested(object) && !object.is_empty() => Expression::parse(argument),
+        RawBsonRef::Document(object) if !is_nested(object) && !object.is_empty() => constants.expression(argument),
         RawBsonRef::Document(_) => Err(wrong(
             40147,
             "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",

@@ -75,7 +75,7 @@ impl Sliding for Sum<'_> {
     }
 
     fn result(&self) -> Result<RawBson> {
-        if self.is_mean { self.total.mean() } else { Ok(self.total.sum()) }
+        Ok(if self.is_mean { self.total.mean() } else { self.total.sum() })
     }
 }
 

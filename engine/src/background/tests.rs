@@ -19,7 +19,7 @@ fn what_a_sweep_leaves_of_a_segment_is_written_anew_when_most_is_gone_though_not
         segments.iter().map(|s| (s.rows, s.rows_written)).collect::<Vec<_>>()
     };
     assert_eq!(rows(), [(4, 4)]);
-    let mut schedule = Schedule { last_sweep: clock.monotonic(), last_seal: clock.monotonic(), settles_types: true };
+    let mut schedule = Schedule::new(clock.monotonic());
     clock.set(Timestamp::parse("2024-01-01T04:00:00Z").unwrap());
     schedule.tick(&db.engine);
     assert_eq!(rows(), [(1, 1)]);
@@ -41,7 +41,7 @@ fn a_seal_that_failed_keeps_segments_from_being_merged_until_the_next() {
     documents.put(&doc! { "_id": 0_i64, "v": 1 }).unwrap();
     let count = || documents.snapshot().unwrap().count().unwrap();
     let segments = || fs.files().iter().filter(|path| path.extension().is_some_and(|e| e == "parquet")).count();
-    let mut schedule = Schedule { last_sweep: clock.monotonic(), last_seal: clock.monotonic(), settles_types: true };
+    let mut schedule = Schedule::new(clock.monotonic());
     clock.set(Timestamp::from_nanos(clock.now().nanos() + db.engine.settings.memtable_age_max.as_nanos() as i128));
     fs.fail_op(fs.mutating_ops(), Fault { kind: FaultKind::Enospc, repeat: Repeat::Once });
     schedule.tick(&db.engine);

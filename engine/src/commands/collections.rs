@@ -4,20 +4,25 @@ use super::args::Args;
 use super::{cursor, documents, done, reply};
 use crate::db::{Database, RuleChange};
 use crate::error::{Error, Result};
-use crate::json::value_of;
+use crate::hand_off::parse_hand_off;
+use crate::json::{json_of, value_of};
 use crate::options::{CollectionChange, CollectionOptions};
-use crate::snapshot::CollectionSnapshot;
+use crate::snapshot::{CollectionSnapshot, RungInfo};
 use ebbtide_ttl::{
-    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, IdPolicy, OutOfRange, Precision, RuleSelector,
-    parse_expire_after, parse_expire_after_or_off,
+    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, IdPolicy, Ladder, OutOfRange, Precision, RuleSelector,
+    Timestamp, Value, parse_expire_after, parse_expire_after_or_off, parse_grace, parse_max_bytes,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
-/// Options of `create`: those from the third on are MongoDB's, and or of ordinary collections, and refused on a time-series collection.
+/// Options of `create`: those from the seventh on are MongoDB's, or of ordinary collections, and refused on a time-series collection.
 pub(super) const CREATE_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
+    "graceSeconds",
+    "maxBytes",
+    "handOff",
+    "ladder",
     "capped",
     "size",
     "max",
@@ -32,16 +37,19 @@ pub(super) const CREATE_OPTIONS: &[&str] = &[
     "indexOptionDefaults",
     "changeStreamPreAndPostImages",
     "defaultTTL",
-    "graceSeconds",
-    "ladder",
 ];
-const CREATE_TAKES: usize = 2;
+const CREATE_TAKES: usize = 6;
 
-/// Options of `collMod`: those from the fourth on are MongoDB's, and refused on a time-series collection.
+/// Options of `collMod`: those from the ninth on are MongoDB's, and refused on a time-series collection.
 pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
     "index",
+    "graceSeconds",
+    "maxBytes",
+    "handOff",
+    "ladder",
+    "force",
     "capped",
     "cappedSize",
     "cappedMax",
@@ -53,10 +61,8 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "clusteredIndex",
     "changeStreamPreAndPostImages",
     "defaultTTL",
-    "graceSeconds",
-    "ladder",
 ];
-const MODIFY_TAKES: usize = 3;
+const MODIFY_TAKES: usize = 8;
 
 /// Options of the `timeseries` object of `create`; all others are options of `create` itself.
 pub const TIMESERIES_OPTIONS: &[&str] = &[
@@ -103,6 +109,10 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
         Some(value) => Some(parse_expire_after(&value, ExpireAfterContext::Create)?),
         None => None,
     };
+    options.grace_seconds = grace(args)?.unwrap_or_default();
+    options.max_bytes = max_bytes(args, false)?.flatten();
+    options.hand_off = hand_off(args)?.unwrap_or_default();
+    options.ladder = ladder(args)?.flatten();
     db.create_collection(name, options)?;
     Ok(done())
 }
@@ -132,6 +142,22 @@ fn out_of_range(timeseries: &Args<'_>) -> Result<Option<OutOfRange>> {
 fn ids(timeseries: &Args<'_>) -> Result<Option<IdPolicy>> {
     let value = timeseries.value("ids")?;
     Ok(value.map(|v| IdPolicy::from_value(&v)).transpose()?)
+}
+
+fn grace(args: &Args<'_>) -> Result<Option<i64>> {
+    Ok(args.value("graceSeconds")?.map(|value| parse_grace(&value)).transpose()?)
+}
+
+fn max_bytes(args: &Args<'_>, may_be_off: bool) -> Result<Option<Option<u64>>> {
+    Ok(args.value("maxBytes")?.map(|value| parse_max_bytes(&value, may_be_off)).transpose()?)
+}
+
+fn hand_off(args: &Args<'_>) -> Result<Option<bool>> {
+    args.value("handOff")?.map(|value| parse_hand_off(&value)).transpose()
+}
+
+fn ladder(args: &Args<'_>) -> Result<Option<Option<Ladder>>> {
+    Ok(args.value("ladder")?.map(|value| Ladder::parse_or_off(&value)).transpose()?)
 }
 
 pub(super) fn drop(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
@@ -168,6 +194,15 @@ pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     }
     if let Some(value) = args.value("expireAfterSeconds")? {
         change.expire_after_seconds = Some(parse_expire_after_or_off(&value)?);
+    }
+    change.grace_seconds = grace(args)?;
+    change.max_bytes = max_bytes(args, true)?;
+    change.hand_off = hand_off(args)?;
+    change.ladder = ladder(args)?;
+    change.force = args.bool("force")?.unwrap_or_default();
+    if change.force && change.ladder.is_none() {
+        let what = "force is about rungs that hold what is stored nowhere else: it goes with the option ladder";
+        return Err(Error::new(Code::InvalidOptions, what));
     }
     let mut answer = done();
     let rule = match args.value("index")? {
@@ -238,6 +273,25 @@ pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
     Ok(cursor("$cmd.listCollections", batch))
 }
 
+/// Lists the rungs of all ladders.
+pub(super) fn list_ladders(db: &Database, _args: &Args<'_>) -> Result<Map<String, Json>> {
+    let date = |instant: Option<Timestamp>| instant.map(|instant| json_of(&Value::Date(instant)));
+    let listed = |rung: RungInfo| {
+        json!({
+            "collection": rung.collection,
+            "step": rung.step_seconds,
+            "expireAfterSeconds": rung.expire_after_seconds,
+            "fields": rung.fields,
+            "bins": rung.bins,
+            "bytes": rung.bytes,
+            "firstBin": date(rung.first_bin),
+            "lastBin": date(rung.last_bin),
+            "nextExpiry": date(rung.next_expiry),
+        })
+    };
+    Ok(cursor("$cmd.listLadders", db.snapshot().ladders()?.into_iter().map(listed).collect()))
+}
+
 impl CollectionSnapshot {
     /// The command document that makes a collection with this one's name and options.
     #[must_use]
@@ -274,6 +328,18 @@ fn options_of(collection: &CollectionSnapshot) -> Json {
     let mut listed = reply([("timeseries", Json::Object(timeseries))]);
     if let Some(seconds) = collection.rules().collection() {
         listed.insert("expireAfterSeconds".to_owned(), Json::from(seconds));
+    }
+    if options.grace_seconds > 0 {
+        listed.insert("graceSeconds".to_owned(), Json::from(options.grace_seconds));
+    }
+    if let Some(bytes) = options.max_bytes {
+        listed.insert("maxBytes".to_owned(), Json::from(bytes));
+    }
+    if options.hand_off {
+        listed.insert("handOff".to_owned(), Json::from("required"));
+    }
+    if let Some(ladder) = collection.ladder() {
+        listed.insert("ladder".to_owned(), json_of(&ladder.document()));
     }
     Json::Object(listed)
 }

@@ -8,6 +8,7 @@ use crate::json::value_of;
 use ebbtide_documents::bson::oid::ObjectId;
 use ebbtide_ttl::{Code, Filter, IdPolicy, Value, exact_int};
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
 
 pub(super) fn insert(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
     if let Some(documents) = documents::of(db, args)? {
@@ -115,11 +116,28 @@ pub(super) fn delete(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     args.bool("ordered")?;
     let deletes = args.required_array("deletes")?;
     let filters = deletes.iter().enumerate().map(|(i, d)| one_delete(i, d)).collect::<Result<Vec<_>>>()?;
-    let mut deleted = 0;
-    for filter in &filters {
-        deleted += collection.delete(filter)?;
+    let has_ladder = collection.snapshot()?.ladder().is_some();
+    let into_ladder = args.bool("ladder")? == Some(false);
+    if into_ladder && !has_ladder {
+        let what =
+            "ladder: false lets what is deleted decay into the rungs of a ladder, which the collection does not have";
+        return Err(Error::new(Code::InvalidOptions, what));
     }
-    Ok(reply([("n", Json::from(deleted))]))
+    let (mut deleted, mut kept) = (0, BTreeMap::new());
+    for filter in &filters {
+        if into_ladder {
+            deleted += collection.delete_into_ladder(filter)?;
+            continue;
+        }
+        let one = collection.delete_with_bins(filter)?;
+        deleted += one.measurements;
+        one.kept_bins.into_iter().for_each(|(step, bins)| *kept.entry(step.to_string()).or_insert(0) += bins);
+    }
+    let mut reply = reply([("n", Json::from(deleted))]);
+    if has_ladder && !into_ladder {
+        reply.insert("keptBins".to_owned(), json!(kept));
+    }
+    Ok(reply)
 }
 
 fn one_delete(index: usize, json: &Json) -> Result<Filter> {

@@ -2,9 +2,11 @@
 
 use crate::error::Result;
 use crate::json::json_of;
-use crate::snapshot::{Aggregate, AggregateRequest, CollectionSnapshot, ScanRequest};
-use arrow::array::RecordBatch;
+use crate::snapshot::{Aggregate, AggregateRequest, CollectionSnapshot, RollupRequest, ScanRequest};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Decimal128Type;
 use ebbtide_buckets::{FieldType, value_at};
+use ebbtide_ttl::Value;
 use serde_json::{Map, Value as Json, json};
 
 /// Every aggregate of every numeric field, in one group.
@@ -24,6 +26,12 @@ pub(super) fn aggregates(collection: &CollectionSnapshot) -> Result<Json> {
 /// The last measurement of every series.
 pub(super) fn last_points(collection: &CollectionSnapshot) -> Result<Json> {
     Ok(Json::Array(rows(&collection.last_points(&ScanRequest::default())?)))
+}
+
+/// The bins of a width, in order of meta and time.
+pub(super) fn bins(collection: &CollectionSnapshot, width_seconds: i64) -> Result<Json> {
+    let request = RollupRequest { width_seconds, ..RollupRequest::default() };
+    Ok(Json::Array(rows(&collection.rollup(&request)?)))
 }
 
 /// What listings show of a collection, its buckets and its rules.
@@ -47,7 +55,12 @@ fn rows(batch: &RecordBatch) -> Vec<Json> {
     let row = |row| {
         let cells = schema.fields().iter().zip(batch.columns());
         let cell = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| {
-            (field.name().clone(), json_of(&value_at(column.as_ref(), row)))
+            let value = match column.as_primitive_opt::<Decimal128Type>() {
+                Some(sums) if sums.is_null(row) => Value::Null,
+                Some(sums) => i64::try_from(sums.value(row)).map_or_else(|_| Value::Null, Value::Int),
+                None => value_at(column.as_ref(), row),
+            };
+            (field.name().clone(), json_of(&value))
         };
         Json::Object(cells.map(cell).collect::<Map<_, _>>())
     };

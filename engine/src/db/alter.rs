@@ -38,6 +38,7 @@ impl Database {
             check_free(&state, to)?;
             id
         };
+        self.check_unheld(from, "the collection keeps its name")?;
         engine.commit(vec![Op::RenameCollection { id, name: to.to_owned() }])
     }
 
@@ -115,6 +116,17 @@ impl Database {
     pub fn copy_collection(&self, from: &str, to: &str) -> Result<u64> {
         check_collection_name(to)?;
         copy::copy(&self.engine, from, to, || check_free(&self.engine.state.read(), to))
+    }
+}
+
+impl Database {
+    /// Fails if an active hold covers anything that a time-series collection stores.
+    pub(super) fn check_unheld(&self, collection: &str, action: &str) -> Result<()> {
+        let snapshot = self.engine.snapshot();
+        if snapshot.holds.iter().all(|hold| hold.lifted_at.is_some()) {
+            return Ok(());
+        }
+        snapshot.collection(collection).map_or(Ok(()), |collection| collection.check_unheld(action))
     }
 }
 

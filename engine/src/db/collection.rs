@@ -2,7 +2,7 @@
 
 use crate::batch_id::BatchId;
 use crate::db::raw::RawMeasurement;
-use crate::delete::{FilterPredicate, RowPredicate};
+use crate::delete::{Deleted, FilterPredicate, RowPredicate};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::insert::out_of_range;
@@ -42,7 +42,7 @@ use {crate::options::CollectionOptions, ebbtide_ttl::Code};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Collection {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     name: Arc<str>,
 }
 
@@ -201,6 +201,16 @@ impl Collection {
         })
     }
 
+    /// Whether [`Collection::insert_documents`] would take these documents as the schema is now. Nothing is stored.
+    ///
+    /// # Errors
+    /// As for [`Collection::insert`], but those about the disk.
+    pub fn check_documents(&self, documents: &[Value]) -> Result<()> {
+        let build = |schema: &Schema, rows: usize| Ok(batch_from_documents(&documents[..rows], schema)?);
+        let checked = self.engine.check(&self.name, &|schema| build(schema, documents.len()));
+        checked.map_err(|error| self.first_fault(error, &build))
+    }
+
     /// Stores values that serialize to documents, all or none. Annotate times with [`crate::json::date`].
     ///
     /// # Errors
@@ -259,15 +269,39 @@ impl Collection {
     /// # Errors
     /// [`Code::NamespaceNotFound`]; damage in a segment: nothing was deleted.
     pub fn delete(&self, filter: &Filter) -> Result<u64> {
-        let time_field = self.snapshot()?.options().time_field.clone();
-        self.delete_where(&FilterPredicate { filter, time_field: &time_field })
+        self.delete_with_bins(filter).map(|deleted| deleted.measurements)
     }
 
-    /// Like [`Collection::delete`], with any predicate over rows.
+    /// Like [`Collection::delete`]; says also which bins of the collection's ladder stay. A filter on meta and time alone takes out
+    /// bins of measurements that have decayed, as far as it covers them; a coarser bin that it cuts is made anew from finer ones
+    /// where these have all of it.
+    ///
+    /// # Errors
+    /// As for [`Collection::delete`].
+    pub fn delete_with_bins(&self, filter: &Filter) -> Result<Deleted> {
+        self.delete_in(filter, true)
+    }
+
+    /// Like [`Collection::delete`], but what is deleted decays into the rungs of the collection's ladder, with the same edit, and bins
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// As for [`Collection::delete`].
+    pub fn delete_into_ladder(&self, filter: &Filter) -> Result<u64> {
+        self.delete_in(filter, false).map(|deleted| deleted.measurements)
+    }
+
+    fn delete_in(&self, filter: &Filter, ladder: bool) -> Result<Deleted> {
+        let snapshot = self.snapshot()?;
+        let (time_field, meta_field) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
+        crate::delete::delete(&self.engine, &self.name, &FilterPredicate { filter, time_field, meta_field }, ladder)
+    }
+
+    /// Like [`Collection::delete_with_bins`], with any predicate over rows.
     ///
     /// # Errors
     /// As for [`Collection::delete`], and errors of the predicate.
-    pub fn delete_where(&self, predicate: &dyn RowPredicate) -> Result<u64> {
-        crate::delete::delete(&self.engine, &self.name, predicate)
+    pub fn delete_where(&self, predicate: &dyn RowPredicate) -> Result<Deleted> {
+        crate::delete::delete(&self.engine, &self.name, predicate, true)
     }
 }

@@ -7,6 +7,7 @@ use super::options::DocumentsOptions;
 use super::pace::Stop;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
+use super::usage::IndexUse;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
@@ -99,6 +100,9 @@ pub(super) fn visit(
         visitor(key, stored)
     };
     if let Some(mut keys) = filter.id_keys() {
+        if after.is_none() {
+            state.usage.count_id();
+        }
         keys.sort_unstable();
         keys.dedup();
         for key in keys.into_iter().filter(|key| after.is_none_or(|after| key.as_slice() > after.as_ref())) {
@@ -112,6 +116,9 @@ pub(super) fn visit(
     }
     let mut indexed = 0;
     let chosen = Chosen::of(&state.options.indexes, filter);
+    if let (Some(chosen), None) = (&chosen, after) {
+        state.usage.count(chosen.name);
+    }
     let in_memory = state.memtable.documents_after(after);
     let in_memory = in_memory.filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
     let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), stored.clone())));
@@ -219,6 +226,28 @@ impl DocumentsSnapshot {
     #[must_use]
     pub fn with_stop(self, stop: Stop) -> Self {
         DocumentsSnapshot { stop, ..self }
+    }
+
+    /// The same, whose reads count as no uses of indexes.
+    #[must_use]
+    pub fn without_counting(self) -> Self {
+        let state = DocumentsState { usage: Arc::default(), ..(*self.state).clone() };
+        DocumentsSnapshot { state: Arc::new(state), ..self }
+    }
+
+    /// How often each index was used, first the one on `_id`.
+    #[must_use]
+    pub fn index_uses(&self) -> Vec<IndexUse> {
+        self.state.usage.list()
+    }
+
+    /// Bytes in memory of an index of this name: parts of it are made when they are first needed. Indexes take no space on disk.
+    #[must_use]
+    pub fn index_bytes(&self, name: &str) -> u64 {
+        let index = self.state.options.indexes.iter().find(|index| index.name == name);
+        let Some((path, _)) = index.and_then(|index| index.key.first()) else { return 0 };
+        let parts = self.state.segments.values().filter_map(|segment| segment.index(path));
+        parts.map(|part| part.bytes() as u64).sum()
     }
 
     /// The collection's name.

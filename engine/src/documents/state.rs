@@ -5,6 +5,7 @@ use super::columns::{self, DocumentColumns};
 use super::memtable::{Known, Memtable, Row, Stored, raw};
 use super::options::{DocumentsOptions, DocumentsRecord};
 use super::segment::DocumentSegment;
+use super::usage::Usage;
 use crate::error::Result;
 use crate::manifest::Op;
 use crate::segment::folder::SegmentFolder;
@@ -22,6 +23,7 @@ pub(crate) struct DocumentsState {
     pub(crate) options: Arc<DocumentsOptions>,
     /// When documents expire, made of the options.
     pub(crate) rules: Arc<ItemRules>,
+    pub(crate) usage: Arc<Usage>,
     pub(crate) rules_epoch: u64,
     pub(crate) sealed_seq: u64,
     pub(crate) segments: Arc<BTreeMap<u64, Arc<DocumentSegment>>>,

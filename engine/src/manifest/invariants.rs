@@ -7,7 +7,9 @@
 use super::{CollectionRecord, Op};
 use crate::documents::segment::DocumentSegmentRecord;
 use crate::files::{NUMBER_END, collection_of};
-use crate::options::{check_collection_name, check_view};
+use crate::holds::check_hold_name;
+use crate::ladder::rung_of;
+use crate::options::{MAX_BYTES_MAX, check_collection_name, check_grace, check_view};
 use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::SegmentMeta;
 use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
@@ -81,8 +83,28 @@ fn check_op(op: &Op) -> Check {
             segment.fault().map_or(Ok(()), |what| Err(format!("segment {}: {what}", segment.id)))
         }
         Op::SetDeletedDocuments { collection, segment, .. } => numbers_have_successors(&[*collection, *segment]),
-        Op::SetDocumentColumns { collection, .. } | Op::SetIds { collection, .. } => {
-            numbers_have_successors(&[*collection])
+        Op::SetDocumentColumns { collection, .. }
+        | Op::SetIds { collection, .. }
+        | Op::SetHandOff { collection, .. }
+        | Op::SetHandedOver { collection, .. } => numbers_have_successors(&[*collection]),
+        Op::PutHold(hold) => {
+            numbers_have_successors(&[hold.collection])?;
+            check_hold_name(&hold.name).map_err(|e| e.to_string())
+        }
+        Op::SetGrace { collection, seconds } => {
+            numbers_have_successors(&[*collection])?;
+            check_grace(*seconds).map_err(|e| e.to_string())
+        }
+        Op::SetMaxBytes { collection, bytes } => {
+            numbers_have_successors(&[*collection])?;
+            match bytes {
+                Some(bytes) if !(1..=MAX_BYTES_MAX).contains(bytes) => Err(format!("maxBytes is {bytes}")),
+                _ => Ok(()),
+            }
+        }
+        Op::SetLadder { collection, ladder } => {
+            numbers_have_successors(&[*collection])?;
+            ladder.as_ref().map_or(Ok(()), |ladder| ladder.check())
         }
     }
 }
@@ -107,7 +129,11 @@ fn numbers_have_successors(numbers: &[u64]) -> Check {
 /// Options and rules from a manifest are used in arithmetic without further checks, and the schema's time field is looked up by
 /// its name.
 fn collection_fits_together(record: &CollectionRecord) -> Check {
-    check_collection_name(&record.name).and_then(|()| record.options.validate()).map_err(|e| e.to_string())?;
+    let named = match rung_of(&record.name) {
+        Some(_) => Ok(()),
+        None => check_collection_name(&record.name),
+    };
+    named.and_then(|()| record.options.validate()).map_err(|e| e.to_string())?;
     let (schema, options) = (&record.schema, &record.options);
     let of_options = (&options.time_field, &options.meta_field, options.precision);
     if (&schema.time, &schema.meta, schema.precision) != of_options {
@@ -169,7 +195,12 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             | Op::SetFileTypes { collection, .. }
             | Op::SetFolder { collection, .. }
             | Op::SetDocumentColumns { collection, .. }
-            | Op::SetIds { collection, .. } => {
+            | Op::SetIds { collection, .. }
+            | Op::SetGrace { collection, .. }
+            | Op::SetMaxBytes { collection, .. }
+            | Op::SetHandOff { collection, .. }
+            | Op::SetHandedOver { collection, .. }
+            | Op::SetLadder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));
                 }
@@ -187,6 +218,11 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             Op::PutView { name, .. } => {
                 if !names.insert(name) {
                     return Err(format!("view '{name}' has the name of a collection, or is there twice"));
+                }
+            }
+            Op::PutHold(hold) => {
+                if hold.lifted_at.is_none() && !ids.contains(&hold.collection) {
+                    return Err(format!("hold '{}' is on the unknown collection {}", hold.name, hold.collection));
                 }
             }
             Op::AddLog { .. } => has_log = true,

@@ -3,7 +3,7 @@
 use super::MetricsSnapshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::snapshot::{CollectionInfo, RuleInfo, Snapshot};
+use crate::snapshot::{CollectionInfo, RuleInfo, RungInfo, Snapshot};
 use ebbtide_ttl::Timestamp;
 use std::fmt::{Display, Write as _};
 
@@ -105,6 +105,7 @@ pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     }
     collections(&mut page, &all);
     rules(&mut page, &all);
+    rungs(&mut page, &snapshot.ladders()?);
     page.single("now_seconds", "gauge", "The instant that expiry was decided at, since 1970.", seconds(snapshot.now()));
     page.single("log_bytes", "gauge", "Bytes of the log files that are there.", log_bytes(engine)?);
     Ok(page.text)
@@ -117,6 +118,21 @@ struct Sizes {
     suspended: bool,
     segments: u64,
     open_bytes: u64,
+}
+
+fn rungs(page: &mut Page, all: &[RungInfo]) {
+    type Value = fn(&RungInfo) -> u64;
+    let families: [(&str, &str, Value); 2] = [
+        ("rung_bins", "Bins of measurements that have been dropped.", |rung| rung.bins),
+        ("rung_bytes", "Bytes of these bins on disk.", |rung| rung.bytes),
+    ];
+    for (name, help, value) in families.into_iter().filter(|_| !all.is_empty()) {
+        page.family(name, "gauge", help);
+        for rung in all {
+            let step = rung.step_seconds.to_string();
+            page.sample(name, &[("collection", &rung.collection), ("step_seconds", &step)], value(rung));
+        }
+    }
 }
 
 fn collections(page: &mut Page, all: &[Sizes]) {

@@ -5,6 +5,7 @@ use super::text_of;
 use crate::documents::segment::DocumentSegment;
 use crate::documents::state::DocumentsState;
 use crate::fs::Fs;
+use crate::ladder::rung_of;
 use crate::segment::Segment;
 use crate::state::{CollectionState, State};
 use crate::wal::{LogContent, LogRecord};
@@ -51,7 +52,7 @@ pub(super) fn losses_of_records<'a>(
 
 impl Loss {
     pub(super) fn unknown(file: String, bytes: u64) -> Loss {
-        Loss { file, collection: None, rows: None, bytes, times: None, metas: Vec::new() }
+        Loss { file, collection: None, of_bins: false, rows: None, bytes, times: None, metas: Vec::new() }
     }
 }
 
@@ -77,7 +78,7 @@ impl Metas {
     }
 }
 
-pub(super) fn loss_of_segment(collection: &CollectionState, segment: &Segment) -> Loss {
+pub(super) fn loss_of_segment(name: String, collection: &CollectionState, segment: &Segment) -> Loss {
     let mut metas = Metas::default();
     // The directory has a checksum of its own: it may be whole where the data is not.
     if let Ok(reader) = segment.file.reader() {
@@ -89,7 +90,8 @@ pub(super) fn loss_of_segment(collection: &CollectionState, segment: &Segment) -
     let live = segment.live();
     Loss {
         file: text_of(&segment.file.relative_path()),
-        collection: Some(collection.name.clone()),
+        collection: Some(name),
+        of_bins: rung_of(&collection.name).is_some(),
         rows: Some(live.rows),
         bytes: segment.file.meta.bytes,
         times: (live.rows > 0).then(|| (time(live.first_min), time(live.last_max))),
@@ -119,6 +121,7 @@ pub(super) fn loss_of_unknown_segment(fs: &dyn Fs, dir: &Path, path: &Path) -> L
     Loss {
         file: name,
         collection: None,
+        of_bins: false,
         rows: Some(directory.row_count()),
         bytes,
         times: times.map(|(first, last)| (time(first), time(last))),
@@ -140,5 +143,5 @@ fn loss_of_batches(collection: &CollectionState, name: &str, batches: &[(&Record
     let first = metas.iter().map(|m| m.first).min();
     let last = metas.iter().map(|m| m.last).max();
     let collection = Some(collection.name.clone());
-    Loss { file: name.to_owned(), collection, rows: Some(rows), bytes, times: first.zip(last), metas }
+    Loss { file: name.to_owned(), collection, of_bins: false, rows: Some(rows), bytes, times: first.zip(last), metas }
 }

@@ -29,6 +29,8 @@ pub struct Loss {
     pub file: String,
     /// Their collection; `None` if that is not known.
     pub collection: Option<String>,
+    /// Whether these are not measurements but bins of a rung of the collection's ladder.
+    pub of_bins: bool,
     /// How many; `None` if that is not known.
     pub rows: Option<u64>,
     /// How many bytes of the file are lost.
@@ -62,7 +64,7 @@ impl RepairReport {
     /// The number of measurements that are known to be lost; losses of unknown size are not counted.
     #[must_use]
     pub fn rows_lost(&self) -> u64 {
-        self.losses.iter().filter_map(|l| l.rows).sum()
+        self.losses.iter().filter(|loss| !loss.of_bins).filter_map(|loss| loss.rows).sum()
     }
 
     pub(super) fn text(&self, metas_max: usize) -> Result<String, fmt::Error> {
@@ -106,9 +108,10 @@ impl Loss {
             Some(name) => write!(out, "lost: collection '{name}', ")?,
             None => write!(out, "lost: unknown collection, ")?,
         }
+        let what = if self.of_bins { "bins" } else { "measurements" };
         match self.rows {
-            Some(rows) => write!(out, "{rows} measurements")?,
-            None => write!(out, "unknown number of measurements")?,
+            Some(rows) => write!(out, "{rows} {what}")?,
+            None => write!(out, "unknown number of {what}")?,
         }
         if let Some((first, last)) = self.times {
             write!(out, " from {first} to {last}")?;

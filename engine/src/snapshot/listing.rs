@@ -6,7 +6,8 @@ use super::{CollectionSnapshot, ScanRequest};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
-use crate::sweep::plan::{bound_of, due_buckets, expires_at};
+use crate::sweep::plan::{DueBucket, bound_of, due_buckets, expires_at};
+use crate::sweep::size::{SIZE_RULE, excess};
 use ebbtide_buckets::{BucketId, SegmentReader, time_values};
 use ebbtide_ttl::{Cutoff, RuleSet, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -85,11 +86,11 @@ pub struct RuleInfo {
 pub struct ExpiryRow {
     /// Midnight, UTC, of the day on which the buckets' windows begin.
     pub day: Timestamp,
-    /// `collection`, or the index's name.
+    /// `collection`, the index's name, `size` for what is above the collection's `maxBytes`, or `rung <seconds>` for bins.
     pub rule: String,
     /// Buckets.
     pub buckets: u64,
-    /// Measurements in them.
+    /// Measurements in them; none in those of bins.
     pub measurements: u64,
     /// Bytes of them.
     pub bytes: u64,
@@ -129,7 +130,12 @@ impl CollectionSnapshot {
     /// # Errors
     /// Damage in a segment.
     pub fn count(&self) -> Result<u64> {
-        let request = ScanRequest { projection: Some(Vec::new()), ..ScanRequest::default() };
+        self.count_of(&ScanRequest::default())
+    }
+
+    /// The rows that a request selects.
+    pub(crate) fn count_of(&self, request: &ScanRequest) -> Result<u64> {
+        let request = ScanRequest { projection: Some(Vec::new()), ..request.clone() };
         let mut count = 0;
         for unit in self.scan(&request)? {
             if unit.rows_exact() {
@@ -166,12 +172,11 @@ impl CollectionSnapshot {
     /// Damage in a segment.
     pub fn info(&self) -> Result<CollectionInfo> {
         let range = self.time_range();
-        let files: u64 = self.state.segments.values().map(|s| s.file.meta.bytes).sum();
         Ok(CollectionInfo {
             name: self.name().to_owned(),
             buckets: self.bucket_count()?,
             measurements: self.count()?,
-            bytes: files + self.state.memtable.bytes() as u64,
+            bytes: self.state.bytes(),
             first_time: range.map(|(first, _)| first),
             last_time: range.map(|(_, last)| last),
             state: self.state(),
@@ -233,7 +238,13 @@ impl CollectionSnapshot {
     /// # Errors
     /// Damage in a segment.
     pub fn rule_infos(&self) -> Result<Vec<RuleInfo>> {
-        let state = self.state();
+        let mut state = self.state();
+        if self.options().hand_off {
+            state.push_str(", handOff: required");
+            if let Some(failure) = self.state.sink.failure() {
+                state.push_str(&format!(", failed: {failure}"));
+            }
+        }
         let mut infos: BTreeMap<usize, RuleInfo> = BTreeMap::new();
         for view in self.rules().iter() {
             let info = RuleInfo {
@@ -268,21 +279,27 @@ impl CollectionSnapshot {
         Ok(infos.into_values().collect())
     }
 
-    /// What a sweep at `at` would drop, under the present rules or proposed ones. Nothing is changed.
+    /// What a sweep at `at` would drop, under the present rules or proposed ones, and then by size, and of the rungs of its ladder.
+    /// Nothing is changed.
     ///
     /// # Errors
     /// Damage in a bucket directory.
     pub fn explain_expiry(&self, at: Timestamp, proposed: Option<&RuleSet>) -> Result<Vec<ExpiryRow>> {
-        const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
         let rules = proposed.unwrap_or(self.rules());
         let epoch = proposed.is_none().then_some(self.state.rules_epoch);
         let mut rows: BTreeMap<(Timestamp, usize), ExpiryRow> = BTreeMap::new();
-        for (id, due) in due_buckets(&self.state, rules, epoch, at)? {
-            let start = self.instant(id.window.start);
-            let day = Timestamp::from_nanos(start.nanos() - start.nanos().rem_euclid(DAY_NANOS));
+        let due = due_buckets(&self.state, rules, epoch, at)?;
+        let mut excess = excess(&self.state, &due, true)?;
+        if let Some(error) = excess.unread.pop() {
+            return Err(error);
+        }
+        // The rule of size comes after all others.
+        let by_size = excess.buckets.into_iter().map(|(id, bucket)| (id, DueBucket { rule: usize::MAX, ..bucket }));
+        for (id, due) in due.into_iter().chain(by_size) {
+            let day = self.day_of(id.window.start);
             let row = rows.entry((day, due.rule)).or_insert_with(|| ExpiryRow {
                 day,
-                rule: rules.rule(due.rule).map_or_else(String::new, |view| view.label().to_owned()),
+                rule: rules.rule(due.rule).map_or_else(|| SIZE_RULE.to_owned(), |view| view.label().to_owned()),
                 buckets: 0,
                 measurements: 0,
                 bytes: 0,
@@ -291,7 +308,17 @@ impl CollectionSnapshot {
             row.measurements += due.rows;
             row.bytes += due.bytes;
         }
-        Ok(rows.into_values().collect())
+        let mut rows: Vec<ExpiryRow> = rows.into_values().collect();
+        rows.extend(self.explain_rungs(at)?);
+        rows.sort_by_key(|row| row.day); // Which leaves the rules of a day as they are.
+        Ok(rows)
+    }
+
+    /// Midnight of the day of a time.
+    pub(super) fn day_of(&self, t: i64) -> Timestamp {
+        const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
+        let at = self.instant(t);
+        Timestamp::from_nanos(at.nanos() - at.nanos().rem_euclid(DAY_NANOS))
     }
 
     /// Buckets with all their pieces; `visible` counts the visible rows of a sealed piece.

@@ -62,7 +62,7 @@ impl RowFilter {
     }
 
     /// The part of ascending times that is selected, and how many of them are expired.
-    pub(super) fn cut(self, ascending: &[i64]) -> (std::ops::Range<usize>, usize) {
+    pub(crate) fn cut(self, ascending: &[i64]) -> (std::ops::Range<usize>, usize) {
         let hidden = self.cutoff.split(ascending);
         let start = ascending.partition_point(|t| *t < self.time.first).max(hidden);
         let end = ascending.partition_point(|t| *t <= self.time.last);

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use ebbtide_buckets::BucketId;
-use ebbtide_ttl::{Cutoff, Timestamp, Visit};
+use ebbtide_ttl::{Timestamp, Visit};
 use std::collections::{BTreeMap, HashSet};
 
 /// Drops all open buckets of a collection, and their sealed pieces, if all of them are due: one edit marks them as sealed
@@ -33,7 +33,7 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
     }
     let mut visit = Visit::default();
     let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
-    let mut edit = DropEdit::default();
+    let mut edit = DropEdit::of(&collection);
     for bucket in due {
         for counts in [&mut visit, by_rule.entry(bucket.rule).or_default()] {
             counts.buckets += 1;
@@ -42,20 +42,24 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
         }
         let rule = collection.rules.rule(bucket.rule);
         let rule = rule.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?;
-        let cutoff = Cutoff::new(now, rule.expire_after_seconds, collection.options.precision);
-        edit.add(&collection, &bucket.into(), cutoff)?;
+        let cutoff = collection.drop_cutoff(now, rule.expire_after_seconds);
+        edit.add(&bucket.into(), cutoff)?;
     }
     // The schema keeps the types of fields that only the log knew.
     let mut ops = vec![Op::SetSchema { collection: id, schema: (*collection.schema).clone() }];
-    visit.files = edit.edits(&collection, &mut ops)?;
+    let (files, pieces) = edit.edits(engine, Some(now), &mut ops)?;
+    visit.files = files;
     ops.extend(collection.sealed(seq));
     for (rule, counts) in by_rule {
         if let Some(rule) = collection.rules.rule(rule) {
-            ops.push(record_of(&collection, now, (rule.expire_after_seconds, rule.label()), &counts));
+            ops.push(record_of(engine, &collection, now, (rule.expire_after_seconds, rule.label()), &counts));
         }
     }
-    let Some(no_inserts) = hold_unless_suspended(engine, id) else { return Ok(Visit::default()) };
-    engine.commit(ops)?;
+    let Some(no_inserts) = hold_unless_suspended(engine, id) else {
+        pieces.take_back(engine);
+        return Ok(Visit::default());
+    };
+    pieces.commit(engine, ops)?;
     drop(no_inserts);
     engine.cut_log_if_room()?;
     Ok(visit)

@@ -17,7 +17,9 @@
 //!    segments in the state are the very ones of the plan.
 //! 6. While a measurement lies outside of 1970..2038, nothing expires. No insert can add one between the last check for that
 //!    and the edit, because the sweep holds the log (`hold_unless_suspended`).
-//! 7. The instant of a plan is one reading of the clock that the clock guard accepted before the plan was made: only
+//! 7. A bucket that has a measurement which a hold covers is not due. Making or lifting a hold needs the maintenance lock too, and
+//!    a plan is of the holds that it was made under.
+//! 8. The instant of a plan is one reading of the clock that the clock guard accepted before the plan was made: only
 //!    `Sweeper::accept` makes an [`AcceptedNow`], and it asserts that the guard accepts the reading. What that instant hides
 //!    stays hidden at every later one.
 
@@ -25,11 +27,13 @@ mod due_scan;
 mod item;
 mod overlaps;
 
-pub(crate) use due_scan::{bound_of, due_buckets, expires_at};
-pub(super) use item::{Item, first_of};
+pub(crate) use due_scan::{DueBucket, bound_of, due_buckets, expires_at, readable_due_buckets};
+pub(crate) use item::Item;
+pub(super) use item::first_of;
 
 use super::sweeper::AcceptedNow;
 use crate::error::{Error, Result};
+use crate::holds::Hold;
 use crate::segment::Segment;
 use crate::state::CollectionState;
 use due_scan::DueScan;
@@ -50,6 +54,9 @@ pub(crate) struct Plan {
     /// The segments that the plan was made for. Holding them keeps others from reusing their addresses.
     segments: Arc<BTreeMap<u64, Arc<Segment>>>,
     rules_epoch: u64,
+    holds: Arc<Vec<Hold>>,
+    /// Buckets that are due and stay, because a hold covers something in them.
+    pub(crate) held: u64,
 }
 
 /// What to do about open buckets that are due.
@@ -71,6 +78,8 @@ impl Plan {
             unread: Vec::new(),
             segments: collection.segments.clone(),
             rules_epoch: collection.rules_epoch,
+            holds: collection.holds.clone(),
+            held: 0,
         };
         if collection.suspension().is_some() || collection.rules.is_empty() {
             return Ok(plan);
@@ -100,19 +109,26 @@ impl Plan {
         for (_, bucket) in scan.buckets(&due.shared)? {
             plan.due.entry(bucket.rule).or_default().push_back(bucket.into());
         }
+        plan.held = scan.held();
         plan.unread = scan.into_unread();
         Ok(plan)
     }
 
     /// Whether the plan still describes this version of the collection.
     pub(crate) fn is_of(&self, collection: &CollectionState) -> bool {
-        Arc::ptr_eq(&self.segments, &collection.segments) && self.rules_epoch == collection.rules_epoch
+        Arc::ptr_eq(&self.segments, &collection.segments) && self.has_rules_of(collection)
+    }
+
+    /// Whether the rules and the holds are those of this version.
+    fn has_rules_of(&self, collection: &CollectionState) -> bool {
+        self.rules_epoch == collection.rules_epoch && Arc::ptr_eq(&self.holds, &collection.holds)
     }
 
     /// Rebases the plan on a version that differs only by the plan's own drops.
     pub(crate) fn rebase(&mut self, collection: &CollectionState) {
         self.segments = collection.segments.clone();
         self.rules_epoch = collection.rules_epoch;
+        self.holds = collection.holds.clone();
     }
 
     /// Removes and returns the items that were counted to their end; the caller drops them.
@@ -183,6 +199,6 @@ impl Plan {
             (Some(planned), Some(present)) => Arc::ptr_eq(planned, present),
             _ => false,
         };
-        self.rules_epoch == collection.rules_epoch && item.segments().iter().all(is_same)
+        self.has_rules_of(collection) && item.segments().iter().all(is_same)
     }
 }

@@ -9,8 +9,11 @@ mod cost;
 mod damage;
 mod documents;
 mod file_types;
+mod hand_off;
+mod ladder;
 mod machine;
 mod reading;
+mod retention;
 mod watched;
 mod writing;
 

@@ -20,6 +20,7 @@ mod kept;
 mod of_documents;
 mod others;
 mod random;
+mod retention;
 mod rig;
 mod runner;
 mod scenarios;
@@ -33,6 +34,7 @@ use ebbtide::fs::sim::Lie;
 use events::Events;
 use faults::{Faults, fault_runs, full_disk_runs, read_fault_runs};
 use random::{random_runs, replay};
+use retention::retention_runs;
 use script::Scenario;
 use soak::{Part, Soak, fresh_seed, number};
 
@@ -44,6 +46,8 @@ const IMAGES_WITH_EVERY_FAULT: usize = 80_000;
 const FIXED_SEEDS: u64 = 100;
 const FRESH_SEEDS: u64 = 50;
 const STEPS: usize = 120;
+/// Random histories with graces, holds and sinks: the same in every run of the tests, and as many others.
+const RETENTION_SEEDS: u64 = 30;
 /// Steps of a random run of a long campaign.
 const SOAK_STEPS: usize = 2_000;
 
@@ -213,6 +217,21 @@ fn random_runs_with_fresh_seeds_agree_with_the_model() {
         let fresh = fresh_seed();
         println!("fresh seeds from {fresh} on");
         random_runs(&mut campaign, fresh, FRESH_SEEDS, STEPS);
+    }
+    campaign.finish();
+}
+
+#[test]
+fn graces_holds_and_sinks_are_kept_through_power_cuts() {
+    let mut campaign = Campaign::new("C retention", 0);
+    if campaign.replay.is_none() {
+        let fresh = fresh_seed();
+        println!("fresh seeds from {fresh} on");
+        retention_runs(&mut campaign, 1, RETENTION_SEEDS);
+        retention_runs(&mut campaign, fresh, RETENTION_SEEDS);
+        assert!(campaign.points > 0, "sinks take buckets");
+    } else {
+        retention::replay(&mut campaign);
     }
     campaign.finish();
 }

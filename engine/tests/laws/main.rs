@@ -14,11 +14,14 @@
 //! 8. In mode `exact` no reader can tell whether a sweep has run.
 //! 9. Counters only grow, by what was dropped.
 //!
+//! [`ladder`] has the law of the ladder, with a model of its own.
+//!
 //! A failure prints its seed. `PROPTEST_CASES` sets the number of runs, `EBBTIDE_LAWS_SEED` the seed.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 mod canaries;
 mod compare;
+mod ladder;
 mod meta;
 mod model;
 mod order;
@@ -98,7 +101,8 @@ fn campaign() {
     let mut soak = Soak::new();
     while let Some(seed) = soak.next_seed() {
         let plan = Plan { cases: CASES, seed };
-        let outcomes = [runs(plan, ExpiryMode::Exact), runs(plan, ExpiryMode::Bucket), passes(plan)];
+        let outcomes =
+            [runs(plan, ExpiryMode::Exact), runs(plan, ExpiryMode::Bucket), passes(plan), ladder::runs(plan)];
         let failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
         failures.clone().for_each(|what| println!("{what}"));
         let count = outcomes.len() * CASES as usize;

@@ -413,7 +413,10 @@ impl World {
         let due: Vec<Vec<Due>> = self.pairs.iter().map(|p| p.model.due(now, &p.model.rules)).collect();
         let before: Vec<Vec<Seen>> = (0..self.pairs.len()).map(|of| self.seen(of)).collect();
 
-        let report = self.db.sweep_with(&SweepOptions { max_sub_passes: plan.max_sub_passes }).expect("sweeps");
+        let report = self
+            .db
+            .sweep_with(&SweepOptions { max_sub_passes: plan.max_sub_passes, ..SweepOptions::default() })
+            .expect("sweeps");
         let counts = report.counts;
         assert_eq!(report.held.is_some(), self.is_held());
         if report.held.is_some() {

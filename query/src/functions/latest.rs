@@ -26,12 +26,7 @@ pub(super) struct Latest;
 
 impl TableFunctionImpl for Latest {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
-        let name = match args.exprs() {
-            [Expr::Literal(value, _)] => value.try_as_str().flatten().map(str::to_owned),
-            [Expr::Column(column)] => Some(column.name.clone()),
-            _ => None,
-        };
-        let Some(name) = name else {
+        let Some(name) = super::collection_argument(&args) else {
             return plan_err!("latest(collection) takes the name of a collection: latest('weather')");
         };
         let context = StatementContext::of(args.session().config())?;

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Functions of this crate, and what they do.
-const OWN_FUNCTIONS: [(&str, &str); 18] = [
+const OWN_FUNCTIONS: [(&str, &str); 20] = [
     ("date_bin", "start of the bin that holds a time, also in a time zone"),
     ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
     ("date_trunc", "start of the hour, day, month ... that holds a time"),
     ("delta", "last value minus the first one, by time"),
+    ("expired", "table of what has expired and is still stored: expired('c')"),
     ("first", "value at the earliest time: first(value, time)"),
     ("histogram", "how often each value is there, or values in n bins"),
     ("increase", "total rise of a counter: increase(value, time)"),
@@ -26,6 +27,7 @@ const OWN_FUNCTIONS: [(&str, &str); 18] = [
     ("read_csv", "table of CSV files: read_csv('x.csv', delim = ';')"),
     ("read_json", "table of JSON files: read_json('x.ndjson')"),
     ("read_parquet", "table of Parquet files: read_parquet('x/*.parquet')"),
+    ("rollup", "table of the bins of a ladder: rollup('c', '1 hour')"),
     ("time_bucket", "date_bin with weeks that start on Mondays"),
     ("time_weighted_avg", "average, weighted by how long each value held"),
 ];

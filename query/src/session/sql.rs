@@ -39,6 +39,23 @@ impl Session {
         }
     }
 
+    pub(super) fn is_read_of_sql(&self, statement: &Statement) -> bool {
+        let Ok(stack) = sql::stack_for(&statement.tokens) else { return false };
+        sql::with_stack(stack, || match parse(statement, stack, &self.begin()) {
+            Ok(ParsedStatement { statement: DfStatement::Statement(parsed), .. }) => match parsed.as_ref() {
+                ast::Statement::Query(query) => match query.body.as_ref() {
+                    // SELECT INTO makes a table.
+                    ast::SetExpr::Select(select) => select.into.is_none(),
+                    ast::SetExpr::Query(_) | ast::SetExpr::SetOperation { .. } => true,
+                    ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => true,
+                    _ => false,
+                },
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
     async fn sql_inner(&self, statement: &Statement, stack: usize) -> Result<StatementStream, Failure> {
         let context = self.begin();
         let ParsedStatement { statement: parsed, headings } = parse(statement, stack, &context)?;

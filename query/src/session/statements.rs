@@ -147,6 +147,8 @@ impl Session {
                 format!("SELECT * FROM ebbtide.buckets WHERE collection = '{name}' ORDER BY meta, window_start")
             }
             Listing::Operations => "SELECT * FROM ebbtide.operations".to_owned(),
+            Listing::Ladders => "SELECT * FROM ebbtide.ladders".to_owned(),
+            Listing::Holds => "SELECT * FROM ebbtide.holds".to_owned(),
             Listing::Sweeps => "SELECT * FROM ebbtide.sweeps".to_owned(),
             Listing::Parameters => "SELECT * FROM ebbtide.parameters".to_owned(),
             Listing::Tables => "SELECT table_schema AS schema, table_name AS name FROM information_schema.tables \

@@ -250,7 +250,7 @@ impl Session {
         let condition = Condition::of(input, collection, state, context.now())?;
         let name = collection.name().to_owned();
         let deleted = self.blocking(move |db| db.collection(&name)?.delete_where(&condition)).await?;
-        Ok(StatementStream::batch(count_batch(deleted)?, None))
+        Ok(StatementStream::batch(count_batch(deleted.measurements)?, None))
     }
 }
 

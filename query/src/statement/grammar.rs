@@ -26,6 +26,15 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
         }
         [a, b] if a == "ALTER" && (b == "COLLECTION" || b == "TABLE") => p.alter_collection()?,
         [a, b] if a == "ALTER" && b == "TTL" => p.alter_index()?,
+        [a, b] if a == "CREATE" && b == "HOLD" => p.create_hold()?,
+        [a, b] if a == "DROP" && b == "HOLD" => {
+            p.next = 2;
+            let name = p.name("a hold")?;
+            let document = Map::from_iter([("dropHold".to_owned(), json!(name))]);
+            StatementKind::Command { document, done: format!("hold {name} lifted"), lenient: false }
+        }
+        [a, b] if (a == "CREATE" || a == "ALTER") && b == "LADDER" => p.put_ladder()?,
+        [a, b] if a == "DROP" && b == "LADDER" => p.drop_ladder()?,
         [a, b] if a == "SET" && b == "PARAMETER" => p.set_parameter()?,
         [a, b] if a == "EXPLAIN" && b == "EXPIRY" => p.explain_expiry()?,
         [a, b] if a == "SHOW" && is_listing(b) => p.show()?,
@@ -40,6 +49,8 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
                 "TTL",
                 "INDEXES",
                 "BUCKETS",
+                "HOLDS",
+                "LADDERS",
                 "OPERATIONS",
                 "SWEEPS",
                 "PARAMETERS",
@@ -86,6 +97,11 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
     Ok(kind)
 }
 
+/// Options of a collection that are lengths of time.
+const DURATIONS: [&str; 3] = ["expireAfterSeconds", "defaultTTL", "graceSeconds"];
+/// Options of a collection that are not in `timeseries`.
+const OTHER_OPTIONS: [&str; 5] = ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff"];
+
 /// Whether a token is a text, such as the name of a file.
 fn is_text(piece: &Piece, at: usize) -> bool {
     matches!(piece.tokens.get(at).map(|t| &t.token), Some(Token::SingleQuotedString(_)))
@@ -94,7 +110,17 @@ fn is_text(piece: &Piece, at: usize) -> bool {
 fn is_listing(word: &str) -> bool {
     matches!(
         word,
-        "COLLECTIONS" | "TTL" | "INDEXES" | "BUCKETS" | "OPERATIONS" | "PARAMETERS" | "SWEEPS" | "TABLES" | "FUNCTIONS"
+        "COLLECTIONS"
+            | "TTL"
+            | "INDEXES"
+            | "BUCKETS"
+            | "HOLDS"
+            | "LADDERS"
+            | "OPERATIONS"
+            | "PARAMETERS"
+            | "SWEEPS"
+            | "TABLES"
+            | "FUNCTIONS"
     )
 }
 
@@ -104,13 +130,32 @@ fn near_listing(word: &str) -> bool {
     !sql.contains(&word)
         && suggest::nearest(
             word,
-            ["COLLECTIONS", "INDEXES", "BUCKETS", "OPERATIONS", "PARAMETERS", "SWEEPS", "TABLES", "FUNCTIONS"],
+            [
+                "COLLECTIONS",
+                "INDEXES",
+                "BUCKETS",
+                "HOLDS",
+                "LADDERS",
+                "OPERATIONS",
+                "PARAMETERS",
+                "SWEEPS",
+                "TABLES",
+                "FUNCTIONS",
+            ],
         )
         .is_some()
 }
 
 fn near_own(word: &str) -> bool {
     word != "COLLECTION" && suggest::nearest(word, ["COLLECTION"]).is_some()
+}
+
+fn ladder_command(collection: &str, ladder: Value, force: bool, done: String) -> StatementKind {
+    let mut document = Map::from_iter([("collMod".to_owned(), json!(collection)), ("ladder".to_owned(), ladder)]);
+    if force {
+        document.insert("force".to_owned(), json!(true));
+    }
+    StatementKind::Command { document, done, lenient: false }
 }
 
 pub(super) struct Parser<'a> {
@@ -340,7 +385,7 @@ impl Parser<'_> {
             }
             _ => self.name("an option")?,
         };
-        let known = TIMESERIES_OPTIONS.iter().copied().chain(["expireAfterSeconds", "defaultTTL"]);
+        let known = TIMESERIES_OPTIONS.iter().copied().chain(OTHER_OPTIONS);
         let plain = |s: &str| s.replace('_', "").to_lowercase();
         let key = match known.clone().find(|k| plain(k) == plain(&key)) {
             Some(known) => known.to_owned(),
@@ -359,9 +404,7 @@ impl Parser<'_> {
         }
         self.need(&Token::Eq)?;
         let value = match self.peek() {
-            _ if ["expireAfterSeconds", "defaultTTL"].contains(&key.as_str()) && self.is_retention() => {
-                self.duration()?
-            }
+            _ if DURATIONS.contains(&key.as_str()) && self.is_retention() => self.duration()?,
             Some(Token::Word(w)) if !matches!(w.value.to_uppercase().as_str(), "TRUE" | "FALSE" | "NULL") => {
                 let text = w.value.clone();
                 self.next += 1;
@@ -681,6 +724,86 @@ impl Parser<'_> {
         self.path("a field")
     }
 
+    /// `CREATE HOLD h ON c [WHERE ...] [FROM t] [TO t] REASON '...'`.
+    fn create_hold(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        let name = self.name("the new hold")?;
+        self.need_word("ON")?;
+        let collection = self.name("a collection")?;
+        let mut document =
+            Map::from_iter([("createHold".to_owned(), json!(name)), ("collection".to_owned(), json!(collection))]);
+        loop {
+            let (option, value) = if self.take_word("WHERE") {
+                ("filter", self.predicate()?)
+            } else if self.take_word("FROM") {
+                ("from", self.literal()?)
+            } else if self.take_word("TO") {
+                ("to", self.literal()?)
+            } else if self.take_word("REASON") {
+                ("reason", self.literal()?)
+            } else if self.at_end() && document.contains_key("reason") {
+                break;
+            } else {
+                return Err(self.expected(&["WHERE", "FROM", "TO", "REASON"]));
+            };
+            if document.insert(option.to_owned(), value).is_some() {
+                return Err(self.error(format!("{option} is given twice")));
+            }
+        }
+        Ok(StatementKind::Command { document, done: format!("hold {name} made on {collection}"), lenient: false })
+    }
+
+    /// `CREATE LADDER ON c (STEP '10 minutes' FOR 90 DAYS, STEP '1 day' FOREVER) [FIELDS (a, b)]`; `ALTER LADDER` gives the whole
+    /// new one, and may end with `FORCE`.
+    fn put_ladder(&mut self) -> Result<StatementKind, SyntaxError> {
+        let is_change = self.words(1).first().is_some_and(|word| word == "ALTER");
+        self.next = 2;
+        self.need_word("ON")?;
+        let collection = self.name("a collection")?;
+        let mut rungs = Vec::new();
+        self.need(&Token::LParen)?;
+        loop {
+            self.need_word("STEP")?;
+            let step = self.duration()?;
+            let life = if self.take_word("FOREVER") {
+                Value::Null
+            } else if self.take_word("FOR") {
+                self.duration()?
+            } else {
+                return Err(self.expected(&["FOR", "FOREVER"]));
+            };
+            rungs.push(json!({"step": step, "expireAfterSeconds": life}));
+            if self.take(&Token::RParen) {
+                break;
+            }
+            if !self.take(&Token::Comma) {
+                return Err(self.expected(&["','", "')'"]));
+            }
+        }
+        let mut ladder = Map::from_iter([("rungs".to_owned(), Value::Array(rungs))]);
+        if self.take_word("FIELDS") {
+            self.need(&Token::LParen)?;
+            let mut fields = vec![json!(self.name("a field")?)];
+            while self.take(&Token::Comma) {
+                fields.push(json!(self.name("a field")?));
+            }
+            self.need(&Token::RParen)?;
+            ladder.insert("fields".to_owned(), Value::Array(fields));
+        }
+        let force = is_change && self.take_word("FORCE");
+        let done = format!("ladder {} on {collection}", if is_change { "changed" } else { "made" });
+        Ok(ladder_command(&collection, Value::Object(ladder), force, done))
+    }
+
+    /// `DROP LADDER ON c [FORCE]`.
+    fn drop_ladder(&mut self) -> Result<StatementKind, SyntaxError> {
+        self.next = 2;
+        self.need_word("ON")?;
+        let collection = self.name("a collection")?;
+        let force = self.take_word("FORCE");
+        Ok(ladder_command(&collection, json!("off"), force, format!("ladder of {collection} dropped")))
+    }
+
     fn set_parameter(&mut self) -> Result<StatementKind, SyntaxError> {
         self.next = 2;
         let name = self.name("a parameter")?;
@@ -704,6 +827,10 @@ impl Parser<'_> {
         } else if self.take_word("BUCKETS") {
             self.need_word("FOR")?;
             Listing::Buckets(self.name("a collection")?)
+        } else if self.take_word("HOLDS") {
+            Listing::Holds
+        } else if self.take_word("LADDERS") {
+            Listing::Ladders
         } else if self.take_word("OPERATIONS") {
             Listing::Operations
         } else if self.take_word("SWEEPS") {

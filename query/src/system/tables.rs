@@ -10,8 +10,8 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use ebbtide::documents_model::DefaultTtl;
 use ebbtide::{
-    BucketInfo, CollectionInfo, CollectionSnapshot, Database, DocumentsSnapshot, ExpiryRow, Operation, RuleInfo,
-    SegmentInfo, Snapshot, SweepRecord, TtlMetrics,
+    BucketInfo, CollectionInfo, CollectionSnapshot, Database, DocumentsSnapshot, ExpiryRow, HoldInfo, Operation,
+    RuleInfo, RungInfo, SegmentInfo, Snapshot, SweepRecord, TtlMetrics,
 };
 use ebbtide_ttl::{Bucketing, ExpiryMode, Granularity, OutOfRange, Precision, Value};
 
@@ -39,12 +39,14 @@ impl<R: 'static> Table for Listing<R> {
 }
 
 /// The system tables by name.
-pub(super) const ALL: [(&str, &dyn Table); 8] = [
+pub(super) const ALL: [(&str, &dyn Table); 10] = [
     ("collections", &COLLECTIONS),
     ("ttl_rules", &RULES),
     ("indexes", &INDEXES),
     ("buckets", &BUCKETS),
     ("segments", &SEGMENTS),
+    ("holds", &HOLDS),
+    ("ladders", &LADDERS),
     ("operations", &OPERATIONS),
     ("sweeps", &SWEEPS),
     ("parameters", &PARAMETERS),
@@ -256,6 +258,36 @@ const SEGMENTS: Listing<(String, SegmentInfo)> = Listing {
     },
 };
 
+const HOLDS: Listing<HoldInfo> = Listing {
+    columns: &[
+        text("name", |hold| Some(hold.name.clone())),
+        text("collection", |hold| Some(hold.collection.clone())),
+        text("filter", |hold| hold.filter.as_ref().map(value_text)),
+        time("from_time", |hold| hold.from),
+        time("to_time", |hold| hold.to),
+        text("reason", |hold| Some(hold.reason.clone())),
+        time("made_at", |hold| Some(hold.made_at)),
+        time("lifted_at", |hold| hold.lifted_at),
+        count("measurements", |hold| hold.measurements),
+    ],
+    rows: |_, snapshot| snapshot.holds(),
+};
+
+const LADDERS: Listing<RungInfo> = Listing {
+    columns: &[
+        text("collection", |rung| Some(rung.collection.clone())),
+        int("step_seconds", |rung| Some(rung.step_seconds)),
+        int("expire_after_seconds", |rung| rung.expire_after_seconds),
+        text("fields", |rung| rung.fields.as_ref().map(|fields| fields.join(", "))),
+        count("bins", |rung| rung.bins),
+        count("bytes", |rung| rung.bytes),
+        time("first_bin", |rung| rung.first_bin),
+        time("last_bin", |rung| rung.last_bin),
+        time("next_expiry", |rung| rung.next_expiry),
+    ],
+    rows: |_, snapshot| snapshot.ladders(),
+};
+
 const OPERATIONS: Listing<Operation> = Listing {
     columns: &[
         text("operation", |_| Some("sweep".to_owned())),
@@ -273,7 +305,7 @@ const SWEEPS: Listing<SweepRecord> = Listing {
         time("at", |record| Some(record.at)),
         text("collection", |record| Some(record.collection.clone())),
         text("rule", |record| Some(record.rule.clone())),
-        int("expire_after_seconds", |record| Some(record.expire_after_seconds)),
+        int("expire_after_seconds", |record| (record.rule != "size").then_some(record.expire_after_seconds)),
         time("cutoff", |record| Some(record.cutoff)),
         count("buckets", |record| record.buckets),
         count("measurements", |record| record.measurements),

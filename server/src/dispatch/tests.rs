@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+mod logs;
 mod operations;
 
 /// What each role may do beyond the one before it. A command that is in no list fails the test.

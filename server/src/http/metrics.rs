@@ -81,6 +81,13 @@ pub(super) fn page(shared: &Shared) -> Result<String, Failure> {
         ("logins_total", "Logins that succeeded.", &counters.logins),
         ("logins_refused_total", "Logins that were refused.", &counters.logins_refused),
         ("http_requests_total", "HTTP requests.", &counters.http_requests),
+        ("http_received_bytes_total", "Bytes of line protocol, unpacked.", &counters.http_bytes_in),
+        ("lines_stored_total", "Lines of line protocol that were stored.", &counters.lines_stored),
+        (
+            "refused_writes_total",
+            "Requests of line protocol that were refused, or a part of them.",
+            &counters.writes_refused,
+        ),
         ("received_bytes_total", "Bytes received by MongoDB's protocol.", &counters.bytes_in),
         ("sent_bytes_total", "Bytes sent by it.", &counters.bytes_out),
         ("messages_total", "Messages received by it.", &counters.requests),

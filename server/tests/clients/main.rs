@@ -7,6 +7,7 @@
 mod child;
 mod constant;
 mod examples;
+mod influx;
 mod kills;
 mod page;
 mod programs;

@@ -10,8 +10,8 @@ process.stdin.on("end", () => (stopped = true)).resume();
 
 // Whether the connection was lost, so that nobody knows whether the write is stored; insertMany wraps the error.
 const isLost = (error) =>
-    // A socket's own error comes as it is if it fails while a command is written.
-    error.syscall === "write" ||
+    // A socket's own error comes as it is if it fails while a command is written, or at the first connection.
+    error.syscall === "write" || error.syscall === "connect" ||
     [error, error.errorResponse].some((one) => one instanceof MongoNetworkError || one instanceof MongoServerSelectionError);
 
 async function untilDone(write) {
@@ -27,7 +27,7 @@ async function untilDone(write) {
 }
 
 async function main() {
-    const client = await new MongoClient(address, { serverSelectionTimeoutMS: 60_000 }).connect();
+    const client = await untilDone(() => new MongoClient(address, { serverSelectionTimeoutMS: 60_000 }).connect());
     const db = client.db("load");
     const EXISTS = 48;
     const timeseries = { timeField: "t", metaField: "m" };

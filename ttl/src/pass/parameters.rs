@@ -20,6 +20,8 @@ pub struct Parameters {
     pub delete_target_time_ms: i64,
     /// `ttlClockJumpToleranceSecs`: seconds that the wall clock may gain on the monotonic one; 0 is any.
     pub clock_jump_tolerance_secs: i64,
+    /// `ttlHandOffTimeoutMS`: milliseconds after which a sink that has not answered counts as failed, > 0.
+    pub hand_off_timeout_ms: i64,
 }
 
 impl Default for Parameters {
@@ -31,6 +33,7 @@ impl Default for Parameters {
             delete_target_docs: 50_000,
             delete_target_time_ms: 1_000,
             clock_jump_tolerance_secs: 3_600,
+            hand_off_timeout_ms: 30_000,
         }
     }
 }
@@ -38,12 +41,13 @@ impl Default for Parameters {
 const ENABLED: &str = "ttlMonitorEnabled";
 
 /// Name, least and greatest value of each parameter that is a number. Seconds fit into 32 bits.
-const NUMBERS: [(&str, i64, i64); 5] = [
+const NUMBERS: [(&str, i64, i64); 6] = [
     ("ttlMonitorSleepSecs", 1, i32::MAX as i64),
     ("ttlMonitorSubPassTargetSecs", 0, i32::MAX as i64),
     ("ttlIndexDeleteTargetDocs", 0, i64::MAX),
     ("ttlIndexDeleteTargetTimeMS", 0, i64::MAX),
     ("ttlClockJumpToleranceSecs", 0, i32::MAX as i64),
+    ("ttlHandOffTimeoutMS", 1, i32::MAX as i64),
 ];
 
 impl Parameters {
@@ -96,6 +100,7 @@ impl Parameters {
             "ttlIndexDeleteTargetDocs" => Some(&mut self.delete_target_docs),
             "ttlIndexDeleteTargetTimeMS" => Some(&mut self.delete_target_time_ms),
             "ttlClockJumpToleranceSecs" => Some(&mut self.clock_jump_tolerance_secs),
+            "ttlHandOffTimeoutMS" => Some(&mut self.hand_off_timeout_ms),
             _ => None,
         }
     }
@@ -110,6 +115,12 @@ impl Parameters {
     #[must_use]
     pub fn sub_pass_target(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.sub_pass_target_secs).unwrap_or(0))
+    }
+
+    /// How long a sink may take to answer.
+    #[must_use]
+    pub fn hand_off_timeout(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.hand_off_timeout_ms).unwrap_or(1))
     }
 
     /// How far one visit to a rule may go.

@@ -174,6 +174,7 @@ fn parameters_are_set_by_name() {
         ("ttlIndexDeleteTargetDocs", Value::Int(50_000)),
         ("ttlIndexDeleteTargetTimeMS", Value::Int(1_000)),
         ("ttlClockJumpToleranceSecs", Value::Int(3_600)),
+        ("ttlHandOffTimeoutMS", Value::Int(30_000)),
     ];
     assert_eq!(defaults, expected);
     assert_eq!(parameters.set("ttlMonitorSleepSecs", &Value::Double(5.0)), Ok(Value::Int(60)));
@@ -203,6 +204,7 @@ fn wrong_parameters_are_refused_and_change_nothing() {
     assert_eq!(refused("ttlIndexDeleteTargetTimeMS", Value::Int(-1)), Code::BadValue);
     assert_eq!(refused("ttlMonitorSubPassTargetSecs", Value::Int(-1)), Code::BadValue);
     assert_eq!(refused("ttlClockJumpToleranceSecs", Value::Int(-1)), Code::BadValue);
+    assert_eq!(refused("ttlHandOffTimeoutMS", Value::Int(0)), Code::BadValue);
     assert_eq!(parameters, Parameters::default());
     assert_eq!(parameters.get("x").unwrap_err().code, Code::InvalidOptions);
 }

@@ -24,6 +24,18 @@ pub enum ExpireAfterContext {
 /// # Errors
 /// As the context says.
 pub fn parse_expire_after(value: &Value, context: ExpireAfterContext) -> Result<i64, RuleError> {
+    seconds_of("expireAfterSeconds", value, context)
+}
+
+/// Reads `graceSeconds`: a whole number of seconds by value, 0..=[`EXPIRE_AFTER_SECONDS_MAX`].
+///
+/// # Errors
+/// `TypeMismatch` for anything but a number, `InvalidOptions` for a wrong one.
+pub fn parse_grace(value: &Value) -> Result<i64, RuleError> {
+    seconds_of("graceSeconds", value, ExpireAfterContext::Create)
+}
+
+fn seconds_of(option: &str, value: &Value, context: ExpireAfterContext) -> Result<i64, RuleError> {
     let seconds = match value {
         Value::Int(i) => Some(*i),
         Value::Double(d) => exact_int(*d),
@@ -34,7 +46,7 @@ pub fn parse_expire_after(value: &Value, context: ExpireAfterContext) -> Result<
                 _ => Code::TypeMismatch,
             };
             let off = if context == ExpireAfterContext::CollMod { " or 'off'" } else { "" };
-            let message = format!("expireAfterSeconds must be a number{off}, not {}", described(other));
+            let message = format!("{option} must be a number{off}, not {}", described(other));
             return Err(RuleError::new(code, message));
         }
     };
@@ -43,10 +55,8 @@ pub fn parse_expire_after(value: &Value, context: ExpireAfterContext) -> Result<
             ExpireAfterContext::CreateIndexes => Code::CannotCreateIndex,
             _ => Code::InvalidOptions,
         };
-        let message = format!(
-            "expireAfterSeconds must be a whole number from 0 to {EXPIRE_AFTER_SECONDS_MAX}, not {}",
-            described(value)
-        );
+        let message =
+            format!("{option} must be a whole number from 0 to {EXPIRE_AFTER_SECONDS_MAX}, not {}", described(value));
         RuleError::new(code, message)
     })
 }
@@ -60,6 +70,29 @@ pub fn parse_expire_after_or_off(value: &Value) -> Result<Option<i64>, RuleError
         Value::String(word) if word == "off" => Ok(None),
         other => parse_expire_after(other, ExpireAfterContext::CollMod).map(Some),
     }
+}
+
+/// Reads `maxBytes`: a whole number of bytes by value, from 1 on, or `"off"` for no limit if `may_be_off`.
+///
+/// # Errors
+/// `TypeMismatch` for anything but a number, `InvalidOptions` for a wrong one and for a string that is not `off`.
+pub fn parse_max_bytes(value: &Value, may_be_off: bool) -> Result<Option<u64>, RuleError> {
+    let bytes = match value {
+        Value::Int(i) => Some(*i),
+        Value::Double(d) => exact_int(*d),
+        Value::String(word) if may_be_off && word == "off" => return Ok(None),
+        other => {
+            let is_word = may_be_off && matches!(other, Value::String(_));
+            let code = if is_word { Code::InvalidOptions } else { Code::TypeMismatch };
+            let off = if may_be_off { " or 'off'" } else { "" };
+            return Err(RuleError::new(code, format!("maxBytes must be a number{off}, not {}", described(other))));
+        }
+    };
+    let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+    bytes.map(Some).ok_or_else(|| {
+        let message = format!("maxBytes must be a whole number from 1 to {}, not {}", i64::MAX, described(value));
+        RuleError::new(Code::InvalidOptions, message)
+    })
 }
 
 fn described(value: &Value) -> String {

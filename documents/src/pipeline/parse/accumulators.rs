@@ -3,18 +3,22 @@
 use super::super::Result;
 use super::{constant, object, wrong};
 use crate::expression::accumulator::Kind;
-use crate::expression::{Expression, members};
+use crate::expression::{Constants, Expression, members};
 use crate::order::Number;
 use crate::raw::type_name;
 use crate::{Sort, whole_number};
 use bson::raw::RawBsonRef;
 
 /// An accumulator and what it takes of each document.
-pub(super) fn accumulator(operator: &str, argument: RawBsonRef<'_>) -> Result<(Kind, Expression)> {
+pub(super) fn accumulator(
+    operator: &str,
+    argument: RawBsonRef<'_>,
+    constants: &Constants,
+) -> Result<(Kind, Expression)> {
     match operator {
-        "$firstN" | "$lastN" | "$minN" | "$maxN" => several(operator, argument),
-        "$top" | "$topN" | "$bottom" | "$bottomN" => extreme(operator, argument),
-        "$median" | "$percentile" => percentile(operator, argument),
+        "$firstN" | "$lastN" | "$minN" | "$maxN" => several(operator, argument, constants),
+        "$top" | "$topN" | "$bottom" | "$bottomN" => extreme(operator, argument, constants),
+        "$median" | "$percentile" => percentile(operator, argument, constants),
         _ => {
             let kind = Kind::named(operator);
             let kind = kind.ok_or_else(|| wrong(15952, format!("unknown group operator '{operator}'")))?;
@@ -25,11 +29,11 @@ pub(super) fn accumulator(operator: &str, argument: RawBsonRef<'_>) -> Result<(K
                 (_, RawBsonRef::Array(list)) => {
                     let elements: Vec<RawBsonRef<'_>> = list.into_iter().map_while(std::result::Result::ok).collect();
                     match elements.as_slice() {
-                        [one] => Expression::parse(*one)?,
+                        [one] => constants.expression(*one)?,
                         _ => return Err(wrong(40237, format!("The {operator} accumulator is a unary operator"))),
                     }
                 }
-                (_, argument) => Expression::parse(argument)?,
+                (_, argument) => constants.expression(argument)?,
             };
             Ok((kind, argument))
         }
@@ -37,8 +41,8 @@ pub(super) fn accumulator(operator: &str, argument: RawBsonRef<'_>) -> Result<(K
 }
 
 /// The `n` of an accumulator: a constant.
-fn count(operator: &str, n: RawBsonRef<'_>) -> Result<usize> {
-    let n = Expression::parse(n)?;
+fn count(operator: &str, n: RawBsonRef<'_>, constants: &Constants) -> Result<usize> {
+    let n = constants.expression(n)?;
     let Some(n) = n.constant() else {
         return Err(wrong(115, format!("the 'n' of {operator} must be a constant here")));
     };
@@ -52,13 +56,13 @@ fn count(operator: &str, n: RawBsonRef<'_>) -> Result<usize> {
     }
 }
 
-fn several(operator: &str, argument: RawBsonRef<'_>) -> Result<(Kind, Expression)> {
+fn several(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> Result<(Kind, Expression)> {
     let what = format!("specification must be an object; found {operator}: {}", type_name(argument));
     let (mut input, mut n) = (None, None);
     for (name, value) in members(object(argument, 5_787_900, what)?) {
         match name {
-            "input" => input = Some(Expression::parse(value)?),
-            "n" => n = Some(count(operator, value)?),
+            "input" => input = Some(constants.expression(value)?),
+            "n" => n = Some(count(operator, value, constants)?),
             other => return Err(wrong(5_787_901, format!("Unknown argument for 'n' operator: {other}"))),
         }
     }
@@ -73,19 +77,19 @@ fn several(operator: &str, argument: RawBsonRef<'_>) -> Result<(Kind, Expression
     Ok((kind, input))
 }
 
-fn extreme(operator: &str, argument: RawBsonRef<'_>) -> Result<(Kind, Expression)> {
+fn extreme(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> Result<(Kind, Expression)> {
     let is_several = operator.ends_with('N');
     let what = format!("specification must be an object; found {operator}: {}", type_name(argument));
     let (mut output, mut sort, mut n) = (None, None, None);
     for (name, value) in members(object(argument, 5_788_001, what)?) {
         match (name, value) {
-            ("output", value) => output = Some(Expression::parse(value)?),
+            ("output", value) => output = Some(constants.expression(value)?),
             ("sortBy", RawBsonRef::Document(by)) => sort = Some(Sort::parse(by)?),
             ("sortBy", other) => {
                 let what = format!("expected 'sortBy' to already be an object, got {}", type_name(other));
                 return Err(wrong(5_788_604, what));
             }
-            ("n", value) if is_several => n = Some(count(operator, value)?),
+            ("n", value) if is_several => n = Some(count(operator, value, constants)?),
             (other, _) => return Err(wrong(5_788_002, format!("Unknown argument to {operator} '{other}'"))),
         }
     }
@@ -101,12 +105,12 @@ fn extreme(operator: &str, argument: RawBsonRef<'_>) -> Result<(Kind, Expression
     Ok((kind, output))
 }
 
-fn percentile(operator: &str, argument: RawBsonRef<'_>) -> Result<(Kind, Expression)> {
+fn percentile(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> Result<(Kind, Expression)> {
     let (mut input, mut method, mut shares) = (None, None, None);
     let what = format!("specification must be an object; found {operator}: {}", type_name(argument));
     for (name, value) in members(object(argument, 7_429_703, what)?) {
         match (name, value) {
-            ("input", value) => input = Some(Expression::parse(value)?),
+            ("input", value) => input = Some(constants.expression(value)?),
             ("method", RawBsonRef::String("approximate")) => method = Some(()),
             ("method", _) => {
                 return Err(wrong(2, "Currently only 'approximate' can be used as percentile 'method'"));

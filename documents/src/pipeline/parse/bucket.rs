@@ -6,20 +6,22 @@ use super::accumulators::accumulator;
 use super::{constant, is_nested, object, wrong};
 use crate::Sort;
 use crate::expression::accumulator::Kind;
-use crate::expression::{Expression, members};
+use crate::expression::{Constants, Expression, members};
 use crate::order::{TypeClass, compare};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::rawdoc;
 
-pub(super) fn bucket(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
     let what = "Argument to $bucket stage must be an object";
     let (mut by, mut boundaries, mut default, mut fields) = (None, None, None, None);
     for (name, value) in members(object(argument, 40201, what)?) {
         match name {
-            "groupBy" => by = Some(checked_by(value)?),
-            "boundaries" => boundaries = Some(checked_boundaries(value)?),
-            "default" => default = Some(constant_of(value, 40195, "The $bucket 'default' field must be a constant")?),
-            "output" => fields = Some(output(value)?),
+            "groupBy" => by = Some(checked_by(value, constants)?),
+            "boundaries" => boundaries = Some(checked_boundaries(value, constants)?),
+            "default" => {
+                default = Some(constant_of(value, constants, 40195, "The $bucket 'default' field must be a constant")?)
+            }
+            "output" => fields = Some(output(value, constants)?),
             other => return Err(wrong(40197, format!("Unrecognized option to $bucket: {other}."))),
         }
     }
@@ -48,7 +50,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Resul
         switch.append(cstr!("default"), rawdoc! { "$const": default });
     }
     let id = rawdoc! { "$switch": switch };
-    let id = Expression::parse(RawBsonRef::Document(&id))?;
+    let id = constants.expression(RawBsonRef::Document(&id))?;
     let fields = match fields {
         Some(fields) => fields,
         None => vec![(cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
@@ -58,7 +60,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Resul
     Ok(())
 }
 
-fn checked_by(value: RawBsonRef<'_>) -> Result<RawBson> {
+fn checked_by(value: RawBsonRef<'_>, constants: &Constants) -> Result<RawBson> {
     match value {
         RawBsonRef::String(path) if path.starts_with('$') => {}
         RawBsonRef::Document(object) if !is_nested(object) => {}
@@ -67,23 +69,23 @@ fn checked_by(value: RawBsonRef<'_>) -> Result<RawBson> {
             return Err(wrong(40202, what));
         }
     }
-    Expression::parse(value)?;
+    constants.expression(value)?;
     Ok(crate::raw::owned(value))
 }
 
-fn constant_of(value: RawBsonRef<'_>, code: i32, what: &str) -> Result<RawBson> {
-    match Expression::parse(value)?.constant() {
+fn constant_of(value: RawBsonRef<'_>, constants: &Constants, code: i32, what: &str) -> Result<RawBson> {
+    match constants.expression(value)?.constant() {
         Some(constant) => Ok(constant.clone().unwrap_or(RawBson::Null)),
         None => Err(wrong(code, what)),
     }
 }
 
-fn checked_boundaries(value: RawBsonRef<'_>) -> Result<Vec<RawBson>> {
+fn checked_boundaries(value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<RawBson>> {
     let RawBsonRef::Array(list) = value else {
         return Err(wrong(40200, "The $bucket 'boundaries' field must be an array"));
     };
     let what = "The $bucket 'boundaries' field must be an array of constant values";
-    let one = |value| constant_of(value, 40191, what);
+    let one = |value| constant_of(value, constants, 40191, what);
     let read = list.into_iter().map_while(std::result::Result::ok).map(one).collect::<Result<Vec<_>>>()?;
     if read.len() < 2 {
         return Err(wrong(40192, "The $bucket 'boundaries' field must have at least 2 values"));
@@ -102,16 +104,16 @@ fn checked_boundaries(value: RawBsonRef<'_>) -> Result<Vec<RawBson>> {
     Ok(read)
 }
 
-fn output(value: RawBsonRef<'_>) -> Result<Vec<(CString, Kind, Expression)>> {
+fn output(value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<(CString, Kind, Expression)>> {
     let mut fields = Vec::new();
     for (name, value) in members(object(value, 40196, "The $bucket 'output' field must be an object")?) {
-        fields.push(field(name, value)?);
+        fields.push(field(name, value, constants)?);
     }
     Ok(fields)
 }
 
 /// One field of a `$group` or of a `$bucket`.
-pub(super) fn field(name: &str, value: RawBsonRef<'_>) -> Result<(CString, Kind, Expression)> {
+pub(super) fn field(name: &str, value: RawBsonRef<'_>, constants: &Constants) -> Result<(CString, Kind, Expression)> {
     if name.contains('.') {
         return Err(wrong(40235, format!("The field name '{name}' cannot contain '.'")));
     }
@@ -125,7 +127,7 @@ pub(super) fn field(name: &str, value: RawBsonRef<'_>) -> Result<(CString, Kind,
     let [(operator, argument)] = object.as_slice() else {
         return Err(wrong(40238, format!("The field '{name}' must specify one accumulator")));
     };
-    let (kind, argument) = accumulator(operator, *argument)?;
+    let (kind, argument) = accumulator(operator, *argument, constants)?;
     Ok((CString::try_from(name).map_err(|e| wrong(9, e.to_string()))?, kind, argument))
 }
 

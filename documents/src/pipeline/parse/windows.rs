@@ -7,18 +7,18 @@ use super::accumulators::accumulator;
 use super::bucket::single;
 use super::{object, path_of, wrong};
 use crate::Sort;
-use crate::expression::{Distance, Expression, members, real_of};
+use crate::expression::{Constants, Distance, Expression, members, real_of};
 use crate::order::Number;
 use crate::raw::{owned, type_name};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 
-pub(super) fn set_window_fields(argument: RawBsonRef<'_>) -> Result<Stage> {
+pub(super) fn set_window_fields(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Stage> {
     let what = format!("the $setWindowFields stage specification must be an object, found {}", type_name(argument));
     let (mut partition, mut sort, mut output) = (None, None, None);
     for (name, value) in members(object(argument, 9, what)?) {
         match (name, value) {
-            ("partitionBy", value) => partition = Some(Expression::parse(value)?),
+            ("partitionBy", value) => partition = Some(constants.expression(value)?),
             ("sortBy", RawBsonRef::Document(by)) => sort = Some(by),
             ("output", RawBsonRef::Document(fields)) => output = Some(fields),
             ("sortBy" | "output", other) => {
@@ -35,7 +35,7 @@ pub(super) fn set_window_fields(argument: RawBsonRef<'_>) -> Result<Stage> {
     for (name, value) in members(output.ok_or_else(missing)?) {
         let path = path_of(name)?.into_iter().map(str::to_owned).collect();
         let what = format!("The field '{name}' must be an object");
-        let function = function(object(value, 9, what)?, &windows)?;
+        let function = function(object(value, 9, what)?, &windows, constants)?;
         windows.outputs.push((path, function));
     }
     Ok(Stage::Windows(Box::new(windows)))
@@ -53,7 +53,7 @@ fn begun(partition: Option<Expression>, sort: Option<&RawDocument>) -> Result<Wi
 }
 
 /// One window function with its window.
-fn function(spec: &RawDocument, windows: &Windows) -> Result<Function> {
+fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Result<Function> {
     let (mut operator, mut window) = (None, None);
     for (name, value) in members(spec) {
         match name {
@@ -98,16 +98,16 @@ fn function(spec: &RawDocument, windows: &Windows) -> Result<Function> {
         "$shift" => {
             needs_sort()?;
             no_window()?;
-            shift(argument)
+            shift(argument, constants)
         }
-        "$derivative" | "$integral" => change(name, argument, read),
+        "$derivative" | "$integral" => change(name, argument, read, constants),
         "$expMovingAvg" => {
             no_window()?;
-            moving_average(argument)
+            moving_average(argument, constants)
         }
         "$locf" | "$linearFill" => {
             no_window()?;
-            let input = Expression::parse(argument)?;
+            let input = constants.expression(argument)?;
             if name == "$locf" {
                 return Ok(Function::Locf(input));
             }
@@ -118,7 +118,7 @@ fn function(spec: &RawDocument, windows: &Windows) -> Result<Function> {
             Ok(Function::LinearFill(input))
         }
         name => {
-            let (kind, argument) = accumulator(name, argument).map_err(|error| match error.code {
+            let (kind, argument) = accumulator(name, argument, constants).map_err(|error| match error.code {
                 15952 => wrong(9, format!("Unrecognized window function, {name}")),
                 _ => error,
             })?;
@@ -193,18 +193,18 @@ fn distance(value: RawBsonRef<'_>) -> Result<Distance> {
     Distance::named(text).ok_or_else(|| wrong(9, format!("unknown time unit value: {text}")))
 }
 
-fn shift(argument: RawBsonRef<'_>) -> Result<Function> {
+fn shift(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Function> {
     let (mut output, mut by, mut default) = (None, None, None);
     let what = "Argument to $shift must be an object";
     for (name, value) in members(object(argument, 9, what)?) {
         match name {
-            "output" => output = Some(Expression::parse(value)?),
+            "output" => output = Some(constants.expression(value)?),
             "by" => {
                 let whole = crate::whole_number(value);
                 by = Some(whole.ok_or_else(|| wrong(9, "'$shift:by' field must be an integer"))?);
             }
             "default" => {
-                let constant = Expression::parse(value)?.constant().cloned();
+                let constant = constants.expression(value)?.constant().cloned();
                 default =
                     constant.ok_or_else(|| wrong(9, "'$shift:default' expression must yield a constant value."))?;
             }
@@ -217,12 +217,12 @@ fn shift(argument: RawBsonRef<'_>) -> Result<Function> {
     }
 }
 
-fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>) -> Result<Function> {
+fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>, constants: &Constants) -> Result<Function> {
     let (mut input, mut unit) = (None, None);
     let what = format!("{name} specification must be an object");
     for (member, value) in members(object(argument, 5_490_706, what)?) {
         match member {
-            "input" => input = Some(Expression::parse(value)?),
+            "input" => input = Some(constants.expression(value)?),
             "unit" => {
                 let millis = distance(value)?.millis();
                 let what = "unit must be 'week' or smaller";
@@ -239,13 +239,13 @@ fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>) -> Resul
     }
 }
 
-fn moving_average(argument: RawBsonRef<'_>) -> Result<Function> {
+fn moving_average(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Function> {
     let (mut input, mut weight) = (None, None);
     let what = "$expMovingAvg must have exactly one argument that is an object";
     for (name, value) in members(object(argument, 9, what)?) {
         let number = Number::of(value).map(real_of);
         match (name, number) {
-            ("input", _) => input = Some(Expression::parse(value)?),
+            ("input", _) => input = Some(constants.expression(value)?),
             ("N", Some(n)) if n >= 1.0 && n.fract() == 0.0 && weight.is_none() => weight = Some(2.0 / (n + 1.0)),
             ("alpha", Some(alpha)) if alpha > 0.0 && alpha < 1.0 && weight.is_none() => weight = Some(alpha),
             _ => {
@@ -262,7 +262,7 @@ fn moving_average(argument: RawBsonRef<'_>) -> Result<Function> {
 }
 
 /// `$fill`: window functions for methods, and then values for what is null.
-pub(super) fn fill(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+pub(super) fn fill(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
     let what = format!("the $fill stage specification must be an object, found {}", type_name(argument));
     let (mut partition, mut sort, mut output) = (None, None, None);
     for (name, value) in members(object(argument, 9, what)?) {
@@ -290,7 +290,7 @@ pub(super) fn fill(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
         }
     }
     let output = output.ok_or_else(|| wrong(40414, "BSON field '$fill.output' is missing but a required field"))?;
-    let partition = partition.map(|value| Expression::parse(value.as_raw_bson_ref())).transpose()?;
+    let partition = partition.map(|value| constants.expression(value.as_raw_bson_ref())).transpose()?;
     let (mut windows, mut values) = (begun(partition, sort)?, Tree::default());
     let mut has_values = false;
     for (name, value) in members(output) {
@@ -300,13 +300,13 @@ pub(super) fn fill(argument: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<
         match spec.as_slice() {
             [("value", value)] => {
                 let filled = rawdoc! { "$ifNull": [format!("${name}"), owned(*value)] };
-                values.add(&path, Field::Computed(Expression::parse(RawBsonRef::Document(&filled))?))?;
+                values.add(&path, Field::Computed(constants.expression(RawBsonRef::Document(&filled))?))?;
                 has_values = true;
             }
             [("method", RawBsonRef::String(method @ ("locf" | "linear")))] => {
                 let name = if *method == "locf" { "$locf" } else { "$linearFill" };
                 let spec = single(name, RawBson::String(format!("${}", path.join("."))));
-                let function = function(&spec, &windows)?;
+                let function = function(&spec, &windows, constants)?;
                 windows.outputs.push((path.into_iter().map(str::to_owned).collect(), function));
             }
             [("method", _)] => {

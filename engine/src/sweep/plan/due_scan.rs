@@ -9,6 +9,7 @@ use crate::segment::{Class, Classes, Segment, ordinal_number};
 use crate::state::CollectionState;
 use ebbtide_buckets::{BucketId, SegmentReader};
 use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp, due_instant};
+use roaring::RoaringBitmap;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub(crate) struct DueBucket {
 }
 
 impl DueBucket {
-    fn of(rule: usize) -> DueBucket {
+    /// A bucket without a piece yet.
+    pub(crate) fn of(rule: usize) -> DueBucket {
         DueBucket { rule, pieces: Vec::new(), rows: 0, bytes: 0 }
     }
 }
@@ -57,12 +59,24 @@ pub(crate) fn due_buckets(
         return Ok(Vec::new());
     }
     let scan = DueScan::new(collection, rules, epoch, now);
-    let DueSegments { whole, mut alone, shared } = scan.due_segments()?;
-    alone.extend(shared);
-    alone.extend(whole.into_iter().map(|(segment, _)| segment));
-    let due = scan.buckets(&alone)?;
+    let due = scan.all_buckets()?;
     scan.into_unread().pop().map_or(Ok(due), Err)
 }
+
+/// Every sealed bucket that is due at `now` under the rules of a collection, as far as segments can be read; how many buckets are
+/// due and held; and the errors about what cannot be read.
+pub(crate) fn readable_due_buckets(collection: &CollectionState, now: Timestamp) -> Result<ReadableDue> {
+    if collection.suspension().is_some() || collection.rules.is_empty() {
+        return Ok(ReadableDue::default());
+    }
+    let mut scan = DueScan::new(collection, &collection.rules, Some(collection.rules_epoch), now);
+    scan.open_wait = true;
+    let due = scan.all_buckets()?;
+    Ok((due, scan.held(), scan.into_unread()))
+}
+
+/// What [`readable_due_buckets`] finds.
+pub(crate) type ReadableDue = (Vec<(BucketId, DueBucket)>, u64, Vec<Error>);
 
 /// Segments that hold something due.
 #[derive(Default)]
@@ -87,12 +101,24 @@ pub(super) struct DueScan<'a> {
     pub(super) open_wait: bool,
     /// Segments that could not be read, and why.
     unread: RefCell<Vec<(Arc<Segment>, Error)>>,
+    /// Buckets that are due and stay, because a hold covers something in them.
+    held: RefCell<HashSet<BucketId>>,
 }
 
 impl<'a> DueScan<'a> {
     pub(super) fn new(collection: &'a CollectionState, rules: &'a RuleSet, epoch: Option<u64>, now: Timestamp) -> Self {
-        let (mode, unread) = (collection.options.expiry, RefCell::default());
-        DueScan { collection, rules, epoch, mode, now, cutoff: Cell::new(None), open_wait: false, unread }
+        let (mode, unread, held) = (collection.options.expiry, RefCell::default(), RefCell::default());
+        DueScan { collection, rules, epoch, mode, now, cutoff: Cell::new(None), open_wait: false, unread, held }
+    }
+
+    /// How many buckets were found due and stay, because a hold covers something in them.
+    pub(super) fn held(&self) -> u64 {
+        self.held.borrow().len() as u64
+    }
+
+    /// The buckets of a segment that a hold keeps; `None` if the segment cannot be read.
+    fn held_in(&self, segment: &Arc<Segment>, reader: &SegmentReader) -> Result<Option<RoaringBitmap>> {
+        self.noted(segment, self.collection.held_buckets(segment, reader))
     }
 
     /// The errors about segments that could not be read.
@@ -119,11 +145,19 @@ impl<'a> DueScan<'a> {
         self.noted(segment, segment.file.reader())
     }
 
+    /// Buckets of all segments and of memory whose pieces, wherever they are, are all due.
+    fn all_buckets(&self) -> Result<Vec<(BucketId, DueBucket)>> {
+        let DueSegments { whole, mut alone, shared } = self.due_segments()?;
+        alone.extend(shared);
+        alone.extend(whole.into_iter().map(|(segment, _)| segment));
+        self.buckets(&alone)
+    }
+
     fn is_due(&self, bound: i64, e: i64) -> bool {
         let cutoff = match self.cutoff.get() {
             Some((known, cutoff)) if known == e => cutoff,
             _ => {
-                let cutoff = Cutoff::new(self.now, e, self.collection.options.precision);
+                let cutoff = self.collection.drop_cutoff(self.now, e);
                 self.cutoff.set(Some((e, cutoff)));
                 cutoff
             }
@@ -179,7 +213,9 @@ impl<'a> DueScan<'a> {
                 continue;
             }
             match (classes.class(), longest) {
-                (Class::Rule(rule), Some(e)) if self.is_due(most, e) => due.whole.push((segment.clone(), rule)),
+                (Class::Rule(rule), Some(e)) if self.is_due(most, e) && !self.collection.may_be_held(segment) => {
+                    due.whole.push((segment.clone(), rule))
+                }
                 _ => due.alone.push(segment.clone()),
             }
         }
@@ -199,12 +235,18 @@ impl<'a> DueScan<'a> {
     pub(super) fn part(&self, segment: &Arc<Segment>) -> Result<Vec<(usize, Item)>> {
         let Some(reader) = self.reader(segment)? else { return Ok(Vec::new()) };
         let Some(classes) = self.classes(segment)? else { return Ok(Vec::new()) };
+        let Some(held) = self.held_in(segment, &reader)? else { return Ok(Vec::new()) };
         let mut parts: BTreeMap<usize, OrdinalRuns> = BTreeMap::new();
         // Not a loop: flattened iterators are quicker from within.
         segment.live_buckets(&reader).for_each(|(ordinal, meta, bounds)| {
             if let Some((rule, e)) = classes.of(meta)
                 && self.is_due(bound_of(self.mode, &bounds), e)
             {
+                if held.contains(ordinal_number(ordinal)) {
+                    let meta = segment.meta(&reader, ordinal);
+                    self.held.borrow_mut().insert(BucketId { meta, window: bounds.window });
+                    return;
+                }
                 parts.entry(rule).or_default().add(ordinal_number(ordinal), bounds.rows);
             }
         });
@@ -218,6 +260,7 @@ impl<'a> DueScan<'a> {
         for segment in due {
             let Some(reader) = self.reader(segment)? else { continue };
             let Some(classes) = self.classes(segment)? else { continue };
+            let Some(held) = self.held_in(segment, &reader)? else { continue };
             for (ordinal, meta, bounds) in segment.live_buckets(&reader) {
                 let Some((rule, e)) = classes.of(meta) else { continue };
                 let id = || BucketId { meta: segment.meta(&reader, ordinal), window: bounds.window };
@@ -225,6 +268,11 @@ impl<'a> DueScan<'a> {
                     if self.mode == ExpiryMode::Exact {
                         kept.push(id());
                     }
+                    continue;
+                }
+                if held.contains(ordinal_number(ordinal)) {
+                    kept.push(id());
+                    self.held.borrow_mut().insert(id());
                     continue;
                 }
                 let entry = found.entry(id()).or_insert_with(|| DueBucket::of(rule));
@@ -236,9 +284,10 @@ impl<'a> DueScan<'a> {
                 entry.bytes += segment.share(bounds.rows);
             }
         }
+        let held = self.collection.held_open_buckets()?;
         for (id, bounds, bytes) in self.open() {
             let Some((rule, e)) = self.rules.effective(&id.meta.value()) else { continue };
-            if !self.open_wait && self.is_due(bound_of(self.mode, &bounds), e) {
+            if !held.contains(id) && !self.open_wait && self.is_due(bound_of(self.mode, &bounds), e) {
                 let entry = found.entry(id.clone()).or_insert_with(|| DueBucket::of(rule));
                 entry.rows += bounds.rows;
                 entry.bytes += bytes;
@@ -293,5 +342,5 @@ impl<'a> DueScan<'a> {
 
 /// The instant from which a sweep drops a bucket whose bound is `bound`.
 pub(crate) fn expires_at(bound: i64, e: i64, collection: &CollectionState) -> Timestamp {
-    due_instant(bound, e, collection.options.precision)
+    due_instant(bound, collection.drop_after(e), collection.options.precision)
 }

@@ -4,18 +4,28 @@ use ebbtide_ttl::Value;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Point {
-    pub(super) measurement: String,
-    pub(super) tags: Vec<(String, String)>,
-    pub(super) fields: Vec<(String, Value)>,
-    pub(super) time: Option<String>,
+pub struct Point {
+    /// What was measured; never empty.
+    pub measurement: String,
+    /// The names and values of its tags, in the order of the line.
+    pub tags: Vec<(String, String)>,
+    /// The names and values of its fields, in the order of the line: bools, whole numbers, doubles and texts.
+    pub fields: Vec<(String, Value)>,
+    /// The digits of its time, whose unit the line does not say.
+    pub time: Option<String>,
 }
 
-/// Reads a line; `None` for a comment.
+/// Reads a line; `None` for a comment. Unsigned numbers must fit into int64.
+///
+/// ```
+/// let point = ebbtide::line_protocol::parse(b"cpu,host=a usage=0.5 1704067200000000000")?.unwrap();
+/// assert_eq!((point.measurement.as_str(), point.tags.len(), point.fields.len()), ("cpu", 1, 1));
+/// # Ok::<(), String>(())
+/// ```
 ///
 /// # Errors
 /// What is wrong, and at which column.
-pub(super) fn parse(line: &[u8]) -> Result<Option<Point>, String> {
+pub fn parse(line: &[u8]) -> Result<Option<Point>, String> {
     if line.first() == Some(&b'#') {
         return Ok(None);
     }

@@ -1,0 +1,250 @@
+//! Bins: mergeable aggregates of measurements by meta and by aligned intervals of time.
+//!
+//! A bin keeps states, never results: counts, sums, squared deviations, bounds, and first and last values with their times.
+//! States of parts of a bin merge into the state of the whole, in any order.
+
+mod fold;
+mod results;
+mod state;
+mod stored;
+
+pub use results::{RESULT_SUFFIXES, result_schema};
+pub use stored::{StoredField, stored_columns};
+
+use crate::counts::to_number;
+use crate::meta::MetaKey;
+use crate::schema::FieldType;
+use crate::window::Window;
+use ahash::AHashMap;
+use state::State;
+use std::sync::Arc;
+
+/// The states of one field, by slot.
+#[derive(Debug, Clone)]
+enum States {
+    Int(Vec<State<i64>>),
+    Double(Vec<State<f64>>),
+    Bool(Vec<State<bool>>),
+    Text(Vec<State<Arc<str>>>),
+}
+
+impl States {
+    fn new(ty: &FieldType) -> Option<States> {
+        Some(match ty {
+            FieldType::Int64 => States::Int(Vec::new()),
+            FieldType::Double => States::Double(Vec::new()),
+            FieldType::Bool => States::Bool(Vec::new()),
+            FieldType::String => States::Text(Vec::new()),
+            _ => return None,
+        })
+    }
+
+    fn grow(&mut self) {
+        match self {
+            States::Int(states) => states.push(State::default()),
+            States::Double(states) => states.push(State::default()),
+            States::Bool(states) => states.push(State::default()),
+            States::Text(states) => states.push(State::default()),
+        }
+    }
+
+    fn merge(&mut self, slot: usize, other: &States, of: usize) {
+        match (self, other) {
+            (States::Int(to), States::Int(from)) => to[slot].merge(&from[of]),
+            (States::Double(to), States::Double(from)) => to[slot].merge(&from[of]),
+            (States::Bool(to), States::Bool(from)) => to[slot].merge(&from[of]),
+            (States::Text(to), States::Text(from)) => to[slot].merge(&from[of]),
+            (States::Double(to), States::Int(from)) => to[slot].merge(&from[of].widened()),
+            _ => {}
+        }
+    }
+}
+
+/// A field of which bins have states.
+#[derive(Debug, Clone)]
+struct BinField {
+    name: String,
+    states: States,
+}
+
+/// All rows of a bin, whatever their fields.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    measurements: u64,
+    /// The times of the first and the last.
+    first: i64,
+    last: i64,
+}
+
+impl Rows {
+    const NONE: Rows = Rows { measurements: 0, first: i64::MAX, last: i64::MIN };
+
+    fn merge(&mut self, other: &Rows) {
+        self.measurements += other.measurements;
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+    }
+}
+
+/// Bins of one width, by meta.
+#[derive(Debug, Clone)]
+pub struct Bins {
+    /// The width in units of the precision.
+    step: i64,
+    keys: Vec<MetaKey>,
+    numbers: AHashMap<MetaKey, u32>,
+    slots: AHashMap<(u32, i64), u32>,
+    /// For each slot the number of its meta, and the bin: the number of widths from the epoch to its start.
+    ids: Vec<(u32, i64)>,
+    rows: Vec<Rows>,
+    fields: Vec<BinField>,
+}
+
+impl Bins {
+    /// No bins so far, of `step` units each. Fields of types that cannot be aggregated are left out.
+    #[must_use]
+    pub fn new<'a>(step: i64, fields: impl IntoIterator<Item = (&'a str, &'a FieldType)>) -> Bins {
+        let field = |(name, ty): (&str, &FieldType)| Some(BinField { name: name.to_owned(), states: States::new(ty)? });
+        Bins {
+            step: step.max(1),
+            keys: Vec::new(),
+            numbers: AHashMap::new(),
+            slots: AHashMap::new(),
+            ids: Vec::new(),
+            rows: Vec::new(),
+            fields: fields.into_iter().filter_map(field).collect(),
+        }
+    }
+
+    /// Whether values of a type can be aggregated.
+    #[must_use]
+    pub fn takes(ty: &FieldType) -> bool {
+        States::new(ty).is_some()
+    }
+
+    /// The number of bins.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The approximate memory in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let of_field = |field: &BinField| match &field.states {
+            States::Int(_) => size_of::<State<i64>>(),
+            States::Double(_) => size_of::<State<f64>>(),
+            States::Bool(_) => size_of::<State<bool>>(),
+            States::Text(_) => size_of::<State<Arc<str>>>() + 32,
+        };
+        self.len() * (96 + self.fields.iter().map(of_field).sum::<usize>())
+    }
+
+    /// The names of the fields, in order.
+    pub fn field_names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|field| field.name.as_str())
+    }
+
+    /// Every bin: its meta, its interval of time, and how many measurements it has.
+    pub fn iter(&self) -> impl Iterator<Item = (&MetaKey, Window, u64)> {
+        let shown = |((meta, bin), rows): (&(u32, i64), &Rows)| {
+            (&self.keys[*meta as usize], self.window(*bin), rows.measurements)
+        };
+        self.ids.iter().zip(&self.rows).map(shown)
+    }
+
+    /// The number of a meta, by which [`Bins::fold`] knows it.
+    pub fn meta(&mut self, key: &MetaKey) -> u32 {
+        if let Some(number) = self.numbers.get(key) {
+            return *number;
+        }
+        let number = to_number(self.keys.len());
+        self.keys.push(key.clone());
+        self.numbers.insert(key.clone(), number);
+        number
+    }
+
+    /// Adds bins of the same width or of a width that divides this one, as far as `keep` takes their interval and number of
+    /// measurements.
+    pub fn merge(&mut self, other: &Bins, keep: impl Fn(&MetaKey, Window) -> bool) {
+        let metas: Vec<u32> = other.keys.iter().map(|key| self.meta(key)).collect();
+        let fields: Vec<Option<usize>> =
+            self.fields.iter().map(|field| other.fields.iter().position(|f| f.name == field.name)).collect();
+        let ratio = (self.step / other.step).max(1);
+        for (of, (meta, bin)) in other.ids.iter().enumerate() {
+            if !keep(&other.keys[*meta as usize], other.window(*bin)) {
+                continue;
+            }
+            let slot = self.slot(metas[*meta as usize], bin.div_euclid(ratio));
+            self.rows[slot].merge(&other.rows[of]);
+            for (field, from) in self.fields.iter_mut().zip(&fields) {
+                if let Some(from) = from {
+                    field.states.merge(slot, &other.fields[*from].states, of);
+                }
+            }
+        }
+    }
+
+    /// No bins, of the same width and fields.
+    #[must_use]
+    pub fn empty(&self) -> Bins {
+        let types: Vec<_> = self.fields.iter().map(|field| (&field.name, field.states.field_type())).collect();
+        Bins::new(self.step, types.iter().map(|(name, ty)| (name.as_str(), ty)))
+    }
+
+    /// Removes all bins but those that `keep` takes.
+    pub fn retain(&mut self, keep: impl Fn(&MetaKey, Window) -> bool) {
+        if self.iter().all(|(meta, window, _)| keep(meta, window)) {
+            return;
+        }
+        let mut kept = self.empty();
+        kept.merge(self, keep);
+        *self = kept;
+    }
+
+    fn window(&self, bin: i64) -> Window {
+        Window { start: bin.saturating_mul(self.step), end: bin.saturating_add(1).saturating_mul(self.step) }
+    }
+
+    fn slot(&mut self, meta: u32, bin: i64) -> usize {
+        let next = to_number(self.ids.len());
+        let slot = *self.slots.entry((meta, bin)).or_insert(next);
+        if slot == next {
+            self.ids.push((meta, bin));
+            self.rows.push(Rows::NONE);
+            self.fields.iter_mut().for_each(|field| field.states.grow());
+        }
+        slot as usize
+    }
+
+    /// The slots in order of meta and time.
+    fn sorted(&self) -> Vec<usize> {
+        let mut by_key: Vec<u32> = (0..to_number(self.keys.len())).collect();
+        by_key.sort_by(|a, b| self.keys[*a as usize].cmp(&self.keys[*b as usize]));
+        let mut place = vec![0_u32; by_key.len()];
+        by_key.iter().enumerate().for_each(|(at, meta)| place[*meta as usize] = to_number(at));
+        let mut slots: Vec<usize> = (0..self.ids.len()).collect();
+        slots.sort_unstable_by_key(|slot| (place[self.ids[*slot].0 as usize], self.ids[*slot].1));
+        slots
+    }
+}
+
+impl States {
+    fn field_type(&self) -> FieldType {
+        match self {
+            States::Int(_) => FieldType::Int64,
+            States::Double(_) => FieldType::Double,
+            States::Bool(_) => FieldType::Bool,
+            States::Text(_) => FieldType::String,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

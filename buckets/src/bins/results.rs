@@ -1,0 +1,185 @@
+//! What bins show: results made of states.
+
+use super::state::{BinValue, State, Sum};
+use super::{Bins, States};
+use crate::meta::column_of_keys;
+use crate::schema::{FieldType, Schema};
+use crate::time_units::{timestamp_type, timestamps};
+use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use arrow::error::ArrowError;
+use ebbtide_ttl::Precision;
+use std::sync::Arc;
+
+/// The column with the number of measurements.
+const MEASUREMENTS: &str = "measurements";
+/// The type of sums of whole numbers.
+const WIDE: DataType = DataType::Decimal128(38, 0);
+
+/// What is added to the name of a field for each of its columns. Those of texts and bools are the ones without a mean.
+pub const RESULT_SUFFIXES: [&str; 10] =
+    ["count", "sum", "avg", "min", "max", "stddev", "first", "first_time", "last", "last_time"];
+
+fn suffixes(ty: &FieldType) -> impl Iterator<Item = &'static str> {
+    let is_number = matches!(ty, FieldType::Int64 | FieldType::Double);
+    RESULT_SUFFIXES.into_iter().filter(move |suffix| is_number || !matches!(*suffix, "sum" | "avg" | "stddev"))
+}
+
+fn result_type(ty: &FieldType, suffix: &str, precision: Precision) -> DataType {
+    match (suffix, ty) {
+        ("count", _) => DataType::Int64,
+        ("sum", FieldType::Int64) => WIDE,
+        ("sum" | "avg" | "stddev", _) => DataType::Float64,
+        ("first_time" | "last_time", _) => timestamp_type(precision),
+        (_, ty) => ty.arrow(precision),
+    }
+}
+
+/// The columns of [`Bins::results`] for these fields, in which `of` has the names of the time and the meta, the type of the
+/// meta and the precision.
+#[must_use]
+pub fn result_schema<'a>(of: &Schema, fields: impl IntoIterator<Item = (&'a str, &'a FieldType)>) -> SchemaRef {
+    let mut columns = vec![Field::new(&of.time, timestamp_type(of.precision), false)];
+    if let (Some(meta), Some(ty)) = (&of.meta, &of.meta_type) {
+        columns.push(Field::new(meta, ty.arrow(of.precision), true));
+    }
+    columns.push(Field::new(MEASUREMENTS, DataType::Int64, false));
+    for (name, ty) in fields.into_iter().filter(|(_, ty)| Bins::takes(ty)) {
+        columns.extend(suffixes(ty).map(|suffix| {
+            Field::new(format!("{name}_{suffix}"), result_type(ty, suffix, of.precision), suffix != "count")
+        }));
+    }
+    Arc::new(ArrowSchema::new(columns))
+}
+
+impl Bins {
+    /// The results in order of meta and time, with the columns of [`result_schema`].
+    ///
+    /// # Errors
+    /// None that these columns can meet.
+    pub fn results(&self, of: &Schema) -> Result<RecordBatch, ArrowError> {
+        let slots = self.sorted();
+        let starts = slots.iter().map(|slot| Some(self.window(self.ids[*slot].1).start)).collect();
+        let mut columns: Vec<ArrayRef> = vec![timestamps(starts, of.precision)];
+        if let (Some(_), Some(ty)) = (&of.meta, &of.meta_type) {
+            let keys: Vec<_> = slots.iter().map(|slot| self.keys[self.ids[*slot].0 as usize].clone()).collect();
+            columns.push(column_of_keys(&keys, ty, of.precision));
+        }
+        let measurements = slots.iter().map(|slot| self.rows[*slot].measurements.cast_signed());
+        columns.push(Arc::new(measurements.collect::<Int64Array>()));
+        let mut types = Vec::with_capacity(self.fields.len());
+        for field in &self.fields {
+            let ty = field.states.field_type();
+            let shown = Shown { slots: &slots, precision: of.precision, ty: &ty };
+            match &field.states {
+                States::Int(states) => shown.numbers(
+                    states,
+                    |sum| {
+                        let sums = sum.collect::<Decimal128Array>().with_precision_and_scale(38, 0)?;
+                        Ok(Arc::new(sums))
+                    },
+                    |values| Arc::new(values.map(|v| v.copied()).collect::<Int64Array>()),
+                    &mut columns,
+                )?,
+                States::Double(states) => shown.numbers(
+                    states,
+                    |sum| Ok(Arc::new(sum.map(|sum| sum.map(|sum| sum.value())).collect::<Float64Array>())),
+                    |values| Arc::new(values.map(|v| v.copied()).collect::<Float64Array>()),
+                    &mut columns,
+                )?,
+                States::Bool(states) => shown.plain(
+                    states,
+                    |values| Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>()),
+                    &mut columns,
+                ),
+                States::Text(states) => shown.plain(
+                    states,
+                    |values| Arc::new(values.map(|v| v.map(AsRef::<str>::as_ref)).collect::<StringViewArray>()),
+                    &mut columns,
+                ),
+            }
+            types.push(ty);
+        }
+        let names = self.field_names().zip(&types);
+        RecordBatch::try_new(result_schema(of, names), columns)
+    }
+}
+
+/// Which bins of a field are shown, and how.
+struct Shown<'a> {
+    slots: &'a [usize],
+    precision: Precision,
+    ty: &'a FieldType,
+}
+
+/// Values of bins, in order.
+type Values<'a, T> = &'a mut dyn Iterator<Item = Option<T>>;
+
+impl Shown<'_> {
+    /// The states of the bins; `None` without a value.
+    fn states<'s, V: BinValue>(&'s self, states: &'s [State<V>]) -> impl Iterator<Item = Option<&'s State<V>>> {
+        self.slots.iter().map(|slot| Some(&states[*slot]).filter(|state| state.count > 0))
+    }
+
+    fn numbers<V: BinValue>(
+        &self,
+        states: &[State<V>],
+        sums: impl Fn(Values<'_, V::Sum>) -> Result<ArrayRef, ArrowError>,
+        values: impl Fn(Values<'_, &V>) -> ArrayRef,
+        columns: &mut Vec<ArrayRef>,
+    ) -> Result<(), ArrowError> {
+        for suffix in suffixes(self.ty) {
+            columns.push(match suffix {
+                "sum" => sums(&mut self.states(states).map(|state| state.map(|state| state.sum)))?,
+                "avg" => Arc::new(self.states(states).map(|state| state.map(mean)).collect::<Float64Array>()),
+                "stddev" => {
+                    Arc::new(self.states(states).map(|state| state.and_then(deviation)).collect::<Float64Array>())
+                }
+                suffix => self.column(suffix, states, &values),
+            });
+        }
+        Ok(())
+    }
+
+    fn plain<V: BinValue>(
+        &self,
+        states: &[State<V>],
+        values: impl Fn(Values<'_, &V>) -> ArrayRef,
+        columns: &mut Vec<ArrayRef>,
+    ) {
+        columns.extend(suffixes(self.ty).map(|suffix| self.column(suffix, states, &values)));
+    }
+
+    fn column<V: BinValue>(
+        &self,
+        suffix: &str,
+        states: &[State<V>],
+        values: &impl Fn(Values<'_, &V>) -> ArrayRef,
+    ) -> ArrayRef {
+        let all = || self.states(states);
+        let time = |pick: fn(&State<V>) -> i64| timestamps(all().map(|s| s.map(pick)).collect(), self.precision);
+        match suffix {
+            "count" => {
+                let counts = all().map(|state| state.map_or(0, |state| state.count.cast_signed()));
+                Arc::new(counts.collect::<Int64Array>())
+            }
+            "min" => values(&mut all().map(|state| state.map(|state| &state.min))),
+            "max" => values(&mut all().map(|state| state.map(|state| &state.max))),
+            "first" => values(&mut all().map(|state| state.map(|state| &state.first.1))),
+            "last" => values(&mut all().map(|state| state.map(|state| &state.last.1))),
+            "first_time" => time(|state| state.first.0),
+            _ => time(|state| state.last.0),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn mean<V: BinValue>(state: &State<V>) -> f64 {
+    state.sum.double() / state.count as f64
+}
+
+/// The standard deviation of a sample; of one value there is none.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn deviation<V: BinValue>(state: &State<V>) -> Option<f64> {
+    (state.count > 1).then(|| (state.squares / (state.count - 1) as f64).sqrt())
+}

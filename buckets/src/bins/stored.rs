@@ -1,0 +1,428 @@
+//! Bins as rows of a segment, which has one column for each state. What is the same for almost every bin is left out where
+//! it is: a null means the usual value, and a column that would have only nulls is not there.
+
+use super::state::{BinValue, Compensated, State};
+use super::{Bins, Rows, States};
+use crate::columns::times;
+use crate::meta::{column_of_keys, keys_of_column};
+use crate::schema::{FieldType, Schema};
+use crate::segment::{Decimals, nearest, power};
+use crate::time_units::timestamps;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// Columns of the bin itself: how many measurements, and how far the first and the last of them are from the start. No name of
+/// a time or meta field has a dot, and the last part of no name of a state is one of these.
+const MEASUREMENTS: &str = ".measurements";
+const FROM: &str = ".from";
+const TO: &str = ".to";
+
+/// What the names of columns of states end with.
+const COUNT: &str = "count";
+const SUM: &str = "sum";
+const SUM_HIGH: &str = "sum_high";
+const SQUARES: &str = "squares";
+const MIN: &str = "min";
+const MAX: &str = "max";
+const FIRST: &str = "first";
+const FIRST_TIME: &str = "first_time";
+const LAST: &str = "last";
+const LAST_TIME: &str = "last_time";
+const STATES: [&str; 10] = [COUNT, SUM, SUM_HIGH, SQUARES, MIN, MAX, FIRST, FIRST_TIME, LAST, LAST_TIME];
+
+/// Under which names the states of a field are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredField {
+    /// The field, or what it was called when its states began.
+    pub field: String,
+    /// Tells states that began anew from those before.
+    pub since: u32,
+}
+
+impl StoredField {
+    /// States that began with the field itself.
+    #[must_use]
+    pub fn plain(field: &str) -> StoredField {
+        StoredField { field: field.to_owned(), since: 0 }
+    }
+
+    /// The name of a column of states. States that began anew have columns of their own.
+    fn column(&self, state: &str) -> String {
+        match (&self.field, self.since) {
+            (field, 0) => format!("{field}.{state}"),
+            (field, since) => format!("{field}.{state}.{since}"),
+        }
+    }
+}
+
+/// The columns of a segment of bins that have what is known of these fields, its time and meta included.
+#[must_use]
+pub fn stored_columns(schema: &Schema, fields: impl IntoIterator<Item = StoredField>) -> Vec<String> {
+    let mut columns = vec![schema.time.clone()];
+    columns.extend(schema.meta.clone().filter(|_| schema.meta_type.is_some()));
+    let of_bin = [MEASUREMENTS, FROM, TO].into_iter().map(str::to_owned);
+    let states = fields.into_iter().flat_map(|field| STATES.map(|state| field.column(state)));
+    let all: Vec<String> = of_bin.chain(states).collect();
+    columns.extend(all.into_iter().filter(|column| schema.fields.iter().any(|(name, _)| name == column)));
+    columns
+}
+
+impl Bins {
+    /// The bins as rows of a segment in order of meta and time, and their schema, in which `of` has the names of the time and
+    /// the meta and the type of the meta. `stored` says under which names a field's states go.
+    ///
+    /// # Errors
+    /// None that these columns can meet.
+    pub fn to_stored(
+        &self,
+        of: &Schema,
+        stored: impl Fn(&str) -> StoredField,
+    ) -> Result<(Schema, RecordBatch), ArrowError> {
+        let slots = self.sorted();
+        let mut schema = Schema { fields: Vec::new(), ..of.clone() };
+        let starts: Vec<i64> = slots.iter().map(|slot| self.window(self.ids[*slot].1).start).collect();
+        let mut columns: Vec<ArrayRef> = vec![timestamps(starts.iter().copied().map(Some).collect(), of.precision)];
+        if let Some(ty) = &of.meta_type {
+            let keys: Vec<_> = slots.iter().map(|slot| self.keys[self.ids[*slot].0 as usize].clone()).collect();
+            columns.push(column_of_keys(&keys, ty, of.precision));
+        }
+        let (schema_of, put) = (&mut schema, &mut columns);
+        let mut writer =
+            Writer { bins: self, slots: &slots, field: StoredField::plain(""), schema: schema_of, columns: put };
+        let of_rows = |pick: fn(&Rows, i64) -> i64| -> Int64Array {
+            slots.iter().zip(&starts).map(|(slot, start)| Some(pick(&self.rows[*slot], *start))).collect()
+        };
+        writer.put(
+            MEASUREMENTS.to_owned(),
+            FieldType::Int64,
+            Arc::new(of_rows(|rows, _| rows.measurements.cast_signed())),
+        );
+        writer.put(FROM.to_owned(), FieldType::Int64, Arc::new(of_rows(|rows, start| rows.first.wrapping_sub(start))));
+        writer.put(TO.to_owned(), FieldType::Int64, Arc::new(of_rows(|rows, start| rows.last.wrapping_sub(start))));
+        for field in &self.fields {
+            writer.field = stored(&field.name);
+            match &field.states {
+                States::Int(states) => {
+                    writer.squares(states);
+                    writer.values(FieldType::Int64, states, &|values| {
+                        Arc::new(values.map(|v| v.copied()).collect::<Int64Array>())
+                    });
+                    let high = |state: &State<i64>| high(state.sum);
+                    let low = |state: &State<i64>| low(state.sum);
+                    writer.states(SUM, states, |_, state| Some(low(state)));
+                    writer.states(SUM_HIGH, states, |_, state| Some(high(state)).filter(|high| *high != 0));
+                }
+                States::Double(states) => {
+                    writer.squares(states);
+                    writer.values(FieldType::Double, states, &|values| {
+                        Arc::new(values.map(|v| v.copied()).collect::<Float64Array>())
+                    });
+                    let sums = writer.sums(states);
+                    writer.put(writer.field.column(SUM), FieldType::Double, Arc::new(sums));
+                }
+                States::Bool(states) => writer.values(FieldType::Bool, states, &|values| {
+                    Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>())
+                }),
+                States::Text(states) => writer.values(FieldType::String, states, &|values| {
+                    Arc::new(values.map(|v| v.map(AsRef::<str>::as_ref)).collect::<StringViewArray>())
+                }),
+            }
+        }
+        let batch = RecordBatch::try_new(schema.arrow(), columns)?;
+        Ok((schema, batch))
+    }
+
+    /// Adds rows that [`Bins::to_stored`] made, of bins of the same width or of one that divides this one. `schema` has the
+    /// name of the meta. `stored` says under which names a field's states are.
+    ///
+    /// # Errors
+    /// If a column is not of the type that it must have.
+    pub fn add_stored(
+        &mut self,
+        batch: &RecordBatch,
+        schema: &Schema,
+        stored: impl Fn(&str) -> StoredField,
+    ) -> Result<(), ArrowError> {
+        let starts = times(batch)?;
+        let meta = schema.meta.as_ref().and_then(|meta| batch.column_by_name(meta));
+        let (keys, places) = keys_of_column(meta, starts.len());
+        let metas: Vec<u32> = keys.iter().map(|key| self.meta(key)).collect();
+        let measurements = ints(batch, MEASUREMENTS)?;
+        let (from, to) = (ints(batch, FROM)?, ints(batch, TO)?);
+        let mut slots = Vec::with_capacity(starts.len());
+        let mut rows = Vec::with_capacity(starts.len());
+        for (row, start) in starts.iter().enumerate() {
+            let at = |column: &Option<&Int64Array>| value(*column, row).unwrap_or(0);
+            let of_row = Rows {
+                measurements: at(&measurements).cast_unsigned(),
+                first: start.wrapping_add(at(&from)),
+                last: start.wrapping_add(at(&to)),
+            };
+            let slot = self.slot(metas[places[row] as usize], start.div_euclid(self.step));
+            self.rows[slot].merge(&of_row);
+            slots.push(slot);
+            rows.push(of_row);
+        }
+        for field in &mut self.fields {
+            let source = Source { batch, field: stored(&field.name), starts, slots: &slots, rows: &rows };
+            match &mut field.states {
+                States::Int(states) => source.ints(states)?,
+                States::Double(states) => source.doubles(states)?,
+                States::Bool(states) => source.bools(states)?,
+                States::Text(states) => source.texts(states)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A sum is `high * 2^64 + low`.
+fn low(sum: i128) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low part is what is asked for")]
+    let low = sum as i64;
+    low
+}
+
+fn high(sum: i128) -> i64 {
+    i64::try_from((sum - i128::from(low(sum))) >> 64).unwrap_or(0)
+}
+
+fn sum_of_parts(low: i64, high: Option<i64>) -> i128 {
+    (i128::from(high.unwrap_or(0)) << 64).wrapping_add(i128::from(low))
+}
+
+/// One of the values of a state.
+type Pick<V> = fn(&State<V>) -> &V;
+
+/// Puts columns of states into a batch.
+struct Writer<'a> {
+    bins: &'a Bins,
+    slots: &'a [usize],
+    /// The field of which states are put.
+    field: StoredField,
+    schema: &'a mut Schema,
+    columns: &'a mut Vec<ArrayRef>,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, name: String, ty: FieldType, column: ArrayRef) {
+        if column.null_count() < column.len() {
+            self.schema.fields.push((name, ty));
+            self.columns.push(column);
+        }
+    }
+
+    /// A column of whole numbers; null where there is no value, or where it is the usual one.
+    fn states<V: BinValue>(&mut self, state: &str, states: &[State<V>], of: impl Fn(usize, &State<V>) -> Option<i64>) {
+        let pick =
+            |slot: &usize| Some(&states[*slot]).filter(|state| state.count > 0).and_then(|state| of(*slot, state));
+        let column: Int64Array = self.slots.iter().map(pick).collect();
+        self.put(self.field.column(state), FieldType::Int64, Arc::new(column));
+    }
+
+    fn squares<V: BinValue>(&mut self, states: &[State<V>]) {
+        let squares = |slot: &usize| {
+            let state = &states[*slot];
+            (state.count > 0 && state.squares != 0.0).then(|| rounded(state.squares))
+        };
+        let column: Float64Array = self.slots.iter().map(squares).collect();
+        self.put(self.field.column(SQUARES), FieldType::Double, Arc::new(column));
+    }
+
+    fn values<V: BinValue>(
+        &mut self,
+        ty: FieldType,
+        states: &[State<V>],
+        column: &dyn Fn(&mut dyn Iterator<Item = Option<&V>>) -> ArrayRef,
+    ) {
+        let bins = self.bins;
+        let rows = &bins.rows;
+        self.states(COUNT, states, |slot, state| {
+            Some(state.count).filter(|count| *count != rows[slot].measurements).map(u64::cast_signed)
+        });
+        let picks: [(&str, Pick<V>); 4] =
+            [(MIN, |s| &s.min), (MAX, |s| &s.max), (FIRST, |s| &s.first.1), (LAST, |s| &s.last.1)];
+        for (state, pick) in picks {
+            let mut values = self.slots.iter().map(|slot| Some(&states[*slot]).filter(|s| s.count > 0).map(pick));
+            let column = column(&mut values);
+            self.put(self.field.column(state), ty.clone(), column);
+        }
+        let since = |slot: usize, time: i64| time.wrapping_sub(bins.window(bins.ids[slot].1).start);
+        self.states(FIRST_TIME, states, |slot, state| {
+            (state.first.0 != rows[slot].first).then(|| since(slot, state.first.0))
+        });
+        self.states(LAST_TIME, states, |slot, state| {
+            (state.last.0 != rows[slot].last).then(|| since(slot, state.last.0))
+        });
+    }
+
+    /// Sums of doubles. Where all values are short decimals, their sum is the decimal that it is next to: merging rounds, and a
+    /// decimal takes a third of the space.
+    fn sums(&self, states: &[State<f64>]) -> Float64Array {
+        let known = || self.slots.iter().map(|slot| &states[*slot]).filter(|state| state.count > 0);
+        let mut decimals = Decimals::default();
+        let values: Vec<f64> = known().flat_map(|s| [s.min, s.max, s.first.1, s.last.1]).collect();
+        let scale = decimals.look_at(&values).then(|| decimals.scale()).flatten();
+        let sum = |slot: &usize| {
+            let state = Some(&states[*slot]).filter(|state| state.count > 0)?;
+            Some(scale.map_or(state.sum.value(), |scale| near_decimal(state.sum.value(), scale)))
+        };
+        self.slots.iter().map(sum).collect()
+    }
+}
+
+/// The decimal with `scale` digits after the point that a sum is, but for rounding; else the sum itself.
+#[expect(clippy::cast_precision_loss, reason = "the number is below 2^51")]
+fn near_decimal(sum: f64, scale: u8) -> f64 {
+    const NEAR: f64 = 1e-14;
+    const WHOLE_MAX: f64 = 1e15;
+    let scaled = sum * power(scale);
+    if scaled.abs() > WHOLE_MAX || !scaled.is_finite() {
+        return sum;
+    }
+    let decimal = nearest(scaled) as f64 / power(scale);
+    if (decimal - sum).abs() <= sum.abs() * NEAR { decimal } else { sum }
+}
+
+/// A sum of squares to 40 binary digits, which is what can be relied on after merging; the rest would be noise to store.
+fn rounded(squares: f64) -> f64 {
+    const CUT: u64 = 1 << 12;
+    if !squares.is_finite() {
+        return squares;
+    }
+    f64::from_bits((squares.to_bits() + CUT / 2) & !(CUT - 1))
+}
+
+fn ints<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a Int64Array>, ArrowError> {
+    let Some(column) = batch.column_by_name(name) else { return Ok(None) };
+    column.as_primitive_opt::<Int64Type>().map(Some).ok_or_else(|| wrong(name, column.data_type()))
+}
+
+fn wrong(name: &str, ty: &DataType) -> ArrowError {
+    ArrowError::SchemaError(format!("column '{name}' of bins cannot be of type {ty}"))
+}
+
+fn value(column: Option<&Int64Array>, row: usize) -> Option<i64> {
+    column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+}
+
+/// Stored states of one field.
+struct Source<'a> {
+    batch: &'a RecordBatch,
+    field: StoredField,
+    starts: &'a [i64],
+    slots: &'a [usize],
+    rows: &'a [Rows],
+}
+
+/// Numbers as doubles, whatever they are stored as.
+struct Doubles<'a>(&'a ArrayRef);
+
+impl Doubles<'_> {
+    #[expect(clippy::cast_precision_loss, reason = "the field widened")]
+    fn at(&self, row: usize) -> f64 {
+        match self.0.as_primitive_opt::<Int64Type>() {
+            Some(ints) => ints.value(row) as f64,
+            None => self.0.as_primitive::<Float64Type>().value(row),
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    fn name(&self, state: &str) -> String {
+        self.field.column(state)
+    }
+
+    fn column(&self, state: &str) -> Option<&'a ArrayRef> {
+        self.batch.column_by_name(&self.name(state))
+    }
+
+    /// The columns of values, if they are of a type, and there are any.
+    fn four(&self, is: impl Fn(&DataType) -> bool) -> Result<Option<[&'a ArrayRef; 4]>, ArrowError> {
+        let mut found = Vec::with_capacity(4);
+        for state in [MIN, MAX, FIRST, LAST] {
+            let Some(column) = self.column(state) else { return Ok(None) };
+            if column.null_count() == column.len() {
+                return Ok(None);
+            }
+            if !is(column.data_type()) {
+                return Err(wrong(&self.name(state), column.data_type()));
+            }
+            found.push(column);
+        }
+        Ok(found.try_into().ok())
+    }
+
+    /// Merges each row that has values into the state of its slot.
+    fn each<V: BinValue>(
+        &self,
+        states: &mut [State<V>],
+        columns: [&ArrayRef; 4],
+        at: impl Fn(&ArrayRef, usize) -> V,
+        sum: impl Fn(usize) -> V::Sum,
+    ) -> Result<(), ArrowError> {
+        let int = |state: &str| ints(self.batch, &self.name(state));
+        let (count, first, last) = (int(COUNT)?, int(FIRST_TIME)?, int(LAST_TIME)?);
+        let squares = self
+            .column(SQUARES)
+            .map(|column| column.as_primitive_opt::<Float64Type>().ok_or_else(|| wrong(SQUARES, column.data_type())));
+        let squares = squares.transpose()?;
+        let [min, max, of_first, of_last] = columns;
+        for (row, slot) in self.slots.iter().enumerate() {
+            if columns.iter().any(|column| column.is_null(row)) {
+                continue;
+            }
+            let since = |of: i64| self.starts[row].wrapping_add(of);
+            let rows = self.rows[row];
+            states[*slot].merge(&State {
+                count: value(count, row).map_or(rows.measurements, i64::cast_unsigned),
+                sum: sum(row),
+                squares: squares.filter(|squares| squares.is_valid(row)).map_or(0.0, |squares| squares.value(row)),
+                min: at(min, row),
+                max: at(max, row),
+                first: (value(first, row).map_or(rows.first, since), at(of_first, row)),
+                last: (value(last, row).map_or(rows.last, since), at(of_last, row)),
+            });
+        }
+        Ok(())
+    }
+
+    fn ints(&self, states: &mut [State<i64>]) -> Result<(), ArrowError> {
+        let Some(columns) = self.four(|ty| *ty == DataType::Int64)? else { return Ok(()) };
+        let (low, high) = (ints(self.batch, &self.name(SUM))?, ints(self.batch, &self.name(SUM_HIGH))?);
+        self.each(
+            states,
+            columns,
+            |column, row| column.as_primitive::<Int64Type>().value(row),
+            |row| sum_of_parts(value(low, row).unwrap_or(0), value(high, row)),
+        )
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the field widened")]
+    fn doubles(&self, states: &mut [State<f64>]) -> Result<(), ArrowError> {
+        let is_number = |ty: &DataType| matches!(ty, DataType::Int64 | DataType::Float64);
+        let Some(columns) = self.four(is_number)? else { return Ok(()) };
+        let low = self.column(SUM).filter(|column| is_number(column.data_type())).map(Doubles);
+        let high = ints(self.batch, &self.name(SUM_HIGH))?;
+        let sum = |row: usize| {
+            let low = low.as_ref().filter(|low| low.0.is_valid(row)).map_or(0.0, |low| low.at(row));
+            match value(high, row) {
+                Some(high) => Compensated::of(high as f64 * 18_446_744_073_709_551_616.0 + low),
+                None => Compensated::of(low),
+            }
+        };
+        self.each(states, columns, |column, row| Doubles(column).at(row), sum)
+    }
+
+    fn bools(&self, states: &mut [State<bool>]) -> Result<(), ArrowError> {
+        let Some(columns) = self.four(|ty| *ty == DataType::Boolean)? else { return Ok(()) };
+        self.each(states, columns, |column, row| column.as_boolean().value(row), |_| ())
+    }
+
+    fn texts(&self, states: &mut [State<Arc<str>>]) -> Result<(), ArrowError> {
+        let Some(columns) = self.four(|ty| *ty == DataType::Utf8View)? else { return Ok(()) };
+        self.each(states, columns, |column, row| column.as_string_view().value(row).into(), |_| ())
+    }
+}

@@ -1,0 +1,178 @@
+use super::*;
+use crate::schema::Schema;
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{Decimal128Type, Float64Type, Int64Type};
+use ebbtide_ttl::{Precision, Value};
+use proptest::prelude::*;
+
+const FIELDS: [(&str, FieldType); 4] =
+    [("i", FieldType::Int64), ("d", FieldType::Double), ("b", FieldType::Bool), ("s", FieldType::String)];
+
+/// A row: meta, time and the value that each field is made of.
+type Row = (u8, i64, Option<i64>);
+
+fn bins(step: i64) -> Bins {
+    Bins::new(step, FIELDS.iter().map(|(name, ty)| (*name, ty)))
+}
+
+fn schema() -> Schema {
+    Schema { meta_type: Some(FieldType::Int64), ..Schema::new("t", Some("m".to_owned()), Precision::Ms) }
+}
+
+fn double(v: i64) -> f64 {
+    match v {
+        -7 => f64::NAN,
+        -6 => f64::INFINITY,
+        -5 => -0.0,
+        v => v as f64 / 8.0,
+    }
+}
+
+fn fold(bins: &mut Bins, rows: &[Row]) {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| (row.0, row.1));
+    let times: Vec<i64> = rows.iter().map(|row| row.1).collect();
+    let values = || rows.iter().map(|row| row.2);
+    let columns: Vec<Option<ArrayRef>> = vec![
+        Some(Arc::new(values().collect::<Int64Array>())),
+        Some(Arc::new(values().map(|v| v.map(double)).collect::<Float64Array>())),
+        Some(Arc::new(values().map(|v| v.map(|v| v % 2 == 0)).collect::<BooleanArray>())),
+        Some(Arc::new(values().map(|v| v.map(|v| v.to_string())).collect::<StringViewArray>())),
+    ];
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    while start < rows.len() {
+        let end = start + rows[start..].iter().take_while(|row| row.0 == rows[start].0).count();
+        pieces.push((bins.meta(&MetaKey::of(&Value::Int(i64::from(rows[start].0)))), start..end));
+        start = end;
+    }
+    bins.fold(&times, &columns, &pieces).unwrap();
+}
+
+fn stored(bins: &Bins) -> (Schema, RecordBatch) {
+    bins.to_stored(&schema(), StoredField::plain).unwrap()
+}
+
+/// What both show is the same: exactly, but for sums and deviations of doubles.
+fn same(a: &Bins, b: &Bins) {
+    let (a, b) = (a.results(&schema()).unwrap(), b.results(&schema()).unwrap());
+    assert_eq!(a.schema(), b.schema());
+    assert_eq!(a.num_rows(), b.num_rows());
+    for (field, (a, b)) in a.schema().fields().iter().zip(a.columns().iter().zip(b.columns())) {
+        let is_rounded = ["_sum", "_avg", "_stddev"].iter().any(|suffix| field.name().ends_with(suffix));
+        match a.as_primitive_opt::<Float64Type>().filter(|_| is_rounded) {
+            None => assert_eq!(a, b, "{}", field.name()),
+            Some(a) => {
+                for (a, b) in a.iter().zip(b.as_primitive::<Float64Type>()) {
+                    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (1.0 + a.abs()) || a.to_bits() == b.to_bits();
+                    let both_odd = |a: f64, b: f64| a.is_nan() && b.is_nan();
+                    assert!(
+                        a.is_some() == b.is_some() && a.zip(b).is_none_or(|(a, b)| near(a, b) || both_odd(a, b)),
+                        "{}: {a:?} {b:?}",
+                        field.name()
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    prop::collection::vec((0_u8..3, -40_i64..40, prop::option::weighted(0.8, -8_i64..9)), 1..60)
+}
+
+proptest! {
+    /// However rows are cut into parts, and whichever parts are stored in between, the whole comes to the same.
+    #[test]
+    fn parts_merge_into_the_whole(rows in rows(), cuts in prop::collection::vec(0_usize..60, 0..4)) {
+        let mut whole = bins(10);
+        fold(&mut whole, &rows);
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(rows.len())).collect();
+        cuts.extend([0, rows.len()]);
+        cuts.sort_unstable();
+        let mut merged = bins(10);
+        for (number, cut) in cuts.windows(2).enumerate() {
+            let mut part = bins(10);
+            fold(&mut part, &rows[cut[0]..cut[1]]);
+            if number % 2 == 0 {
+                let (schema, batch) = stored(&part);
+                merged.add_stored(&batch, &schema, StoredField::plain).unwrap();
+            } else {
+                merged.merge(&part, |_, _| true);
+            }
+        }
+        same(&merged, &whole);
+    }
+
+    /// Bins of a width that divides another come to the bins of the other.
+    #[test]
+    fn fine_bins_merge_into_coarse_ones(rows in rows()) {
+        let (mut fine, mut coarse, mut merged) = (bins(5), bins(20), bins(20));
+        fold(&mut fine, &rows);
+        fold(&mut coarse, &rows);
+        merged.merge(&fine, |_, _| true);
+        same(&merged, &coarse);
+    }
+}
+
+#[test]
+fn sums_of_whole_numbers_are_exact_beyond_64_bits() {
+    let mut part = bins(1000);
+    fold(&mut part, &[(0, 1, Some(i64::MAX)), (0, 2, Some(i64::MAX)), (1, 1, Some(i64::MIN)), (1, 2, Some(i64::MIN))]);
+    let (stored_schema, batch) = stored(&part);
+    let mut back = bins(1000);
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    let results = back.results(&schema()).unwrap();
+    let sums = results.column_by_name("i_sum").unwrap().as_primitive::<Decimal128Type>();
+    assert_eq!(sums.values(), &[i128::from(i64::MAX) * 2, i128::from(i64::MIN) * 2]);
+}
+
+#[test]
+fn of_one_instant_the_least_is_first_and_the_greatest_last() {
+    let mut part = bins(1000);
+    fold(&mut part, &[(0, 5, Some(3)), (0, 5, Some(1)), (0, 5, Some(2))]);
+    let results = part.results(&schema()).unwrap();
+    let int = |name: &str| results.column_by_name(name).unwrap().as_primitive::<Int64Type>().value(0);
+    assert_eq!((int("i_first"), int("i_last"), int("i_count"), int("measurements")), (1, 3, 3, 3));
+}
+
+#[test]
+fn what_is_usual_takes_no_column() {
+    let mut part = bins(1000);
+    fold(&mut part, &[(0, 0, Some(1)), (0, 10, Some(2)), (1, 0, Some(1))]);
+    let (schema, _) = stored(&part);
+    for state in ["count", "sum_high", "first_time", "last_time"] {
+        assert!(schema.field_type(&format!("i.{state}")).is_none(), "{state}");
+    }
+    // Nor is a name taken twice when a field begins anew.
+    let (anew, _) =
+        part.to_stored(&super::tests::schema(), |field| StoredField { since: 3, ..StoredField::plain(field) }).unwrap();
+    assert!(anew.field_type("i.sum.3").is_some() && anew.field_type("i.sum").is_none());
+}
+
+#[test]
+fn a_field_that_widened_keeps_its_states_as_doubles() {
+    let mut ints = Bins::new(1000, [("i", &FieldType::Int64)]);
+    let meta = ints.meta(&MetaKey::of(&Value::Int(0)));
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    ints.fold(&[0, 1], &[Some(values)], &[(meta, 0..2)]).unwrap();
+    let (stored_schema, batch) = ints.to_stored(&schema(), StoredField::plain).unwrap();
+    let mut doubles = Bins::new(1000, [("i", &FieldType::Double)]);
+    doubles.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    doubles.merge(&ints, |_, _| true);
+    let results = doubles.results(&schema()).unwrap();
+    let value = |name: &str| results.column_by_name(name).unwrap().as_primitive::<Float64Type>().value(0);
+    assert_eq!((value("i_sum"), value("i_min"), value("i_max"), value("i_avg")), (6.0, 1.0, 2.0, 1.5));
+}
+
+#[test]
+fn infinities_and_sums_that_overflow_are_as_in_sql() {
+    let mut part = Bins::new(1000, [("d", &FieldType::Double)]);
+    let metas: Vec<u32> = (0..3).map(|m| part.meta(&MetaKey::of(&Value::Int(m)))).collect();
+    let values = vec![f64::INFINITY, 1.0, f64::INFINITY, f64::NEG_INFINITY, 1e308, 1e308];
+    let values: ArrayRef = Arc::new(Float64Array::from(values));
+    part.fold(&[0, 1, 0, 1, 0, 1], &[Some(values)], &[(metas[0], 0..2), (metas[1], 2..4), (metas[2], 4..6)]).unwrap();
+    let results = part.results(&schema()).unwrap();
+    let sums = results.column_by_name("d_sum").unwrap().as_primitive::<Float64Type>();
+    assert_eq!((sums.value(0), sums.value(1).is_nan(), sums.value(2)), (f64::INFINITY, true, f64::INFINITY));
+}

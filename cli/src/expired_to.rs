@@ -1,0 +1,123 @@
+//! `ebbtide sweep --expired-to`: writes what a sweep drops to a file, or to the standard output, before it is dropped.
+
+use crate::dump::SyncedFile;
+use crate::{Failure, files};
+use ebbtide::fs::{Fs, RealFs};
+use ebbtide::{ExpiredBucket, ExpirySink, SinkError};
+use ebbtide_query::output::{Format, ResultWriter, TableStyle};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The sink of `--expired-to FILE`, or of `-`.
+///
+/// # Errors
+/// If the name tells no format, the file exists or is in the folder of the database.
+pub(crate) fn sink(database: &Path, to: &Path) -> Result<Arc<dyn ExpirySink>, Failure> {
+    if to == Path::new("-") {
+        return Ok(Arc::new(Printed));
+    }
+    let is_packed = to.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+    let Some(format) = Format::of_path(to).filter(|_| !is_packed) else {
+        let what =
+            format!("{} tells no format: name a file such as expired.parquet, or - for lines of JSON", to.display());
+        return Err(Failure::usage(what));
+    };
+    files::keep_out(database, to)?;
+    let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {e}", to.display()));
+    if RealFs.exists(to).map_err(|e| fail(&e))? {
+        return Err(Failure::usage(format!("{} exists and is not overwritten: name another file", to.display())));
+    }
+    Ok(Arc::new(InFile { path: to.to_owned(), format, begun: Mutex::default() }))
+}
+
+/// Lines of JSON on the standard output.
+struct Printed;
+
+impl ExpirySink for Printed {
+    fn hand_over(&self, bucket: &ExpiredBucket) -> Result<(), SinkError> {
+        let out = Box::new(io::stdout());
+        let mut writer = ResultWriter::new(Format::Ndjson, bucket.rows.schema_ref(), out, TableStyle::default())?;
+        writer.write(&bucket.rows)?;
+        Ok(writer.finish()?)
+    }
+
+    fn commit(&self) -> Result<(), SinkError> {
+        Ok(io::Write::flush(&mut io::stdout())?)
+    }
+}
+
+/// A file with the measurements of one collection, which is complete and durable before they are dropped.
+struct InFile {
+    path: PathBuf,
+    format: Format,
+    begun: Mutex<Begun>,
+}
+
+#[derive(Default)]
+enum Begun {
+    #[default]
+    No,
+    Yes {
+        collection: String,
+        writer: Box<ResultWriter>,
+        file: SyncedFile,
+    },
+    Done {
+        collection: String,
+    },
+}
+
+impl InFile {
+    fn begin(&self, bucket: &ExpiredBucket) -> Result<Begun, SinkError> {
+        let file = SyncedFile::create(&self.path)?;
+        let (schema, style) = (bucket.rows.schema_ref(), TableStyle::default());
+        let writer = Box::new(ResultWriter::new(self.format, schema, Box::new(file.clone()), style)?);
+        Ok(Begun::Yes { collection: bucket.collection.clone(), writer, file })
+    }
+}
+
+impl ExpirySink for InFile {
+    fn hand_over(&self, bucket: &ExpiredBucket) -> Result<(), SinkError> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Begun::No = *begun {
+            *begun = self.begin(bucket)?;
+        }
+        match &mut *begun {
+            Begun::Yes { collection, writer, .. } if *collection == bucket.collection => {
+                Ok(writer.write(&bucket.rows)?)
+            }
+            Begun::Yes { collection, .. } | Begun::Done { collection } => {
+                let what = format!(
+                    "{} has the measurements of '{collection}': sweep again with another file for those of '{}'",
+                    self.path.display(),
+                    bucket.collection
+                );
+                Err(what.into())
+            }
+            Begun::No => Ok(()),
+        }
+    }
+
+    fn commit(&self) -> Result<(), SinkError> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::take(&mut *begun) {
+            Begun::Yes { collection, writer, file } => {
+                *begun = Begun::Done { collection };
+                writer.finish()?;
+                file.sync()?;
+                let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                Ok(RealFs.sync_dir(folder.unwrap_or(Path::new(".")))?)
+            }
+            other => {
+                *begun = other;
+                Ok(())
+            }
+        }
+    }
+
+    fn buckets_at_once(&self) -> usize {
+        // The end of the file makes it complete.
+        usize::MAX
+    }
+}

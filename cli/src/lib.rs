@@ -1,0 +1,215 @@
+//! The command line `ebbtide`, as a library: [`run`] is the program, which the Python package starts too, and
+//! [`chart_svg`] draws results as its shell does.
+//!
+//! Results go to standard output, everything else to standard error; the exit code is 0 for success, 1 for a failed
+//! operation, 2 for wrong usage.
+
+mod admin;
+mod args;
+mod batching;
+mod chart;
+mod conformance;
+mod demo;
+mod dump;
+mod expired_to;
+mod files;
+mod guarded;
+mod human;
+mod import;
+mod manual;
+mod open;
+mod pager;
+mod readers;
+mod repair;
+mod repl;
+#[cfg(feature = "server")]
+mod serve;
+mod show;
+mod sql;
+mod status;
+#[cfg(feature = "server")]
+mod user;
+
+use args::{Cli, Command};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
+use ebbtide_query::QueryError;
+use ebbtide_ttl::{Clock, Code, SystemClock, Timestamp};
+use std::ffi::OsString;
+use std::fmt;
+use tracing_subscriber::EnvFilter;
+
+/// Why the program ends without success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    message: String,
+    usage: bool,
+    /// The reader of the results has closed the pipe, as `| head` does.
+    pipe: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), usage: false, pipe: false }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Failure { usage: true, ..Failure::new(message) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let pipe = error.code() == Code::Interrupted && error.message() == "broken pipe";
+        Failure { message: error.to_string(), usage: false, pipe }
+    }
+}
+
+impl From<ebbtide::Error> for Failure {
+    fn from(error: ebbtide::Error) -> Self {
+        QueryError::from(error).into()
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Failure { message: error.to_string(), usage: false, pipe }
+    }
+}
+
+/// Writes a line to standard output; a closed pipe is a [`Failure`] that ends the program quietly.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($arg)*).map_err($crate::Failure::from)?
+    }};
+}
+pub(crate) use say;
+
+/// Runs the program with these arguments, the first of which is its name; returns the exit code. It is run once in a
+/// process, since it sets up the log.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let parsed = Cli::command().try_get_matches_from(arguments).and_then(|given| {
+        let names_db = given.value_source("db") == Some(ValueSource::CommandLine);
+        Ok(Cli { names_db, ..Cli::from_arg_matches(&given)? })
+    });
+    let cli = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // Failing to print the message, as on a closed pipe, is not an error.
+            let _ = error.print();
+            return code;
+        }
+    };
+    // A server's log begins once it has read how.
+    if !matches!(cli.command, Command::Serve(_)) {
+        let log = tracing_subscriber::fmt().with_env_filter(filter(quiet(&cli.command)));
+        log.with_writer(std::io::stderr).with_ansi(files::colours()).without_time().with_target(false).init();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return 1;
+        }
+    };
+    let outcome = refuse_a_database(&cli).and_then(|()| execute(&cli, &runtime));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    match outcome {
+        Ok(()) => 0,
+        Err(failure) if failure.pipe => 0,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                files::complain(&failure.to_string());
+            }
+            if failure.usage { 2 } else { 1 }
+        }
+    }
+}
+
+/// Draws a result as an SVG picture: lines over a time or a number, bars over names.
+///
+/// # Errors
+/// Why there is nothing to draw.
+pub fn chart_svg(title: &str, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, String> {
+    chart::svg(title, schema, batches)
+}
+
+/// What is logged: what `EBBTIDE_LOG` says, or from this level on.
+pub(crate) fn filter(level: &str) -> EnvFilter {
+    EnvFilter::try_from_env("EBBTIDE_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+}
+
+/// The log level without `EBBTIDE_LOG`. Conformance cases provoke every possible warning.
+fn quiet(command: &Command) -> &'static str {
+    if matches!(command, Command::Conformance(_)) { "error" } else { "warn" }
+}
+
+/// Refuses --db and --read-only for commands that use no database, or one of their own.
+fn refuse_a_database(cli: &Cli) -> Result<(), Failure> {
+    let instead = match &cli.command {
+        Command::Demo(_) => {
+            "the demo creates its own database: drop --db and --read-only; --into DIR chooses its folder"
+        }
+        Command::Conformance(_) => "each case creates its own database: drop --db and --read-only",
+        Command::Completions(_) | Command::Man(_) => "this command uses no database: drop --db and --read-only",
+        _ => return Ok(()),
+    };
+    if cli.names_db || cli.read_only { Err(Failure::usage(instead)) } else { Ok(()) }
+}
+
+fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Demo(args) => demo::run(args, runtime),
+        Command::Sql(args) => sql::run(cli, args, runtime),
+        Command::Import(args) => import::run(cli, args, runtime),
+        Command::Export(args) => sql::export(cli, args, runtime),
+        Command::Dump(args) => dump::dump(cli, args),
+        Command::Restore(args) => dump::restore(cli, args),
+        Command::Document(args) => admin::command(cli, args),
+        #[cfg(feature = "server")]
+        Command::Serve(args) => serve::run(cli, args, runtime),
+        #[cfg(feature = "server")]
+        Command::User(args) => user::run(cli, args),
+        #[cfg(not(feature = "server"))]
+        Command::Serve(_) | Command::User(_) => {
+            Err(Failure::new("this program was built without its server: cargo build -p ebbtide-cli --features server"))
+        }
+        Command::Sweep(args) => admin::sweep(cli, args),
+        Command::Status(args) => status::status(cli, args),
+        Command::Metrics(args) => status::metrics(cli, args),
+        Command::Files(args) => readers::files(cli, args),
+        Command::Verify => admin::verify(cli),
+        Command::Repair(args) => repair::repair(cli, args),
+        Command::Clock(args) => repair::clock(cli, args),
+        Command::Conformance(args) => conformance::run(args, runtime),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(cli, args),
+    }
+}
+
+/// Reads the value of `--now`: a time, or a distance from the present one such as `+7d` or `-12h`.
+pub(crate) fn parse_now(text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let fail = |e: String| Failure::usage(format!("--now: {e}"));
+    let trimmed = text.trim();
+    let behind = trimmed.strip_prefix('+').or_else(|| trimmed.strip_prefix('-')).map(str::trim_start);
+    let Some(distance) = behind.and_then(|distance| ebbtide_ttl::parse_retention(distance).ok()) else {
+        return Timestamp::parse(text)
+            .map(Some)
+            .map_err(|e| fail(format!("{e}; +7d is a week from now, -12h twelve hours ago")));
+    };
+    let seconds = if trimmed.starts_with('-') { -distance } else { distance };
+    Ok(Some(SystemClock::new().now().plus_seconds(seconds)))
+}

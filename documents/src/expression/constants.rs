@@ -1,0 +1,70 @@
+//! The `let` of a command: values that its expressions see by name.
+
+use super::parse::{Parser, check_variable};
+use super::{Expression, ExpressionError, Node, Result, Value, Variable, members};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+
+/// Variables that no command may set.
+const BUILT_IN: [&str; 4] = ["NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR"];
+
+/// Values by name, which expressions see as `$$name`: the `let` of a command.
+///
+/// ```
+/// use ebbtide_documents::{Constants, Pipeline, bson::rawdoc};
+///
+/// let constants = Constants::parse(&rawdoc! { "least": { "$add": [1, 1] } }, 0)?;
+/// let stages = rawdoc! { "p": [{ "$match": { "$expr": { "$gte": ["$a", "$$least"] } } }] };
+/// let mut run = Pipeline::parse_with(stages.get_array("p")?, &constants)?.run(0, usize::MAX);
+/// for a in [1, 2] {
+///     run.take(rawdoc! { "a": a })?;
+/// }
+/// assert_eq!(run.results(), [rawdoc! { "a": 2 }]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Constants(Vec<(String, Value)>);
+
+impl Constants {
+    /// Evaluates expressions by name; each sees those before it. `now_ms` is the instant of `$$NOW`.
+    ///
+    /// # Errors
+    /// Those of MongoDB: 9 for a name that no variable may have, 4890500 for an expression that asks for a field of a document,
+    /// and the errors of expressions.
+    pub fn parse(values: &RawDocument, now_ms: i64) -> std::result::Result<Constants, ExpressionError> {
+        let mut constants = Constants::default();
+        for (name, value) in members(values) {
+            if BUILT_IN.contains(&name) {
+                let what = format!("Attempt to set internal constant: {name}");
+                return Err(ExpressionError::new(4_738_901, what));
+            }
+            check_variable(name).map_err(|error| ExpressionError {
+                message: format!("Invalid 'let' parameter :: caused by :: {}", error.message),
+                ..error
+            })?;
+            let expression = constants.expression(value)?;
+            if asks_for_document(expression.node()) {
+                let what = "Command let Expression tried to access a field, but this is not allowed because Command let \
+                            Expressions run before the query examines any documents.";
+                return Err(ExpressionError::new(4_890_500, what));
+            }
+            let value = expression.evaluate(&RawDocumentBuf::new(), now_ms)?;
+            constants.0.retain(|(known, _)| known != name);
+            constants.0.push((name.to_owned(), value));
+        }
+        Ok(constants)
+    }
+
+    /// Reads an expression that sees these constants.
+    pub(crate) fn expression(&self, expression: RawBsonRef<'_>) -> Result<Expression> {
+        Ok(Expression(Parser::new(self).any(expression)?))
+    }
+
+    /// The value of this name, which may be missing.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
+fn asks_for_document(node: &Node) -> bool {
+    matches!(node, Node::Path(Variable::Root, _)) || node.children().into_iter().any(asks_for_document)
+}

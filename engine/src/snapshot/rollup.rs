@@ -1,0 +1,252 @@
+//! Rollups: what the bins of a ladder show.
+
+use super::scan::{BucketSelector, ScanRequest};
+use super::{CollectionSnapshot, MetaFilter};
+use crate::error::{Error, Result};
+use crate::ladder::fold::{Taken, add_open, add_sealed};
+use crate::ladder::{LadderRecord, RungRecord};
+use crate::state::CollectionState;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use ebbtide_buckets::{Bins, FieldType, Schema, result_schema, stored_columns};
+use ebbtide_ttl::{Code, Ladder, Timestamp};
+use std::sync::Arc;
+
+/// Which bins to show, and of which fields.
+#[derive(Debug, Clone, Default)]
+pub struct RollupRequest {
+    /// The width of the bins in seconds: a multiple of the step of a rung.
+    pub width_seconds: i64,
+    /// The fields; all that the ladder has if `None`.
+    pub fields: Option<Vec<String>>,
+    /// The first and the last start of a bin, both inclusive, in units of the collection's precision; unbounded if `None`.
+    pub time: (Option<i64>, Option<i64>),
+    /// Selects metas; all if `None`.
+    pub meta: Option<Arc<dyn MetaFilter>>,
+}
+
+/// Times of which one rung shows the bins: whole bins from `first` to `last`, both inclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Region {
+    rung: usize,
+    first: i64,
+    last: i64,
+}
+
+impl CollectionSnapshot {
+    /// The collection's ladder, if it has one.
+    #[must_use]
+    pub fn ladder(&self) -> Option<Ladder> {
+        self.state.ladder.as_ref().map(|ladder| ladder.definition())
+    }
+
+    /// The columns of [`CollectionSnapshot::rollup`]: the time field, which is the start of a bin, the meta field if there is one, the
+    /// number of measurements, and those of each field: for a number `temp` these are `temp_count`, `temp_sum` (a double; of whole
+    /// numbers a decimal), `temp_avg`, `temp_min`, `temp_max`, `temp_stddev` (of a sample), `temp_first`, `temp_first_time`,
+    /// `temp_last` and `temp_last_time`, for a bool or a text those of them that need no arithmetic.
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] without a ladder; [`Code::BadValue`] for a field that the ladder does not have.
+    pub fn rollup_schema(&self, fields: Option<&[String]>) -> Result<SchemaRef> {
+        let fields = self.rollup_fields(self.known_ladder()?, fields)?;
+        Ok(result_schema(&self.state.schema, fields))
+    }
+
+    /// The fields that bins have aggregates of.
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] without a ladder.
+    pub fn rollup_field_names(&self) -> Result<Vec<String>> {
+        let ladder = self.known_ladder()?;
+        Ok(ladder.fields(&self.state.schema).map(|(name, _)| name.to_owned()).collect())
+    }
+
+    /// Fails if bins cannot have a width.
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] without a ladder; [`Code::BadValue`] for a width that is no multiple of a step.
+    pub fn check_rollup_width(&self, seconds: i64) -> Result<()> {
+        self.rollup_width(self.known_ladder()?, seconds).map(drop)
+    }
+
+    /// What the bins of a width show at [`CollectionSnapshot::now`], in order of meta and time: the aggregates over all
+    /// measurements that were stored in them since their rung was made, together with those stored then, whether these are still
+    /// there or not. A bin is made from one rung, the finest that divides the width and still has all of it; where there is none, it is
+    /// absent.
+    ///
+    /// ```
+    /// use ebbtide::ttl::{Ladder, Rung, Timestamp, Value};
+    /// use ebbtide::{CollectionOptions, Database, RollupRequest};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let db = Database::open(folder.path().join("db"))?;
+    /// let c = db.create_collection("c", CollectionOptions::new("t").expire_after_seconds(3600))?;
+    /// db.set_ladder("c", Some(Ladder::new(vec![Rung { step_seconds: 600, expire_after_seconds: None }])), false)?;
+    /// let noon = Timestamp::parse("2024-06-01T12:00:00Z")?;
+    /// let at = |seconds, v| Value::Object(vec![("t".into(), Value::Date(noon.plus_seconds(seconds))), ("v".into(), Value::Int(v))]);
+    /// c.insert_documents(&[at(0, 7), at(60, 9), at(600, 1)])?;
+    /// db.sweep()?; // The measurements are years old.
+    ///
+    /// let rollup = db.snapshot().collection("c")?.rollup(&RollupRequest { width_seconds: 600, ..RollupRequest::default() })?;
+    /// assert_eq!(rollup.num_rows(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] without a ladder; [`Code::BadValue`] for a width that is no multiple of a step, or a field that the
+    /// ladder does not have; damage in a segment.
+    pub fn rollup(&self, request: &RollupRequest) -> Result<RecordBatch> {
+        let ladder = self.known_ladder()?;
+        let fields = self.rollup_fields(ladder, request.fields.as_deref())?;
+        let width = self.rollup_width(ladder, request.width_seconds)?;
+        let mut bins = Bins::new(width, fields);
+        let regions = self.regions(ladder, width, request);
+        for region in &regions {
+            self.add_pieces(&mut bins, ladder, region, request)?;
+        }
+        let bounds = regions.iter().map(|r| (r.first, r.last)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        if let Some((first, last)) = bounds {
+            self.add_measurements(&mut bins, (first, last), request)?;
+        }
+        Ok(bins.results(&self.state.schema)?)
+    }
+
+    fn known_ladder(&self) -> Result<&Arc<LadderRecord>> {
+        self.state.ladder.as_ref().ok_or_else(|| {
+            let what = format!("collection '{}' has no ladder, so it has no bins: give it one", self.name());
+            Error::new(Code::InvalidOptions, what)
+        })
+    }
+
+    fn rollup_fields<'a>(
+        &'a self,
+        ladder: &'a LadderRecord,
+        fields: Option<&[String]>,
+    ) -> Result<Vec<(&'a str, &'a FieldType)>> {
+        let known: Vec<_> = ladder.fields(&self.state.schema).collect();
+        let Some(fields) = fields else { return Ok(known) };
+        match fields.iter().find(|field| known.iter().all(|(name, _)| name != field)) {
+            None => Ok(known.into_iter().filter(|(name, _)| fields.iter().any(|field| field == name)).collect()),
+            Some(unknown) => {
+                let what = format!("the ladder of collection '{}' has no field '{unknown}'", self.name());
+                Err(Error::new(Code::BadValue, what))
+            }
+        }
+    }
+
+    /// The width in units.
+    fn rollup_width(&self, ladder: &LadderRecord, seconds: i64) -> Result<i64> {
+        let steps = || ladder.rungs.iter().map(|rung| rung.rung.step_seconds);
+        if seconds > 0 && steps().any(|step| seconds % step == 0) {
+            return Ok(seconds.saturating_mul(self.options().precision.per_second()));
+        }
+        let steps = steps().map(|step| format!("{step} s")).collect::<Vec<_>>().join(", ");
+        let what = format!(
+            "a width of {seconds} s is no multiple of a rung of collection '{}': its rungs are {steps}",
+            self.name()
+        );
+        Err(Error::new(Code::BadValue, what))
+    }
+
+    /// Which rung shows which bins, the newest bins first.
+    fn regions(&self, ladder: &LadderRecord, width: i64, request: &RollupRequest) -> Vec<Region> {
+        let seconds = width / self.options().precision.per_second();
+        // Whole bins, from the start of the first to the end of the last.
+        let start_of = |number: i128| number * i128::from(width);
+        let clamped = |t: i128| i64::try_from(t).unwrap_or(if t < 0 { i64::MIN } else { i64::MAX });
+        let bin_of = |t: i64| i128::from(t.div_euclid(width));
+        let first_wanted = request.time.0.map_or(i64::MIN, |t| match start_of(bin_of(t)) {
+            // The first bin that there is begins before all times.
+            start if start < i128::from(t) && t > i64::MIN => clamped(start + i128::from(width)),
+            start => clamped(start),
+        });
+        let mut last = request.time.1.map_or(i64::MAX, |t| clamped(start_of(bin_of(t) + 1) - 1));
+        let mut regions = Vec::new();
+        for (rung, record) in ladder.rungs.iter().enumerate() {
+            if seconds % record.rung.step_seconds != 0 {
+                continue;
+            }
+            let first = self.first_visible(record, width).max(first_wanted);
+            if first <= last {
+                regions.push(Region { rung, first, last });
+                let Some(before) = first.checked_sub(1) else { break };
+                last = before;
+            }
+        }
+        regions
+    }
+
+    /// The start of the first bin of a width of which a rung has, and shows, every bin.
+    fn first_visible(&self, record: &RungRecord, width: i64) -> i64 {
+        let cutoff = record.cutoff(self.expires_at_now(), self.options().precision);
+        let Some(lost) = cutoff.last_hidden().into_iter().chain(record.gone_before).max() else { return i64::MIN };
+        // The first bin within ends a step after the start, and must end after what is lost.
+        let after = i128::from(lost) - i128::from(record.step(self.options().precision)) + 1;
+        let width = i128::from(width);
+        let start = after.div_euclid(width) * width;
+        let start = if start < after { start + width } else { start };
+        i64::try_from(start.max(i128::from(i64::MIN))).unwrap_or(i64::MAX)
+    }
+
+    /// The instant at which expiry is decided, unless it is suspended.
+    fn expires_at_now(&self) -> Option<Timestamp> {
+        self.suspended.is_none().then_some(self.now)
+    }
+
+    /// Adds what a rung has stored.
+    fn add_pieces(
+        &self,
+        bins: &mut Bins,
+        ladder: &LadderRecord,
+        region: &Region,
+        request: &RollupRequest,
+    ) -> Result<()> {
+        let Some(rung) = self.rungs.get(region.rung) else { return Ok(()) };
+        let view = self.rung_view(rung);
+        let fields: Vec<String> = bins.field_names().map(str::to_owned).collect();
+        let names = fields.iter().map(|field| ladder.stored(field));
+        let request = ScanRequest {
+            projection: Some(stored_columns(view.schema(), names)),
+            time: (Some(region.first), Some(region.last)),
+            meta: request.meta.clone(),
+            // What is visible was decided already, and a whole bin at a time.
+            include_hidden: true,
+            ..ScanRequest::default()
+        };
+        for unit in view.scan(&request)? {
+            for batch in unit.read()? {
+                bins.add_stored(&batch?, view.schema(), |field| ladder.stored(field))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A rung as a collection, with metas of the collection's own type.
+    pub(crate) fn rung_view(&self, rung: &Arc<CollectionState>) -> CollectionSnapshot {
+        let schema = Schema { meta_type: self.state.schema.meta_type.clone(), ..(*rung.schema).clone() };
+        let state = Arc::new(CollectionState { schema: Arc::new(schema), ..(**rung).clone() });
+        CollectionSnapshot { now: self.now, state, suspended: self.suspended, rungs: Arc::default() }
+    }
+
+    /// Adds the measurements that are stored, visible or not, within these times.
+    fn add_measurements(&self, bins: &mut Bins, time: (i64, i64), request: &RollupRequest) -> Result<()> {
+        let request = ScanRequest {
+            time: (Some(time.0), Some(time.1)),
+            meta: request.meta.clone(),
+            include_hidden: true,
+            ..ScanRequest::default()
+        };
+        let mut selector = BucketSelector::new(self, &request);
+        for segment in self.state.segments.values() {
+            let Some((reader, selected)) = selector.select(segment)? else { continue };
+            let taken: Vec<Taken> = selected.iter().map(|b| (b.ordinal, b.meta, b.filter)).collect();
+            add_sealed(bins, segment, &reader, &taken)?;
+        }
+        for chunk in self.state.memtable.chunks() {
+            let selected = selector.select_open(chunk)?;
+            let rows: Vec<(usize, &[u32])> = selected.iter().map(|(bucket, rows)| (*bucket, rows.as_ref())).collect();
+            add_open(bins, chunk, &rows)?;
+        }
+        Ok(())
+    }
+}

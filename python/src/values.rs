@@ -1,0 +1,250 @@
+//! Values between Python and the database: documents and commands as Extended JSON, which the engine reads and writes,
+//! and parameters of statements.
+//!
+//! A dict like `{"$oid": "..."}` is Extended JSON in both directions; dates, bytes, decimals and ObjectIds of the package
+//! `bson` go in as they are.
+
+use crate::errors;
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, TimeZone, Utc};
+use ebbtide::documents_model::bson::Bson;
+use ebbtide::documents_model::json::from_json;
+use ebbtide::json::json_of;
+use ebbtide_query::ScalarValue;
+use ebbtide_ttl::{Timestamp, Value};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString,
+    PyTuple,
+};
+use serde_json::{Map, Value as Json};
+
+/// Nesting beyond this is refused here; the engine's own limit is lower.
+const DEPTH_MAX: usize = 100;
+
+/// An instant: a datetime, of which one without a time zone is in UTC, a date, or a text.
+///
+/// # Errors
+/// TypeError for anything else, ValueError for a text that is no time.
+pub(crate) fn instant_of(object: &Bound<'_, PyAny>) -> PyResult<Timestamp> {
+    let refused = || format!("expected a datetime, a date or a text that is a time, not {}", kind(object));
+    if object.cast::<PyDateTime>().is_ok() {
+        let utc = match object.extract::<NaiveDateTime>() {
+            Ok(local) => local.and_utc(),
+            Err(_) => {
+                let zone = object.py().import("datetime")?.getattr("timezone")?.getattr("utc")?;
+                object.call_method1("astimezone", (zone,))?.extract::<DateTime<Utc>>()?
+            }
+        };
+        // A pandas Timestamp is a datetime, and has nanoseconds besides.
+        let finer: i128 = object.getattr("nanosecond").and_then(|finer| finer.extract()).unwrap_or(0);
+        let nanos = i128::from(utc.timestamp()) * 1_000_000_000 + i128::from(utc.timestamp_subsec_nanos());
+        return Ok(Timestamp::from_nanos(nanos + finer));
+    }
+    if object.cast::<PyDate>().is_ok() {
+        let midnight = object.extract::<NaiveDate>()?.and_time(chrono::NaiveTime::MIN).and_utc();
+        return Ok(Timestamp::from_nanos(i128::from(midnight.timestamp()) * 1_000_000_000));
+    }
+    let text = match object.cast::<PyString>() {
+        Ok(text) => text.to_str()?.to_owned(),
+        // numpy's.
+        Err(_) if kind(object) == "datetime64" => object.str()?.to_str()?.to_owned(),
+        Err(_) => return Err(PyTypeError::new_err(refused())),
+    };
+    Timestamp::parse(&text).map_err(|error| errors::invalid(object.py(), error))
+}
+
+/// An instant as a datetime in UTC, rounded down to microseconds.
+///
+/// # Errors
+/// OverflowError outside of the years 1 to 9999.
+pub(crate) fn datetime_of(py: Python<'_>, instant: Timestamp) -> PyResult<Bound<'_, PyAny>> {
+    let micros = i64::try_from(instant.nanos().div_euclid(1_000)).ok();
+    let utc = micros.and_then(|micros| Utc.timestamp_micros(micros).single());
+    let far = || format!("{instant} is outside of the years that datetime has, 1 to 9999: read it as Arrow");
+    let made = utc.and_then(|utc| utc.into_bound_py_any(py).ok());
+    made.ok_or_else(|| PyOverflowError::new_err(far()))
+}
+
+/// The name of an object's class.
+pub(crate) fn kind(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// An object as Extended JSON.
+///
+/// # Errors
+/// TypeError for what no document holds, naming its class; OverflowError for an int beyond 64 bits.
+pub(crate) fn json_of_py(object: &Bound<'_, PyAny>) -> PyResult<Json> {
+    json_at(object, 0)
+}
+
+fn json_at(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
+    if depth > DEPTH_MAX {
+        return Err(errors::invalid(object.py(), format!("nested deeper than {DEPTH_MAX} levels")));
+    }
+    if object.is_none() {
+        return Ok(Json::Null);
+    }
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(Json::Bool(flag.is_true()));
+    }
+    if object.cast::<PyInt>().is_ok() {
+        return Ok(Json::from(object.extract::<i64>()?));
+    }
+    if let Ok(number) = object.cast::<PyFloat>() {
+        return Ok(json_of(&Value::Double(number.value())));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Json::from(text.to_str()?));
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        return members(dict, depth).map(Json::Object);
+    }
+    if object.cast::<PyList>().is_ok() || object.cast::<PyTuple>().is_ok() {
+        let items = object.try_iter()?.map(|item| json_at(&item?, depth + 1));
+        return items.collect::<PyResult<Vec<_>>>().map(Json::Array);
+    }
+    if object.cast::<PyBytes>().is_ok() || object.cast::<PyByteArray>().is_ok() {
+        return Ok(json_of(&Value::Binary(object.extract::<Vec<u8>>()?)));
+    }
+    if object.cast::<PyDate>().is_ok() || kind(object) == "datetime64" {
+        return Ok(json_of(&Value::Date(instant_of(object)?)));
+    }
+    other(object, depth)
+}
+
+fn members(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Map<String, Json>> {
+    let mut members = Map::new();
+    for (name, value) in dict {
+        let Ok(name) = name.cast::<PyString>() else {
+            return Err(PyTypeError::new_err(format!("the name of a field is a str, not {}", kind(&name))));
+        };
+        members.insert(name.to_str()?.to_owned(), json_at(&value, depth + 1)?);
+    }
+    Ok(members)
+}
+
+/// Objects of other packages: decimals, ObjectIds, numbers of numpy, mappings.
+fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
+    let py = object.py();
+    let wrapped = |key: &str, object: &Bound<'_, PyAny>| -> PyResult<Json> {
+        let text = Json::from(object.str()?.to_str()?);
+        Ok(Json::Object(std::iter::once((key.to_owned(), text)).collect()))
+    };
+    match kind(object).as_str() {
+        "ObjectId" => return wrapped("$oid", object),
+        "Decimal" => return wrapped("$numberDecimal", object),
+        _ => {}
+    }
+    if let Ok(mapping) = object.cast::<PyMapping>() {
+        let dict = PyDict::new(py);
+        dict.call_method1("update", (mapping,))?;
+        return members(&dict, depth).map(Json::Object);
+    }
+    if object.hasattr("dtype")? && object.hasattr("tolist")? {
+        return json_at(&object.call_method0("tolist")?, depth + 1);
+    }
+    Err(PyTypeError::new_err(format!("a document cannot hold an object of type {}", kind(object))))
+}
+
+/// Extended JSON as an object.
+///
+/// # Errors
+/// OverflowError for a time that no datetime is.
+pub(crate) fn py_of_json<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
+    match json {
+        Json::Null => Ok(py.None().into_bound(py)),
+        Json::Bool(flag) => flag.into_bound_py_any(py),
+        Json::Number(number) => match number.as_i64() {
+            Some(whole) => whole.into_bound_py_any(py),
+            None => number.as_f64().into_bound_py_any(py),
+        },
+        Json::String(text) => text.into_bound_py_any(py),
+        Json::Array(items) => {
+            let items = items.iter().map(|item| py_of_json(py, item)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, items)?.into_any())
+        }
+        Json::Object(members) => {
+            if let Some(special) = extended(py, members)? {
+                return Ok(special);
+            }
+            let dict = PyDict::new(py);
+            for (name, value) in members {
+                dict.set_item(name, py_of_json(py, value)?)?;
+            }
+            Ok(dict.into_any())
+        }
+    }
+}
+
+/// What a JSON object of one member that begins with a dollar stands for; `None` for all that have no class in Python.
+fn extended<'py>(py: Python<'py>, members: &Map<String, Json>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some((key, inner)) = members.iter().next().filter(|(key, _)| members.len() == 1 && key.starts_with('$')) else {
+        return Ok(None);
+    };
+    if let ("$date", Json::String(text)) = (key.as_str(), inner) {
+        let instant = Timestamp::parse(text).map_err(|error| errors::invalid(py, error))?;
+        return datetime_of(py, instant).map(Some);
+    }
+    let Ok(value) = from_json(&Json::Object(members.clone())) else { return Ok(None) };
+    Ok(Some(match value {
+        Bson::Int32(number) => number.into_bound_py_any(py)?,
+        Bson::Int64(number) => number.into_bound_py_any(py)?,
+        Bson::Double(number) => number.into_bound_py_any(py)?,
+        Bson::DateTime(date) => datetime_of(py, Timestamp::from_millis(date.timestamp_millis()))?,
+        Bson::Binary(binary) => PyBytes::new(py, &binary.bytes).into_any(),
+        Bson::Decimal128(number) => py.import("decimal")?.call_method1("Decimal", (number.to_string(),))?,
+        Bson::ObjectId(id) => py.import("ebbtide._object_id")?.call_method1("ObjectId", (id.to_hex(),))?,
+        _ => return Ok(None),
+    }))
+}
+
+/// The value of a parameter of a statement.
+///
+/// # Errors
+/// TypeError for what no parameter is.
+pub(crate) fn scalar_of(object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
+    if object.is_none() {
+        return Ok(ScalarValue::Null);
+    }
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(ScalarValue::Boolean(Some(flag.is_true())));
+    }
+    if object.cast::<PyInt>().is_ok() {
+        return Ok(ScalarValue::Int64(Some(object.extract()?)));
+    }
+    if let Ok(number) = object.cast::<PyFloat>() {
+        return Ok(ScalarValue::Float64(Some(number.value())));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(ScalarValue::Utf8(Some(text.to_str()?.to_owned())));
+    }
+    if object.cast::<PyBytes>().is_ok() {
+        return Ok(ScalarValue::Binary(Some(object.extract()?)));
+    }
+    if object.cast::<PyDelta>().is_ok() {
+        let micros = object.extract::<TimeDelta>()?.num_microseconds();
+        return Ok(ScalarValue::DurationMicrosecond(micros));
+    }
+    if object.cast::<PyDate>().is_ok() || kind(object) == "datetime64" {
+        let instant = instant_of(object)?;
+        let utc = Some("UTC".into());
+        // Nanoseconds where there are any: microseconds reach further.
+        if instant.nanos().rem_euclid(1_000) != 0
+            && let Ok(nanos) = i64::try_from(instant.nanos())
+        {
+            return Ok(ScalarValue::TimestampNanosecond(Some(nanos), utc));
+        }
+        let micros = i64::try_from(instant.nanos().div_euclid(1_000)).ok();
+        return Ok(ScalarValue::TimestampMicrosecond(micros, utc));
+    }
+    if object.hasattr("dtype")? && object.hasattr("tolist")? {
+        let plain = object.call_method0("tolist")?;
+        if plain.cast::<PyList>().is_err() {
+            return scalar_of(&plain);
+        }
+    }
+    Err(PyTypeError::new_err(format!("a parameter cannot be an object of type {}", kind(object))))
+}
