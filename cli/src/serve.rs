@@ -1,9 +1,12 @@
 //! `ebbtide serve`.
 
+mod sql;
+
 use crate::args::{Cli, LogFormatName, ServeArgs};
 use crate::{Failure, files, filter, say};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Ports where none is given.
@@ -90,7 +93,8 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     let settings = settings(args, &config, &served);
     runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let server = Server::start(served.open()?, settings).await?;
+        let sql = sql::Engine::new(settings.sql_memory_bytes)?;
+        let server = Server::start_with_sql(served.open()?, settings, Arc::new(sql)).await?;
         for (door, address) in [("mongodb", server.mongodb_address()), ("http", server.http_address())] {
             if let Some(address) = address {
                 say!("{door} {address}");

@@ -4,13 +4,14 @@
 //! made for each statement, into plans and streams. The snapshot lives as long as they do, so an idle session keeps no
 //! dropped file on disk.
 
+use crate::error::QueryError;
 use crate::scan_spec::ScanSpec;
 use chrono::{DateTime, Utc};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::context::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use ebbtide::{Database, ScanReport, Snapshot};
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Code, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,8 @@ pub(crate) struct StatementContext {
     snapshot: Snapshot,
     /// The session, for planning while the statement runs.
     session: SessionContext,
+    /// Whether files may be read and written by their paths.
+    files: bool,
     trace: ScanTrace,
     /// Views that are being read, one from within the other, and all that have been.
     views: Mutex<(Vec<String>, BTreeSet<String>)>,
@@ -41,8 +44,17 @@ impl fmt::Debug for StatementContext {
 }
 
 impl StatementContext {
-    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext) -> Self {
-        StatementContext { database, snapshot, session, trace: ScanTrace::default(), views: Mutex::default() }
+    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext, files: bool) -> Self {
+        StatementContext { database, snapshot, session, files, trace: ScanTrace::default(), views: Mutex::default() }
+    }
+
+    /// Refuses a file where the session has none.
+    pub(crate) fn check_file(&self, what: &str) -> Result<(), QueryError> {
+        if self.files {
+            return Ok(());
+        }
+        let message = format!("{what}: statements that come over the network read and write no files of the server");
+        Err(QueryError::new(Code::IllegalOperation, message))
     }
 
     /// The context of the statement that a configuration was made for.

@@ -59,4 +59,6 @@ pub use error::{QueryError, Result};
 pub use functions::TABLE_FUNCTIONS;
 pub use parsing::reads_only_files;
 pub use prepared::PreparedStatement;
-pub use session::{DEFAULT_MEMORY_BYTES, Session, SessionSettings, StatementResult, StatementStream};
+pub use session::{
+    Access, DEFAULT_MEMORY_BYTES, Session, SessionSettings, SharedMemory, StatementResult, StatementStream,
+};

@@ -1,5 +1,6 @@
 //! A session: the statements of one user, one after the other, each over its own snapshot.
 
+mod access;
 mod create;
 mod lookup;
 mod short;
@@ -23,7 +24,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -37,6 +38,7 @@ use std::fmt;
 use std::sync::Arc;
 use tracing::Instrument;
 
+pub use access::Access;
 pub(crate) use sql::is_query;
 
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.
@@ -52,11 +54,29 @@ pub struct SessionSettings {
     pub memory_bytes: usize,
     /// Number of threads that a statement uses, at least 1. Default: `None`, one for each core.
     pub partitions: Option<usize>,
+    /// Whether statements may read and write files by their paths: `FROM 'x.csv'`, `read_csv`, external tables, `COPY ... TO`.
+    /// A server refuses this to its clients, whose files they are not. Default: yes.
+    pub files: bool,
+}
+
+/// Memory that the statements of several sessions share, for [`Session::sharing`].
+#[derive(Debug, Clone)]
+pub struct SharedMemory(Arc<RuntimeEnv>);
+
+impl SharedMemory {
+    /// So many bytes, which sorts, joins and groups take together before they spill to disk.
+    ///
+    /// # Errors
+    /// If DataFusion cannot be set up.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let pool = Arc::new(FairSpillPool::new(bytes));
+        Ok(SharedMemory(RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?))
+    }
 }
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        SessionSettings { now: None, memory_bytes: DEFAULT_MEMORY_BYTES, partitions: None }
+        SessionSettings { now: None, memory_bytes: DEFAULT_MEMORY_BYTES, partitions: None, files: true }
     }
 }
 
@@ -137,6 +157,7 @@ pub struct Session {
     database: Database,
     tables: Arc<SessionTables>,
     now: Option<Timestamp>,
+    files: bool,
     /// Ends joins that return nothing for a long time.
     stop: Stop,
     planning: Planning,
@@ -164,6 +185,15 @@ impl Session {
     /// # Errors
     /// If DataFusion cannot be set up.
     pub fn with_settings(database: Database, settings: &SessionSettings) -> Result<Self> {
+        Self::sharing(database, settings, &SharedMemory::new(settings.memory_bytes)?)
+    }
+
+    /// A session with these settings, and with memory that other sessions use too instead of
+    /// [`SessionSettings::memory_bytes`].
+    ///
+    /// # Errors
+    /// If DataFusion cannot be set up.
+    pub fn sharing(database: Database, settings: &SessionSettings, memory: &SharedMemory) -> Result<Self> {
         let mut config = SessionConfig::new()
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
@@ -172,8 +202,7 @@ impl Session {
         if let Some(partitions) = settings.partitions {
             config = config.with_target_partitions(partitions.max(1));
         }
-        let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        let runtime = Arc::clone(&memory.0);
         let stop = Stop::default();
         let planning = Planning::new(Arc::clone(&runtime))?;
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
@@ -187,7 +216,8 @@ impl Session {
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
         functions::register(&context)?;
         let tables = Arc::default();
-        Ok(Session { context, database, tables, now: settings.now, stop, planning, writes: writes::Writes::default() })
+        let (now, files, writes) = (settings.now, settings.files, writes::Writes::default());
+        Ok(Session { context, database, tables, now, files, stop, planning, writes })
     }
 
     /// The database.
@@ -272,20 +302,6 @@ impl Session {
         Box::pin(work.instrument(span))
     }
 
-    /// Whether a statement only reads, so that it may be run again: a query or a listing. One that cannot be parsed does not.
-    #[must_use]
-    pub fn is_read(&self, statement: &Statement) -> bool {
-        match &statement.kind {
-            StatementKind::Sql => self.is_read_of_sql(statement),
-            StatementKind::Show(_)
-            | StatementKind::Pivot(_)
-            | StatementKind::Summarize(_)
-            | StatementKind::Describe(_)
-            | StatementKind::ExplainExpiry { .. } => true,
-            _ => false,
-        }
-    }
-
     /// A snapshot of the database as a statement of this session would see it: at [`SessionSettings::now`], or now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -294,7 +310,7 @@ impl Session {
 
     /// The context of a statement that starts now.
     pub(crate) fn begin(&self) -> Arc<StatementContext> {
-        Arc::new(StatementContext::new(self.database.clone(), self.snapshot(), self.context.clone()))
+        Arc::new(StatementContext::new(self.database.clone(), self.snapshot(), self.context.clone(), self.files))
     }
 
     /// The state that a statement is planned with: its catalog is the statement's snapshot, and its `now()` the

@@ -94,6 +94,7 @@ struct Limits {
     cursor_idle_seconds: Option<u64>,
     cursor_lifetime_seconds: Option<u64>,
     statement_memory_bytes: Option<usize>,
+    sql_memory_bytes: Option<usize>,
     statement_seconds: Option<u64>,
     write_wait_seconds: Option<u64>,
     rows_per_second: Option<u64>,
@@ -149,6 +150,7 @@ impl Config {
             ("stall_seconds", settings.stall_max.as_secs()),
             ("write_wait_seconds", settings.write_wait_max.as_secs()),
             ("rows_per_second", settings.rows_per_second_max.unwrap_or(1)),
+            ("sql_memory_bytes", settings.sql_memory_bytes as u64),
             ("statement_seconds", settings.statement_max.map_or(1, |time| time.as_secs())),
         ];
         match limits.into_iter().find(|(_, value)| *value == 0) {
@@ -183,6 +185,7 @@ impl Config {
         set(&mut settings.cursor_idle_max, seconds(limits.cursor_idle_seconds));
         set(&mut settings.cursor_lifetime_max, seconds(limits.cursor_lifetime_seconds));
         set(&mut settings.statement_bytes_max, limits.statement_memory_bytes);
+        set(&mut settings.sql_memory_bytes, limits.sql_memory_bytes);
         settings.statement_max = seconds(limits.statement_seconds);
         set(&mut settings.write_wait_max, seconds(limits.write_wait_seconds));
         settings.rows_per_second_max = limits.rows_per_second;

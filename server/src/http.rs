@@ -1,11 +1,13 @@
-//! The HTTP door: whether the server is there, its metrics, and line protocol.
+//! The HTTP door: whether the server is there, its metrics, line protocol, and SQL.
 //!
 //! 1. A request whose `Host` is none of the server's names is refused, so that a page of another host that has its name point
 //!    here reads nothing; so is one with the `Origin` of another host.
 //! 2. Where there are accounts everything but `/ping` and `/health` needs a login.
 
+mod body;
 mod lines;
 mod metrics;
+mod sql;
 mod write;
 
 use crate::accounts::Role;
@@ -27,6 +29,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
+use tokio_io_timeout::TimeoutStream;
 
 /// The header by which a program says that it is no page in a browser.
 const SENDER: &str = "x-ebbtide";
@@ -69,8 +72,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/write", post(write::first))
         .route("/api/v2/write", post(write::second))
         .route("/api/v3/write_lp", post(write::third))
+        .route("/sql", post(sql::answer))
         .fallback(|| async {
-            let what = "there are /health, /metrics, /ping, /write, /api/v2/write and /api/v3/write_lp here";
+            let what = "there are /health, /metrics, /ping, /sql, /write, /api/v2/write and /api/v3/write_lp here";
             Refused(StatusCode::NOT_FOUND, what.to_owned())
         })
         .layer(from_fn_with_state(shared.clone(), check_names))
@@ -83,11 +87,14 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = TowerToHyperService::new(router.layer(Extension(ends)));
+    // A client that takes nothing of a reply would hold a statement and its snapshot for ever.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(shared.settings.stall_max));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(shared.settings.stall_max)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     tokio::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
@@ -189,7 +196,13 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     plain.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
 }
 
-/// Checks that a request comes from an account with this role, where there are accounts, and returns its name. `given` is what
+/// Who sent a request: an account and its role. Where there are no accounts its name is empty, and it may do everything.
+struct Caller {
+    account: String,
+    role: Role,
+}
+
+/// Checks that a request comes from an account with this role, where there are accounts, and returns who it is. `given` is what
 /// the parameters of the request say.
 async fn authorize(
     shared: &Shared,
@@ -197,9 +210,9 @@ async fn authorize(
     headers: &HeaderMap,
     given: Option<(&str, &str)>,
     needed: Role,
-) -> Result<String, Refused> {
+) -> Result<Caller, Refused> {
     if !shared.gate.needs_login() {
-        return Ok(String::new());
+        return Ok(Caller { account: String::new(), role: Role::Admin });
     }
     let unauthorized = |what: &str| Refused(StatusCode::UNAUTHORIZED, what.to_owned());
     let given = given.map(|(name, password)| (name.to_owned(), password.to_owned()));
@@ -217,9 +230,9 @@ async fn authorize(
         Some(role) if role < needed => {
             Err(Refused(StatusCode::FORBIDDEN, format!("this needs the role {needed}, not {role}")))
         }
-        Some(_) => {
+        Some(role) => {
             add(&shared.counters.logins, 1);
-            Ok(name)
+            Ok(Caller { account: name, role })
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::gate::Gate;
 use crate::http::{self, Ends};
 use crate::settings::Settings;
 use crate::shared::{Shared, add};
+use crate::sql::Sql;
 use crate::tls::Tls;
 use axum::Router;
 use std::net::{IpAddr, SocketAddr};
@@ -50,6 +51,22 @@ impl Server {
     /// If a port cannot be opened, if a file of the accounts or for TLS cannot be used, or if the address can be reached by
     /// other hosts and that is not allowed.
     pub async fn start(databases: Databases, settings: Settings) -> Result<Server, Failure> {
+        Server::open(databases, settings, None).await
+    }
+
+    /// Like [`Server::start`], with SQL for the doors that take it.
+    ///
+    /// # Errors
+    /// As for [`Server::start`].
+    pub async fn start_with_sql(
+        databases: Databases,
+        settings: Settings,
+        sql: Arc<dyn Sql>,
+    ) -> Result<Server, Failure> {
+        Server::open(databases, settings, Some(sql)).await
+    }
+
+    async fn open(databases: Databases, settings: Settings, sql: Option<Arc<dyn Sql>>) -> Result<Server, Failure> {
         let gate = Gate::new(settings.accounts.clone(), settings.login_delay)?;
         if !settings.listen.is_loopback() && !settings.insecure && !gate.needs_login() {
             let what = format!(
@@ -66,7 +83,9 @@ impl Server {
         let of = |door: &Option<(TcpListener, SocketAddr)>| door.as_ref().map(|(_, address)| *address);
         let (mongodb_at, http_at) = (of(&mongodb), of(&http));
         let address = mongodb_at.or(http_at).unwrap_or_else(|| SocketAddr::new(settings.listen, 0));
-        let shared = Arc::new(Shared::new(databases, settings, gate, address));
+        let mut shared = Shared::new(databases, settings, gate, address);
+        shared.sql = sql;
+        let shared = Arc::new(shared);
         let (stopping, stopped) = watch::channel(false);
         let door = |protocol, (listener, _)| {
             let door = Door { listener, protocol, tls: tls.clone(), shared: shared.clone(), stopped: stopped.clone() };

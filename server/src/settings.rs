@@ -73,7 +73,10 @@ pub struct Settings {
     pub cursor_lifetime_max: Duration,
     /// Bytes that one command may keep in memory for a sort, or for the stages of a pipeline together. Default: 100 MiB.
     pub statement_bytes_max: usize,
-    /// How long a command may take; `maxTimeMS` of a command can only shorten it. Default: no limit.
+    /// Bytes that all SQL statements that run may take together for sorts, joins and groups before they spill to disk. Default:
+    /// 1 GiB.
+    pub sql_memory_bytes: usize,
+    /// How long a command or a SQL statement may take; `maxTimeMS` of a command can only shorten it. Default: no limit.
     pub statement_max: Option<Duration>,
     /// How long a write waits for memory while what is in memory is sealed, unless its `maxTimeMS` is shorter; after it nothing
     /// of the command is stored. Default: 30 seconds.
@@ -114,6 +117,7 @@ impl Default for Settings {
             cursor_idle_max: Duration::from_secs(600),
             cursor_lifetime_max: Duration::from_secs(3600),
             statement_bytes_max: 100 << 20,
+            sql_memory_bytes: 1 << 30,
             statement_max: None,
             write_wait_max: Duration::from_secs(30),
             rows_per_second_max: None,

@@ -7,6 +7,7 @@ use crate::gate::Gate;
 use crate::limits::Rates;
 use crate::profiler::Profiler;
 use crate::settings::Settings;
+use crate::sql::Sql;
 use crate::usage::Usage;
 use ebbtide_ttl::{Clock, SystemClock, Timestamp};
 use std::net::SocketAddr;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     /// Commands that read on the threads of their connections.
     pub(crate) reads_here: AtomicUsize,
     pub(crate) address: SocketAddr,
+    /// What runs SQL, if anything does.
+    pub(crate) sql: Option<Arc<dyn Sql>>,
     next_connection: AtomicI32,
     next_operation: AtomicI32,
 }
@@ -57,6 +60,7 @@ impl Shared {
             memory: Semaphore::new((settings.message_memory_bytes / MEMORY_UNIT).max(1)),
             reads_here: AtomicUsize::new(0),
             address,
+            sql: None,
             settings,
             started: clock.monotonic(),
             begun: clock.now(),
@@ -113,6 +117,9 @@ pub(crate) struct Counters {
     pub(crate) commands: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) http_requests: AtomicU64,
+    pub(crate) sql_statements: AtomicU64,
+    pub(crate) sql_failed: AtomicU64,
+    pub(crate) sql_running: AtomicUsize,
     pub(crate) http_bytes_in: AtomicU64,
     pub(crate) lines_stored: AtomicU64,
     pub(crate) writes_refused: AtomicU64,

@@ -39,26 +39,12 @@ impl Session {
         }
     }
 
-    pub(super) fn is_read_of_sql(&self, statement: &Statement) -> bool {
-        let Ok(stack) = sql::stack_for(&statement.tokens) else { return false };
-        sql::with_stack(stack, || match parse(statement, stack, &self.begin()) {
-            Ok(ParsedStatement { statement: DfStatement::Statement(parsed), .. }) => match parsed.as_ref() {
-                ast::Statement::Query(query) => match query.body.as_ref() {
-                    // SELECT INTO makes a table.
-                    ast::SetExpr::Select(select) => select.into.is_none(),
-                    ast::SetExpr::Query(_) | ast::SetExpr::SetOperation { .. } => true,
-                    ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => true,
-                    _ => false,
-                },
-                _ => false,
-            },
-            _ => false,
-        })
-    }
-
     async fn sql_inner(&self, statement: &Statement, stack: usize) -> Result<StatementStream, Failure> {
         let context = self.begin();
         let ParsedStatement { statement: parsed, headings } = parse(statement, stack, &context)?;
+        if let Some(what) = uses_files(&parsed) {
+            context.check_file(what)?;
+        }
         let Some(parsed) = self.prepared_write(parsed, &context).await? else {
             return Ok(StatementStream::message("done"));
         };
@@ -258,6 +244,24 @@ fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<(
         return Err(QueryError::new(Code::BadValue, message));
     }
     Ok(())
+}
+
+/// What a statement does with files, beside reading them as tables.
+fn uses_files(statement: &DfStatement) -> Option<&'static str> {
+    match statement {
+        DfStatement::CopyTo(_) => Some("COPY ... TO"),
+        DfStatement::CreateExternalTable(_) => Some("CREATE EXTERNAL TABLE"),
+        DfStatement::Explain(explain) => uses_files(&explain.statement),
+        // Where statements that need more memory than there is keep their rows.
+        DfStatement::Statement(inner) => match inner.as_ref() {
+            ast::Statement::Set(set) if set.to_string().to_lowercase().contains("datafusion.runtime") => {
+                Some("SET datafusion.runtime")
+            }
+            ast::Statement::Copy { .. } => Some("COPY"),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Refuses statements that DataFusion would report as done although they have no effect, or none beyond this session.

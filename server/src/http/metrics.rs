@@ -81,7 +81,9 @@ pub(super) fn page(shared: &Shared) -> Result<String, Failure> {
         ("logins_total", "Logins that succeeded.", &counters.logins),
         ("logins_refused_total", "Logins that were refused.", &counters.logins_refused),
         ("http_requests_total", "HTTP requests.", &counters.http_requests),
-        ("http_received_bytes_total", "Bytes of line protocol, unpacked.", &counters.http_bytes_in),
+        ("sql_statements_total", "SQL statements that were started.", &counters.sql_statements),
+        ("sql_failed_total", "SQL statements that failed.", &counters.sql_failed),
+        ("http_received_bytes_total", "Bytes of the bodies of HTTP requests, as they came.", &counters.http_bytes_in),
         ("lines_stored_total", "Lines of line protocol that were stored.", &counters.lines_stored),
         (
             "refused_writes_total",
@@ -101,6 +103,8 @@ pub(super) fn page(shared: &Shared) -> Result<String, Failure> {
     ] {
         page.single(name, "counter", help, counter.load(Ordering::Relaxed));
     }
+    let running = counters.sql_running.load(Ordering::Relaxed);
+    page.single("sql_running", "gauge", "SQL statements that run, or whose rows are being sent.", running);
     page.single(
         "cursors_timed_out_total",
         "counter",

@@ -3,25 +3,22 @@
 //! A measurement is a collection, its tags are the meta, and all of a request is examined before any of it is stored.
 
 use super::lines::{BadLine, Body, Points, TAGS, TIME, Unit, document, lines};
-use super::{Ends, Refused, authorize};
+use super::{Caller, Ends, Refused, authorize, body};
 use crate::accounts::Role;
 use crate::error::{CommandError, ServerCode};
 use crate::settings::AutoCreate;
-use crate::shared::{MEMORY_UNIT, Shared, add};
+use crate::shared::{Shared, add};
 use axum::Extension;
-use axum::body::{Body as HttpBody, to_bytes};
+use axum::body::Body as HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide::{Collection, CollectionOptions, Database, ErrorKind};
 use ebbtide_ttl::{Clock as _, Code, Value};
-use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::json;
-use std::borrow::Cow;
-use std::io::Read;
 use std::sync::Arc;
 
 /// Of what a sender may try again, after so many seconds.
@@ -212,54 +209,18 @@ async fn stored(
 ) -> Result<(), Outcome> {
     let Query(parameters) = asked.map_err(|error| Problem::bad(error.body_text()))?;
     let given = parameters.u.as_deref().zip(parameters.p.as_deref());
-    let account = authorize(shared, ends, headers, given, Role::Write).await?;
+    let Caller { account, .. } = authorize(shared, ends, headers, given, Role::Write).await?;
     super::check_sender(headers, given.is_some())?;
     let named = parameters.precision.as_deref().unwrap_or(if form == Form::Three { "auto" } else { "ns" });
     let unit = Unit::named(named).ok_or_else(|| {
         Problem::bad(format!("precision '{named}' is not known: use s, ms, us or ns, which is the default"))
     })?;
     let target = Target::of(form, &parameters)?;
-    let most = shared.settings.message_bytes_max;
-    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
-    // As much as a body may have where its length is not known before its end.
-    let length = headers.get(CONTENT_LENGTH).filter(|_| encoding.is_none()).and_then(|length| length.to_str().ok());
-    let length = length.and_then(|length| length.parse().ok()).unwrap_or(most).min(most);
-    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
-    let stops = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server stops");
-    let _memory = shared.memory.acquire_many(units).await.map_err(|_| stops())?;
-    let too_large =
-        || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {most} bytes: send less at a time"));
-    let longest = shared.settings.stall_max;
-    let body = tokio::time::timeout(longest, to_bytes(body, most)).await.map_err(|_| {
-        let what = format!("the body did not come within {} s", longest.as_secs());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, what)
-    })?;
-    let body = body.map_err(|_| too_large())?;
-    let text = match encoding {
-        None | Some(b"" | b"identity") => Cow::Borrowed(body.as_ref()),
-        Some(b"gzip" | b"x-gzip") => Cow::Owned(unzipped(&body, most).ok_or_else(too_large)??),
-        Some(_) => {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "a body is plain or has Content-Encoding: gzip",
-            )
-            .into());
-        }
-    };
-    add(&shared.counters.http_bytes_in, text.len() as u64);
+    let refused = |Refused(status, message): Refused| Problem::new(status, message);
+    let (_memory, text) = body::read(shared, headers, body).await.map_err(refused)?;
     let partial = form == Form::Three && parameters.accept_partial.unwrap_or(true);
     let write = Write { shared, target, unit, partial, account };
     Ok(tokio::task::block_in_place(|| write.store(&text))?)
-}
-
-/// What a body of gzip has; nothing if that is more than `most` bytes.
-fn unzipped(body: &[u8], most: usize) -> Option<Result<Vec<u8>, Problem>> {
-    let mut text = Vec::new();
-    match MultiGzDecoder::new(body).take(most as u64 + 1).read_to_end(&mut text) {
-        Ok(_) if text.len() > most => None,
-        Ok(_) => Some(Ok(text)),
-        Err(error) => Some(Err(Problem::bad(format!("the body is no complete gzip: {error}")))),
-    }
 }
 
 /// Where a request's points go.

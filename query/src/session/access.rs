@@ -1,0 +1,118 @@
+//! What a statement does to a database, for those who let only some users do it.
+
+use super::{Session, StatementKind};
+use crate::parsing::parse;
+use crate::sql::{self, ParsedStatement};
+use crate::statement::Statement;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
+
+/// What a statement needs to be allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// It reads, or changes the session alone.
+    Read,
+    /// It inserts, updates or deletes measurements or documents.
+    Write,
+    /// It creates, drops or renames collections or views, changes rules, ladders, holds or parameters, or does the work of the
+    /// background.
+    Administer,
+}
+
+impl Session {
+    /// What a statement needs to be allowed. One that cannot be parsed needs [`Access::Read`]: it changes nothing.
+    #[must_use]
+    pub fn access(&self, statement: &Statement) -> Access {
+        match &statement.kind {
+            StatementKind::Sql => self.parsed(statement, of_sql).unwrap_or(Access::Read),
+            StatementKind::Show(_)
+            | StatementKind::Pivot(_)
+            | StatementKind::Summarize(_)
+            | StatementKind::Describe(_)
+            | StatementKind::ExplainExpiry { .. } => Access::Read,
+            _ => Access::Administer,
+        }
+    }
+
+    /// Whether a statement only reads, so that it may be run again: a query or a listing. One that cannot be parsed does not.
+    #[must_use]
+    pub fn is_read(&self, statement: &Statement) -> bool {
+        match &statement.kind {
+            StatementKind::Sql => self.parsed(statement, is_query).unwrap_or(false),
+            _ => self.access(statement) == Access::Read,
+        }
+    }
+
+    /// What is told of a statement for DataFusion, if it can be parsed.
+    fn parsed<T>(&self, statement: &Statement, tell: impl FnOnce(&DfStatement) -> T) -> Option<T> {
+        let stack = sql::stack_for(&statement.tokens).ok()?;
+        sql::with_stack(stack, || {
+            let ParsedStatement { statement: parsed, .. } = parse(statement, stack, &self.begin()).ok()?;
+            Some(tell(&parsed))
+        })
+    }
+}
+
+fn is_query(statement: &DfStatement) -> bool {
+    match statement {
+        DfStatement::Statement(parsed) => match parsed.as_ref() {
+            ast::Statement::Query(query) => of_query(query) == Access::Read,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn of_sql(statement: &DfStatement) -> Access {
+    match statement {
+        DfStatement::Statement(parsed) => of_parsed(parsed),
+        DfStatement::Explain(explain) => of_sql(&explain.statement),
+        // To a file: nothing of the database changes.
+        DfStatement::CopyTo(_) => Access::Read,
+        _ => Access::Administer,
+    }
+}
+
+fn of_parsed(statement: &ast::Statement) -> Access {
+    use ast::Statement as Parsed;
+    match statement {
+        Parsed::Query(query) => of_query(query),
+        Parsed::Explain { statement, .. } | Parsed::Prepare { statement, .. } => of_parsed(statement),
+        // A statement that was prepared was looked at then.
+        Parsed::Execute { .. } | Parsed::Deallocate { .. } => Access::Read,
+        Parsed::Set(_)
+        | Parsed::Reset(_)
+        | Parsed::ShowVariable { .. }
+        | Parsed::ShowVariables { .. }
+        | Parsed::ShowTables { .. }
+        | Parsed::ShowColumns { .. }
+        | Parsed::ShowFunctions { .. }
+        | Parsed::ExplainTable { .. }
+        | Parsed::StartTransaction { .. }
+        | Parsed::Commit { .. }
+        | Parsed::Rollback { .. } => Access::Read,
+        Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_) | Parsed::Merge(_) | Parsed::Truncate(_) => {
+            Access::Write
+        }
+        _ => Access::Administer,
+    }
+}
+
+fn of_query(query: &ast::Query) -> Access {
+    let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|table| of_query(&table.query));
+    with.fold(of_body(&query.body), Access::max)
+}
+
+fn of_body(body: &ast::SetExpr) -> Access {
+    match body {
+        // SELECT INTO makes a table of the session.
+        ast::SetExpr::Select(select) if select.into.is_some() => Access::Administer,
+        ast::SetExpr::Select(_) | ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => Access::Read,
+        ast::SetExpr::Query(query) => of_query(query),
+        ast::SetExpr::SetOperation { left, right, .. } => of_body(left).max(of_body(right)),
+        ast::SetExpr::Insert(statement) | ast::SetExpr::Update(statement) | ast::SetExpr::Delete(statement) => {
+            of_parsed(statement).max(Access::Write)
+        }
+        _ => Access::Administer,
+    }
+}

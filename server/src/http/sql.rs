@@ -1,0 +1,372 @@
+//! `POST /sql`: one statement, and its rows in the format that is asked for.
+
+use super::{Caller, Ends, Refused, authorize, check_sender};
+use crate::accounts::Role;
+use crate::error::CommandError;
+use crate::shared::{Shared, add};
+use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlRequest, SqlResult};
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::writer::StreamWriter;
+use arrow::record_batch::RecordBatch;
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ebbtide_ttl::Code;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::json;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::time::Instant;
+
+/// A piece of a reply is sent when it has so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+/// The type of Arrow's stream format.
+const ARROW: &str = "application/vnd.apache.arrow.stream";
+const JSON: &str = "application/json";
+
+/// The form of a reply: its name as a parameter, its media type, and what writes it, which is Arrow's stream format if nothing
+/// is named.
+struct Form {
+    name: &'static str,
+    media: &'static str,
+    format: Option<RowsFormat>,
+}
+
+/// The first is the default.
+const FORMS: [Form; 6] = [
+    Form { name: "json", media: JSON, format: Some(RowsFormat::Json) },
+    Form { name: "ndjson", media: "application/x-ndjson", format: Some(RowsFormat::Ndjson) },
+    Form { name: "csv", media: "text/csv", format: Some(RowsFormat::Csv) },
+    Form { name: "table", media: "text/plain", format: Some(RowsFormat::Table) },
+    Form { name: "arrow", media: ARROW, format: None },
+    Form { name: "parquet", media: "application/vnd.apache.parquet", format: Some(RowsFormat::Parquet) },
+];
+
+impl Form {
+    /// The form that a request asks for: by the parameter, or by the first type of `Accept` that is one.
+    fn of(named: Option<&str>, headers: &HeaderMap) -> Result<&'static Form, Failed> {
+        let all = || FORMS.iter().map(|form| form.name).collect::<Vec<_>>().join(", ");
+        if let Some(named) = named {
+            let found = FORMS.iter().find(|form| form.name.eq_ignore_ascii_case(named));
+            return found
+                .ok_or_else(|| Failed::mistake(format!("format '{named}' is not known: use one of {}", all())));
+        }
+        let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return Ok(&FORMS[0]) };
+        let types = accept.split(',').map(|one| one.split(';').next().unwrap_or_default().trim());
+        for media in types {
+            let is_any = matches!(media, "*/*" | "application/*");
+            if let Some(form) = FORMS.iter().find(|form| is_any || form.media.eq_ignore_ascii_case(media)) {
+                return Ok(form);
+            }
+        }
+        let media: Vec<&str> = FORMS.iter().map(|form| form.media).collect();
+        let what = format!("Accept names none of {}; format={} would do as well", media.join(", "), all());
+        Err(Failed { status: StatusCode::NOT_ACCEPTABLE, ..Failed::mistake(what) })
+    }
+}
+
+/// Why a statement is not answered.
+struct Failed {
+    status: StatusCode,
+    code: i32,
+    name: String,
+    message: String,
+}
+
+impl Failed {
+    fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Failed {
+        Failed { status, code: code.number(), name: code.name().to_owned(), message: message.into() }
+    }
+
+    fn mistake(message: impl Into<String>) -> Failed {
+        Failed::new(StatusCode::BAD_REQUEST, Code::BadValue, message)
+    }
+}
+
+impl From<SqlError> for Failed {
+    fn from(error: SqlError) -> Self {
+        match error {
+            SqlError::Forbidden(needed) => {
+                let what = format!("this statement needs the role {needed}");
+                Failed::new(StatusCode::FORBIDDEN, Code::IllegalOperation, what)
+            }
+            SqlError::Failed(code, message) => {
+                let status = match code {
+                    Code::NamespaceNotFound => StatusCode::NOT_FOUND,
+                    Code::LockBusy | Code::NotWritable | Code::OutOfDiskSpace | Code::Interrupted => {
+                        StatusCode::SERVICE_UNAVAILABLE
+                    }
+                    Code::InternalError | Code::DataCorruptionDetected | Code::FileStreamFailed => {
+                        StatusCode::INTERNAL_SERVER_ERROR
+                    }
+                    _ => StatusCode::BAD_REQUEST,
+                };
+                Failed::new(status, code, message)
+            }
+        }
+    }
+}
+
+impl From<CommandError> for Failed {
+    fn from(error: CommandError) -> Self {
+        let status = if error.is_mistake { StatusCode::BAD_REQUEST } else { StatusCode::INTERNAL_SERVER_ERROR };
+        Failed { status, code: error.code, name: error.name, message: error.message }
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let body = json!({"error": self.message, "code": self.code, "codeName": self.name});
+        (self.status, [(CONTENT_TYPE, JSON)], format!("{body}\n")).into_response()
+    }
+}
+
+/// The parameters of a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    db: Option<String>,
+    format: Option<String>,
+}
+
+type Asked = Result<Query<Parameters>, QueryRejection>;
+
+/// A statement with values, as JSON.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    sql: String,
+    #[serde(default)]
+    parameters: Vec<serde_json::Value>,
+}
+
+pub(super) async fn answer(
+    State(shared): State<Arc<Shared>>,
+    Extension(ends): Extension<Ends>,
+    asked: Asked,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    match reply(&shared, ends, asked, &headers, body).await {
+        Ok(response) => response,
+        Err(Outcome::Refused(refused)) => refused.into_response(),
+        Err(Outcome::Failed(failed)) => {
+            add(&shared.counters.sql_failed, 1);
+            tracing::info!(peer = %ends.peer, status = failed.status.as_u16(), what = %failed.message, "a statement was refused");
+            failed.into_response()
+        }
+    }
+}
+
+enum Outcome {
+    Refused(Refused),
+    Failed(Failed),
+}
+
+impl<E: Into<Failed>> From<E> for Outcome {
+    fn from(error: E) -> Self {
+        Outcome::Failed(error.into())
+    }
+}
+
+impl From<Refused> for Outcome {
+    fn from(refused: Refused) -> Self {
+        Outcome::Refused(refused)
+    }
+}
+
+async fn reply(
+    shared: &Arc<Shared>,
+    ends: Ends,
+    asked: Asked,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Outcome> {
+    let Query(parameters) = asked.map_err(|error| Failed::mistake(error.body_text()))?;
+    let Caller { role, .. } = authorize(shared, ends, headers, None, Role::Read).await?;
+    check_sender(headers, false)?;
+    let form = Form::of(parameters.format.as_deref(), headers)?;
+    let Some(sql) = shared.sql.clone() else {
+        let what = "this server runs no SQL";
+        return Err(Failed::new(StatusCode::NOT_FOUND, Code::CommandNotFound, what).into());
+    };
+    let database = database(shared, parameters.db.as_deref())?;
+    let (_memory, body) = super::body::read(shared, headers, body).await?;
+    let written = written(headers, body)?;
+    let request = SqlRequest { database, text: written.sql, parameters: written.parameters, role };
+    let running = Running::new(shared);
+    let deadline = shared.settings.statement_max.map(|longest| Instant::now() + longest);
+    let SqlResult { schema, rows, message } = within(deadline, sql.start(request)).await??;
+    let Some(rows) = rows else { return Ok(told(form, message)) };
+    let mut reply = Reply::new(&*sql, form, &schema, rows, deadline, running)?;
+    // An error that comes before much was written gets its status.
+    let first = reply.piece().await?;
+    let peer = ends.peer;
+    let rest = stream::try_unfold(reply, move |mut reply| async move {
+        match reply.piece().await {
+            Ok(piece) => Ok(piece.map(|piece| (piece, reply))),
+            Err(failed) => {
+                add(&reply.running.0.counters.sql_failed, 1);
+                tracing::warn!(%peer, what = %failed.message, "a reply was broken off");
+                Err(io::Error::other(failed.message))
+            }
+        }
+    });
+    let pieces = stream::iter(first.map(Ok)).chain(rest);
+    Ok((StatusCode::OK, [(CONTENT_TYPE, form.media)], Body::from_stream(pieces)).into_response())
+}
+
+/// The statement in a body: JSON says so, and all else is the statement itself.
+fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Failed> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON)) {
+        return serde_json::from_slice(&body).map_err(|error| {
+            Failed::mistake(format!("the body is no {{\"sql\": \"...\", \"parameters\": [...]}}: {error}"))
+        });
+    }
+    let sql = String::from_utf8(body.into()).map_err(|_| Failed::mistake("the statement is not UTF-8"))?;
+    Ok(Written { sql, parameters: Vec::new() })
+}
+
+/// The database of a name, or the only one.
+fn database(shared: &Shared, name: Option<&str>) -> Result<ebbtide::Database, Failed> {
+    let missing = |what: String| Failed::new(StatusCode::NOT_FOUND, Code::NamespaceNotFound, what);
+    let all = || shared.databases.all();
+    let names = || all().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+    match name {
+        Some(name) => shared
+            .databases
+            .get(name)?
+            .ok_or_else(|| missing(format!("there is no database '{name}'; there are: {}", names()))),
+        None => match all().as_slice() {
+            [(_, only)] => Ok(only.clone()),
+            [] => Err(missing("there is no database: a write creates one".to_owned())),
+            _ => Err(Failed::mistake(format!("the parameter db is missing: it names one of {}", names()))),
+        },
+    }
+}
+
+/// The reply to a statement without rows.
+fn told(form: &Form, message: Option<String>) -> Response {
+    let message = message.unwrap_or_else(|| "done".to_owned());
+    match form.format {
+        Some(RowsFormat::Json | RowsFormat::Ndjson) => {
+            let body = format!("{}\n", json!({"message": message}));
+            (StatusCode::OK, [(CONTENT_TYPE, form.media)], body).into_response()
+        }
+        Some(RowsFormat::Table) => {
+            (StatusCode::OK, [(CONTENT_TYPE, form.media)], format!("{message}\n")).into_response()
+        }
+        _ => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// What comes before a statement has run for too long.
+async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failed> {
+    let Some(deadline) = deadline else { return Ok(work.await) };
+    tokio::time::timeout_at(deadline, work).await.map_err(|_| {
+        let what = "the statement took longer than statement_seconds of [limits] allows";
+        Failed::new(StatusCode::SERVICE_UNAVAILABLE, Code::Interrupted, what)
+    })
+}
+
+/// A statement among those that run.
+struct Running(Arc<Shared>);
+
+impl Running {
+    fn new(shared: &Arc<Shared>) -> Running {
+        add(&shared.counters.sql_statements, 1);
+        shared.counters.sql_running.fetch_add(1, Ordering::Relaxed);
+        Running(shared.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.counters.sql_running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What was written and not sent yet.
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Rows in Arrow's stream format.
+struct ArrowRows(StreamWriter<Buffer>);
+
+impl RowsWriter for ArrowRows {
+    fn write(&mut self, rows: &RecordBatch) -> Result<(), SqlError> {
+        self.0.write(rows).map_err(unwritten)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), SqlError> {
+        self.0.finish().map_err(unwritten)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over results")]
+fn unwritten(error: arrow::error::ArrowError) -> SqlError {
+    SqlError::Failed(Code::InternalError, format!("the rows cannot be written: {error}"))
+}
+
+/// Rows on their way to a client.
+struct Reply {
+    rows: BoxStream<'static, Result<RecordBatch, SqlError>>,
+    /// None at the end.
+    writer: Option<Box<dyn RowsWriter>>,
+    written: Buffer,
+    deadline: Option<Instant>,
+    running: Running,
+}
+
+impl Reply {
+    fn new(
+        sql: &dyn Sql,
+        form: &Form,
+        schema: &SchemaRef,
+        rows: BoxStream<'static, Result<RecordBatch, SqlError>>,
+        deadline: Option<Instant>,
+        running: Running,
+    ) -> Result<Reply, Failed> {
+        let written = Buffer::default();
+        let writer: Box<dyn RowsWriter> = match form.format {
+            Some(format) => sql.writer(format, schema, Box::new(written.clone()))?,
+            None => Box::new(ArrowRows(StreamWriter::try_new(written.clone(), schema).map_err(unwritten)?)),
+        };
+        Ok(Reply { rows, writer: Some(writer), written, deadline, running })
+    }
+
+    /// The next piece; none at the end.
+    async fn piece(&mut self) -> Result<Option<Bytes>, Failed> {
+        while let Some(writer) = &mut self.writer {
+            match within(self.deadline, self.rows.next()).await? {
+                Some(rows) => writer.write(&rows?)?,
+                None => self.writer.take().map_or(Ok(()), RowsWriter::finish)?,
+            }
+            if self.written.0.lock().len() >= PIECE_BYTES {
+                break;
+            }
+        }
+        let piece = std::mem::take(&mut *self.written.0.lock());
+        Ok((!piece.is_empty()).then(|| Bytes::from(piece)))
+    }
+}
