@@ -48,6 +48,8 @@ pub struct Config {
     #[serde(default)]
     autocreate: AutoCreateTable,
     #[serde(default)]
+    prometheus: PrometheusTable,
+    #[serde(default)]
     limits: Limits,
 }
 
@@ -74,6 +76,21 @@ struct AutoCreateTable {
     expire_after_seconds: Option<i64>,
     #[serde(default)]
     buckets: BTreeMap<String, i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrometheusTable {
+    collection: Option<String>,
+    #[serde(default)]
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pattern {
+    metrics: String,
+    collection: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -168,6 +185,9 @@ impl Config {
         set(&mut settings.insecure, self.insecure);
         set(&mut settings.grace, seconds(self.grace_seconds));
         set(&mut settings.auto_create, self.mongodb.auto_create);
+        set(&mut settings.prometheus.collection, self.prometheus.collection.clone());
+        let pattern = |one: &Pattern| (one.metrics.clone(), one.collection.clone());
+        settings.prometheus.patterns = self.prometheus.patterns.iter().map(pattern).collect();
         settings.http_hosts.clone_from(&self.http.hosts);
         settings.accounts = self.accounts.clone().map(AccountsFile::new);
         settings.tls = self.tls.clone().map(|Tls { cert, key }| TlsFiles { cert, key });

@@ -1,15 +1,19 @@
-//! The HTTP door: whether the server is there, its metrics, line protocol, and SQL.
+//! The HTTP door: whether the server is there, its metrics, line protocol, Prometheus remote write, rows, and SQL.
 //!
 //! 1. A request whose `Host` is none of the server's names is refused, so that a page of another host that has its name point
 //!    here reads nothing; so is one with the `Origin` of another host.
 //! 2. Where there are accounts everything but `/ping` and `/health` needs a login.
 
 mod body;
+mod collections;
 mod lines;
 mod metrics;
+mod problem;
+mod remote;
 mod sql;
 mod write;
 
+use self::sql::Failed;
 use crate::accounts::Role;
 use crate::error::Failure;
 use crate::shared::{Shared, add, is_stopped};
@@ -22,6 +26,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ebbtide_ttl::Code;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -72,9 +77,11 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/write", post(write::first))
         .route("/api/v2/write", post(write::second))
         .route("/api/v3/write_lp", post(write::third))
+        .route("/api/v1/write", post(remote::answer))
         .route("/sql", post(sql::answer))
+        .route("/collections/{name}", post(collections::answer))
         .fallback(|| async {
-            let what = "there are /health, /metrics, /ping, /sql, /write, /api/v2/write and /api/v3/write_lp here";
+            let what = "there are /health, /metrics, /ping, /collections/NAME, /sql, /write, /api/v1/write, /api/v2/write and /api/v3/write_lp here";
             Refused(StatusCode::NOT_FOUND, what.to_owned())
         })
         .layer(from_fn_with_state(shared.clone(), check_names))
@@ -194,6 +201,24 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
         _ => return None,
     };
     plain.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
+}
+
+/// The database of a name, or the only one.
+fn database(shared: &Shared, name: Option<&str>) -> Result<ebbtide::Database, Failed> {
+    let missing = |what: String| Failed::new(StatusCode::NOT_FOUND, Code::NamespaceNotFound, what);
+    let all = || shared.databases.all();
+    let names = || all().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+    match name {
+        Some(name) => shared
+            .databases
+            .get(name)?
+            .ok_or_else(|| missing(format!("there is no database '{name}'; there are: {}", names()))),
+        None => match all().as_slice() {
+            [(_, only)] => Ok(only.clone()),
+            [] => Err(missing("there is no database: a write creates one".to_owned())),
+            _ => Err(Failed::mistake(format!("the parameter db is missing: it names one of {}", names()))),
+        },
+    }
 }
 
 /// Who sent a request: an account and its role. Where there are no accounts its name is empty, and it may do everything.

@@ -1,7 +1,7 @@
 //! Ebbtide on the network.
 //!
 //! A [`Server`] opens doors to one database, or to a folder of them, for programs that speak MongoDB's wire protocol:
-//! MongoDB's drivers, mongosh, and what is built on them; HTTP has its metrics, InfluxDB's line protocol, and SQL where [`Server::start_with_sql`] brings it. It runs the engine's background work as well.
+//! MongoDB's drivers, mongosh, and what is built on them; HTTP has its metrics, InfluxDB's line protocol, Prometheus remote write, and SQL where [`Server::start_with_sql`] brings it. It runs the engine's background work as well.
 //!
 //! ```
 //! use ebbtide_server::{Databases, Server, Settings};
@@ -69,5 +69,5 @@ pub use config::{Config, LogFormat};
 pub use databases::Databases;
 pub use error::Failure;
 pub use serve::{Server, Signals};
-pub use settings::{AutoCreate, Settings, TlsFiles};
+pub use settings::{AutoCreate, Prometheus, Settings, TlsFiles};
 pub use sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlRequest, SqlResult};

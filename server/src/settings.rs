@@ -36,6 +36,22 @@ impl Default for AutoCreate {
     }
 }
 
+/// Which collections samples of Prometheus remote write go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prometheus {
+    /// The collection of all metrics that no pattern fits. Default: `prometheus`.
+    pub collection: String,
+    /// Patterns of metrics' names, in which `*` stands for any text, each with a collection; the first that fits decides. Default:
+    /// none.
+    pub patterns: Vec<(String, String)>,
+}
+
+impl Default for Prometheus {
+    fn default() -> Self {
+        Prometheus { collection: "prometheus".to_owned(), patterns: Vec::new() }
+    }
+}
+
 /// How a server is reached, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -85,8 +101,10 @@ pub struct Settings {
     pub rows_per_second_max: Option<u64>,
     /// Whether a write creates the collection that it names, as in MongoDB. Default: yes.
     pub auto_create: bool,
-    /// How collections come into being that line protocol writes to.
+    /// How collections come into being that line protocol and remote write write to.
     pub auto_create_lines: AutoCreate,
+    /// Where samples of remote write go.
+    pub prometheus: Prometheus,
     /// How long commands that are running may take to end when the server stops. Default: 10 seconds.
     pub grace: Duration,
 }
@@ -123,6 +141,7 @@ impl Default for Settings {
             rows_per_second_max: None,
             auto_create: true,
             auto_create_lines: AutoCreate::default(),
+            prometheus: Prometheus::default(),
             grace: Duration::from_secs(10),
         }
     }

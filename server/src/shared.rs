@@ -122,6 +122,8 @@ pub(crate) struct Counters {
     pub(crate) sql_running: AtomicUsize,
     pub(crate) http_bytes_in: AtomicU64,
     pub(crate) lines_stored: AtomicU64,
+    pub(crate) rows_posted: AtomicU64,
+    pub(crate) samples_stored: AtomicU64,
     pub(crate) writes_refused: AtomicU64,
 }
 

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 /// A piece of a reply is sent when it has so many bytes.
 const PIECE_BYTES: usize = 64 << 10;
 /// The type of Arrow's stream format.
-const ARROW: &str = "application/vnd.apache.arrow.stream";
+pub(super) const ARROW: &str = "application/vnd.apache.arrow.stream";
 const JSON: &str = "application/json";
 
 /// The form of a reply: its name as a parameter, its media type, and what writes it, which is Arrow's stream format if nothing
@@ -74,19 +74,19 @@ impl Form {
 }
 
 /// Why a statement is not answered.
-struct Failed {
-    status: StatusCode,
+pub(super) struct Failed {
+    pub(super) status: StatusCode,
     code: i32,
     name: String,
-    message: String,
+    pub(super) message: String,
 }
 
 impl Failed {
-    fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Failed {
+    pub(super) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Failed {
         Failed { status, code: code.number(), name: code.name().to_owned(), message: message.into() }
     }
 
-    fn mistake(message: impl Into<String>) -> Failed {
+    pub(super) fn mistake(message: impl Into<String>) -> Failed {
         Failed::new(StatusCode::BAD_REQUEST, Code::BadValue, message)
     }
 }
@@ -198,7 +198,7 @@ async fn reply(
         let what = "this server runs no SQL";
         return Err(Failed::new(StatusCode::NOT_FOUND, Code::CommandNotFound, what).into());
     };
-    let database = database(shared, parameters.db.as_deref())?;
+    let database = super::database(shared, parameters.db.as_deref())?;
     let (_memory, body) = super::body::read(shared, headers, body).await?;
     let written = written(headers, body)?;
     let request = SqlRequest { database, text: written.sql, parameters: written.parameters, role };
@@ -234,24 +234,6 @@ fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Failed> {
     }
     let sql = String::from_utf8(body.into()).map_err(|_| Failed::mistake("the statement is not UTF-8"))?;
     Ok(Written { sql, parameters: Vec::new() })
-}
-
-/// The database of a name, or the only one.
-fn database(shared: &Shared, name: Option<&str>) -> Result<ebbtide::Database, Failed> {
-    let missing = |what: String| Failed::new(StatusCode::NOT_FOUND, Code::NamespaceNotFound, what);
-    let all = || shared.databases.all();
-    let names = || all().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-    match name {
-        Some(name) => shared
-            .databases
-            .get(name)?
-            .ok_or_else(|| missing(format!("there is no database '{name}'; there are: {}", names()))),
-        None => match all().as_slice() {
-            [(_, only)] => Ok(only.clone()),
-            [] => Err(missing("there is no database: a write creates one".to_owned())),
-            _ => Err(Failed::mistake(format!("the parameter db is missing: it names one of {}", names()))),
-        },
-    }
 }
 
 /// The reply to a statement without rows.

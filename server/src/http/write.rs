@@ -3,37 +3,21 @@
 //! A measurement is a collection, its tags are the meta, and all of a request is examined before any of it is stored.
 
 use super::lines::{BadLine, Body, Points, TAGS, TIME, Unit, document, lines};
+use super::problem::{self, Form, Outcome, Problem, reason};
 use super::{Caller, Ends, Refused, authorize, body};
 use crate::accounts::Role;
-use crate::error::{CommandError, ServerCode};
 use crate::settings::AutoCreate;
 use crate::shared::{Shared, add};
 use axum::Extension;
 use axum::body::Body as HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ebbtide::{Collection, CollectionOptions, Database, ErrorKind};
+use ebbtide::{Collection, CollectionOptions, Database};
 use ebbtide_ttl::{Clock as _, Code, Value};
 use serde::Deserialize;
-use serde_json::json;
 use std::sync::Arc;
-
-/// Of what a sender may try again, after so many seconds.
-const RETRY_SECONDS: &str = "1";
-
-/// Which of InfluxDB's generations a request is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// `/write?db=&rp=&precision=&u=&p=`.
-    One,
-    /// `/api/v2/write?org=&bucket=&precision=`.
-    Two,
-    /// `/api/v3/write_lp?db=&precision=&accept_partial=`.
-    Three,
-}
 
 /// The parameters of all forms.
 #[derive(Debug, Default, Deserialize)]
@@ -48,96 +32,6 @@ pub(super) struct Parameters {
 }
 
 type Asked = Result<Query<Parameters>, QueryRejection>;
-
-/// Why a request is not stored, or not all of it.
-struct Problem {
-    status: StatusCode,
-    message: String,
-    lines: Vec<BadLine>,
-}
-
-impl Problem {
-    fn new(status: StatusCode, message: impl Into<String>) -> Problem {
-        Problem { status, message: message.into(), lines: Vec::new() }
-    }
-
-    fn bad(message: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, message)
-    }
-
-    fn of(error: &ebbtide::Error) -> Problem {
-        let status = match error.kind() {
-            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            ErrorKind::Busy | ErrorKind::Full => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Problem::new(status, error.to_string())
-    }
-
-    fn of_command(error: &CommandError) -> Problem {
-        let is = |code: ServerCode| error.code == code as i32;
-        let status = if is(ServerCode::IngressRequestRateLimitExceeded) || is(ServerCode::MaxTimeMSExpired) {
-            StatusCode::TOO_MANY_REQUESTS
-        } else if error.is_mistake {
-            StatusCode::BAD_REQUEST
-        } else {
-            StatusCode::INTERNAL_SERVER_ERROR
-        };
-        Problem::new(status, error.message.clone())
-    }
-
-    /// About some lines: the first is named, and all are listed where the form has a place for them.
-    fn of_lines(lines: Vec<BadLine>, stored: usize) -> Problem {
-        let first = lines.first().map(|bad| format!("line {}: {}", bad.number, bad.reason)).unwrap_or_default();
-        let others = match lines.len() {
-            0 | 1 => String::new(),
-            n => format!(" (and {} more lines)", n - 1),
-        };
-        let outcome = match stored {
-            0 => "nothing was stored".to_owned(),
-            n => format!("{n} other lines were stored"),
-        };
-        Problem { lines, ..Problem::bad(format!("{first}{others}: {outcome}")) }
-    }
-
-    /// In the words of a generation.
-    fn response(&self, form: Form) -> Response {
-        let listed =
-            |bad: &BadLine| json!({"line_number": bad.number, "error_message": bad.reason, "original_line": bad.text});
-        let body = match form {
-            Form::One => json!({"error": self.message}),
-            Form::Two => json!({"code": code_of(self.status), "message": self.message}),
-            Form::Three => {
-                json!({"error": self.message, "data": self.lines.iter().map(listed).collect::<Vec<_>>()})
-            }
-        };
-        let mut response = (self.status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response();
-        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
-        }
-        response
-    }
-}
-
-impl From<ebbtide::Error> for Problem {
-    fn from(error: ebbtide::Error) -> Self {
-        Problem::of(&error)
-    }
-}
-
-/// The word of the second generation for a status.
-fn code_of(status: StatusCode) -> &'static str {
-    match status {
-        StatusCode::BAD_REQUEST => "invalid",
-        StatusCode::UNAUTHORIZED => "unauthorized",
-        StatusCode::FORBIDDEN => "forbidden",
-        StatusCode::REQUEST_TIMEOUT => "timeout",
-        StatusCode::PAYLOAD_TOO_LARGE => "request too large",
-        StatusCode::TOO_MANY_REQUESTS => "too many requests",
-        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
-        _ => "internal error",
-    }
-}
 
 macro_rules! handlers {
     ($($name:ident: $form:expr),*) => {
@@ -165,37 +59,7 @@ async fn answer(
 ) -> Response {
     match stored(form, &shared, ends, asked, &headers, body).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(Outcome::Refused(refused)) => {
-            let Refused(status, message) = &refused;
-            let told = Problem::new(*status, message.clone()).response(form);
-            let mut response = refused.into_response();
-            // With the header that asks for a login.
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            *response.body_mut() = told.into_body();
-            response
-        }
-        Err(Outcome::Problem(problem)) => {
-            add(&shared.counters.writes_refused, 1);
-            tracing::info!(peer = %ends.peer, status = problem.status.as_u16(), what = %problem.message, "a write was refused");
-            problem.response(form)
-        }
-    }
-}
-
-enum Outcome {
-    Refused(Refused),
-    Problem(Problem),
-}
-
-impl From<Refused> for Outcome {
-    fn from(refused: Refused) -> Self {
-        Outcome::Refused(refused)
-    }
-}
-
-impl From<Problem> for Outcome {
-    fn from(problem: Problem) -> Self {
-        Outcome::Problem(problem)
+        Err(outcome) => outcome.response(&shared, ends, form),
     }
 }
 
@@ -273,7 +137,7 @@ impl Write<'_> {
         self.shared.rates.take(&self.account, rows, self.shared.now()).map_err(|e| Problem::of_command(&e))?;
         let database = self.shared.databases.get_or_create(&self.target.database);
         let database = database.map_err(|e| Problem::of_command(&e))?;
-        self.wait_for_room(&database)?;
+        problem::wait_for_room(self.shared, &database)?;
         let mut ready = Vec::with_capacity(body.measurements.len());
         for (name, points) in std::mem::take(&mut body.measurements) {
             match self.ready(&database, &name, &points) {
@@ -316,31 +180,6 @@ impl Write<'_> {
         Problem::of_lines(bad, stored)
     }
 
-    fn wait_for_room(&self, database: &Database) -> Result<(), Problem> {
-        if !database.is_full() {
-            return Ok(());
-        }
-        let (room, wait) = (self.shared.room.clone(), self.shared.settings.write_wait_max);
-        let database = database.clone();
-        let made = tokio::runtime::Handle::current().block_on(tokio::time::timeout(wait, async move {
-            let turn = room.lock_owned().await;
-            let make = move || {
-                let made = database.make_room();
-                drop(turn);
-                made
-            };
-            tokio::task::spawn_blocking(make).await
-        }));
-        match made {
-            Ok(Ok(made)) => Ok(made?),
-            Ok(Err(_)) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server stops")),
-            Err(_) => {
-                let what = format!("the memory was full for {} ms: send this again later", wait.as_millis());
-                Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, what))
-            }
-        }
-    }
-
     /// The points of a measurement as documents of its collection, which is created if there is none.
     fn ready(&self, database: &Database, name: &str, points: &Points) -> Result<Ready, Problem> {
         crate::databases::check_collection(name).map_err(|e| Problem::of_command(&e))?;
@@ -361,25 +200,36 @@ impl Write<'_> {
     }
 
     fn collection(&self, database: &Database, name: &str) -> Result<Collection, Problem> {
-        let missing = match database.collection(name) {
-            Err(error) if error.code() == Code::NamespaceNotFound => error,
-            found => return Ok(found?),
-        };
         let auto = &self.shared.settings.auto_create_lines;
-        if !auto.enabled {
-            return Err(Problem::bad(format!("{missing}; and [autocreate] is off")));
-        }
-        match database.create_collection(name, options(auto, &self.target.bucket)) {
-            // Another request was faster.
-            Err(error) if error.code() == Code::NamespaceExists => Ok(database.collection(name)?),
-            made => Ok(made?),
-        }
+        let options = || options(auto, &self.target.bucket, TAGS).precision(auto.precision);
+        collection_or_new(self.shared, database, name, options)
+    }
+}
+
+/// The collection of this name, which is created if there is none and `[autocreate]` is on.
+pub(super) fn collection_or_new(
+    shared: &Shared,
+    database: &Database,
+    name: &str,
+    options: impl FnOnce() -> CollectionOptions,
+) -> Result<Collection, Problem> {
+    let missing = match database.collection(name) {
+        Err(error) if error.code() == Code::NamespaceNotFound => error,
+        found => return Ok(found?),
+    };
+    if !shared.settings.auto_create_lines.enabled {
+        return Err(Problem::bad(format!("{missing}; and [autocreate] is off")));
+    }
+    match database.create_collection(name, options()) {
+        // Another request was faster.
+        Err(error) if error.code() == Code::NamespaceExists => Ok(database.collection(name)?),
+        made => Ok(made?),
     }
 }
 
 /// How a collection is created for a bucket.
-fn options(auto: &AutoCreate, bucket: &str) -> CollectionOptions {
-    let options = CollectionOptions::new(TIME).meta_field(TAGS).precision(auto.precision);
+pub(super) fn options(auto: &AutoCreate, bucket: &str, meta: &str) -> CollectionOptions {
+    let options = CollectionOptions::new(TIME).meta_field(meta);
     match auto.buckets.get(bucket).copied().or(auto.expire_after_seconds) {
         Some(seconds) => options.expire_after_seconds(seconds),
         None => options,
@@ -417,11 +267,4 @@ impl Ready {
         let place = |index: usize| self.places.get(index).copied().unwrap_or_default();
         Ok(reply.errors.into_iter().map(|(index, error)| (place(index), reason(&error))).collect())
     }
-}
-
-/// What an error says, without the index of the document: the line is told instead.
-fn reason(error: &ebbtide::Error) -> String {
-    let text = error.to_string();
-    let rest = error.index().and_then(|index| text.strip_prefix(&format!("index {index}: ")));
-    rest.map(str::to_owned).unwrap_or(text)
 }

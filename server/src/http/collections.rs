@@ -1,0 +1,175 @@
+//! `POST /collections/NAME`: measurements or documents as lines of JSON, and measurements as an Arrow stream.
+
+use super::problem::{Form, Outcome, Problem, reason, wait_for_room};
+use super::{Caller, Ends, Refused, authorize, body, check_sender, database};
+use crate::accounts::Role;
+use crate::shared::{Shared, add};
+use arrow::compute::concat_batches;
+use arrow::ipc::reader::StreamReader;
+use arrow::record_batch::RecordBatch;
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ebbtide::documents_model::json::document_from_slice;
+use ebbtide::{Collection, Database, Documents};
+use ebbtide_ttl::{Code, Timestamp, Value};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// The parameters of a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    db: Option<String>,
+}
+
+type Asked = Result<Query<Parameters>, QueryRejection>;
+
+pub(super) async fn answer(
+    State(shared): State<Arc<Shared>>,
+    Extension(ends): Extension<Ends>,
+    Path(name): Path<String>,
+    asked: Asked,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    match stored(&shared, ends, &name, asked, &headers, body).await {
+        Ok(count) => {
+            add(&shared.counters.rows_posted, count);
+            let body = format!("{}\n", json!({"inserted": count}));
+            ([(CONTENT_TYPE, "application/json")], body).into_response()
+        }
+        Err(outcome) => outcome.response(&shared, ends, Form::One),
+    }
+}
+
+async fn stored(
+    shared: &Arc<Shared>,
+    ends: Ends,
+    name: &str,
+    asked: Asked,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<u64, Outcome> {
+    let Query(parameters) = asked.map_err(|error| Problem::bad(error.body_text()))?;
+    let Caller { account, .. } = authorize(shared, ends, headers, None, Role::Write).await?;
+    check_sender(headers, false)?;
+    let database = database(shared, parameters.db.as_deref()).map_err(|e| Problem::new(e.status, e.message))?;
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let is_arrow = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(super::sql::ARROW));
+    let refused = |Refused(status, message): Refused| Problem::new(status, message);
+    let (_memory, body) = body::read(shared, headers, body).await.map_err(refused)?;
+    let insert = Insert { shared, database, name, account };
+    Ok(tokio::task::block_in_place(|| if is_arrow { insert.arrow(&body) } else { insert.lines(&body) })?)
+}
+
+/// What a request is about.
+struct Insert<'a> {
+    shared: &'a Shared,
+    database: Database,
+    name: &'a str,
+    account: String,
+}
+
+impl Insert<'_> {
+    fn admit(&self, rows: usize) -> Result<(), Problem> {
+        let rows = rows as u64;
+        self.shared.rates.take(&self.account, rows, self.shared.now()).map_err(|e| Problem::of_command(&e))?;
+        wait_for_room(self.shared, &self.database)
+    }
+
+    fn is_ordinary(&self) -> bool {
+        self.database.document_collections().iter().any(|name| name == self.name)
+    }
+
+    /// Rows of an Arrow stream, all or none.
+    fn arrow(&self, body: &Bytes) -> Result<u64, Problem> {
+        let wrong =
+            |error: arrow::error::ArrowError| Problem::bad(format!("the body is no complete Arrow stream: {error}"));
+        if self.is_ordinary() {
+            let what = format!("'{}' is an ordinary collection, which takes documents: send lines of JSON", self.name);
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+        }
+        let collection = self.collection()?;
+        let reader = StreamReader::try_new(body.as_ref(), None).map_err(wrong)?;
+        let schema = reader.schema();
+        let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(wrong)?;
+        let rows = concat_batches(&schema, &batches).map_err(wrong)?;
+        self.admit(rows.num_rows())?;
+        Ok(collection.insert(&rows)?)
+    }
+
+    /// Lines of Extended JSON.
+    fn lines(&self, body: &Bytes) -> Result<u64, Problem> {
+        let lines = body.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| !line.trim_ascii().is_empty());
+        if self.is_ordinary() {
+            let documents = self.database.documents(self.name)?;
+            return self.documents(&documents, lines);
+        }
+        self.measurements(&self.collection()?, lines)
+    }
+
+    fn collection(&self) -> Result<Collection, Problem> {
+        self.database.collection(self.name).map_err(|error| match error.code() {
+            Code::NamespaceNotFound => Problem::new(StatusCode::NOT_FOUND, error.to_string()),
+            _ => error.into(),
+        })
+    }
+
+    /// Measurements, all or none. A time may be a text of RFC 3339 as well.
+    fn measurements<'b>(
+        &self,
+        collection: &Collection,
+        lines: impl Iterator<Item = (&'b [u8], usize)>,
+    ) -> Result<u64, Problem> {
+        let time = collection.snapshot()?.options().time_field.clone();
+        let (mut measurements, mut numbers) = (Vec::new(), Vec::new());
+        for (line, number) in lines {
+            let at = |what: &dyn std::fmt::Display| Problem::bad(format!("line {number}: {what}: nothing was stored"));
+            let mut measurement = ebbtide::json::from_slice(line).map_err(|error| at(&error))?;
+            if let Value::Object(members) = &mut measurement
+                && let Some((_, value)) = members.iter_mut().find(|(name, _)| **name == *time)
+                && let Value::String(text) = value
+            {
+                let instant = Timestamp::parse(text).map_err(|error| at(&format!("field '{time}': {error}")))?;
+                *value = Value::Date(instant);
+            }
+            measurements.push(measurement);
+            numbers.push(number);
+        }
+        self.admit(measurements.len())?;
+        collection.insert_documents(&measurements).map_err(|error| match error.index().and_then(|at| numbers.get(at)) {
+            Some(number) => Problem::bad(format!("line {number}: {}: nothing was stored", reason(&error))),
+            None => error.into(),
+        })
+    }
+
+    /// Documents, of which those that are refused are told.
+    fn documents<'b>(
+        &self,
+        documents: &Documents,
+        lines: impl Iterator<Item = (&'b [u8], usize)>,
+    ) -> Result<u64, Problem> {
+        let (mut read, mut numbers) = (Vec::new(), Vec::new());
+        for (line, number) in lines {
+            let document = document_from_slice(line)
+                .map_err(|error| Problem::bad(format!("line {number}: {error}: nothing was stored")))?;
+            read.push(Ok(document));
+            numbers.push(number);
+        }
+        self.admit(read.len())?;
+        let outcome = documents.insert_many(read, false)?;
+        let refused = outcome.refused.iter().filter_map(|(at, error)| Some((*numbers.get(*at)?, reason(error))));
+        let refused: Vec<_> = refused.map(|(number, why)| super::lines::BadLine::new(number, why, b"")).collect();
+        if refused.is_empty() {
+            Ok(outcome.n)
+        } else {
+            Err(Problem::of_lines(refused, usize::try_from(outcome.n).unwrap_or(usize::MAX)))
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Prometheus remote write 1.0.
+//!
+//! A sample is a measurement of one collection: its labels, the metric's name among them, are the meta, and its value is the
+//! field `value`.
+
+use super::problem::{Form, Outcome, Problem, wait_for_room};
+use super::write::{collection_or_new, options};
+use super::{Caller, Ends, Refused, authorize, body, check_sender};
+use crate::accounts::Role;
+use crate::settings::Prometheus;
+use crate::shared::{Shared, add};
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ebbtide_ttl::{Name, Precision, Timestamp, Value};
+use prost::Message;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Its meta field.
+const LABELS: &str = "labels";
+/// The field of the sample.
+const VALUE: &str = "value";
+/// The label with the name of the metric.
+const NAME: &str = "__name__";
+
+/// `prometheus.WriteRequest`, as far as it is stored; metadata about metrics is left out.
+#[derive(Clone, PartialEq, Message)]
+struct WriteRequest {
+    #[prost(message, repeated, tag = "1")]
+    timeseries: Vec<TimeSeries>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TimeSeries {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Label>,
+    #[prost(message, repeated, tag = "2")]
+    samples: Vec<Sample>,
+    /// Native histograms, whose content is not read.
+    #[prost(message, repeated, tag = "4")]
+    histograms: Vec<Histogram>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Sample {
+    #[prost(double, tag = "1")]
+    value: f64,
+    /// Milliseconds since 1970.
+    #[prost(int64, tag = "2")]
+    timestamp: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Histogram {}
+
+/// The parameters of a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    db: Option<String>,
+}
+
+type Asked = Result<Query<Parameters>, QueryRejection>;
+
+pub(super) async fn answer(
+    State(shared): State<Arc<Shared>>,
+    Extension(ends): Extension<Ends>,
+    asked: Asked,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    match stored(&shared, ends, asked, &headers, body).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(outcome) => outcome.response(&shared, ends, Form::One),
+    }
+}
+
+async fn stored(
+    shared: &Arc<Shared>,
+    ends: Ends,
+    asked: Asked,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(), Outcome> {
+    let Query(parameters) = asked.map_err(|error| Problem::bad(error.body_text()))?;
+    let Caller { account, .. } = authorize(shared, ends, headers, None, Role::Write).await?;
+    check_sender(headers, headers.contains_key(VERSION))?;
+    check_form(headers)?;
+    let refused = |Refused(status, message): Refused| Problem::new(status, message);
+    let (_memory, body) = body::raw(shared, headers, body).await.map_err(refused)?;
+    let store = || {
+        let request = unpacked(&body, shared.settings.message_bytes_max)?;
+        store(shared, parameters.db.as_deref(), &account, request)
+    };
+    Ok(tokio::task::block_in_place(store)?)
+}
+
+/// The header that every sender sets, which a page of another host cannot send without asking.
+const VERSION: &str = "x-prometheus-remote-write-version";
+
+/// Refuses what is not version 1 of the protocol: a sender of version 2 then sends version 1.
+fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let unsupported = |what: String| Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+    let kind = text(CONTENT_TYPE.as_str()).replace(' ', "").to_ascii_lowercase();
+    if !matches!(kind.as_str(), "" | "application/x-protobuf" | "application/x-protobuf;proto=prometheus.writerequest")
+    {
+        return unsupported(format!("remote write 1.0 is taken here, and not '{kind}'"));
+    }
+    match text(CONTENT_ENCODING.as_str()) {
+        "snappy" => Ok(()),
+        other => unsupported(format!("a body has Content-Encoding: snappy, and not '{other}'")),
+    }
+}
+
+fn unpacked(body: &[u8], most: usize) -> Result<WriteRequest, Problem> {
+    let packed = |error: snap::Error| Problem::bad(format!("the body is not packed with snappy: {error}"));
+    let length = snap::raw::decompress_len(body).map_err(packed)?;
+    if length > most {
+        let Refused(status, message) = body::too_large(most);
+        return Err(Problem::new(status, message));
+    }
+    let bytes = snap::raw::Decoder::new().decompress_vec(body).map_err(packed)?;
+    WriteRequest::decode(bytes.as_slice())
+        .map_err(|error| Problem::bad(format!("the body is no WriteRequest: {error}")))
+}
+
+fn store(shared: &Shared, database: Option<&str>, account: &str, request: WriteRequest) -> Result<(), Problem> {
+    let settings = &shared.settings.prometheus;
+    let mut rows = 0;
+    let mut collections: BTreeMap<String, Vec<TimeSeries>> = BTreeMap::new();
+    for series in request.timeseries {
+        if !series.histograms.is_empty() {
+            return Err(Problem::bad("native histograms are not stored: nothing of the request was stored"));
+        }
+        rows += series.samples.len();
+        let metric = series.labels.iter().find(|label| label.name == NAME).map_or("", |label| label.value.as_str());
+        collections.entry(settings.collection_of(metric).to_owned()).or_default().push(series);
+    }
+    if rows == 0 {
+        return Ok(());
+    }
+    shared.rates.take(account, rows as u64, shared.now()).map_err(|e| Problem::of_command(&e))?;
+    let database = super::database(shared, database).map_err(|e| Problem::new(e.status, e.message))?;
+    wait_for_room(shared, &database)?;
+    let mut ready = Vec::new();
+    for (name, series) in collections {
+        crate::databases::check_collection(&name).map_err(|e| Problem::of_command(&e))?;
+        let auto = &shared.settings.auto_create_lines;
+        let made = || options(auto, &name, LABELS).precision(Precision::Ms);
+        let collection = collection_or_new(shared, &database, &name, made)?;
+        let snapshot = collection.snapshot()?;
+        let (time, meta) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
+        let Some(meta) = meta else {
+            return Err(Problem::bad(format!("collection '{name}' has no meta field for labels")));
+        };
+        let samples = samples(series, time, meta);
+        collection.check_documents(&samples)?;
+        ready.push((collection, samples));
+    }
+    for (collection, samples) in ready {
+        let count = collection.insert_documents(&samples)?;
+        add(&shared.counters.samples_stored, count);
+    }
+    Ok(())
+}
+
+/// The samples of series as measurements.
+fn samples(series: Vec<TimeSeries>, time: &str, meta: &str) -> Vec<Value> {
+    let (time, meta, value) = (Name::from(time), Name::from(meta), Name::from(VALUE));
+    let mut all = Vec::new();
+    for series in series {
+        let labels = series.labels.into_iter().map(|label| (label.name.as_str().into(), Value::String(label.value)));
+        let labels = Value::Object(labels.collect());
+        for sample in series.samples {
+            let at = Value::Date(Timestamp::from_millis(sample.timestamp));
+            let members =
+                vec![(time.clone(), at), (meta.clone(), labels.clone()), (value.clone(), Value::Double(sample.value))];
+            all.push(Value::Object(members));
+        }
+    }
+    all
+}
+
+impl Prometheus {
+    /// The collection of a metric: that of the first pattern that fits, or the one for all others.
+    fn collection_of(&self, metric: &str) -> &str {
+        let found = self.patterns.iter().find(|(pattern, _)| fits(pattern, metric));
+        found.map_or(self.collection.as_str(), |(_, collection)| collection)
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any text.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_go_where_the_first_pattern_that_fits_says() {
+        let to = |pattern: &str, collection: &str| (pattern.to_owned(), collection.to_owned());
+        let settings = Prometheus {
+            collection: "others".to_owned(),
+            patterns: vec![to("up", "state"), to("node_*_total", "counts"), to("node_*", "node"), to("*", "rest")],
+        };
+        for (metric, collection) in [
+            ("up", "state"),
+            ("upper", "rest"),
+            ("node_cpu_seconds_total", "counts"),
+            ("node_total", "node"),
+            ("node__total", "counts"),
+            ("node_load1", "node"),
+            ("", "rest"),
+        ] {
+            assert_eq!(settings.collection_of(metric), collection, "{metric}");
+        }
+        assert_eq!(Prometheus::default().collection_of("up"), "prometheus");
+    }
+}
