@@ -18,5 +18,7 @@ mod round_trips;
 mod safety;
 #[cfg(all(unix, feature = "server"))]
 mod serve;
+#[cfg(all(unix, feature = "server"))]
+mod serve_http;
 mod two_ways;
 mod weather;

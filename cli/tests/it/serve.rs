@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     out: BufReader<ChildStdout>,
     /// The lines before `ready`.
-    doors: Vec<String>,
+    pub(crate) doors: Vec<String>,
 }
 
-fn serve(folder: &Path, args: &[&str]) -> Serving {
+pub(crate) fn serve(folder: &Path, args: &[&str]) -> Serving {
     let mut all = command();
     all.current_dir(folder).arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = all.spawn().unwrap();
@@ -34,7 +34,7 @@ fn serve(folder: &Path, args: &[&str]) -> Serving {
 
 impl Serving {
     /// Ends it by a signal; its exit code and its log.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
