@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ebbtide_server::{AccountsFile, AutoCreate, Databases, Role, Server, Settings};
+use ebbtide_server::{AccountsFile, AutoCreate, Databases, Prometheus, Role, Server, Settings};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -332,4 +332,96 @@ async fn bodies_may_be_packed_and_have_a_limit() {
     }
     server.stop().await.unwrap();
     assert_eq!(counts(&folder, "d"), []);
+}
+
+/// The bytes of a protobuf field that has a length.
+fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![tag << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+/// A series of a WriteRequest, with samples of a value and a time in milliseconds below 128.
+fn series(labels: &[(&str, &str)], samples: &[(f64, u8)]) -> Vec<u8> {
+    let label =
+        |(name, value): &(&str, &str)| field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat());
+    let sample =
+        |(value, millis): &(f64, u8)| field(2, &[&[1 << 3 | 1][..], &value.to_le_bytes(), &[2 << 3, *millis]].concat());
+    let content = labels.iter().map(label).chain(samples.iter().map(sample)).collect::<Vec<_>>().concat();
+    field(1, &content)
+}
+
+const SNAPPY: &str = "Content-Encoding: snappy\r\nContent-Type: application/x-protobuf\r\n\
+                      X-Prometheus-Remote-Write-Version: 0.1.0\r\n";
+
+fn snappy(bytes: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(bytes).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_of_remote_write_go_to_the_collections_of_their_metrics() {
+    let prometheus = Prometheus { patterns: vec![("node_*".to_owned(), "node".to_owned())], ..Prometheus::default() };
+    let settings = Settings {
+        prometheus,
+        auto_create_lines: AutoCreate { buckets: [("node".to_owned(), 2_000_000_000)].into(), ..AutoCreate::default() },
+        ..Settings::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let databases = Databases::one(folder.path().join("m")).unwrap();
+    let settings = Settings { mongodb: None, http: Some(0), ..settings };
+    let server = Server::start(databases, settings).await.unwrap();
+    let address = server.http_address().unwrap();
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    let body = [
+        series(&[("__name__", "up"), ("job", "a")], &[(1.0, 1), (stale, 2)]),
+        series(&[("__name__", "node_load1")], &[(0.5, 3)]),
+        // Metadata about a metric.
+        field(3, b"\x08\x01"),
+        series(&[("__name__", "idle")], &[]),
+    ];
+    let (status, reply) = post(address, "/api/v1/write", SNAPPY, &snappy(&body.concat())).await;
+    assert_eq!(status, 204, "{reply}");
+    let version_2 = SNAPPY.replace("x-protobuf", "x-protobuf;proto=io.prometheus.write.v2.Request");
+    let histogram =
+        field(1, &[field(1, &[field(1, b"__name__"), field(2, b"h")].concat()), field(4, b"\x08\x01")].concat());
+    for (headers, body, expected) in [
+        (SNAPPY, snappy(b""), 204),
+        (SNAPPY, b"plain".to_vec(), 400),
+        (SNAPPY, snappy(b"no protobuf"), 400),
+        (SNAPPY, snappy(&histogram), 400),
+        // It says that it has 4 GiB.
+        (SNAPPY, b"\xff\xff\xff\xff\x0f".to_vec(), 413),
+        (&version_2, snappy(b""), 415),
+        ("X-Ebbtide: 1\r\nContent-Encoding: zstd\r\n", snappy(b""), 415),
+        ("Content-Encoding: snappy\r\n", snappy(b""), 403),
+    ] {
+        let (status, reply) = post(address, "/api/v1/write", headers, &body).await;
+        assert_eq!(status, expected, "{headers} {reply}");
+    }
+    server.stop().await.unwrap();
+
+    assert_eq!(counts(&folder, "m"), named(&[("node", 1), ("prometheus", 2)]));
+    let database = ebbtide::Database::open(folder.path().join("m")).unwrap();
+    let snapshot = database.snapshot();
+    let samples = snapshot.collection("prometheus").unwrap();
+    assert_eq!(samples.options().time_field, "time");
+    assert_eq!(samples.options().meta_field.as_deref(), Some("labels"));
+    let node = snapshot.collection("node").unwrap();
+    assert_eq!(node.rules().iter().next().map(|rule| rule.expire_after_seconds), Some(2_000_000_000));
+    let mut bits = Vec::new();
+    for unit in samples.scan(&ebbtide::ScanRequest::default()).unwrap() {
+        for batch in unit.read().unwrap() {
+            let values = batch.unwrap().column_by_name("value").unwrap().clone();
+            let values = values.as_any().downcast_ref::<arrow::array::Float64Array>().unwrap().clone();
+            bits.extend(values.values().iter().map(|value| value.to_bits()));
+        }
+    }
+    bits.sort_unstable();
+    assert_eq!(bits, [1.0_f64.to_bits(), stale.to_bits()], "a stale marker keeps its bits");
 }

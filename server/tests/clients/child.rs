@@ -7,13 +7,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 const FOLDER: &str = "EBBTIDE_SERVED_FOLDER";
 const PORT: &str = "EBBTIDE_SERVED_PORT";
+const HTTP: &str = "EBBTIDE_SERVED_HTTP_PORT";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the process that other tests start"]
 async fn serves() {
     let (folder, port) = (std::env::var_os(FOLDER).unwrap(), std::env::var(PORT).unwrap().parse().unwrap());
     let databases = Databases::in_folder(folder).unwrap();
-    let server = Server::start(databases, Settings { mongodb: Some(port), ..Settings::default() }).await.unwrap();
+    let http = std::env::var(HTTP).ok().map(|port| port.parse().unwrap());
+    let server = Server::start(databases, Settings { mongodb: Some(port), http, ..Settings::default() }).await.unwrap();
     println!("\nready mongodb://{}/", server.mongodb_address().unwrap());
     Signals::new().unwrap().next().await;
     server.stop().await.unwrap();
@@ -30,7 +32,17 @@ pub(crate) struct Process {
 impl Process {
     /// Starts one and waits until it is ready; port 0 takes one that is free.
     pub(crate) fn start(folder: &Path, port: u16) -> Process {
+        Process::of(Command::new(std::env::current_exe().unwrap()), folder, port)
+    }
+
+    /// Starts one with a port for HTTP too.
+    pub(crate) fn start_with_http(folder: &Path, http: u16) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(HTTP, http.to_string());
+        Process::of(command, folder, 0)
+    }
+
+    fn of(mut command: Command, folder: &Path, port: u16) -> Process {
         command.args(["child::serves", "--exact", "--ignored", "--nocapture"]);
         command.env(FOLDER, folder).env(PORT, port.to_string()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -11,4 +11,5 @@ mod influx;
 mod kills;
 mod page;
 mod programs;
+mod prometheus;
 mod support;
