@@ -1,4 +1,4 @@
-//! The HTTP door: whether the server is there, its metrics, line protocol, Prometheus remote write, rows, and SQL.
+//! The HTTP door: whether the server is there, its metrics, line protocol, Prometheus remote write, rows, SQL, and a page.
 //!
 //! 1. A request whose `Host` is none of the server's names is refused, so that a page of another host that has its name point
 //!    here reads nothing; so is one with the `Origin` of another host.
@@ -8,6 +8,7 @@ mod body;
 mod collections;
 mod lines;
 mod metrics;
+mod page;
 mod problem;
 mod remote;
 mod sql;
@@ -70,7 +71,7 @@ impl From<Failure> for Refused {
 
 /// What answers the requests.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
+    page::add(Router::new())
         .route("/ping", get(|| async { StatusCode::NO_CONTENT }))
         .route("/health", get(health))
         .route("/metrics", get(scrape))
@@ -81,7 +82,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sql", post(sql::answer))
         .route("/collections/{name}", post(collections::answer))
         .fallback(|| async {
-            let what = "there are /health, /metrics, /ping, /collections/NAME, /sql, /write, /api/v1/write, /api/v2/write and /api/v3/write_lp here";
+            let what = "there are /, /health, /metrics, /ping, /collections/NAME, /sql, /write, /api/v1/write, /api/v2/write and /api/v3/write_lp here";
             Refused(StatusCode::NOT_FOUND, what.to_owned())
         })
         .layer(from_fn_with_state(shared.clone(), check_names))

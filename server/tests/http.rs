@@ -44,7 +44,7 @@ async fn the_state_of_the_server_can_be_asked() {
     let (status, health) = ask(address, "GET /health", local).await;
     assert!(status == 200 && health.ends_with("\r\n\r\n{\"status\":\"pass\",\"name\":\"ebbtide\"}"), "{health}");
     assert!(health.contains("content-type: application/json"), "{health}");
-    assert_eq!(ask(address, "GET /", local).await.0, 404);
+    assert_eq!(ask(address, "GET /nothing", local).await.0, 404);
     assert_eq!(ask(address, "POST /health", local).await.0, 405);
     let (status, metrics) = ask(address, "GET /metrics", local).await;
     assert_eq!(status, 200);
@@ -53,6 +53,23 @@ async fn the_state_of_the_server_can_be_asked() {
         "{metrics}"
     );
     assert!(metrics.contains("\nebbtide_server_connections "), "{metrics}");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_loads_nothing_from_elsewhere() {
+    let (server, address, _folder) = running(Settings::default()).await;
+    for (path, kind) in
+        [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript"), ("/page.svg", "image/svg+xml")]
+    {
+        let (status, reply) = ask(address, &format!("GET {path}"), "Host: localhost\r\n").await;
+        assert_eq!(status, 200, "{path}");
+        for header in [&format!("content-type: {kind}"), "content-security-policy: default-src 'self'", "nosniff"] {
+            assert!(reply.contains(header), "{path}: {header}");
+        }
+        let rest = reply.replace("http://www.w3.org/2000/svg", "");
+        assert!(!rest.contains("http://") && !rest.contains("https://"), "{path} names another host");
+    }
     server.stop().await.unwrap();
 }
 

@@ -62,6 +62,11 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
             p.next = 1;
             StatementKind::Sweep
         }
+        [a, b] if a == "CONFIRM" && b == "CLOCK" => {
+            p.next = 2;
+            let document = Map::from_iter([("confirmClock".to_owned(), json!(1))]);
+            StatementKind::Command { document, done: "the clock is confirmed".to_owned(), lenient: false }
+        }
         [a, ..] if a == "FLUSH" => {
             p.next = 1;
             StatementKind::Flush

@@ -1,6 +1,6 @@
 //! What SQL sees, and that all of it works.
 
-use crate::support::{World, two_sensors};
+use crate::support::{World, time, two_sensors};
 use serde_json::json;
 
 #[test]
@@ -90,6 +90,19 @@ fn now_is_the_instant_of_the_clock_that_expiry_goes_by() {
     assert_eq!(w.number("SELECT count(*) FROM w WHERE s = 'b' AND t >= now() - INTERVAL '1 hour'"), 6);
     w.rows("CREATE TABLE kept AS SELECT now() AS at");
     assert_eq!(w.text("SELECT at FROM kept"), r#"[{"at":"2024-01-02T00:00:00Z"}]"#);
+}
+
+#[test]
+fn a_clock_that_jumped_is_confirmed() {
+    let w = two_sensors();
+    w.clock.jump(time("2024-02-01T00:00:00Z"));
+    let dropped = || w.number("SELECT count(*) FROM ebbtide.sweeps");
+    w.rows("SWEEP");
+    assert_eq!(dropped(), 0, "a month in no time");
+    w.rows("CONFIRM CLOCK");
+    w.rows("SWEEP");
+    assert!(dropped() > 0);
+    assert!(w.error("CONFIRM CLOCK now").message().contains("now"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Prometheus and VictoriaMetrics' agent, which send what they scrape by remote write.
 
+#![expect(clippy::disallowed_methods, reason = "the configuration of another program")]
+
 use crate::child::Process;
 use arrow::array::AsArray;
 use arrow::datatypes::{Float64Type, TimestampMillisecondType};
