@@ -200,7 +200,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) mongodb: Option<u16>,
 
-    /// Port of HTTP for /health, /ping and /metrics, 0 for any that is free [default: 8080, if no port is given]
+    /// Port of HTTP for SQL, line protocol, remote write, metrics and a page, 0 for any that is free [default: 8080, if no port is given]
     #[arg(long, value_name = "PORT")]
     pub(crate) http: Option<u16>,
 

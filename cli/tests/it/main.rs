@@ -20,5 +20,7 @@ mod safety;
 mod serve;
 #[cfg(all(unix, feature = "server"))]
 mod serve_http;
+#[cfg(all(unix, feature = "server"))]
+mod serve_page;
 mod two_ways;
 mod weather;

@@ -13,7 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide_ttl::Code;
 use futures::StreamExt;
@@ -31,6 +31,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The type of Arrow's stream format.
 pub(super) const ARROW: &str = "application/vnd.apache.arrow.stream";
 const JSON: &str = "application/json";
+/// The header with the message of a statement that also has rows.
+const MESSAGE: HeaderName = HeaderName::from_static("x-ebbtide-message");
 
 /// The form of a reply: its name as a parameter, its media type, and what writes it, which is Arrow's stream format if nothing
 /// is named.
@@ -221,7 +223,11 @@ async fn reply(
         }
     });
     let pieces = stream::iter(first.map(Ok)).chain(rest);
-    Ok((StatusCode::OK, [(CONTENT_TYPE, form.media)], Body::from_stream(pieces)).into_response())
+    let mut response = (StatusCode::OK, [(CONTENT_TYPE, form.media)], Body::from_stream(pieces)).into_response();
+    if let Some(message) = message.and_then(|message| HeaderValue::from_str(&message).ok()) {
+        response.headers_mut().insert(MESSAGE, message);
+    }
+    Ok(response)
 }
 
 /// The statement in a body: JSON says so, and all else is the statement itself.

@@ -24,12 +24,12 @@ function h(what, attributes, ...children) {
 function table(caption, columns, rows, { cards = true, idle } = {}) {
   const cell = (column, row, first) => {
     const attributes = first ? { scope: 'row' } : { 'data-label': column.title || null };
-    return h((first ? 'th' : 'td') + (column.kind ? `.${column.kind}` : ''), attributes, column.of(row));
+    return h((first ? 'th' : 'td') + (column.kind ? `.${column.kind}` : ''), attributes, first ? column.of(row) : h('div', {}, column.of(row)));
   };
   const head = columns.map((column) =>
     h(`th${column.kind === 'n' ? '.n' : ''}`, { scope: 'col' }, column.title || h('span.unseen', {}, 'Actions')));
   return h('div.scroll', { role: 'region', 'aria-label': caption, tabindex: '0' },
-    h(`table${cards ? '.cards' : ''}`, {}, h('caption.unseen', {}, caption), h('thead', {}, h('tr', {}, head)),
+    h(`table.${cards ? 'cards' : 'tight'}`, {}, h('caption.unseen', {}, caption), h('thead', {}, h('tr', {}, head)),
       h('tbody', {}, rows.map((row) =>
         h(`tr${idle?.(row) ? '.idle' : ''}`, {}, columns.map((column, at) => cell(column, row, at === 0)))))));
 }
@@ -209,7 +209,7 @@ const collectionOf = (name) => page.collections.find((one) => one.name === name)
 const isSeries = (collection) => collection.time_field !== null;
 const isSuspended = (collection) => collection.state.startsWith('suspended');
 const things = (collection) => (isSeries(collection) ? 'measurement' : 'document');
-const ruleName = (rule) => ({ collection: 'lifetime of the collection', items: 'lifetime of documents', size: 'size limit' }[rule] ?? rule);
+const ruleName = (rule) => ({ collection: 'own lifetime', items: 'item lifetime', size: 'size limit' }[rule] ?? rule);
 const rowsOf = (rows) => rows.reduce((sum, row) => sum + row.measurements, 0);
 const bytesOf = (rows) => rows.reduce((sum, row) => sum + row.bytes, 0);
 const bucketsOf = (rows) => rows.reduce((sum, row) => sum + row.buckets, 0);
@@ -286,7 +286,7 @@ const explained = (error) =>
 
 /** What stands at the top: alerts and the sums. */
 function showTop() {
-  $('clock').textContent = new Date(page.now).toISOString().replace(/\.\d+Z$/, 'Z');
+  $('clock').textContent = `Server time ${new Date(page.now).toISOString().replace(/\.\d+Z$/, 'Z')}`;
   $('sign-out').hidden = !sessionStorage.getItem('ebbtide.login');
   const alerts = [];
   if (page.held) {
@@ -348,13 +348,13 @@ function ruleTable(collection, rules) {
   const noun = isSeries(collection) ? 'Measurements' : 'Documents';
   const life = (rule) => (rule.expire_after_seconds < 0 ? 'by the item' : duration(rule.expire_after_seconds));
   const columns = [
-    { title: 'Rule', of: (rule) => [rule.rule === 'collection' || rule.rule === 'items' ? h('span', {}, ruleName(rule.rule)) : rule.rule] },
+    { title: 'Rule', of: (rule) => ruleName(rule.rule) },
     { title: 'Takes', kind: 'text', of: (rule) => whatItTakes(rule, collection) },
-    { title: 'Lifetime', of: (rule) => [h('b', {}, life(rule)), rule.expire_after_seconds < 0 ? null : h('span.sub', {}, `${count(rule.expire_after_seconds)} s`)] },
-    { title: noun, kind: 'n', of: (rule) => [count(rule.measurements), h('span.sub', {}, `${bytes(rule.bytes)}, ${plural(rule.buckets, 'bucket')}`)] },
-    { title: 'Due now', kind: 'n', of: (rule) => [count(rule.due_measurements), h('span.sub', {}, plural(rule.due_buckets, 'bucket'))] },
+    { title: 'Lifetime', kind: 'time', of: (rule) => [h('b', {}, life(rule)), rule.expire_after_seconds < 0 ? null : h('span.sub', {}, `${count(rule.expire_after_seconds)} s`)] },
+    { title: noun, kind: 'n', of: (rule) => [count(rule.measurements), rule.buckets ? h('span.sub', {}, `${bytes(rule.bytes)}, ${plural(rule.buckets, 'bucket')}`) : null] },
+    { title: 'Due now', kind: 'n', of: (rule) => [count(rule.due_measurements), rule.due_buckets ? h('span.sub', {}, plural(rule.due_buckets, 'bucket')) : null] },
     { title: 'Next expiry', kind: 'time', of: (rule) => (rule.state.startsWith('suspended') ? h('span.empty', {}, 'held back') : when(rule.next_expiry)) },
-    { title: 'State', of: (rule) => state(rule.state) },
+    { title: 'State', of: (rule) => (isBeaten(rule, rules) ? h('span.badge.kind', {}, 'no effect') : state(rule.state)) },
     { title: '', of: (rule) => h('div.actions', {},
       button('Change …', () => changeRule(rule), 'small', `change ${rule.collection} ${rule.rule}`),
       button('Remove …', () => removeRule(rule), 'small', `remove ${rule.collection} ${rule.rule}`)) },
@@ -362,19 +362,26 @@ function ruleTable(collection, rules) {
   return table(`Rules of ${collection.name}`, columns, rules, { idle: (rule) => rule.buckets === 0 && rule.measurements === 0 });
 }
 
+/** Whether the collection's own lifetime is not longer, so that a rule decides nothing. */
+function isBeaten(rule, rules) {
+  const own = rules.findIndex((one) => one.rule === 'collection');
+  return own >= 0 && rules.indexOf(rule) > own;
+}
+
 /** Who wins, in one sentence. */
 function decision(collection, rules) {
   if (rules.length < 2) return null;
   if (!isSeries(collection)) return 'Of several rules that take a document, the one with the earliest instant decides.';
-  const own = rules.findIndex((rule) => rule.rule === 'collection');
-  const idle = own < 0 ? [] : rules.slice(own + 1);
-  const names = rules.slice(0, own < 0 ? undefined : own + 1).map((rule) => ruleName(rule.rule));
+  const idle = rules.filter((rule) => isBeaten(rule, rules));
+  const names = rules.filter((rule) => !idle.includes(rule)).map((rule) => ruleName(rule.rule));
   return [names.length > 1 ? `Order of decision: ${names.join(', then ')}. ` : '',
     idle.length ? `${idle.map((rule) => rule.rule).join(', ')} ${idle.length > 1 ? 'have' : 'has'} no effect: the collection’s lifetime is not longer.` : ''].join('');
 }
 
 function showRules() {
-  const cards = page.collections.map((collection) => {
+  const isBare = (collection) => !page.rules.some((rule) => rule.collection === collection.name);
+  const listed = [...page.collections].sort((a, b) => isBare(a) - isBare(b) || a.name.localeCompare(b.name));
+  const cards = listed.map((collection) => {
     const rules = ordered(collection.name);
     const series = isSeries(collection);
     const facts = series
@@ -523,7 +530,7 @@ function showForecast() {
 
 // ---------------------------------------------------------------- Dry runs of a rule
 
-const HORIZONS = [['now', 0], ['within 1 day', 86400], ['within 7 days', 604800], ['within 30 days', 2592000], ['within 90 days', 7776000], ['within 1 year', 31536000]];
+const HORIZONS = [['at once', 0], ['within 1 day', 86400], ['within 7 days', 604800], ['within 30 days', 2592000], ['within 90 days', 7776000], ['within 1 year', 31536000]];
 
 /** The baseline of a dry run, kept until the next refresh. */
 function kept(key, make) {
@@ -589,6 +596,8 @@ function shown(run, { now, then, name }) {
   if (isSuspended(collectionOf(name))) list.push(h('li', {}, `While ${name} is suspended nothing expires in it, whatever its rules say.`));
   if (facts.matching !== undefined) list.push(h('li', {}, many(facts.matching), ' match the rule and are visible now.'));
   if (facts.hidden !== undefined) list.push(h('li', {}, many(facts.hidden), ' would be hidden at once; a sweep then drops them for good.'));
+  const keeping = page.holds.filter((hold) => hold.collection === name && !hold.lifted_at).map((hold) => hold.name);
+  if (keeping.length && facts.hidden) list.push(h('li', {}, `What ${keeping.length > 1 ? 'the holds' : 'the hold'} ${keeping.join(', ')} ${keeping.length > 1 ? 'cover' : 'covers'} is hidden too, but not dropped.`));
   if (facts.back !== undefined) list.push(h('li', {}, many(facts.back), ' would be visible again.'));
   const most = Math.max(1, ...rows.map((row) => Math.abs(row.after.rows - row.before.rows)));
   const change = (row) => {
@@ -798,6 +807,7 @@ async function confirmChange() {
   try {
     const done = ready.run ? await ready.run() : (await sql(ready.sql)).message;
     $('change').close();
+    say('Changed; reading the rules again …');
     await refresh();
     say(`Done: ${done}.`, 'good');
   } catch (error) {
@@ -825,12 +835,10 @@ function lifetimeFields(seconds) {
 
 /** Changes or sets the lifetime of a rule. `proposed`: seconds to begin with. */
 function changeRule(rule, proposed = rule.expire_after_seconds) {
-  const collection = collectionOf(rule.collection);
   const life = lifetimeFields(proposed !== null && proposed >= 0 ? proposed : null);
   const now = rule.expire_after_seconds === null ? 'now: for ever' : rule.expire_after_seconds < 0 ? 'now: by the item' : `now: ${duration(rule.expire_after_seconds)}`;
   openChange({
-    title: isOwn(rule) ? `${ruleName(rule.rule)[0].toUpperCase()}${ruleName(rule.rule).slice(1)} ${collection.name}` .replace('of the collection', 'of') .replace('of documents', 'of documents in')
-      : `Lifetime of the rule ${rule.rule} on ${collection.name}`,
+    title: isOwn(rule) ? `Lifetime of ${rule.rule === 'items' ? 'documents in ' : ''}${rule.collection}` : `Lifetime of the rule ${rule.rule} on ${rule.collection}`,
     note: rule.rule === 'items' ? 'Counted from the last write of a document. A document with a ttl of its own keeps to that.'
       : rule.rule === 'collection' ? 'For all measurements that no shorter rule takes.' : rule.filter ? `For ${filterText(rule.filter)}.` : '',
     fields: [life.row],
@@ -974,7 +982,11 @@ async function dueNow() {
 
 async function runSweep() {
   const [counts] = await sql('SWEEP');
-  if (!counts.passes) throw new Error('The clock guard held the sweep: nothing was dropped.');
+  if (!counts.passes) {
+    page.held = 'the wall clock jumped ahead';
+    showTop();
+    throw new Error('The clock guard held the sweep: nothing was dropped. Close this dialog and review the clock.');
+  }
   return `the sweep dropped ${plural(counts.deleted_documents, 'row')}, ${plural(counts.deleted_buckets, 'bucket')}, ${bytes(counts.deleted_bytes)}`;
 }
 
