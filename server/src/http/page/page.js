@@ -28,10 +28,18 @@ function table(caption, columns, rows, { cards = true, idle } = {}) {
   };
   const head = columns.map((column) =>
     h(`th${column.kind === 'n' ? '.n' : ''}`, { scope: 'col' }, column.title || h('span.unseen', {}, 'Actions')));
-  return h('div.scroll', { role: 'region', 'aria-label': caption, tabindex: '0' },
+  return h('div.scroll', { role: 'region', 'aria-label': caption },
     h(`table.${cards ? 'cards' : 'tight'}`, {}, h('caption.unseen', {}, caption), h('thead', {}, h('tr', {}, head)),
       h('tbody', {}, rows.map((row) =>
         h(`tr${idle?.(row) ? '.idle' : ''}`, {}, columns.map((column, at) => cell(column, row, at === 0)))))));
+}
+
+/** Lets the keyboard scroll the tables that are wider than their place, and only these. */
+function reach() {
+  for (const place of document.querySelectorAll('.scroll')) {
+    if (place.scrollWidth > place.clientWidth || place.scrollHeight > place.clientHeight) place.tabIndex = 0;
+    else place.removeAttribute('tabindex');
+  }
 }
 
 function button(text, run, kind = 'small', key = null) {
@@ -60,9 +68,11 @@ function brief(n) {
 
 const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
+const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
+
 const UNITS = [['year', 31536000], ['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
 
-/** A length of time in words, exact: 90000 is "1 day 1 hour". */
+/** A length of time in words, exact: 90000 is "1 day 1 hour". Years only if they are whole. */
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return 'for ever';
   if (seconds === 0) return '0 seconds';
@@ -70,6 +80,7 @@ function duration(seconds) {
   let left = seconds;
   const parts = [];
   for (const [unit, size] of UNITS) {
+    if (unit === 'year' && seconds % size) continue;
     const n = Math.floor(left / size);
     left -= n * size;
     if (n) parts.push(`${n} ${unit}${n === 1 ? '' : 's'}`);
@@ -197,12 +208,13 @@ const interval = (seconds) => `INTERVAL '${Math.round(seconds)} seconds'`;
 const page = {
   db: new URLSearchParams(location.search).get('db'),
   now: Date.now(),
-  /** The server's clock less the browser's, in milliseconds. */
-  ahead: 0,
   collections: [], rules: [], indexes: [], sweeps: [], holds: [], ladders: [], parameters: {}, ages: [], coming: [], due: [],
   held: null,
   baseline: new Map(),
   touched: 0,
+  /** How long the last reading took, and when it ended. */
+  took: 0,
+  read: 0,
 };
 
 const collectionOf = (name) => page.collections.find((one) => one.name === name);
@@ -230,8 +242,36 @@ const YEAR = 366;
 const bandOf = (time) => `CASE WHEN ${time} > now() THEN ${FUTURE} ${AGES.map(([, span], at) =>
   `WHEN ${time} > now() - INTERVAL '${span}' THEN ${at}`).join(' ')} ELSE ${AGES.length} END`;
 
+/** Documents of a collection by the age of their last write. */
+async function agesOfDocuments({ name, measurements, bytes: size }) {
+  if (measurements === 0 || measurements > DOCUMENTS_BY_AGE) return [];
+  const rows = await sql(`SELECT ${bandOf('_ts')} AS band, count(*) AS measurements FROM ${quoted(name)} GROUP BY 1`);
+  return rows.map((row) => ({ ...row, collection: name, bytes: Math.round((size * row.measurements) / measurements) }));
+}
+
+/** Rows with the same values of `keys`, added up. */
+function summed(rows, keys) {
+  const sums = new Map();
+  for (const row of rows) {
+    const key = JSON.stringify(keys.map((name) => row[name]));
+    const sum = sums.get(key) ?? { ...Object.fromEntries(keys.map((name) => [name, row[name]])), measurements: 0, buckets: 0, bytes: 0 };
+    for (const one of ['measurements', 'buckets', 'bytes']) sum[one] += row[one] ?? 0;
+    sums.set(key, sum);
+  }
+  return [...sums.values()];
+}
+
+/** What is forecast less what is due already. */
+function without(rows, due) {
+  return rows.map((row) => {
+    const gone = due.find((one) => one.collection === row.collection && one.rule === row.rule && one.day === row.day);
+    const less = (key) => Math.max(0, row[key] - (gone?.[key] ?? 0));
+    return { ...row, measurements: less('measurements'), bytes: less('bytes'), buckets: less('buckets') };
+  }).filter((row) => row.measurements || row.bytes);
+}
+
 async function load() {
-  const [clock, collections, rules, indexes, sweeps, holds, ladders, parameters, ages, coming] = await Promise.all([
+  const [clock, collections, rules, indexes, sweeps, holds, ladders, parameters, buckets] = await Promise.all([
     first('SELECT now() AS now'),
     sql('SHOW COLLECTIONS'),
     sql('SHOW TTL'),
@@ -240,36 +280,28 @@ async function load() {
     sql('SHOW HOLDS'),
     sql('SHOW LADDERS'),
     sql('SHOW PARAMETERS'),
-    sql(`SELECT collection, ${bandOf('last_time')} AS band, count(*) AS buckets, sum(measurements) AS measurements, sum(bytes) AS bytes ` +
-      'FROM ebbtide.buckets GROUP BY 1, 2'),
-    sql("SELECT date_trunc('day', expires_at) AS day, collection, rule, count(*) AS buckets, sum(measurements) AS measurements, " +
-      `sum(bytes) AS bytes FROM ebbtide.buckets WHERE expires_at > now() AND expires_at < now() + INTERVAL '${YEAR} days' GROUP BY 1, 2, 3`),
+    // One reading of the buckets for both: what is stored by age, and what goes on which day.
+    sql(`SELECT collection, rule, ${bandOf('last_time')} AS band, CASE WHEN expires_at > now() AND expires_at < now() + INTERVAL '${YEAR} days' ` +
+      "THEN date_trunc('day', expires_at) END AS day, count(*) AS buckets, sum(measurements) AS measurements, sum(bytes) AS bytes " +
+      'FROM ebbtide.buckets GROUP BY 1, 2, 3, 4'),
   ]);
   page.now = millis(clock.now);
-  page.ahead = page.now - Date.now();
-  const of = (name) => (row) => row.collection === name;
-  const documents = collections.filter((one) => !isSeries(one) && one.measurements > 0);
-  const series = collections.filter(isSeries);
+  const called = (name) => (rows) => rows.map((row) => ({ ...row, collection: name }));
+  const stored = collections.filter((one) => one.bytes > 0);
+  const ruled = stored.filter((one) => isSeries(one) || rules.some((rule) => rule.collection === one.name));
   const [due, comingDocuments, agesDocuments] = await Promise.all([
-    Promise.all(series.map(async ({ name }) => (await explain(name)).map((row) => ({ ...row, collection: name })))),
-    Promise.all(documents.filter(({ name }) => rules.some(of(name))).map(async ({ name }) =>
-      (await explain(name, { after: YEAR * 86400 })).map((row) => ({ ...row, collection: name })))),
-    Promise.all(documents.map(async (one) => {
-      if (one.measurements > DOCUMENTS_BY_AGE) return [];
-      const rows = await sql(`SELECT ${bandOf('_ts')} AS band, count(*) AS measurements FROM ${quoted(one.name)} GROUP BY 1`);
-      return rows.map((row) => ({ ...row, collection: one.name, bytes: Math.round(one.bytes * row.measurements / one.measurements) }));
-    })),
+    Promise.all(ruled.map(({ name }) => explain(name).then(called(name)))),
+    Promise.all(ruled.filter((one) => !isSeries(one)).map(({ name }) => explain(name, { after: YEAR * 86400 }).then(called(name)))),
+    Promise.all(stored.filter((one) => !isSeries(one)).map(agesOfDocuments)),
   ]);
   const stopped = new Set(collections.filter(isSuspended).map(({ name }) => name));
-  const today = new Date(page.now).toISOString().slice(0, 10);
-  const later = comingDocuments.flat();
   Object.assign(page, {
     collections, rules, indexes, sweeps, holds, ladders,
     parameters: Object.fromEntries(parameters.map(({ parameter, value }) => [parameter, value])),
-    ages: [...ages, ...agesDocuments.flat()],
-    coming: [...coming.filter((row) => !stopped.has(row.collection)), ...later.filter((row) => day(row.day) >= today)],
-    due: [...due.flat(), ...later.filter((row) => day(row.day) < today)],
-    held: rules.told?.startsWith('the sweeper is held') ? rules.told : null,
+    ages: summed([...buckets, ...agesDocuments.flat()], ['collection', 'band']),
+    due: due.flat(),
+    coming: [...summed(buckets.filter((row) => row.day && !stopped.has(row.collection)), ['collection', 'rule', 'day']), ...without(comingDocuments.flat(), due.flat())],
+    held: /^the sweeper is held: ([^;]*)/.exec(rules.told ?? '')?.[1] ?? null,
   });
   page.baseline.clear();
 }
@@ -290,8 +322,8 @@ function showTop() {
   $('sign-out').hidden = !sessionStorage.getItem('ebbtide.login');
   const alerts = [];
   if (page.held) {
-    alerts.push(h('div.alert', {}, h('div', {}, h('strong', {}, 'The clock guard holds all sweeps'), `${page.held}.`,
-      h('span', {}, ' Nothing is dropped until the clock is right again or somebody confirms it.')),
+    alerts.push(h('div.alert', {}, h('div', {}, h('strong', {}, 'The clock guard holds all sweeps'),
+      `${sentence(page.held)} Nothing is dropped until the clock is right again or somebody confirms it.`),
     button('Review the clock …', confirmClock, 'main', 'clock')));
   }
   if (page.parameters.ttlMonitorEnabled === 'false') {
@@ -320,7 +352,7 @@ function showTop() {
     next ? of('Next to expire', about(millis(next.next_expiry) - page.now).replace(/.* ago/, 'now'), `${next.collection}, ${ruleName(next.rule)}`)
       : of('Next to expire', 'never', 'no rule has anything to take'),
     last ? of('Last drop', about(Math.min(-1000, millis(last.at) - page.now)), `${count(last.measurements)} rows of ${last.collection}`)
-      : of('Last drop', 'none', 'since the server was started'));
+      : of('Last drop', 'none', 'no sweep has dropped anything yet'));
 }
 
 // ---------------------------------------------------------------- Rules
@@ -440,7 +472,8 @@ const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)
 
 /** A round number that is not below `most`, for the top of an axis. */
 function ceiling(most) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
+  if (most <= 4) return 4;
+  const power = 10 ** Math.floor(Math.log10(most));
   return [1, 2, 2.5, 4, 5, 8, 10].map((n) => n * power).find((n) => n >= most && (n >= 4 || Number.isInteger(n))) ?? 10 * power;
 }
 
@@ -588,7 +621,13 @@ async function dryRunIndex(name, { field, where, old, seconds, rule }, signal) {
   };
 }
 
-/** A dry run as a sentence and a table. */
+/** How many more or fewer go, in words. */
+function difference(row) {
+  const by = row.after.rows - row.before.rows;
+  return by === 0 ? 'no change' : `${count(Math.abs(by))} ${by > 0 ? 'more' : 'fewer'}`;
+}
+
+/** A dry run as sentences and a table. */
 function shown(run, { now, then, name }) {
   const { facts, rows, noun } = run;
   const many = (n) => h('b', {}, plural(n, noun));
@@ -604,7 +643,7 @@ function shown(run, { now, then, name }) {
     const by = row.after.rows - row.before.rows;
     const bar = h(`i.${by > 0 ? 'up' : 'down'}`);
     bar.style.width = `${(50 * Math.abs(by)) / most}%`;
-    return [h(`span${by > 0 ? '.more' : by < 0 ? '.less' : ''}`, {}, by === 0 ? 'no change' : `${count(Math.abs(by))} ${by > 0 ? 'more' : 'fewer'}`), h('span.diff', { 'aria-hidden': 'true' }, bar)];
+    return [h(`span${by > 0 ? '.more' : by < 0 ? '.less' : ''}`, {}, difference(row)), h('span.diff', { 'aria-hidden': 'true' }, bar)];
   };
   const amount = (one) => [count(one.rows), one.bytes === undefined ? null : h('span.sub', {}, bytes(one.bytes))];
   return [
@@ -673,6 +712,12 @@ function moved(delay) {
   $('what-if-slider').setAttribute('aria-valuetext', duration(seconds));
   clearTimeout(whatIf.timer);
   whatIf.running?.abort();
+  if (isNow) {
+    $('what-if-body').replaceChildren(h('p.empty.headline', {}, 'This is the rule as it is.'));
+    $('what-if-body').classList.remove('busy');
+    $('what-if-body').dataset.seconds = seconds;
+    return;
+  }
   $('what-if-body').classList.add('busy');
   $('what-if-body').dataset.seconds = '';
   whatIf.timer = setTimeout(() => runWhatIf(seconds), delay);
@@ -688,6 +733,8 @@ async function runWhatIf(seconds) {
     if (running.signal.aborted) return;
     const [now, then] = [`now: ${duration(rule.expire_after_seconds)}`, `with ${duration(seconds)}`];
     body.replaceChildren(...shown(run, { now, then, name: rule.collection }));
+    $('what-if-said').textContent = `With ${duration(seconds)}: ${run.rows.map((row) => `${row.label} ${difference(row)}`).join(', ')}.`;
+    reach();
   } catch (error) {
     if (error.name === 'AbortError' || running.signal.aborted) return;
     body.replaceChildren(h('p.error', {}, explained(error)));
@@ -701,7 +748,7 @@ async function runWhatIf(seconds) {
 function showSweeps() {
   const { ttlMonitorEnabled, ttlMonitorSleepSecs } = page.parameters;
   $('sweeps-note').textContent = ttlMonitorEnabled === 'false' ? 'The sweeper is switched off.'
-    : `A sweep runs every ${duration(Number(ttlMonitorSleepSecs))}. Those that dropped something, since the server was started:`;
+    : `A sweep runs every ${duration(Number(ttlMonitorSleepSecs)).replace(/^1 /, '')}. The latest that dropped something:`;
   const kept = isOpen('sweeps-body');
   const columns = [
     { title: 'At', kind: 'time', of: (row) => when(row.at) },
@@ -715,7 +762,7 @@ function showSweeps() {
   const [recent, rest] = [page.sweeps.slice(0, 8), page.sweeps.slice(8)];
   $('sweeps-body').replaceChildren(...(recent.length ? [table('Recent sweeps', columns, recent),
     rest.length ? h('details', { open: kept }, h('summary', { 'data-key': 'sweeps' }, `${rest.length} earlier`), table('Earlier sweeps', columns, rest)) : '']
-    : [h('p.empty', {}, 'No sweep has dropped anything since the server was started.')]));
+    : [h('p.empty', {}, 'No sweep has dropped anything yet.')]));
 }
 
 function showLadders() {
@@ -791,6 +838,7 @@ async function tryChange() {
       change.ready = ready;
       $('change-confirm').hidden = false;
     }
+    reach();
     $('change-result').focus();
     $('change-result').scrollIntoView({ block: 'nearest' });
   } catch (error) {
@@ -837,12 +885,17 @@ function lifetimeFields(seconds) {
 function changeRule(rule, proposed = rule.expire_after_seconds) {
   const life = lifetimeFields(proposed !== null && proposed >= 0 ? proposed : null);
   const now = rule.expire_after_seconds === null ? 'now: for ever' : rule.expire_after_seconds < 0 ? 'now: by the item' : `now: ${duration(rule.expire_after_seconds)}`;
+  const onlyOwn = h('input', { type: 'checkbox', id: 'life-own', checked: rule.expire_after_seconds < 0 && rule.expire_after_seconds !== null });
   openChange({
     title: isOwn(rule) ? `Lifetime of ${rule.rule === 'items' ? 'documents in ' : ''}${rule.collection}` : `Lifetime of the rule ${rule.rule} on ${rule.collection}`,
     note: rule.rule === 'items' ? 'Counted from the last write of a document. A document with a ttl of its own keeps to that.'
       : rule.rule === 'collection' ? 'For all measurements that no shorter rule takes.' : rule.filter ? `For ${filterText(rule.filter)}.` : '',
-    fields: [life.row],
+    fields: [life.row, rule.rule === 'items' ? h('label.check', {}, onlyOwn, 'Only documents with a ttl of their own') : null].filter(Boolean),
     read() {
+      if (onlyOwn.checked) {
+        const statement = `ALTER COLLECTION ${quoted(rule.collection)} EXPIRE ITEMS`;
+        return { sql: statement, dry: async () => shown(await dryRunOwn(rule.collection, -1), { now, then: 'by the item', name: rule.collection }) };
+      }
       const { seconds, sql: words } = life.read();
       if (rule.rule === 'items' && seconds === 0) throw new Error('Documents live for at least 1 second.');
       const statement = rule.rule === 'collection' ? `ALTER COLLECTION ${quoted(rule.collection)} EXPIRE AFTER ${words}`
@@ -959,25 +1012,15 @@ async function newDocumentIndex(collection) {
 /** What a sweep now would drop, by collection and rule. */
 async function dueNow() {
   const all = await Promise.all(page.collections.map(async ({ name }) => (await explain(name)).map((row) => ({ ...row, collection: name }))));
-  const sums = new Map();
-  for (const row of all.flat()) {
-    const key = JSON.stringify([row.collection, row.rule]);
-    const sum = sums.get(key) ?? { collection: row.collection, rule: row.rule, measurements: 0, buckets: 0, bytes: 0 };
-    for (const one of ['measurements', 'buckets', 'bytes']) sum[one] += row[one];
-    sums.set(key, sum);
-  }
-  const rows = [...sums.values()];
-  return {
-    rows, total: rowsOf(rows),
-    shown: rows.length ? [h('p', {}, 'A sweep would drop ', h('b', {}, plural(rowsOf(rows), 'row')), `, ${plural(bucketsOf(rows), 'bucket')}, ${bytes(bytesOf(rows))}, for good.`),
+  const rows = summed(all.flat(), ['collection', 'rule']);
+  return rows.length ? [h('p', {}, 'A sweep would drop ', h('b', {}, plural(rowsOf(rows), 'row')), `, ${plural(bucketsOf(rows), 'bucket')}, ${bytes(bytesOf(rows))}, for good.`),
       table('What a sweep would drop now', [
         { title: 'Collection', of: (row) => row.collection },
         { title: 'Rule', kind: 'text', of: (row) => ruleName(row.rule) },
         { title: 'Rows', kind: 'n', of: (row) => count(row.measurements) },
         { title: 'Buckets', kind: 'n', of: (row) => count(row.buckets) },
         { title: 'Bytes', kind: 'n', of: (row) => bytes(row.bytes) },
-      ], rows, { cards: false })] : [h('p', {}, 'A sweep would drop nothing now.')],
-  };
+      ], rows, { cards: false })] : [h('p', {}, 'A sweep would drop nothing now.')];
 }
 
 async function runSweep() {
@@ -987,39 +1030,32 @@ async function runSweep() {
     showTop();
     throw new Error('The clock guard held the sweep: nothing was dropped. Close this dialog and review the clock.');
   }
+  return dropped(counts);
+}
+
+function dropped(counts) {
   return `the sweep dropped ${plural(counts.deleted_documents, 'row')}, ${plural(counts.deleted_buckets, 'bucket')}, ${bytes(counts.deleted_bytes)}`;
 }
 
 function sweepNow() {
   openChange({
     title: 'Sweep now', note: 'What has expired is hidden already; a sweep frees its space.', confirm: 'Sweep', isDrop: true, look: 'Dry run again',
-    read: () => ({ sql: 'SWEEP', run: runSweep, dry: async () => (await dueNow()).shown }),
+    read: () => ({ sql: 'SWEEP', run: runSweep, dry: async () => await dueNow() }),
   });
 }
 
-/** Lets the sweeper go on after a jump of the clock. */
+/** Lets the sweeper go on after a jump of the clock, and sweeps. */
 async function acceptClock() {
-  try {
-    return await sql('CONFIRM CLOCK');
-  } catch (error) {
-    if (error.status !== 400) throw error;
-  }
-  // A server without that statement: a tolerance of 0 accepts the clock at the next sweep.
-  const tolerance = page.parameters.ttlClockJumpToleranceSecs;
-  await sql('SET PARAMETER ttlClockJumpToleranceSecs = 0');
-  try {
-    return await sql('SWEEP');
-  } finally {
-    await sql(`SET PARAMETER ttlClockJumpToleranceSecs = ${Number(tolerance)}`);
-  }
+  await sql('CONFIRM CLOCK');
+  return await runSweep();
 }
 
 function confirmClock() {
   const sure = h('input', { type: 'checkbox', id: 'clock-sure' });
   openChange({
-    title: 'Confirm the clock', note: `${page.held}. Confirm only if the server’s time is right: what a sweep drops then does not come back.`,
+    title: 'Confirm the clock', note: `${sentence(page.held)} Confirm only if the server’s time is right: what a sweep drops then does not come back.`,
     fields: [h('label.check', {}, sure, 'I have compared the server’s time with another clock, and it is right.')],
-    look: 'Show what would be dropped', confirm: 'Confirm the clock and sweep', isDrop: true, heading: 'If the clock is confirmed',
+    look: 'Show what it would drop', confirm: 'Confirm and sweep', isDrop: true, heading: 'If the clock is confirmed',
     read: () => {
       if (!sure.checked) throw new Error('Compare the clock first, and say so above.');
       return {
@@ -1027,9 +1063,9 @@ function confirmClock() {
           const [clock, due] = await Promise.all([first('SELECT now() AS now'), dueNow()]);
           const away = Math.round((millis(clock.now) - Date.now()) / 1000);
           return [h('ul', {}, h('li', {}, 'The server’s time is ', h('b', {}, iso(clock.now)), '.'),
-            h('li', {}, Math.abs(away) < 5 ? 'It agrees with this browser’s.' : `It is ${duration(Math.abs(away))} ${away > 0 ? 'ahead of' : 'behind'} this browser’s.`)), ...due.shown];
+            h('li', {}, Math.abs(away) < 5 ? 'It agrees with this browser’s.' : `It is ${duration(Math.abs(away))} ${away > 0 ? 'ahead of' : 'behind'} this browser’s.`)), ...due];
         },
-        run: async () => { await acceptClock(); return runSweep().then((done) => `the clock is confirmed; ${done}`); },
+        run: async () => `the clock is confirmed; ${await acceptClock()}`,
       };
     },
   });
@@ -1038,7 +1074,7 @@ function confirmClock() {
 function switchOn() {
   openChange({
     title: 'Switch the sweeper on', note: 'It drops what has expired, once a minute unless set otherwise.', confirm: 'Switch it on', look: 'Look again',
-    read: () => ({ sql: 'SET PARAMETER ttlMonitorEnabled = true', dry: async () => (await dueNow()).shown }),
+    read: () => ({ sql: 'SET PARAMETER ttlMonitorEnabled = true', dry: async () => await dueNow() }),
   });
 }
 
@@ -1097,6 +1133,7 @@ function show() {
   showSweeps();
   showLadders();
   showHolds();
+  reach();
   if (key) document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
@@ -1106,7 +1143,9 @@ function refresh() {
   refreshing ??= (async () => {
     $('refresh').disabled = true;
     try {
+      const began = Date.now();
       await load();
+      Object.assign(page, { took: Date.now() - began, read: Date.now() });
       show();
       document.body.dataset.ready = 'true';
       say('');
@@ -1122,9 +1161,9 @@ function refresh() {
 
 const REFRESH_EVERY = 30000;
 
-/** Whether somebody is in the middle of something. */
+/** Whether somebody is in the middle of something, or reading a large database would keep the server busy. */
 function isInUse() {
-  return document.hidden || $('change').open || $('login').open || $('what-if').contains(document.activeElement) || Date.now() - page.touched < REFRESH_EVERY;
+  return document.hidden || $('change').open || $('login').open || $('what-if').contains(document.activeElement) || Date.now() - page.touched < REFRESH_EVERY || Date.now() - page.read < 20 * page.took;
 }
 
 /** The names of the databases; none if the server has one only, or no list is needed. */
@@ -1176,5 +1215,7 @@ $('what-if-rule').addEventListener('change', () => startWhatIf(false));
 $('what-if-slider').addEventListener('input', () => { page.touched = Date.now(); moved(250); });
 $('what-if-change').addEventListener('click', () => changeRule(whatIf.rule, whatIf.stops[Number($('what-if-slider').value)]));
 for (const input of document.querySelectorAll('#forecast-days input, #forecast-unit input')) input.addEventListener('change', showForecast);
+addEventListener('resize', reach);
+document.addEventListener('toggle', reach, true);
 setInterval(() => { if (!isInUse()) refresh(); }, REFRESH_EVERY);
 start();
