@@ -2,6 +2,7 @@
 
 use crate::command::Command;
 use crate::error::{CommandError, Result, ServerCode};
+use crate::shared::Shared;
 use ebbtide::Database;
 use ebbtide_ttl::Code;
 use std::time::Duration;
@@ -23,24 +24,28 @@ pub(crate) fn wait_for_room(command: &Command<'_>, database: &Database) -> Resul
     };
     let longest = command.shared.settings.write_wait_max;
     let wait = command.deadline.left().map_or(longest, |left| left.min(longest));
-    let (room, database) = (command.shared.room.clone(), database.clone());
-    let made = runtime.block_on(async {
-        let made = tokio::time::timeout(wait, async {
-            let turn = room.lock_owned().await;
-            // Goes on to its end if the command does not wait so long.
-            let make = move || {
-                let made = database.make_room();
-                drop(turn);
-                made
-            };
-            tokio::task::spawn_blocking(make).await
-        });
+    runtime.block_on(async {
         tokio::select! {
-            made = made => Ok(made),
+            made = room(command.shared, database, wait) => made,
             error = ended(command) => Err(error),
         }
-    })?;
-    match made {
+    })
+}
+
+/// Room in the memory of a database, made by the one writer whose turn it is; an error if it takes longer than `wait`.
+pub(crate) async fn room(shared: &Shared, database: &Database, wait: Duration) -> Result<()> {
+    let database = database.clone();
+    let made = tokio::time::timeout(wait, async {
+        let turn = shared.room.clone().lock_owned().await;
+        // Goes on to its end if the write does not wait so long.
+        let make = move || {
+            let made = database.make_room();
+            drop(turn);
+            made
+        };
+        tokio::task::spawn_blocking(make).await
+    });
+    match made.await {
         Ok(Ok(made)) => Ok(made?),
         Ok(Err(_)) => Err(ebbtide::Error::new(Code::Interrupted, "the server stops").into()),
         Err(_) => {

@@ -12,9 +12,9 @@ mod page;
 mod problem;
 mod remote;
 mod sql;
+mod target;
 mod write;
 
-use self::sql::Failed;
 use crate::accounts::Role;
 use crate::error::Failure;
 use crate::shared::{Shared, add, is_stopped};
@@ -27,7 +27,6 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ebbtide_ttl::Code;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -202,24 +201,6 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
         _ => return None,
     };
     plain.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
-}
-
-/// The database of a name, or the only one.
-fn database(shared: &Shared, name: Option<&str>) -> Result<ebbtide::Database, Failed> {
-    let missing = |what: String| Failed::new(StatusCode::NOT_FOUND, Code::NamespaceNotFound, what);
-    let all = || shared.databases.all();
-    let names = || all().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-    match name {
-        Some(name) => shared
-            .databases
-            .get(name)?
-            .ok_or_else(|| missing(format!("there is no database '{name}'; there are: {}", names()))),
-        None => match all().as_slice() {
-            [(_, only)] => Ok(only.clone()),
-            [] => Err(missing("there is no database: a write creates one".to_owned())),
-            _ => Err(Failed::mistake(format!("the parameter db is missing: it names one of {}", names()))),
-        },
-    }
 }
 
 /// Who sent a request: an account and its role. Where there are no accounts its name is empty, and it may do everything.

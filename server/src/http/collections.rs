@@ -1,7 +1,8 @@
 //! `POST /collections/NAME`: measurements or documents as lines of JSON, and measurements as an Arrow stream.
 
 use super::problem::{Form, Outcome, Problem, reason, wait_for_room};
-use super::{Caller, Ends, Refused, authorize, body, check_sender, database};
+use super::target::{OfDatabase, named, of_request};
+use super::{Caller, Ends, Refused, authorize, body, check_sender};
 use crate::accounts::Role;
 use crate::shared::{Shared, add};
 use arrow::compute::concat_batches;
@@ -9,32 +10,21 @@ use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide::documents_model::json::document_from_slice;
 use ebbtide::{Collection, Database, Documents};
 use ebbtide_ttl::{Code, Timestamp, Value};
-use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
-
-/// The parameters of a request.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Parameters {
-    db: Option<String>,
-}
-
-type Asked = Result<Query<Parameters>, QueryRejection>;
 
 pub(super) async fn answer(
     State(shared): State<Arc<Shared>>,
     Extension(ends): Extension<Ends>,
     Path(name): Path<String>,
-    asked: Asked,
+    asked: OfDatabase,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -52,14 +42,14 @@ async fn stored(
     shared: &Arc<Shared>,
     ends: Ends,
     name: &str,
-    asked: Asked,
+    asked: OfDatabase,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<u64, Outcome> {
-    let Query(parameters) = asked.map_err(|error| Problem::bad(error.body_text()))?;
+    let database = named(asked)?;
     let Caller { account, .. } = authorize(shared, ends, headers, None, Role::Write).await?;
     check_sender(headers, false)?;
-    let database = database(shared, parameters.db.as_deref()).map_err(|e| Problem::new(e.status, e.message))?;
+    let database = of_request(shared, database.as_deref())?;
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_arrow = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(super::sql::ARROW));
     let refused = |Refused(status, message): Refused| Problem::new(status, message);

@@ -2,13 +2,16 @@
 
 use super::lines::BadLine;
 use super::{Ends, Refused};
+use crate::admission;
 use crate::error::{CommandError, ServerCode};
 use crate::shared::{Shared, add};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide::{Database, ErrorKind};
+use ebbtide_ttl::Code;
 use serde_json::json;
+use tokio::runtime::Handle;
 
 /// Of what a sender may try again, after so many seconds.
 const RETRY_SECONDS: &str = "1";
@@ -53,6 +56,8 @@ impl Problem {
         let is = |code: ServerCode| error.code == code as i32;
         let status = if is(ServerCode::IngressRequestRateLimitExceeded) || is(ServerCode::MaxTimeMSExpired) {
             StatusCode::TOO_MANY_REQUESTS
+        } else if error.code == Code::Interrupted.number() {
+            StatusCode::SERVICE_UNAVAILABLE
         } else if error.is_mistake {
             StatusCode::BAD_REQUEST
         } else {
@@ -160,25 +165,8 @@ pub(super) fn wait_for_room(shared: &Shared, database: &Database) -> Result<(), 
     if !database.is_full() {
         return Ok(());
     }
-    let (room, wait) = (shared.room.clone(), shared.settings.write_wait_max);
-    let database = database.clone();
-    let made = tokio::runtime::Handle::current().block_on(tokio::time::timeout(wait, async move {
-        let turn = room.lock_owned().await;
-        let make = move || {
-            let made = database.make_room();
-            drop(turn);
-            made
-        };
-        tokio::task::spawn_blocking(make).await
-    }));
-    match made {
-        Ok(Ok(made)) => Ok(made?),
-        Ok(Err(_)) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server stops")),
-        Err(_) => {
-            let what = format!("the memory was full for {} ms: send this again later", wait.as_millis());
-            Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, what))
-        }
-    }
+    let room = admission::room(shared, database, shared.settings.write_wait_max);
+    Handle::current().block_on(room).map_err(|error| Problem::of_command(&error))
 }
 
 /// What an error says, without the index of the document: the line is told instead.

@@ -4,6 +4,7 @@
 //! field `value`.
 
 use super::problem::{Form, Outcome, Problem, wait_for_room};
+use super::target::{OfDatabase, named, of_request};
 use super::write::{collection_or_new, options};
 use super::{Caller, Ends, Refused, authorize, body, check_sender};
 use crate::accounts::Role;
@@ -11,14 +12,12 @@ use crate::settings::Prometheus;
 use crate::shared::{Shared, add};
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide_ttl::{Name, Precision, Timestamp, Value};
 use prost::Message;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -67,19 +66,10 @@ struct Sample {
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Histogram {}
 
-/// The parameters of a request.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Parameters {
-    db: Option<String>,
-}
-
-type Asked = Result<Query<Parameters>, QueryRejection>;
-
 pub(super) async fn answer(
     State(shared): State<Arc<Shared>>,
     Extension(ends): Extension<Ends>,
-    asked: Asked,
+    asked: OfDatabase,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -92,11 +82,11 @@ pub(super) async fn answer(
 async fn stored(
     shared: &Arc<Shared>,
     ends: Ends,
-    asked: Asked,
+    asked: OfDatabase,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(), Outcome> {
-    let Query(parameters) = asked.map_err(|error| Problem::bad(error.body_text()))?;
+    let database = named(asked)?;
     let Caller { account, .. } = authorize(shared, ends, headers, None, Role::Write).await?;
     check_sender(headers, headers.contains_key(VERSION))?;
     check_form(headers)?;
@@ -104,7 +94,7 @@ async fn stored(
     let (_memory, body) = body::raw(shared, headers, body).await.map_err(refused)?;
     let store = || {
         let request = unpacked(&body, shared.settings.message_bytes_max)?;
-        store(shared, parameters.db.as_deref(), &account, request)
+        store(shared, database.as_deref(), &account, request)
     };
     Ok(tokio::task::block_in_place(store)?)
 }
@@ -155,7 +145,7 @@ fn store(shared: &Shared, database: Option<&str>, account: &str, request: WriteR
         return Ok(());
     }
     shared.rates.take(account, rows as u64, shared.now()).map_err(|e| Problem::of_command(&e))?;
-    let database = super::database(shared, database).map_err(|e| Problem::new(e.status, e.message))?;
+    let database = of_request(shared, database)?;
     wait_for_room(shared, &database)?;
     let mut ready = Vec::new();
     for (name, series) in collections {

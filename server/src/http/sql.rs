@@ -1,6 +1,6 @@
 //! `POST /sql`: one statement, and its rows in the format that is asked for.
 
-use super::{Caller, Ends, Refused, authorize, check_sender};
+use super::{Caller, Ends, Refused, authorize, check_sender, target};
 use crate::accounts::Role;
 use crate::error::CommandError;
 use crate::shared::{Shared, add};
@@ -200,7 +200,7 @@ async fn reply(
         let what = "this server runs no SQL";
         return Err(Failed::new(StatusCode::NOT_FOUND, Code::CommandNotFound, what).into());
     };
-    let database = super::database(shared, parameters.db.as_deref())?;
+    let database = target::database(shared, parameters.db.as_deref())?;
     let (_memory, body) = super::body::read(shared, headers, body).await?;
     let written = written(headers, body)?;
     let request = SqlRequest { database, text: written.sql, parameters: written.parameters, role };

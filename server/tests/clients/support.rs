@@ -20,7 +20,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// A program of the folder; nothing if that could not be installed.
-fn installed(program: &str) -> Option<PathBuf> {
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = clients()?.join(program);
     if !path.try_exists().unwrap() {
         eprintln!("skipped: there is no {}, so server/tests/drivers/install could not install it", path.display());
