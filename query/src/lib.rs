@@ -58,7 +58,7 @@ pub use ebbtide::suggest;
 pub use error::{QueryError, Result};
 pub use functions::TABLE_FUNCTIONS;
 pub use parsing::reads_only_files;
-pub use prepared::PreparedStatement;
+pub use prepared::{PreparedQuery, PreparedStatement};
 pub use session::{
     Access, DEFAULT_MEMORY_BYTES, Session, SessionSettings, SharedMemory, StatementResult, StatementStream,
 };

@@ -7,6 +7,7 @@ use crate::parsing::{self, Failure};
 use crate::session::{Session, StatementResult, StatementStream};
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::{Statement, StatementKind, parse};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -43,6 +44,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct PreparedStatement<'a> {
     session: &'a Session,
+    query: PreparedQuery,
+}
+
+/// What [`PreparedStatement`] keeps beside its session, for those who keep both: made by [`Session::prepare_query`].
+#[derive(Debug)]
+pub struct PreparedQuery {
     text: String,
     statement: Statement,
     template: Mutex<Arc<Template>>,
@@ -85,14 +92,17 @@ impl Session {
             [one] if one.kind == StatementKind::Sql => one.clone(),
             _ => return Err(not_a_query()),
         };
+        Ok(PreparedStatement { session: self, query: self.prepare_query(statement, sql).await? })
+    }
+
+    /// Checks a query that was parsed from `text`.
+    ///
+    /// # Errors
+    /// As for [`Session::prepare`].
+    pub async fn prepare_query(&self, statement: Statement, text: &str) -> Result<PreparedQuery> {
         let context = self.begin();
-        let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, sql))?;
-        Ok(PreparedStatement {
-            session: self,
-            text: sql.to_owned(),
-            statement,
-            template: Mutex::new(Arc::new(template)),
-        })
+        let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, text))?;
+        Ok(PreparedQuery { text: text.to_owned(), statement, template: Mutex::new(Arc::new(template)) })
     }
 
     /// Plans a query with placeholders for its parameters.
@@ -122,7 +132,7 @@ impl PreparedStatement<'_> {
     pub fn execute<'b>(&'b self, values: &'b [ScalarValue]) -> BoxFuture<'b, Result<StatementResult>> {
         Box::pin(async move {
             let started = self.start(values).await?;
-            let explain = |error| self.session.explain(&error, &self.statement, &self.text);
+            let explain = |error| self.session.explain(&error, &self.query.statement, &self.query.text);
             let batches = match started.stream {
                 Some(stream) => stream.try_collect().await.map_err(explain)?,
                 None => Vec::new(),
@@ -136,10 +146,24 @@ impl PreparedStatement<'_> {
     /// # Errors
     /// As for [`PreparedStatement::execute`]; errors during execution are returned by the stream.
     pub fn start<'b>(&'b self, values: &'b [ScalarValue]) -> BoxFuture<'b, Result<StatementStream>> {
+        self.query.start(self.session, values)
+    }
+}
+
+impl PreparedQuery {
+    /// Starts the query in the session that made it, as [`PreparedStatement::start`] does.
+    ///
+    /// # Errors
+    /// As for [`PreparedStatement::start`].
+    pub fn start<'b>(
+        &'b self,
+        session: &'b Session,
+        values: &'b [ScalarValue],
+    ) -> BoxFuture<'b, Result<StatementStream>> {
         Box::pin(async move {
-            let explain = |error| self.session.failed(error, &self.statement, &self.text);
-            let context = self.session.begin();
-            let template = self.template(&context).await.map_err(explain)?;
+            let explain = |error| session.failed(error, &self.statement, &self.text);
+            let context = session.begin();
+            let template = self.template(session, &context).await.map_err(explain)?;
             if values.len() != template.parameters {
                 let (parameters, given) = (template.parameters, values.len());
                 let message = format!("wrong number of values for the parameters: expected {parameters}, got {given}");
@@ -147,18 +171,45 @@ impl PreparedStatement<'_> {
             }
             let plan = template.plan.clone().replace_params_with_values(&values.to_vec().into());
             let plan = plan.map_err(|e| explain(e.into()))?;
-            let started = self.session.run_plan(plan, &context, &template.headings);
+            let started = session.run_plan(plan, &context, &template.headings);
             sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)
         })
     }
 
+    /// The types of `$1`, `$2` and so on; `None` for those that the query leaves open.
+    ///
+    /// # Errors
+    /// If the query gives a parameter two types.
+    pub fn parameter_types(&self) -> Result<Vec<Option<DataType>>> {
+        let template = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut types = template.plan.get_parameter_types()?;
+        Ok((1..=template.parameters).map(|number| types.remove(&format!("${number}")).flatten()).collect())
+    }
+
+    /// The columns of the rows, if its parameters have the types that the query gives them.
+    ///
+    /// # Errors
+    /// What is wrong with the query.
+    pub async fn columns(&self, session: &Session) -> Result<SchemaRef> {
+        let explain = |error| session.failed(error, &self.statement, &self.text);
+        let context = session.begin();
+        let template = self.template(session, &context).await.map_err(explain)?;
+        let null = |kind: Option<DataType>| match kind {
+            Some(kind) => ScalarValue::try_new_null(&kind),
+            None => Ok(ScalarValue::Null),
+        };
+        let nulls: Vec<ScalarValue> = self.parameter_types()?.into_iter().map(null).collect::<Result<_, _>>()?;
+        let plan = template.plan.clone().replace_params_with_values(&nulls.into()).map_err(|e| explain(e.into()))?;
+        sql::with_stack(template.stack, || session.columns(plan, &context, &template.headings)).map_err(explain)
+    }
+
     /// The plan of the query for this context.
-    async fn template(&self, context: &Arc<StatementContext>) -> Result<Arc<Template>, Failure> {
+    async fn template(&self, session: &Session, context: &Arc<StatementContext>) -> Result<Arc<Template>, Failure> {
         let cached = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
-        if cached.version == self.session.catalog_version(context) {
+        if cached.version == session.catalog_version(context) {
             return Ok(cached);
         }
-        let fresh = Arc::new(self.session.template(&self.statement, context).await?);
+        let fresh = Arc::new(session.template(&self.statement, context).await?);
         *self.template.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }

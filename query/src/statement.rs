@@ -10,11 +10,12 @@ mod pivot;
 mod predicate;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use lexer::is_incomplete;
 pub use pivot::Pivot;
 
-use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -89,6 +90,20 @@ pub struct Statement {
 }
 
 impl Statement {
+    /// What it begins with, in capitals: its first word, or two words after CREATE, ALTER and DROP.
+    #[must_use]
+    pub fn first_words(&self) -> String {
+        let words = self.tokens.iter().map_while(|token| match &token.token {
+            Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_uppercase()),
+            _ => None,
+        });
+        let words: Vec<String> = words.take(2).collect();
+        match words.first().map(String::as_str) {
+            Some("CREATE" | "ALTER" | "DROP") => words.join(" "),
+            first => first.unwrap_or_default().to_owned(),
+        }
+    }
+
     /// Its tokens with white space and comments, as a tokenizer returns them.
     pub(crate) fn all_tokens(&self) -> Vec<TokenWithSpan> {
         let mut all = Vec::with_capacity(self.tokens.len() + self.spaces.len());

@@ -70,4 +70,4 @@ pub use databases::Databases;
 pub use error::Failure;
 pub use serve::{Server, Signals};
 pub use settings::{AutoCreate, Prometheus, Settings, TlsFiles};
-pub use sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlRequest, SqlResult};
+pub use sql::{RowsFormat, RowsWriter, Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlSession, SqlStatement};

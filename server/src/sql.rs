@@ -4,7 +4,8 @@
 //! bring one: see [`Server::start_with_sql`](crate::Server::start_with_sql).
 
 use crate::accounts::Role;
-use arrow::datatypes::SchemaRef;
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use ebbtide::Database;
 use ebbtide_ttl::Code;
@@ -12,19 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::fmt;
 use std::io::Write;
-
-/// A statement that is to be run.
-#[derive(Debug, Clone)]
-pub struct SqlRequest {
-    /// The database that it is about.
-    pub database: Database,
-    /// The statement.
-    pub text: String,
-    /// Values for `$1`, `$2` and so on.
-    pub parameters: Vec<serde_json::Value>,
-    /// What whoever asks may do.
-    pub role: Role,
-}
+use std::sync::Arc;
 
 /// A statement that was started.
 pub struct SqlResult {
@@ -87,10 +76,60 @@ pub trait RowsWriter: Send {
     fn finish(self: Box<Self>) -> Result<(), SqlError>;
 }
 
+/// What is known of a statement before it is started.
+#[derive(Debug, Clone)]
+pub struct SqlDescription {
+    /// The types of `$1`, `$2` and so on; `None` for those that the statement leaves open.
+    pub parameters: Vec<Option<DataType>>,
+    /// The columns of its rows; `None` if it returns no rows.
+    pub columns: Option<SchemaRef>,
+}
+
+/// What a statement is, as far as protocols tell it from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SqlKind {
+    /// It reads: a query or a listing.
+    Query,
+    /// It writes, and its only row is the number of rows written.
+    Write,
+    /// All else.
+    Other,
+}
+
+/// A statement of a session, which may be started any number of times.
+pub trait SqlStatement: fmt::Debug + Send + Sync {
+    /// The role that it needs.
+    fn needs(&self) -> Role;
+
+    /// What it is.
+    fn kind(&self) -> SqlKind;
+
+    /// Its first words in capitals: `SELECT`, `CREATE COLLECTION`.
+    fn tag(&self) -> String;
+
+    /// Checks it, and says what it takes and returns.
+    fn describe(self: Arc<Self>) -> BoxFuture<'static, Result<SqlDescription, SqlError>>;
+
+    /// Starts it with values for `$1`, `$2` and so on, each an array of one.
+    fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SqlResult, SqlError>>;
+}
+
+/// What lasts between statements: settings, and the views and tables that they create.
+pub trait SqlSession: fmt::Debug + Send + Sync {
+    /// Parses a text into its statements.
+    ///
+    /// # Errors
+    /// The first syntax error that can be found without knowing the tables.
+    fn parse(self: Arc<Self>, text: &str) -> Result<Vec<Arc<dyn SqlStatement>>, SqlError>;
+}
+
 /// Runs SQL for a server.
 pub trait Sql: fmt::Debug + Send + Sync {
-    /// Starts a statement.
-    fn start(&self, request: SqlRequest) -> BoxFuture<'static, Result<SqlResult, SqlError>>;
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// If that fails.
+    fn session(&self, database: Database) -> Result<Arc<dyn SqlSession>, SqlError>;
 
     /// A writer of rows with these columns.
     ///
@@ -102,4 +141,26 @@ pub trait Sql: fmt::Debug + Send + Sync {
         schema: &SchemaRef,
         sink: Box<dyn Write + Send>,
     ) -> Result<Box<dyn RowsWriter>, SqlError>;
+}
+
+/// The one statement of a text, if whoever asks may run it.
+pub(crate) fn single(
+    sql: &dyn Sql,
+    database: Database,
+    text: &str,
+    role: Role,
+) -> Result<Arc<dyn SqlStatement>, SqlError> {
+    let mut statements = sql.session(database)?.parse(text)?;
+    let count = statements.len();
+    let Some(statement) = statements.pop().filter(|_| count == 1) else {
+        return Err(SqlError::Failed(Code::FailedToParse, format!("expected one statement, found {count}")));
+    };
+    check(&*statement, role)?;
+    Ok(statement)
+}
+
+/// Refuses a statement that needs another role.
+pub(crate) fn check(statement: &dyn SqlStatement, role: Role) -> Result<(), SqlError> {
+    let needs = statement.needs();
+    if role < needs { Err(SqlError::Forbidden(needs)) } else { Ok(()) }
 }

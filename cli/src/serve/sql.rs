@@ -1,26 +1,31 @@
 //! SQL for the server.
 
 use crate::Failure;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
+use ebbtide::Database;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
-use ebbtide_query::statement::{self, Statement};
-use ebbtide_query::{Access, QueryError, ScalarValue, Session, SessionSettings, SharedMemory, StatementStream, Stop};
-use ebbtide_server::{Role, RowsFormat, RowsWriter, Sql, SqlError, SqlRequest, SqlResult};
+use ebbtide_query::statement::{self, Statement, StatementKind};
+use ebbtide_query::{
+    Access, PreparedQuery, QueryError, ScalarValue, Session, SessionSettings, SharedMemory, StatementStream, Stop,
+};
+use ebbtide_server::{
+    Role, RowsFormat, RowsWriter, Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlSession, SqlStatement,
+};
 use ebbtide_ttl::Code;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use serde_json::Value;
+use std::fmt;
 use std::io::Write;
-use tokio::runtime::{self, Runtime};
-use tokio::sync::{mpsc, oneshot};
+use std::sync::Arc;
+use tokio::runtime::{self, Handle, Runtime};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 /// Batches that are made before they are asked for.
 const BATCHES_AHEAD: usize = 2;
 
-/// Runs statements, each in a session of its own, on threads of their own: a statement that computes for long keeps no
-/// connection waiting.
+/// Runs statements on threads of their own: a statement that computes for long keeps no connection waiting.
 #[derive(Debug)]
 pub(super) struct Engine {
     memory: SharedMemory,
@@ -48,46 +53,73 @@ fn failed(error: QueryError) -> SqlError {
     SqlError::Failed(error.code(), error.message().to_owned())
 }
 
-/// A statement with its session.
-struct Query {
-    session: Session,
-    statement: Statement,
-    text: String,
-    parameters: Vec<ScalarValue>,
+fn broken() -> SqlError {
+    SqlError::Failed(Code::InternalError, "the statement ended before its rows did: this is a bug".to_owned())
 }
 
-impl Query {
-    fn new(request: SqlRequest, memory: &SharedMemory) -> Result<Query, SqlError> {
-        let mut statements = statement::parse(&request.text).map_err(|e| failed(e.into()))?;
-        let count = statements.len();
-        let Some(statement) = statements.pop().filter(|_| count == 1) else {
-            return Err(SqlError::Failed(Code::FailedToParse, format!("expected one statement, found {count}")));
+/// A session, and where its statements run.
+#[derive(Debug)]
+struct Connected {
+    session: Session,
+    threads: Handle,
+}
+
+impl SqlSession for Connected {
+    fn parse(self: Arc<Self>, text: &str) -> Result<Vec<Arc<dyn SqlStatement>>, SqlError> {
+        let statements = statement::parse(text).map_err(|e| failed(e.into()))?;
+        let text: Arc<str> = Arc::from(text);
+        let one = |statement| {
+            let access = self.session.access(&statement);
+            let is_query = statement.kind == StatementKind::Sql && self.session.is_read(&statement);
+            let (connected, text) = (Arc::clone(&self), Arc::clone(&text));
+            Arc::new(One { connected, statement, text, access, is_query, prepared: OnceCell::new() }) as Arc<_>
         };
-        let settings = SessionSettings { files: false, ..SessionSettings::default() };
-        let session = Session::sharing(request.database, &settings, memory).map_err(failed)?;
-        let needed = match session.access(&statement) {
-            Access::Read => Role::Read,
-            Access::Write => Role::Write,
-            Access::Administer => Role::Admin,
-        };
-        if request.role < needed {
-            return Err(SqlError::Forbidden(needed));
-        }
-        let parameters = request.parameters.iter().enumerate().map(scalar).collect::<Result<_, _>>()?;
-        Ok(Query { session, statement, text: request.text, parameters })
+        Ok(statements.into_iter().map(one).collect())
+    }
+}
+
+/// A statement of a session.
+struct One {
+    connected: Arc<Connected>,
+    statement: Statement,
+    /// The whole text that it was parsed from.
+    text: Arc<str>,
+    access: Access,
+    /// Whether it can be prepared.
+    is_query: bool,
+    prepared: OnceCell<PreparedQuery>,
+}
+
+impl fmt::Debug for One {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("One").field("statement", &self.statement.text).finish_non_exhaustive()
+    }
+}
+
+impl One {
+    async fn prepared(&self) -> Result<&PreparedQuery, SqlError> {
+        let session = &self.connected.session;
+        let prepare = || session.prepare_query(self.statement.clone(), &self.text);
+        self.prepared.get_or_try_init(prepare).await.map_err(failed)
     }
 
-    async fn start(&self) -> Result<StatementStream, SqlError> {
-        if self.parameters.is_empty() {
-            return self.session.start(&self.statement, &self.text).await.map_err(failed);
+    async fn begin(&self, values: &[ScalarValue]) -> Result<StatementStream, SqlError> {
+        let session = &self.connected.session;
+        if self.is_query && (!values.is_empty() || self.prepared.initialized()) {
+            return self.prepared().await?.start(session, values).await.map_err(failed);
         }
-        let prepared = self.session.prepare(&self.text).await.map_err(failed)?;
-        prepared.start(&self.parameters).await.map_err(failed)
+        if self.statement.parameter_count() == 0 && values.is_empty() {
+            return session.start(&self.statement, &self.text).await.map_err(failed);
+        }
+        let text = self.statement.with_values(values).map_err(failed)?;
+        let statements = statement::parse(&text).map_err(|e| failed(e.into()))?;
+        let filled = statements.first().ok_or_else(broken)?;
+        session.start(filled, &text).await.map_err(failed)
     }
 
     /// Runs it. Batches go to the sender, and nothing comes after the last one.
-    async fn run(self, head: oneshot::Sender<Head>, batches: mpsc::Sender<Next>) {
-        let started = self.start().await;
+    async fn run(self: Arc<Self>, values: Vec<ScalarValue>, head: oneshot::Sender<Head>, batches: mpsc::Sender<Next>) {
+        let started = self.begin(&values).await;
         let (started, stream) = match started {
             Ok(StatementStream { schema, stream, message }) => (Ok((schema, stream.is_some(), message)), stream),
             Err(error) => (Err(error), None),
@@ -95,12 +127,32 @@ impl Query {
         let (Ok(()), Some(mut stream)) = (head.send(started), stream) else { return };
         loop {
             let next = stream.next().await.transpose();
-            let next = next.map_err(|error| failed(self.session.explain(&error, &self.statement, &self.text)));
+            let explain = |error| failed(self.connected.session.explain(&error, &self.statement, &self.text));
+            let next = next.map_err(explain);
             let is_last = !matches!(next, Ok(Some(_)));
             if batches.send(next).await.is_err() || is_last {
                 return;
             }
         }
+    }
+
+    async fn description(self: Arc<Self>) -> Result<SqlDescription, SqlError> {
+        if self.is_query {
+            let prepared = self.prepared().await?;
+            let columns = prepared.columns(&self.connected.session).await.map_err(failed)?;
+            let parameters = prepared.parameter_types().map_err(failed)?;
+            return Ok(SqlDescription { parameters, columns: Some(columns) });
+        }
+        let parameters = vec![None; self.statement.parameter_count()];
+        // What a listing shows is known once it was made.
+        let columns = match self.kind() {
+            SqlKind::Query if parameters.is_empty() => {
+                let started = self.begin(&[]).await?;
+                started.stream.is_some().then_some(started.schema)
+            }
+            _ => None,
+        };
+        Ok(SqlDescription { parameters, columns })
     }
 }
 
@@ -108,7 +160,7 @@ impl Query {
 type Head = Result<(SchemaRef, bool, Option<String>), SqlError>;
 type Next = Result<Option<RecordBatch>, SqlError>;
 
-/// Ends a statement when nobody waits for it any more.
+/// Ends a statement that still runs when nobody waits for it any more.
 struct Guard {
     stop: Stop,
     task: AbortHandle,
@@ -116,31 +168,61 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.stop.stop();
-        self.task.abort();
+        if !self.task.is_finished() {
+            self.stop.stop();
+            self.task.abort();
+        }
     }
 }
 
-fn broken() -> SqlError {
-    SqlError::Failed(Code::InternalError, "the statement ended before its rows did: this is a bug".to_owned())
-}
-
-/// A parameter's value from JSON.
-fn scalar((at, value): (usize, &Value)) -> Result<ScalarValue, SqlError> {
-    Ok(match value {
-        Value::Null => ScalarValue::Null,
-        Value::Bool(value) => ScalarValue::from(*value),
-        Value::String(value) => ScalarValue::from(value.as_str()),
-        Value::Number(number) => match number.as_i64() {
-            Some(value) => ScalarValue::from(value),
-            None => ScalarValue::from(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::Array(_) | Value::Object(_) => {
-            let what =
-                format!("parameter ${} is a list or an object: give null, a boolean, a number or a string", at + 1);
-            return Err(SqlError::Failed(Code::TypeMismatch, what));
+impl SqlStatement for One {
+    fn needs(&self) -> Role {
+        match self.access {
+            Access::Read => Role::Read,
+            Access::Write => Role::Write,
+            Access::Administer => Role::Admin,
         }
-    })
+    }
+
+    fn kind(&self) -> SqlKind {
+        match (self.access, &self.statement.kind) {
+            (Access::Write, StatementKind::Sql) => SqlKind::Write,
+            (Access::Read, _) => SqlKind::Query,
+            _ => SqlKind::Other,
+        }
+    }
+
+    fn tag(&self) -> String {
+        self.statement.first_words()
+    }
+
+    fn describe(self: Arc<Self>) -> BoxFuture<'static, Result<SqlDescription, SqlError>> {
+        let threads = self.connected.threads.clone();
+        Box::pin(async move { threads.spawn(self.description()).await.map_err(|_| broken())? })
+    }
+
+    fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SqlResult, SqlError>> {
+        Box::pin(async move {
+            let values = values.iter().map(|value| ScalarValue::try_from_array(value, 0).map_err(|e| failed(e.into())));
+            let values = values.collect::<Result<Vec<_>, _>>()?;
+            let (stop, (head, started)) = (self.connected.session.stop_handle(), oneshot::channel());
+            let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
+            stop.reset();
+            let threads = self.connected.threads.clone();
+            let task = threads.spawn(self.run(values, head, sender)).abort_handle();
+            let guard = Guard { stop, task };
+            let (schema, has_rows, message) = started.await.map_err(|_| broken())??;
+            let rows = stream::unfold(Some((batches, guard)), async |reading| {
+                let (mut batches, guard) = reading?;
+                match batches.recv().await.unwrap_or_else(|| Err(broken())) {
+                    Ok(None) => None,
+                    Ok(Some(rows)) => Some((Ok(rows), Some((batches, guard)))),
+                    Err(error) => Some((Err(error), None)),
+                }
+            });
+            Ok(SqlResult { schema, rows: has_rows.then(|| rows.boxed()), message })
+        })
+    }
 }
 
 struct Writer(ResultWriter);
@@ -156,27 +238,11 @@ impl RowsWriter for Writer {
 }
 
 impl Sql for Engine {
-    fn start(&self, request: SqlRequest) -> BoxFuture<'static, Result<SqlResult, SqlError>> {
-        let memory = self.memory.clone();
-        let threads = self.threads.as_ref().map(|threads| threads.handle().clone());
-        Box::pin(async move {
-            let threads = threads.ok_or_else(broken)?;
-            let query = Query::new(request, &memory)?;
-            let (stop, (head, started)) = (query.session.stop_handle(), oneshot::channel());
-            let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
-            let task = threads.spawn(query.run(head, sender)).abort_handle();
-            let guard = Guard { stop, task };
-            let (schema, has_rows, message) = started.await.map_err(|_| broken())??;
-            let rows = stream::unfold(Some((batches, guard)), async |reading| {
-                let (mut batches, guard) = reading?;
-                match batches.recv().await.unwrap_or_else(|| Err(broken())) {
-                    Ok(None) => None,
-                    Ok(Some(rows)) => Some((Ok(rows), Some((batches, guard)))),
-                    Err(error) => Some((Err(error), None)),
-                }
-            });
-            Ok(SqlResult { schema, rows: has_rows.then(|| rows.boxed()), message })
-        })
+    fn session(&self, database: Database) -> Result<Arc<dyn SqlSession>, SqlError> {
+        let threads = self.threads.as_ref().ok_or_else(broken)?.handle().clone();
+        let settings = SessionSettings { files: false, ..SessionSettings::default() };
+        let session = Session::sharing(database, &settings, &self.memory).map_err(failed)?;
+        Ok(Arc::new(Connected { session, threads }))
     }
 
     fn writer(

@@ -11,6 +11,7 @@ use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
@@ -163,6 +164,17 @@ impl Session {
         self.run_in(plan, context, (&context.config(), || self.state(context)), headings).await
     }
 
+    /// The columns of the rows of a plan that has not been analyzed.
+    pub(crate) fn columns(
+        &self,
+        plan: LogicalPlan,
+        context: &Arc<StatementContext>,
+        headings: &[Heading],
+    ) -> Result<SchemaRef, Failure> {
+        let plan = analyzed(plan, context, &context.config(), headings)?;
+        Ok(Arc::clone(plan.schema().inner()))
+    }
+
     /// What a plan would do.
     async fn in_words(
         &self,
@@ -196,9 +208,7 @@ impl Session {
         (config, state): (&SessionConfig, impl FnOnce() -> SessionState + Send),
         headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
-        let (now, options) = (context.now(), config.options());
-        let plan = functions::rewrite(rewrite_plan(plan, now, options)?, now, options)?;
-        let plan = functions::readable(plan, headings)?;
+        let plan = analyzed(plan, context, config, headings)?;
         let schema = Arc::clone(plan.schema().inner());
         let is_analyze = matches!(plan, LogicalPlan::Analyze(_));
         let (physical, task) = self.planning.plan(plan, context, config, state).await?;
@@ -208,6 +218,18 @@ impl Session {
         }
         Ok(StatementStream { schema, stream: Some(stream), message: None })
     }
+}
+
+/// A plan with our own functions and times resolved, and columns that can be shown.
+fn analyzed(
+    plan: LogicalPlan,
+    context: &StatementContext,
+    config: &SessionConfig,
+    headings: &[Heading],
+) -> Result<LogicalPlan, Failure> {
+    let (now, options) = (context.now(), config.options());
+    let plan = functions::rewrite(rewrite_plan(plan, now, options)?, now, options)?;
+    Ok(functions::readable(plan, headings)?)
 }
 
 /// Whether a statement is a query, and is not explained.

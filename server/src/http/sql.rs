@@ -4,7 +4,8 @@ use super::{Caller, Ends, Refused, authorize, check_sender, target};
 use crate::accounts::Role;
 use crate::error::CommandError;
 use crate::shared::{Shared, add};
-use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlRequest, SqlResult};
+use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlResult};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, StringArray};
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use arrow::record_batch::RecordBatch;
@@ -20,7 +21,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -147,7 +148,7 @@ type Asked = Result<Query<Parameters>, QueryRejection>;
 struct Written {
     sql: String,
     #[serde(default)]
-    parameters: Vec<serde_json::Value>,
+    parameters: Vec<Value>,
 }
 
 pub(super) async fn answer(
@@ -203,10 +204,11 @@ async fn reply(
     let database = target::database(shared, parameters.db.as_deref())?;
     let (_memory, body) = super::body::read(shared, headers, body).await?;
     let written = written(headers, body)?;
-    let request = SqlRequest { database, text: written.sql, parameters: written.parameters, role };
+    let statement = crate::sql::single(&*sql, database, &written.sql, role)?;
+    let values = written.parameters.iter().enumerate().map(value).collect::<Result<Vec<_>, _>>()?;
     let running = Running::new(shared);
     let deadline = shared.settings.statement_max.map(|longest| Instant::now() + longest);
-    let SqlResult { schema, rows, message } = within(deadline, sql.start(request)).await??;
+    let SqlResult { schema, rows, message } = within(deadline, statement.start(values)).await??;
     let Some(rows) = rows else { return Ok(told(form, message)) };
     let mut reply = Reply::new(&*sql, form, &schema, rows, deadline, running)?;
     // An error that comes before much was written gets its status.
@@ -240,6 +242,24 @@ fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Failed> {
     }
     let sql = String::from_utf8(body.into()).map_err(|_| Failed::mistake("the statement is not UTF-8"))?;
     Ok(Written { sql, parameters: Vec::new() })
+}
+
+/// A parameter's value: an array of one.
+fn value((at, value): (usize, &Value)) -> Result<ArrayRef, Failed> {
+    Ok(match value {
+        Value::Null => Arc::new(NullArray::new(1)),
+        Value::Bool(value) => Arc::new(BooleanArray::from(vec![*value])),
+        Value::String(value) => Arc::new(StringArray::from(vec![value.as_str()])),
+        Value::Number(number) => match number.as_i64() {
+            Some(value) => Arc::new(Int64Array::from(vec![value])),
+            None => Arc::new(Float64Array::from(vec![number.as_f64().unwrap_or(f64::NAN)])),
+        },
+        Value::Array(_) | Value::Object(_) => {
+            let what =
+                format!("parameter ${} is a list or an object: give null, a boolean, a number or a string", at + 1);
+            return Err(Failed::new(StatusCode::BAD_REQUEST, Code::TypeMismatch, what));
+        }
+    })
 }
 
 /// The reply to a statement without rows.

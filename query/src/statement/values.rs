@@ -1,0 +1,127 @@
+//! Values in the places of a statement's parameters.
+
+use super::{Statement, lexer::Offsets};
+use crate::error::{QueryError, Result};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use ebbtide_ttl::Code;
+
+impl Statement {
+    /// Its parameters, `$1` and so on, with their numbers, as often as they occur.
+    fn parameters(&self) -> impl Iterator<Item = (usize, &TokenWithSpan)> {
+        self.tokens.iter().filter_map(|token| match &token.token {
+            Token::Placeholder(name) => {
+                Some((name.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)?, token))
+            }
+            _ => None,
+        })
+    }
+
+    /// The number of its parameters: the highest that occurs.
+    #[must_use]
+    pub fn parameter_count(&self) -> usize {
+        self.parameters().map(|(number, _)| number).max().unwrap_or(0)
+    }
+
+    /// Its text with values in the places of its parameters, for statements that [`Session::prepare`] does not take.
+    ///
+    /// # Errors
+    /// [`Code::BadValue`] unless there is exactly one value per parameter; [`Code::TypeMismatch`] for a value that has no
+    /// literal, as a list.
+    ///
+    /// [`Session::prepare`]: crate::Session::prepare
+    pub fn with_values(&self, values: &[ScalarValue]) -> Result<String> {
+        let expected = self.parameter_count();
+        if values.len() != expected {
+            let message =
+                format!("wrong number of values for the parameters: expected {expected}, got {}", values.len());
+            return Err(QueryError::new(Code::BadValue, message));
+        }
+        let literals = values.iter().map(literal).collect::<Result<Vec<_>>>()?;
+        let offsets = Offsets::new(&self.text);
+        let (mut text, mut from) = (String::with_capacity(self.text.len()), 0);
+        for (number, token) in self.parameters() {
+            text.push_str(&self.text[from..offsets.of(token.span.start)]);
+            text.push_str(&literals[number - 1]);
+            from = offsets.of(token.span.end);
+        }
+        text.push_str(&self.text[from..]);
+        Ok(text)
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A value as it is written in SQL.
+fn literal(value: &ScalarValue) -> Result<String> {
+    if value.is_null() {
+        return Ok("NULL".to_owned());
+    }
+    let text = || match value.cast_to(&DataType::Utf8)? {
+        ScalarValue::Utf8(Some(text)) => Ok::<_, QueryError>(text),
+        _ => Err(QueryError::new(Code::InternalError, "a value has no text")),
+    };
+    let kind = value.data_type();
+    Ok(match &kind {
+        DataType::Boolean => text()?,
+        kind if kind.is_integer() => match text()? {
+            // The least value cannot be written as a negated literal.
+            negative if negative.starts_with('-') => format!("CAST({} AS BIGINT)", quoted(&negative)),
+            text => text,
+        },
+        DataType::Float32 | DataType::Float64 => format!("CAST({} AS DOUBLE)", quoted(&text()?)),
+        DataType::Decimal128(precision, scale) => {
+            format!("CAST({} AS DECIMAL({precision}, {scale}))", quoted(&text()?))
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => quoted(&text()?),
+        DataType::Timestamp(..) => format!("CAST({} AS TIMESTAMP)", quoted(&text()?)),
+        DataType::Date32 => format!("CAST({} AS DATE)", quoted(&text()?)),
+        DataType::Binary => match value {
+            ScalarValue::Binary(Some(bytes)) => {
+                format!("X'{}'", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+            }
+            _ => "NULL".to_owned(),
+        },
+        other => {
+            let message = format!("a value of the type {other} cannot be a parameter here");
+            return Err(QueryError::new(Code::TypeMismatch, message));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn values_stand_where_parameters_stood() {
+        let statement = &parse("  INSERT INTO w -- $9\n VALUES ($1, '$2', $2, $1); ").unwrap()[0];
+        assert_eq!(statement.parameter_count(), 2);
+        let text = statement.with_values(&["it's".into(), ScalarValue::Float64(None)]).unwrap();
+        assert_eq!(text, "INSERT INTO w -- $9\n VALUES ('it''s', '$2', NULL, 'it''s')");
+        assert!(statement.with_values(&[]).unwrap_err().message().contains("expected 2, got 0"));
+    }
+
+    #[test]
+    fn a_value_is_written_so_that_it_is_read_as_itself() {
+        for (value, written) in [
+            (ScalarValue::from(7i64), "7"),
+            (ScalarValue::from(i64::MIN), "CAST('-9223372036854775808' AS BIGINT)"),
+            (ScalarValue::from(f64::NEG_INFINITY), "CAST('-inf' AS DOUBLE)"),
+            (ScalarValue::from(true), "true"),
+            (
+                ScalarValue::TimestampNanosecond(Some(1), Some("UTC".into())),
+                "CAST('1970-01-01T00:00:00.000000001Z' AS TIMESTAMP)",
+            ),
+            (ScalarValue::Date32(Some(1)), "CAST('1970-01-02' AS DATE)"),
+            (ScalarValue::Decimal128(Some(-105), 5, 1), "CAST('-10.5' AS DECIMAL(5, 1))"),
+            (ScalarValue::Binary(Some(vec![0, 255])), "X'00ff'"),
+        ] {
+            assert_eq!(literal(&value).unwrap(), written);
+        }
+    }
+}
