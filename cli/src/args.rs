@@ -204,6 +204,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) http: Option<u16>,
 
+    /// Port of PostgreSQL's wire protocol, 0 for any that is free [default: 5432, if no port is given]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) pg: Option<u16>,
+
     /// File with the accounts of `ebbtide user` [default: accounts.json in the folder that is served]
     #[arg(long, value_name = "FILE")]
     pub(crate) accounts: Option<PathBuf>,

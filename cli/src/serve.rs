@@ -12,6 +12,7 @@ use std::time::Duration;
 /// Ports where none is given.
 const MONGODB: u16 = 27017;
 const HTTP: u16 = 8080;
+const POSTGRESQL: u16 = 5432;
 
 impl From<ebbtide_server::Failure> for Failure {
     fn from(failure: ebbtide_server::Failure) -> Self {
@@ -56,8 +57,9 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Settings {
     settings.listen = args.listen.unwrap_or(settings.listen);
     settings.mongodb = args.mongodb.or(settings.mongodb);
     settings.http = args.http.or(settings.http);
-    if settings.mongodb.is_none() && settings.http.is_none() {
-        (settings.mongodb, settings.http) = (Some(MONGODB), Some(HTTP));
+    settings.postgresql = args.pg.or(settings.postgresql);
+    if settings.mongodb.is_none() && settings.http.is_none() && settings.postgresql.is_none() {
+        (settings.mongodb, settings.http, settings.postgresql) = (Some(MONGODB), Some(HTTP), Some(POSTGRESQL));
     }
     settings.accounts = Some(accounts_file(&served.folder, args.accounts.clone().or_else(|| config.accounts.clone())));
     settings.insecure |= args.insecure;
@@ -95,7 +97,12 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         let mut signals = Signals::new()?;
         let sql = sql::Engine::new(settings.sql_memory_bytes)?;
         let server = Server::start_with_sql(served.open()?, settings, Arc::new(sql)).await?;
-        for (door, address) in [("mongodb", server.mongodb_address()), ("http", server.http_address())] {
+        let doors = [
+            ("mongodb", server.mongodb_address()),
+            ("http", server.http_address()),
+            ("pg", server.postgresql_address()),
+        ];
+        for (door, address) in doors {
             if let Some(address) = address {
                 say!("{door} {address}");
             }

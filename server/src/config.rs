@@ -44,6 +44,8 @@ pub struct Config {
     mongodb: MongoDb,
     #[serde(default)]
     http: Http,
+    #[serde(default)]
+    pg: PostgreSql,
     tls: Option<Tls>,
     #[serde(default)]
     autocreate: AutoCreateTable,
@@ -66,6 +68,12 @@ struct Http {
     port: Option<u16>,
     #[serde(default)]
     hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PostgreSql {
+    port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -179,7 +187,8 @@ impl Config {
     /// The settings that it gives. Neither port is open unless it is named.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        let mut settings = Settings { mongodb: self.mongodb.port, http: self.http.port, ..Settings::default() };
+        let (mongodb, http, postgresql) = (self.mongodb.port, self.http.port, self.pg.port);
+        let mut settings = Settings { mongodb, http, postgresql, ..Settings::default() };
         let seconds = |given: Option<u64>| given.map(Duration::from_secs);
         set(&mut settings.listen, self.listen);
         set(&mut settings.insecure, self.insecure);

@@ -51,6 +51,7 @@ mod newest;
 mod operations;
 mod output;
 mod piped;
+mod postgres;
 mod profile;
 mod profiler;
 mod read;

@@ -5,6 +5,7 @@ use crate::databases::Databases;
 use crate::error::Failure;
 use crate::gate::Gate;
 use crate::http::{self, Ends};
+use crate::postgres;
 use crate::settings::Settings;
 use crate::shared::{Shared, add};
 use crate::sql::Sql;
@@ -31,6 +32,7 @@ pub struct Server {
     shared: Arc<Shared>,
     mongodb: Option<SocketAddr>,
     http: Option<SocketAddr>,
+    postgresql: Option<SocketAddr>,
     stopping: watch::Sender<bool>,
     accepting: Vec<JoinHandle<JoinSet<()>>>,
     ticking: JoinHandle<()>,
@@ -39,6 +41,14 @@ pub struct Server {
 /// What is spoken at a door.
 #[derive(Clone)]
 enum Protocol {
+    /// TLS is asked for within it.
+    PostgreSql,
+    /// With TLS all of it is inside.
+    Inside(Inside),
+}
+
+#[derive(Clone)]
+enum Inside {
     MongoDb,
     Http(Router),
 }
@@ -79,10 +89,11 @@ impl Server {
         let tls = settings.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
         let mongodb = bind(settings.listen, settings.mongodb).await?;
         let http = bind(settings.listen, settings.http).await?;
+        let postgresql = bind(settings.listen, settings.postgresql).await?;
         databases.start()?;
         let of = |door: &Option<(TcpListener, SocketAddr)>| door.as_ref().map(|(_, address)| *address);
-        let (mongodb_at, http_at) = (of(&mongodb), of(&http));
-        let address = mongodb_at.or(http_at).unwrap_or_else(|| SocketAddr::new(settings.listen, 0));
+        let (mongodb_at, http_at, postgresql_at) = (of(&mongodb), of(&http), of(&postgresql));
+        let address = mongodb_at.or(http_at).or(postgresql_at).unwrap_or_else(|| SocketAddr::new(settings.listen, 0));
         let mut shared = Shared::new(databases, settings, gate, address);
         shared.sql = sql;
         let shared = Arc::new(shared);
@@ -92,12 +103,21 @@ impl Server {
             tokio::spawn(door.accept())
         };
         let accepting = [
-            mongodb.map(|bound| door(Protocol::MongoDb, bound)),
-            http.map(|bound| door(Protocol::Http(http::router(shared.clone())), bound)),
+            mongodb.map(|bound| door(Protocol::Inside(Inside::MongoDb), bound)),
+            http.map(|bound| door(Protocol::Inside(Inside::Http(http::router(shared.clone()))), bound)),
+            postgresql.map(|bound| door(Protocol::PostgreSql, bound)),
         ];
         let accepting = accepting.into_iter().flatten().collect();
         let ticking = tokio::spawn(tick(shared.clone(), tls.clone()));
-        Ok(Server { shared, mongodb: mongodb_at, http: http_at, stopping, accepting, ticking })
+        Ok(Server {
+            shared,
+            mongodb: mongodb_at,
+            http: http_at,
+            postgresql: postgresql_at,
+            stopping,
+            accepting,
+            ticking,
+        })
     }
 
     /// Where the door of MongoDB's protocol is, if it is open.
@@ -110,6 +130,12 @@ impl Server {
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http
+    }
+
+    /// Where the door of PostgreSQL's protocol is, if it is open.
+    #[must_use]
+    pub fn postgresql_address(&self) -> Option<SocketAddr> {
+        self.postgresql
     }
 
     /// Takes no new connections, lets the commands that are running end within [`Settings::grace`], makes everything durable,
@@ -233,6 +259,10 @@ async fn serve(
             return;
         }
     };
+    let protocol = match protocol {
+        Protocol::PostgreSql => return postgres::serve(stream, ends, shared, tls, stopped).await,
+        Protocol::Inside(protocol) => protocol,
+    };
     let Some(tls) = tls else { return speak(stream, ends, shared, protocol, stopped).await };
     match tokio::time::timeout(shared.settings.stall_max, tls.accept(stream)).await {
         Ok(Ok(stream)) => speak(stream, ends, shared, protocol, stopped).await,
@@ -245,12 +275,12 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     ends: Ends,
     shared: &Shared,
-    protocol: Protocol,
+    protocol: Inside,
     stopped: watch::Receiver<bool>,
 ) {
     match protocol {
-        Protocol::MongoDb => connection::serve(stream, ends.peer, shared, stopped).await,
-        Protocol::Http(router) => http::serve(stream, ends, router, shared, stopped).await,
+        Inside::MongoDb => connection::serve(stream, ends.peer, shared, stopped).await,
+        Inside::Http(router) => http::serve(stream, ends, router, shared, stopped).await,
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Settings {
     pub mongodb: Option<u16>,
     /// The port of HTTP, 0 for any that is free; `None` to leave it closed. Default: closed.
     pub http: Option<u16>,
+    /// The port of PostgreSQL's wire protocol, 0 for any that is free; `None` to leave it closed. Default: closed.
+    pub postgresql: Option<u16>,
     /// Names of this server beside its addresses, for the `Host` of HTTP requests. Default: none.
     pub http_hosts: Vec<String>,
     /// The certificate and the key for TLS, on all ports; `None` for connections without TLS. Default: none.
@@ -122,6 +124,7 @@ impl Default for Settings {
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             mongodb: Some(27017),
             http: None,
+            postgresql: None,
             http_hosts: Vec::new(),
             tls: None,
             insecure: false,

@@ -5,6 +5,7 @@ use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::gate::Gate;
 use crate::limits::Rates;
+use crate::postgres::Cancellations;
 use crate::profiler::Profiler;
 use crate::settings::Settings;
 use crate::sql::Sql;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) address: SocketAddr,
     /// What runs SQL, if anything does.
     pub(crate) sql: Option<Arc<dyn Sql>>,
+    pub(crate) cancellations: Cancellations,
     next_connection: AtomicI32,
     next_operation: AtomicI32,
 }
@@ -61,6 +63,7 @@ impl Shared {
             reads_here: AtomicUsize::new(0),
             address,
             sql: None,
+            cancellations: Cancellations::default(),
             settings,
             started: clock.monotonic(),
             begun: clock.now(),

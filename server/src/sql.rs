@@ -131,6 +131,12 @@ pub trait Sql: fmt::Debug + Send + Sync {
     /// If that fails.
     fn session(&self, database: Database) -> Result<Arc<dyn SqlSession>, SqlError>;
 
+    /// The values of a column as texts of JSON, null where they are.
+    ///
+    /// # Errors
+    /// If a value has no form in JSON.
+    fn json(&self, column: &ArrayRef) -> Result<ArrayRef, SqlError>;
+
     /// A writer of rows with these columns.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! SQL for the server.
 
 use crate::Failure;
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use ebbtide::Database;
-use ebbtide_query::output::{Format, ResultWriter, TableStyle};
+use ebbtide_query::output::{Format, ResultWriter, TableStyle, json_rows};
 use ebbtide_query::statement::{self, Statement, StatementKind};
 use ebbtide_query::{
     Access, PreparedQuery, QueryError, ScalarValue, Session, SessionSettings, SharedMemory, StatementStream, Stop,
@@ -243,6 +243,14 @@ impl Sql for Engine {
         let settings = SessionSettings { files: false, ..SessionSettings::default() };
         let session = Session::sharing(database, &settings, &self.memory).map_err(failed)?;
         Ok(Arc::new(Connected { session, threads }))
+    }
+
+    fn json(&self, column: &ArrayRef) -> Result<ArrayRef, SqlError> {
+        let name = "value";
+        let batch = RecordBatch::try_from_iter([(name, Arc::clone(column))]).map_err(|e| failed(e.into()))?;
+        let rows = json_rows(&batch).map_err(failed)?;
+        let texts = rows.iter().map(|row| row.get(name).filter(|value| !value.is_null()).map(ToString::to_string));
+        Ok(Arc::new(texts.collect::<StringArray>()))
     }
 
     fn writer(

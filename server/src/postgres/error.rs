@@ -1,0 +1,113 @@
+//! Errors with PostgreSQL's codes.
+
+use crate::sql::SqlError;
+use ebbtide_ttl::Code;
+use pgwire::error::PgWireError;
+use pgwire::messages::response::{ErrorResponse, NoticeResponse};
+
+/// PostgreSQL's five characters for a class of errors (its manual, appendix A).
+pub(super) type State = &'static str;
+
+pub(super) const PROTOCOL_VIOLATION: State = "08P01";
+pub(super) const FEATURE_NOT_SUPPORTED: State = "0A000";
+pub(super) const INVALID_PARAMETER_VALUE: State = "22023";
+pub(super) const INVALID_TEXT: State = "22P02";
+pub(super) const INVALID_BINARY: State = "22P03";
+pub(super) const ACTIVE_TRANSACTION: State = "25001";
+pub(super) const READ_ONLY_TRANSACTION: State = "25006";
+pub(super) const NO_ACTIVE_TRANSACTION: State = "25P01";
+pub(super) const FAILED_TRANSACTION: State = "25P02";
+pub(super) const INVALID_STATEMENT_NAME: State = "26000";
+pub(super) const INVALID_AUTHORIZATION: State = "28000";
+pub(super) const INVALID_PASSWORD: State = "28P01";
+pub(super) const INVALID_CURSOR_NAME: State = "34000";
+pub(super) const INVALID_CATALOG_NAME: State = "3D000";
+pub(super) const INVALID_SAVEPOINT: State = "3B001";
+pub(super) const INSUFFICIENT_PRIVILEGE: State = "42501";
+pub(super) const SYNTAX_ERROR: State = "42601";
+pub(super) const UNDEFINED_OBJECT: State = "42704";
+pub(super) const DUPLICATE_CURSOR: State = "42P03";
+pub(super) const DUPLICATE_STATEMENT: State = "42P05";
+pub(super) const LIMIT_EXCEEDED: State = "54000";
+pub(super) const QUERY_CANCELED: State = "57014";
+pub(super) const SHUTDOWN: State = "57P01";
+const INTERNAL_ERROR: State = "XX000";
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) state: State,
+    pub(super) message: String,
+    /// Whether the connection ends with it.
+    pub(super) is_fatal: bool,
+}
+
+impl Refusal {
+    pub(super) fn new(state: State, message: impl Into<String>) -> Refusal {
+        Refusal { state, message: message.into(), is_fatal: false }
+    }
+
+    pub(super) fn fatal(state: State, message: impl Into<String>) -> Refusal {
+        Refusal { is_fatal: true, ..Refusal::new(state, message) }
+    }
+
+    pub(super) fn response(&self) -> ErrorResponse {
+        let severity = if self.is_fatal { "FATAL" } else { "ERROR" };
+        ErrorResponse::new(fields(severity, self.state, &self.message))
+    }
+}
+
+/// What is told beside a result.
+pub(super) fn notice(message: &str) -> NoticeResponse {
+    NoticeResponse::new(fields("NOTICE", "00000", message))
+}
+
+fn fields(severity: &str, state: State, message: &str) -> Vec<(u8, String)> {
+    let field = |kind: u8, text: &str| (kind, text.to_owned());
+    vec![field(b'S', severity), field(b'V', severity), field(b'C', state), field(b'M', message)]
+}
+
+fn state_of(code: Code) -> State {
+    match code {
+        Code::FailedToParse | Code::IDLUnknownField => SYNTAX_ERROR,
+        Code::NamespaceNotFound => "42P01",
+        Code::NamespaceExists => "42P07",
+        Code::TypeMismatch => "42804",
+        Code::DuplicateKey => "23505",
+        Code::IllegalOperation => FEATURE_NOT_SUPPORTED,
+        Code::IndexNotFound => UNDEFINED_OBJECT,
+        Code::ExceededMemoryLimit => "53200",
+        Code::OutOfDiskSpace => "53100",
+        Code::LockBusy => "55P03",
+        Code::NotWritable => READ_ONLY_TRANSACTION,
+        Code::Interrupted => QUERY_CANCELED,
+        Code::FileStreamFailed => "58030",
+        Code::DataCorruptionDetected => "XX001",
+        Code::InternalError => INTERNAL_ERROR,
+        _ => INVALID_PARAMETER_VALUE,
+    }
+}
+
+impl From<SqlError> for Refusal {
+    fn from(error: SqlError) -> Self {
+        match error {
+            SqlError::Forbidden(needed) => {
+                Refusal::new(INSUFFICIENT_PRIVILEGE, format!("this statement needs the role {needed}"))
+            }
+            SqlError::Failed(code, message) => Refusal::new(state_of(code), message),
+        }
+    }
+}
+
+/// Of what encodes values and messages.
+impl From<PgWireError> for Refusal {
+    fn from(error: PgWireError) -> Self {
+        Refusal::new(INTERNAL_ERROR, error.to_string())
+    }
+}
+
+impl From<arrow::error::ArrowError> for Refusal {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Refusal::new(INTERNAL_ERROR, error.to_string())
+    }
+}

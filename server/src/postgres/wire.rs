@@ -1,0 +1,171 @@
+//! Messages of PostgreSQL's protocol on a connection.
+
+use super::error::{PROTOCOL_VIOLATION, Refusal};
+use crate::shared::{MEMORY_UNIT, Shared, add};
+use bytes::BytesMut;
+use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
+use std::io;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::SemaphorePermit;
+use tokio::time::timeout;
+
+/// Bytes that are read at a time, and after which replies are sent.
+pub(super) const CHUNK: usize = 64 << 10;
+/// Bytes of a message before the login at most.
+const STRANGER_BYTES_MAX: usize = 10_000;
+/// Bytes that are read ahead while a statement runs at most.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+/// Why a conversation cannot go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The client is gone, or stalled.
+    Io(io::Error),
+    /// It is told why.
+    Refused(Refusal),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Broken::Io(error)
+    }
+}
+
+impl From<Refusal> for Broken {
+    fn from(refusal: Refusal) -> Self {
+        Broken::Refused(refusal)
+    }
+}
+
+/// A connection with what was read and not yet answered, and what was answered and not yet sent.
+pub(super) struct Wire<'a, S> {
+    stream: S,
+    shared: &'a Shared,
+    input: BytesMut,
+    output: BytesMut,
+    context: DecodeContext,
+    /// Memory of the message that is read or answered.
+    memory: Option<SemaphorePermit<'a>>,
+}
+
+impl<'a, S> Wire<'a, S> {
+    pub(super) fn new(stream: S, shared: &'a Shared) -> Wire<'a, S> {
+        let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
+        Wire { stream, shared, input: BytesMut::new(), output: BytesMut::new(), context, memory: None }
+    }
+
+    /// The stream, for TLS to begin on. Nothing if the client has sent something already, which would be read as if it had come
+    /// by TLS.
+    pub(super) fn into_stream(self) -> Option<S> {
+        self.input.is_empty().then_some(self.stream)
+    }
+
+    /// What comes next is no request for TLS.
+    pub(super) fn expect_startup(&mut self) {
+        self.context.awaiting_frontend_ssl = false;
+    }
+
+    /// What comes next are messages with a type.
+    pub(super) fn expect_messages(&mut self) {
+        self.context.awaiting_frontend_ssl = false;
+        self.context.awaiting_frontend_startup = false;
+    }
+
+    /// Adds a message to what is sent.
+    pub(super) fn put(&mut self, message: &PgWireBackendMessage) -> Result<(), Refusal> {
+        Ok(message.encode(&mut self.output)?)
+    }
+
+    /// Whether so much waits that it should be sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.output.len() >= CHUNK
+    }
+
+    /// The bytes of the message that the input begins with, once they are known.
+    fn announced(&self, is_stranger: bool) -> Result<Option<usize>, Refusal> {
+        let begin = usize::from(!self.context.awaiting_frontend_startup);
+        let Some(Ok(bytes)) = self.input.get(begin..begin + 4).map(<[u8; 4]>::try_from) else { return Ok(None) };
+        let length = usize::try_from(u32::from_be_bytes(bytes)).unwrap_or(usize::MAX);
+        let most = if is_stranger { STRANGER_BYTES_MAX } else { self.shared.settings.message_bytes_max };
+        match length {
+            0..4 => Err(Refusal::fatal(PROTOCOL_VIOLATION, "a message without a length")),
+            length if length > most => {
+                let what = format!("a message of {length} bytes, above the limit of {most}");
+                Err(Refusal::fatal(PROTOCOL_VIOLATION, what))
+            }
+            length => Ok(Some(begin + length)),
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
+    /// The next message; nothing at the end of the stream. It can be cancelled without loss.
+    pub(super) async fn message(&mut self, is_stranger: bool) -> Result<Option<PgWireFrontendMessage>, Broken> {
+        self.memory = None;
+        loop {
+            let announced = self.announced(is_stranger)?;
+            if let Some(length) = announced {
+                if self.input.len() >= length {
+                    let decoded = PgWireFrontendMessage::decode(&mut self.input, &self.context);
+                    let decoded = decoded.map_err(|error| Refusal::fatal(PROTOCOL_VIOLATION, error.to_string()))?;
+                    return match decoded {
+                        Some(message) => Ok(Some(message)),
+                        None => Err(Refusal::fatal(PROTOCOL_VIOLATION, "a message that is cut off").into()),
+                    };
+                }
+                if length > CHUNK && self.memory.is_none() {
+                    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
+                    let memory = self.shared.memory.acquire_many(units);
+                    let memory = timeout(self.shared.settings.stall_max, memory).await.map_err(|_| stalled())?;
+                    self.memory = Some(memory.map_err(io::Error::other)?);
+                }
+            }
+            self.input.reserve(CHUNK);
+            let has_begun = !self.input.is_empty();
+            let read = self.stream.read_buf(&mut self.input);
+            // A client may idle between messages, not within one.
+            let read = match has_begun {
+                false => read.await?,
+                true => timeout(self.shared.settings.stall_max, read).await.map_err(|_| stalled())??,
+            };
+            if read == 0 {
+                return if has_begun { Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()) } else { Ok(None) };
+            }
+            add(&self.shared.counters.bytes_in, read as u64);
+        }
+    }
+
+    /// Waits until the client is gone. What it sends meanwhile is kept, up to a limit.
+    pub(super) async fn is_gone(&mut self) {
+        loop {
+            if self.input.len() >= AHEAD_BYTES_MAX {
+                return std::future::pending().await;
+            }
+            self.input.reserve(CHUNK);
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => add(&self.shared.counters.bytes_in, read as u64),
+            }
+        }
+    }
+
+    /// Sends what was put.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        let longest = self.shared.settings.stall_max;
+        for chunk in self.output.chunks(CHUNK) {
+            timeout(longest, self.stream.write_all(chunk)).await.map_err(|_| stalled())??;
+        }
+        // With TLS some of it may still be here.
+        timeout(longest, self.stream.flush()).await.map_err(|_| stalled())??;
+        add(&self.shared.counters.bytes_out, self.output.len() as u64);
+        if self.output.capacity() > 4 * CHUNK {
+            self.output = BytesMut::new();
+        }
+        self.output.clear();
+        Ok(())
+    }
+}
+
+fn stalled() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client stalled")
+}
