@@ -22,11 +22,19 @@ pub(crate) struct SessionTables {
     tables: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
     /// Number of times a table was created or removed.
     changes: AtomicU64,
+    /// The schema that PostgreSQL's clients ask, if the session is one of theirs.
+    #[cfg(feature = "postgres")]
+    pg_catalog: std::sync::OnceLock<Arc<dyn SchemaProvider>>,
 }
 
 impl SessionTables {
     pub(crate) fn names(&self) -> Vec<String> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn add_pg_catalog(&self, schema: Arc<dyn SchemaProvider>) {
+        let _first = self.pg_catalog.set(schema);
     }
 
     fn get(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
@@ -100,6 +108,8 @@ impl CatalogProvider for StatementCatalog {
         match name {
             COLLECTIONS => Some(Arc::clone(&self.collections) as _),
             SYSTEM => Some(Arc::clone(&self.system) as _),
+            #[cfg(feature = "postgres")]
+            crate::postgres::PG_CATALOG => self.collections.tables.pg_catalog.get().cloned(),
             _ => None,
         }
     }

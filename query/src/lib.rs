@@ -39,6 +39,8 @@ mod options;
 pub mod output;
 mod parsing;
 mod planning;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod prepared;
 mod provider;
 mod pushdown;

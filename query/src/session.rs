@@ -57,6 +57,9 @@ pub struct SessionSettings {
     /// Whether statements may read and write files by their paths: `FROM 'x.csv'`, `read_csv`, external tables, `COPY ... TO`.
     /// A server refuses this to its clients, whose files they are not. Default: yes.
     pub files: bool,
+    /// The client of PostgreSQL's protocol that the session is for, if it is: it finds `pg_catalog` there. Default: `None`.
+    #[cfg(feature = "postgres")]
+    pub postgres: Option<crate::postgres::PostgresClient>,
 }
 
 /// Memory that the statements of several sessions share, for [`Session::sharing`].
@@ -76,7 +79,14 @@ impl SharedMemory {
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        SessionSettings { now: None, memory_bytes: DEFAULT_MEMORY_BYTES, partitions: None, files: true }
+        SessionSettings {
+            now: None,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+            partitions: None,
+            files: true,
+            #[cfg(feature = "postgres")]
+            postgres: None,
+        }
     }
 }
 
@@ -213,9 +223,15 @@ impl Session {
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));
         let state = state.with_physical_optimizer_rules(rules);
+        #[cfg(feature = "postgres")]
+        let state = if settings.postgres.is_some() { crate::postgres::with_types(state) } else { state };
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
         functions::register(&context)?;
         let tables = Arc::default();
+        #[cfg(feature = "postgres")]
+        if let Some(client) = &settings.postgres {
+            crate::postgres::register(&context, &database, &tables, client)?;
+        }
         let (now, files, writes) = (settings.now, settings.files, writes::Writes::default());
         Ok(Session { context, database, tables, now, files, stop, planning, writes })
     }

@@ -125,11 +125,11 @@ pub trait SqlSession: fmt::Debug + Send + Sync {
 
 /// Runs SQL for a server.
 pub trait Sql: fmt::Debug + Send + Sync {
-    /// Begins a session.
+    /// Begins a session; `client` is that of PostgreSQL's protocol, if it is for one: the names of the database and of the account.
     ///
     /// # Errors
     /// If that fails.
-    fn session(&self, database: Database) -> Result<Arc<dyn SqlSession>, SqlError>;
+    fn session(&self, database: Database, client: Option<(&str, &str)>) -> Result<Arc<dyn SqlSession>, SqlError>;
 
     /// The values of a column as texts of JSON, null where they are.
     ///
@@ -156,7 +156,7 @@ pub(crate) fn single(
     text: &str,
     role: Role,
 ) -> Result<Arc<dyn SqlStatement>, SqlError> {
-    let mut statements = sql.session(database)?.parse(text)?;
+    let mut statements = sql.session(database, None)?.parse(text)?;
     let count = statements.len();
     let Some(statement) = statements.pop().filter(|_| count == 1) else {
         return Err(SqlError::Failed(Code::FailedToParse, format!("expected one statement, found {count}")));

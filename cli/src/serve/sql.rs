@@ -5,6 +5,7 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use ebbtide::Database;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle, json_rows};
+use ebbtide_query::postgres::{self, PostgresClient};
 use ebbtide_query::statement::{self, Statement, StatementKind};
 use ebbtide_query::{
     Access, PreparedQuery, QueryError, ScalarValue, Session, SessionSettings, SharedMemory, StatementStream, Stop,
@@ -62,12 +63,15 @@ fn broken() -> SqlError {
 struct Connected {
     session: Session,
     threads: Handle,
+    /// Whether it is for a client of PostgreSQL's protocol.
+    is_postgres: bool,
 }
 
 impl SqlSession for Connected {
     fn parse(self: Arc<Self>, text: &str) -> Result<Vec<Arc<dyn SqlStatement>>, SqlError> {
-        let statements = statement::parse(text).map_err(|e| failed(e.into()))?;
-        let text: Arc<str> = Arc::from(text);
+        let rewritten = if self.is_postgres { postgres::rewritten(text) } else { None };
+        let text: Arc<str> = rewritten.map_or_else(|| Arc::from(text), Arc::from);
+        let statements = statement::parse(&text).map_err(|e| failed(e.into()))?;
         let one = |statement| {
             let access = self.session.access(&statement);
             let is_query = statement.kind == StatementKind::Sql && self.session.is_read(&statement);
@@ -238,11 +242,14 @@ impl RowsWriter for Writer {
 }
 
 impl Sql for Engine {
-    fn session(&self, database: Database) -> Result<Arc<dyn SqlSession>, SqlError> {
+    fn session(&self, database: Database, client: Option<(&str, &str)>) -> Result<Arc<dyn SqlSession>, SqlError> {
         let threads = self.threads.as_ref().ok_or_else(broken)?.handle().clone();
-        let settings = SessionSettings { files: false, ..SessionSettings::default() };
+        let named =
+            |(database, user): (&str, &str)| PostgresClient { database: database.to_owned(), user: user.to_owned() };
+        let (postgres, is_postgres) = (client.map(named), client.is_some());
+        let settings = SessionSettings { files: false, postgres, ..SessionSettings::default() };
         let session = Session::sharing(database, &settings, &self.memory).map_err(failed)?;
-        Ok(Arc::new(Connected { session, threads }))
+        Ok(Arc::new(Connected { session, threads, is_postgres }))
     }
 
     fn json(&self, column: &ArrayRef) -> Result<ArrayRef, SqlError> {

@@ -238,11 +238,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
     }
 
     fn work(&mut self, text: &str) -> Result<Work, Refusal> {
-        let (session, shared, database) = (&mut self.session, self.shared, &self.client.database);
+        let (session, shared, client) = (&mut self.session, self.shared, &self.client);
         Work::of(text, || match session {
             Some(session) => Ok(Arc::clone(session)),
             None => {
-                let begun = missing(shared.sql.as_ref())?.session(database.clone())?;
+                let names = Some((client.database_name.as_str(), client.name.as_str()));
+                let begun = missing(shared.sql.as_ref())?.session(client.database.clone(), names)?;
                 Ok(Arc::clone(session.insert(begun)))
             }
         })

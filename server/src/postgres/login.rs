@@ -26,6 +26,9 @@ use tokio::time::timeout;
 pub(super) struct Client {
     /// Nobody where there are no accounts.
     user: Option<User>,
+    /// What it calls itself.
+    pub(super) name: String,
+    pub(super) database_name: String,
     pub(super) database: Database,
     pub(super) settings: Settings,
 }
@@ -81,13 +84,13 @@ pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     wire.put(&PgWireBackendMessage::ReadyForQuery(ReadyForQuery::new(TransactionStatus::Idle)))?;
     wire.flush().await?;
     tracing::debug!(peer = %ends.peer, database = database_name, "a client of PostgreSQL's protocol");
-    Ok(Client { user, database, settings })
+    Ok(Client { user, name: name.to_owned(), database_name, database, settings })
 }
 
 /// The settings that a client begins with: those of the startup message, and of `-c name=value` in its `options`.
 fn settings(startup: &Startup) -> Result<Settings, Refusal> {
     let mut settings = Settings::default();
-    let mut begin = |name: &str, value: &str| match settings.set(name, Some(value), false) {
+    let mut begin = |name: &str, value: &str| match settings.set(name, Some(value.trim_matches('\'')), false) {
         Ok(()) => {
             let value = settings.show(name).map(|(_, value)| value.to_owned());
             settings.begin(name, &value.unwrap_or_default());

@@ -1,0 +1,205 @@
+//! What PostgreSQL's clients ask of a database beside its collections: the schema `pg_catalog`, functions such as
+//! `current_database()`, and types such as `regclass`. All of it is that of `datafusion-pg-catalog`, but for what a client
+//! could take for the truth.
+
+use crate::catalog::{SessionTables, StatementCatalog};
+use crate::context::{CATALOG, StatementContext};
+use crate::error::{QueryError, Result};
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
+use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::datasource::TableType;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::prelude::SessionContext;
+use datafusion_pg_catalog::pg_catalog::catalog_info::CatalogInfo;
+use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
+use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
+use datafusion_pg_catalog::pg_catalog::{
+    PgCatalogSchemaProvider, PgCatalogStaticTables, create_current_database_udf, setup_pg_catalog,
+};
+use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+use ebbtide::Database;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The schema's name.
+pub(crate) const PG_CATALOG: &str = "pg_catalog";
+/// The version of PostgreSQL that clients may expect, and our own.
+const VERSION: &str = concat!("PostgreSQL 16.6 (Ebbtide ", env!("CARGO_PKG_VERSION"), ")");
+
+/// What a client of PostgreSQL's protocol is told: see [`SessionSettings::postgres`](crate::SessionSettings::postgres).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresClient {
+    /// The name of the database: `current_database()`.
+    pub database: String,
+    /// The name of the account: `current_user`.
+    pub user: String,
+}
+
+/// What all sessions share, made once.
+struct Common {
+    tables: Arc<PgCatalogStaticTables>,
+    functions: Vec<Arc<ScalarUDF>>,
+    parser: PostgresCompatibilityParser,
+}
+
+fn common() -> Result<&'static Common> {
+    static COMMON: OnceLock<std::result::Result<Common, String>> = OnceLock::new();
+    let made = COMMON.get_or_init(|| Common::new().map_err(|error| error.to_string()));
+    made.as_ref().map_err(|message| QueryError::new(ebbtide_ttl::Code::InternalError, message.clone()))
+}
+
+impl Common {
+    fn new() -> datafusion::common::Result<Common> {
+        let plain = SessionContext::new();
+        let context = SessionContext::new();
+        let catalog = Arc::new(MemoryCatalogProvider::new());
+        catalog.register_schema("public", Arc::new(MemorySchemaProvider::new()))?;
+        context.register_catalog(CATALOG, catalog);
+        setup_pg_catalog(&context, CATALOG, EmptyContextProvider).map_err(|error| *error)?;
+        let known: HashMap<String, Arc<ScalarUDF>> = plain.state().scalar_functions().clone();
+        let state = context.state();
+        let new = state.scalar_functions().iter().filter(|(name, _)| !known.contains_key(*name));
+        let functions = new.map(|(_, function)| Arc::clone(function)).collect();
+        let tables = Arc::new(PgCatalogStaticTables::try_new()?);
+        Ok(Common { tables, functions, parser: PostgresCompatibilityParser::new() })
+    }
+}
+
+/// Collections, views and system tables, as `pg_catalog` asks for them.
+#[derive(Clone)]
+struct Names {
+    /// What the catalog is called.
+    catalog: String,
+    database: Database,
+    session: SessionContext,
+    tables: Weak<SessionTables>,
+}
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Names").field("catalog", &self.catalog).finish_non_exhaustive()
+    }
+}
+
+impl Names {
+    /// A schema as it is now.
+    fn schema(&self, catalog: &str, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let tables = self.tables.upgrade().filter(|_| catalog == self.catalog && name != PG_CATALOG)?;
+        let (database, snapshot) = (self.database.clone(), self.database.snapshot());
+        let context = Arc::new(StatementContext::new(database, snapshot, self.session.clone(), false));
+        StatementCatalog::new(&context, &tables).schema(name)
+    }
+}
+
+type Found<T> = std::result::Result<T, DataFusionError>;
+
+#[async_trait]
+impl CatalogInfo for Names {
+    async fn catalog_names(&self) -> Found<Vec<String>> {
+        Ok(vec![self.catalog.clone()])
+    }
+
+    async fn schema_names(&self, catalog: &str) -> Found<Option<Vec<String>>> {
+        let names = ["public", "ebbtide", PG_CATALOG, "information_schema"];
+        Ok((catalog == self.catalog).then(|| names.map(str::to_owned).to_vec()))
+    }
+
+    async fn table_names(&self, catalog: &str, schema: &str) -> Found<Option<Vec<String>>> {
+        Ok(self.schema(catalog, schema).map(|schema| schema.table_names()))
+    }
+
+    async fn table_schema(&self, catalog: &str, schema: &str, table: &str) -> Found<Option<SchemaRef>> {
+        let Some(schema) = self.schema(catalog, schema) else { return Ok(None) };
+        Ok(schema.table(table).await?.map(|table| table.schema()))
+    }
+
+    async fn table_type(&self, catalog: &str, schema: &str, table: &str) -> Found<Option<TableType>> {
+        let Some(schema) = self.schema(catalog, schema) else { return Ok(None) };
+        schema.table_type(table).await
+    }
+}
+
+/// Teaches a session's planner PostgreSQL's names of types.
+pub(crate) fn with_types(state: SessionStateBuilder) -> SessionStateBuilder {
+    state.with_type_planner(Arc::new(PgOidTypePlanner))
+}
+
+/// Adds the functions to a session, and the schema to its tables.
+pub(crate) fn register(
+    session: &SessionContext,
+    database: &Database,
+    tables: &Arc<SessionTables>,
+    client: &PostgresClient,
+) -> Result<()> {
+    let common = common()?;
+    for function in &common.functions {
+        session.register_udf(function.as_ref().clone());
+    }
+    session.register_udf(create_current_database_udf(&client.database));
+    session.register_udf(constant("session_user", &client.user));
+    session.register_udf(constant("version", VERSION));
+    session.register_udf(answer("pg_is_in_recovery", Some(false)));
+    session.register_udf(answer("pg_advisory_unlock_all", None));
+    for (name, arguments) in
+        [("obj_description", 1), ("obj_description", 2), ("col_description", 2), ("shobj_description", 2)]
+    {
+        session.register_udf(nothing(name, arguments));
+    }
+    let names = Names {
+        catalog: client.database.clone(),
+        database: database.clone(),
+        session: session.clone(),
+        tables: Arc::downgrade(tables),
+    };
+    let schema = PgCatalogSchemaProvider::try_new(names, Arc::clone(&common.tables), EmptyContextProvider)?;
+    tables.add_pg_catalog(Arc::new(schema));
+    Ok(())
+}
+
+/// A function that always returns a text.
+fn constant(name: &str, value: &str) -> ScalarUDF {
+    let value = value.to_owned();
+    let function = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::from(value.as_str())));
+    create_udf(name, vec![], DataType::Utf8, Volatility::Stable, Arc::new(function))
+}
+
+/// A function that always returns the same truth, or null.
+fn answer(name: &str, value: Option<bool>) -> ScalarUDF {
+    let function = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Boolean(value)));
+    create_udf(name, vec![], DataType::Boolean, Volatility::Stable, Arc::new(function))
+}
+
+/// A function of so many arguments for which there is nothing to return.
+fn nothing(name: &str, arguments: usize) -> ScalarUDF {
+    let function = |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None)));
+    create_udf(name, vec![DataType::Int32; arguments], DataType::Utf8, Volatility::Stable, Arc::new(function))
+}
+
+/// What a text contains that is about PostgreSQL's catalog.
+const SIGNS: [&str; 10] = [
+    "pg_",
+    "regclass",
+    "regtype",
+    "regproc",
+    "regnamespace",
+    "current_schema",
+    "current_user",
+    "session_user",
+    "information_schema",
+    "version(",
+];
+
+/// A query about PostgreSQL's catalog in words that DataFusion knows; `None` for one that is about something else.
+#[must_use]
+pub fn rewritten(text: &str) -> Option<String> {
+    let lower = text.to_lowercase();
+    if !SIGNS.iter().any(|sign| lower.contains(sign)) {
+        return None;
+    }
+    let mut statements = common().ok()?.parser.parse(text).ok()?;
+    let statement = statements.pop().filter(|_| statements.is_empty())?;
+    Some(statement.to_string())
+}
