@@ -224,6 +224,15 @@ pub(crate) struct Insert {
     schema: Arc<Schema>,
 }
 
+impl Insert {
+    /// The type of a column, if the collection has it.
+    pub(crate) fn type_of(&self, at: usize) -> Option<DataType> {
+        let arrow = self.schema.arrow();
+        let field = arrow.field_with_name(self.columns.get(at)?).ok()?;
+        Some(field.data_type().clone())
+    }
+}
+
 /// Splits an INSERT into a collection into its target and its source; `None` for any other statement.
 ///
 /// # Errors

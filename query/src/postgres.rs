@@ -8,10 +8,12 @@ use crate::error::{QueryError, Result};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
-use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::common::{DataFusionError, ScalarValue, exec_err};
 use datafusion::datasource::TableType;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
+};
 use datafusion::prelude::SessionContext;
 use datafusion_pg_catalog::pg_catalog::catalog_info::CatalogInfo;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
@@ -139,15 +141,18 @@ pub(crate) fn register(
         session.register_udf(function.as_ref().clone());
     }
     session.register_udf(create_current_database_udf(&client.database));
-    session.register_udf(constant("session_user", &client.user));
-    session.register_udf(constant("version", VERSION));
-    session.register_udf(answer("pg_is_in_recovery", Some(false)));
-    session.register_udf(answer("pg_advisory_unlock_all", None));
-    for (name, arguments) in
-        [("obj_description", 1), ("obj_description", 2), ("col_description", 2), ("shobj_description", 2)]
-    {
-        session.register_udf(nothing(name, arguments));
+    session.register_udf(text_of("session_user", &[], Some(&client.user)));
+    session.register_udf(text_of("version", &[], Some(VERSION)));
+    session.register_udf(answer_of("pg_is_in_recovery", &[], Some(false)));
+    session.register_udf(answer_of("pg_advisory_unlock_all", &[], None));
+    session.register_udf(answer_of("pg_function_is_visible", &[DataType::Int32], Some(true)));
+    session.register_udf(text_of("pg_get_userbyid", &[DataType::Int32], Some(&client.user)));
+    for name in ["obj_description", "shobj_description"] {
+        session.register_udf(text_of(name, &[DataType::Int32, DataType::Utf8], None));
     }
+    session.register_udf(text_of("col_description", &[DataType::Int32, DataType::Int32], None));
+    session.register_udf(Setting::function("current_setting"));
+    session.register_udf(Setting::function("set_config"));
     let names = Names {
         catalog: client.database.clone(),
         database: database.clone(),
@@ -159,24 +164,88 @@ pub(crate) fn register(
     Ok(())
 }
 
-/// A function that always returns a text.
-fn constant(name: &str, value: &str) -> ScalarUDF {
-    let value = value.to_owned();
-    let function = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::from(value.as_str())));
-    create_udf(name, vec![], DataType::Utf8, Volatility::Stable, Arc::new(function))
+/// A function that always returns the same text, or null.
+fn text_of(name: &str, arguments: &[DataType], value: Option<&str>) -> ScalarUDF {
+    let value = ScalarValue::Utf8(value.map(str::to_owned));
+    let function = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(value.clone()));
+    create_udf(name, arguments.to_vec(), DataType::Utf8, Volatility::Stable, Arc::new(function))
 }
 
 /// A function that always returns the same truth, or null.
-fn answer(name: &str, value: Option<bool>) -> ScalarUDF {
+fn answer_of(name: &str, arguments: &[DataType], value: Option<bool>) -> ScalarUDF {
     let function = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Boolean(value)));
-    create_udf(name, vec![], DataType::Boolean, Volatility::Stable, Arc::new(function))
+    create_udf(name, arguments.to_vec(), DataType::Boolean, Volatility::Stable, Arc::new(function))
 }
 
-/// A function of so many arguments for which there is nothing to return.
-fn nothing(name: &str, arguments: usize) -> ScalarUDF {
-    let function = |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None)));
-    create_udf(name, vec![DataType::Int32; arguments], DataType::Utf8, Volatility::Stable, Arc::new(function))
+/// `current_setting` and `set_config` for the few settings that programs ask for in queries, which are what they are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Setting {
+    name: &'static str,
+    signature: Signature,
 }
+
+/// Their names and values.
+const SETTINGS: [(&str, &str); 6] = [
+    ("jit", "off"),
+    ("max_index_keys", "32"),
+    ("search_path", "\"$user\", public"),
+    ("server_version", "16.6"),
+    ("server_version_num", "160006"),
+    ("TimeZone", "UTC"),
+];
+
+impl Setting {
+    fn function(name: &'static str) -> ScalarUDF {
+        ScalarUDF::from(Setting { name, signature: Signature::variadic_any(Volatility::Stable) })
+    }
+}
+
+impl ScalarUDFImpl for Setting {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Found<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Found<ColumnarValue> {
+        let text = |at: usize| match args.args.get(at) {
+            Some(ColumnarValue::Scalar(value)) => value.try_as_str().flatten().map(str::to_owned),
+            _ => None,
+        };
+        let Some(asked) = text(0) else { return exec_err!("{} needs the name of a parameter", self.name) };
+        let known = SETTINGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&asked)).map(|(_, value)| *value);
+        let Some(value) = known else {
+            return match args.args.get(1) {
+                Some(ColumnarValue::Scalar(ScalarValue::Boolean(Some(true)))) => {
+                    Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None)))
+                }
+                _ => exec_err!("unrecognized configuration parameter \"{asked}\": SHOW knows those of the connection"),
+            };
+        };
+        if self.name == "set_config" && text(1).as_deref() != Some(value) {
+            return exec_err!("parameter \"{asked}\" is always \"{value}\" here");
+        }
+        Ok(ColumnarValue::Scalar(ScalarValue::from(value)))
+    }
+}
+
+/// What drivers ask in words that DataFusion does not know, and what they mean: ADBC compares names with 0, and JDBC asks for the
+/// columns of primary keys, of which there are none.
+const DRIVERS: [(&str, &str); 7] = [
+    ("typreceive != 0", "typreceive != '-'"),
+    ("typsend != 0", "typsend != '-'"),
+    ("(information_schema._pg_expandarray(i.indkey)).n", "CAST(NULL AS INT)"),
+    ("information_schema._pg_expandarray(i.indkey)", "CAST(NULL AS INT)"),
+    ("(result.KEYS).x", "result.KEYS"),
+    ("(i.keys).n", "i.keys"),
+    ("(i.keys).x", "i.keys"),
+];
 
 /// What a text contains that is about PostgreSQL's catalog.
 const SIGNS: [&str; 10] = [
@@ -199,7 +268,8 @@ pub fn rewritten(text: &str) -> Option<String> {
     if !SIGNS.iter().any(|sign| lower.contains(sign)) {
         return None;
     }
-    let mut statements = common().ok()?.parser.parse(text).ok()?;
+    let text = DRIVERS.iter().fold(text.to_owned(), |text, (asked, meant)| text.replace(asked, meant));
+    let mut statements = common().ok()?.parser.parse(&text).ok()?;
     let statement = statements.pop().filter(|_| statements.is_empty())?;
     Some(statement.to_string())
 }

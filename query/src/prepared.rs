@@ -9,7 +9,8 @@ use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::{Statement, StatementKind, parse};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
@@ -183,6 +184,16 @@ impl PreparedQuery {
     pub fn parameter_types(&self) -> Result<Vec<Option<DataType>>> {
         let template = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
         let mut types = template.plan.get_parameter_types()?;
+        let _all = template.plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::Limit(limit) = node {
+                for expr in limit.fetch.iter().chain(&limit.skip) {
+                    if let Expr::Placeholder(placeholder) = expr.as_ref() {
+                        types.insert(placeholder.id.clone(), Some(DataType::Int64));
+                    }
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
         Ok((1..=template.parameters).map(|number| types.remove(&format!("${number}")).flatten()).collect())
     }
 

@@ -107,6 +107,9 @@ pub trait SqlStatement: fmt::Debug + Send + Sync {
     /// Its first words in capitals: `SELECT`, `CREATE COLLECTION`.
     fn tag(&self) -> String;
 
+    /// The number of its parameters.
+    fn takes(&self) -> usize;
+
     /// Checks it, and says what it takes and returns.
     fn describe(self: Arc<Self>) -> BoxFuture<'static, Result<SqlDescription, SqlError>>;
 

@@ -147,10 +147,15 @@ impl One {
             let parameters = prepared.parameter_types().map_err(failed)?;
             return Ok(SqlDescription { parameters, columns: Some(columns) });
         }
-        let parameters = vec![None; self.statement.parameter_count()];
+        let parameters = match self.kind() {
+            SqlKind::Write => self.connected.session.write_parameters(&self.statement).await,
+            _ => vec![None; self.statement.parameter_count()],
+        };
         // What a listing shows is known once it was made.
+        let is_listing =
+            self.statement.kind != StatementKind::Sql || ["SHOW", "EXPLAIN"].contains(&self.tag().as_str());
         let columns = match self.kind() {
-            SqlKind::Query if parameters.is_empty() => {
+            SqlKind::Query if parameters.is_empty() && is_listing => {
                 let started = self.begin(&[]).await?;
                 started.stream.is_some().then_some(started.schema)
             }
@@ -190,7 +195,9 @@ impl SqlStatement for One {
 
     fn kind(&self) -> SqlKind {
         match (self.access, &self.statement.kind) {
-            (Access::Write, StatementKind::Sql) => SqlKind::Write,
+            (Access::Write, StatementKind::Sql) if ["INSERT", "UPDATE", "DELETE"].contains(&self.tag().as_str()) => {
+                SqlKind::Write
+            }
             (Access::Read, _) => SqlKind::Query,
             _ => SqlKind::Other,
         }
@@ -198,6 +205,10 @@ impl SqlStatement for One {
 
     fn tag(&self) -> String {
         self.statement.first_words()
+    }
+
+    fn takes(&self) -> usize {
+        self.statement.parameter_count()
     }
 
     fn describe(self: Arc<Self>) -> BoxFuture<'static, Result<SqlDescription, SqlError>> {

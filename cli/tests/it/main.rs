@@ -22,5 +22,7 @@ mod serve;
 mod serve_http;
 #[cfg(all(unix, feature = "server"))]
 mod serve_page;
+#[cfg(all(unix, feature = "server"))]
+mod serve_postgres;
 mod two_ways;
 mod weather;

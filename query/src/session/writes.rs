@@ -16,6 +16,7 @@ use crate::sql::parse_one;
 use crate::timestamp_coercion::rewrite_plan;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{LogicalPlan, PlanType, ToStringifiedPlan};
 use datafusion::physical_plan::execute_stream;
@@ -251,6 +252,34 @@ impl Session {
         let name = collection.name().to_owned();
         let deleted = self.blocking(move |db| db.collection(&name)?.delete_where(&condition)).await?;
         Ok(StatementStream::batch(count_batch(deleted.measurements)?, None))
+    }
+}
+
+impl Session {
+    /// The types of `$1`, `$2` and so on in a statement that writes: of the columns that an INSERT puts them into, and of what a
+    /// DELETE compares them with. `None` for those that it leaves open.
+    pub async fn write_parameters(&self, statement: &crate::statement::Statement) -> Vec<Option<DataType>> {
+        let mut types = vec![None; statement.parameter_count()];
+        let context = self.begin();
+        let Ok(stack) = crate::sql::stack_for(&statement.tokens) else { return types };
+        let parsed = crate::sql::with_stack(stack, || crate::parsing::parse(statement, stack, &context));
+        let Ok(DfStatement::Statement(inner)) = parsed.map(|parsed| parsed.statement) else { return types };
+        if let Ok(Some((insert, source))) = dml::take_insert(&inner, |name| schema_of(&context, name)) {
+            let ast::SetExpr::Values(values) = source.body.as_ref() else { return types };
+            for (at, expr) in values.rows.iter().flat_map(|row| row.iter().enumerate()) {
+                if let Some(kind) = parameter_number(expr).and_then(|number| types.get_mut(number - 1)) {
+                    *kind = insert.type_of(at);
+                }
+            }
+            return types;
+        }
+        let plan = self.state(&context).statement_to_plan(DfStatement::Statement(inner)).await;
+        if let Ok(mut told) = plan.and_then(|plan| plan.get_parameter_types()) {
+            for (at, kind) in types.iter_mut().enumerate() {
+                *kind = told.remove(&format!("${}", at + 1)).flatten();
+            }
+        }
+        types
     }
 }
 

@@ -294,35 +294,40 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
             return Ok(described);
         }
         let described = match &prepared.work {
-            Work::Sql(statement) => {
+            Work::Sql(statement) | Work::Copy(_, statement) => {
                 let (deadline, describing) = (self.deadline(), Arc::clone(statement).describe());
                 let description = race(&mut self.wire, &self.place, deadline, describing).await?;
                 let description = description.map_err(Refusal::from)?;
                 let parameters = description.parameters.iter().enumerate().map(|(at, inferred)| {
                     Parameter::new(prepared.named.get(at).copied().unwrap_or_default(), inferred.as_ref())
                 });
-                Described { parameters: parameters.collect::<Result<_, _>>()?, columns: description.columns }
+                let columns = description.columns.filter(|_| !matches!(prepared.work, Work::Copy(..)));
+                Described { parameters: parameters.collect::<Result<_, _>>()?, columns }
             }
             Work::Own(Own::Show(name)) => {
                 let (_, rows) = self.shown(name.as_deref(), &[])?;
                 Described { parameters: Vec::new(), columns: Some(rows.schema) }
             }
-            Work::Own(_) | Work::Copy(..) | Work::Empty => Described { parameters: Vec::new(), columns: None },
+            Work::Own(_) | Work::Empty => Described { parameters: Vec::new(), columns: None },
         };
         Ok(prepared.described.get_or_init(|| described))
     }
 
     async fn bind(&mut self, bind: Bind) -> Result<(), Broken> {
         let prepared = self.statement(bind.statement_name.as_deref())?;
-        let parameters = match bind.parameters.is_empty() {
-            true => &[][..],
-            false => self.described(&prepared).await?.parameters.as_slice(),
+        let expected = match &prepared.work {
+            Work::Sql(statement) | Work::Copy(_, statement) => statement.takes(),
+            Work::Own(_) | Work::Empty => 0,
         };
-        let (expected, given) = (parameters.len(), bind.parameters.len());
+        let given = bind.parameters.len();
         if expected != given {
             let what = format!("bind message supplies {given} parameters, but the statement has {expected}");
             return Err(Refusal::new(PROTOCOL_VIOLATION, what).into());
         }
+        let parameters = match given {
+            0 => &[][..],
+            _ => self.described(&prepared).await?.parameters.as_slice(),
+        };
         let codes = &bind.parameter_format_codes;
         let value = |(at, (parameter, bytes)): (usize, (&Parameter, &Option<bytes::Bytes>))| {
             let code = if codes.len() == 1 { codes.first() } else { codes.get(at) };
@@ -496,7 +501,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
             }
         }
         if let Work::Copy(form, _) = &portal.prepared.work {
-            if let Some(end) = copy::end(form) {
+            if let Some(end) = copy::end(form, rows.sent == 0) {
                 self.wire.put(&Answer::CopyData(end))?;
             }
             self.wire.put(&Answer::CopyDone(CopyDone::new()))?;

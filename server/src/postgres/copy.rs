@@ -1,7 +1,7 @@
 //! The data of `COPY ... TO STDOUT`: text, CSV, and PostgreSQL's binary form.
 
 use super::own::{Copy, CopyForm};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use pgwire::messages::copy::CopyData;
 use pgwire::messages::data::DataRow;
 
@@ -10,24 +10,26 @@ const SIGNATURE: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// What it ends with.
 const TRAILER: &[u8; 2] = &[0xff, 0xff];
 
-/// What comes before the rows.
-pub(super) fn begin(copy: &Copy, names: &[String]) -> Option<CopyData> {
-    match copy.form {
-        CopyForm::Binary => Some(CopyData::new(Bytes::from_static(SIGNATURE))),
-        _ if copy.has_header => Some(line(copy, names.iter().map(|name| Some(name.as_bytes())))),
-        _ => None,
-    }
+/// The line before the rows, if there is one.
+pub(super) fn header(copy: &Copy, names: &[String]) -> Option<CopyData> {
+    let is_wanted = copy.has_header && copy.form != CopyForm::Binary;
+    is_wanted.then(|| line(copy, names.iter().map(|name| Some(name.as_bytes()))))
 }
 
 /// What comes after them.
-pub(super) fn end(copy: &Copy) -> Option<CopyData> {
-    (copy.form == CopyForm::Binary).then(|| CopyData::new(Bytes::from_static(TRAILER)))
+pub(super) fn end(copy: &Copy, is_empty: bool) -> Option<CopyData> {
+    let signature: &[u8] = if is_empty { SIGNATURE } else { &[] };
+    (copy.form == CopyForm::Binary).then(|| CopyData::new([signature, TRAILER].concat().into()))
 }
 
-/// A row, whose values are encoded in the form of the copy.
-pub(super) fn row(copy: &Copy, row: &DataRow) -> CopyData {
+/// A row, whose values are encoded in the form of the copy. Programs expect what the binary form begins with in one message with the
+/// first row.
+pub(super) fn row(copy: &Copy, row: &DataRow, is_first: bool) -> CopyData {
     if copy.form == CopyForm::Binary {
-        let mut bytes = BytesMut::with_capacity(2 + row.data.len());
+        let mut bytes = BytesMut::with_capacity(SIGNATURE.len() + 2 + row.data.len());
+        if is_first {
+            bytes.extend_from_slice(SIGNATURE);
+        }
         bytes.put_i16(row.field_count);
         bytes.extend_from_slice(&row.data);
         return CopyData::new(bytes.freeze());
@@ -117,7 +119,7 @@ mod tests {
             data.put_i32(value.map_or(-1, |value| value.len() as i32));
             data.extend_from_slice(value.unwrap_or_default().as_bytes());
         }
-        let row = row(&copy, &DataRow::new(data, values.len() as i16));
+        let row = row(&copy, &DataRow::new(data, values.len() as i16), true);
         String::from_utf8(row.data.to_vec()).unwrap()
     }
 

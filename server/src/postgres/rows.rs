@@ -116,7 +116,7 @@ impl Rows {
         let columns = i16::try_from(names.len()).unwrap_or(i16::MAX);
         let response = CopyOutResponse::new(i8::from(code == 1), columns, vec![code; names.len()]);
         let mut begin = vec![PgWireBackendMessage::CopyOutResponse(response)];
-        begin.extend(copy::begin(copy, &names).map(PgWireBackendMessage::CopyData));
+        begin.extend(copy::header(copy, &names).map(PgWireBackendMessage::CopyData));
         let rows = Rows { copy: Some(copy.clone()), ..Rows::new(schema, stream, &[code])? };
         Ok((rows, begin))
     }
@@ -136,7 +136,7 @@ impl Rows {
             let columns = fields.zip(batch.columns()).map(|((field, encoded), column)| {
                 Ok(match field.data_type() {
                     kind if is_nested(kind) => sql.json(column)?,
-                    DataType::Dictionary(..) => cast(column, encoded.data_type())?,
+                    _ if column.data_type() != encoded.data_type() => cast(column, encoded.data_type())?,
                     _ => Arc::clone(column),
                 })
             });
@@ -159,7 +159,7 @@ impl Rows {
         let encoded = self.encoder.take_row();
         let message = match &self.copy {
             None => PgWireBackendMessage::DataRow(encoded),
-            Some(copy) => PgWireBackendMessage::CopyData(copy::row(copy, &encoded)),
+            Some(copy) => PgWireBackendMessage::CopyData(copy::row(copy, &encoded, self.sent == 0)),
         };
         self.sent += 1;
         Ok(Some(message))

@@ -228,9 +228,12 @@ mod tests {
         ] {
             assert_eq!(shown(kind.clone(), bytes, true).as_deref(), Ok(expected), "{kind}");
         }
-        for (kind, bytes) in
-            [(Type::INT8, &[0; 4][..]), (Type::NUMERIC, &[0, 9]), (Type::BOOL, &[]), (Type::TIMESTAMP, &[127; 8])]
-        {
+        for (kind, bytes) in [
+            (Type::INT8, &[0; 4][..]),
+            (Type::NUMERIC, &[0, 9]),
+            (Type::BOOL, &[]),
+            (Type::TIMESTAMP, &i64::MAX.to_be_bytes()),
+        ] {
             assert_eq!(shown(kind.clone(), bytes, true), Err(INVALID_BINARY), "{kind}");
         }
         assert_eq!(shown(Type::POINT, &[], true), Err(FEATURE_NOT_SUPPORTED));

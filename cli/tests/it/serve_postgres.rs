@@ -1,0 +1,300 @@
+//! PostgreSQL's protocol: by its messages, and by programs that speak it.
+
+use crate::cli::inside;
+use crate::serve::{Serving, serve};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+struct Server {
+    serving: Serving,
+    folder: TempDir,
+    port: String,
+}
+
+/// A server of the database `weather` with two measurements in `w`.
+fn weather(args: &[&str]) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    let made = inside(
+        folder.path(),
+        &[
+            "--db",
+            "weather",
+            "sql",
+            "CREATE COLLECTION w WITH (timeField = 't', metaField = 's')",
+            "INSERT INTO w (t, s, temp, n, ok, o) VALUES ('2024-01-01 00:00:00.5', 'roof', 21.5, 3, true, '{\"a\":1}'), \
+             ('2024-01-02', 'yard', NULL, -3, false, NULL)",
+        ],
+        "",
+    );
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let args = [&["--db", "weather", "--pg", "0"], args].concat();
+    let serving = serve(folder.path(), &args);
+    let door = serving.doors.iter().find_map(|door| door.strip_prefix("pg 127.0.0.1:"));
+    let port = door.unwrap().to_owned();
+    Server { serving, folder, port }
+}
+
+/// A client that sends what a test says.
+struct Client {
+    stream: TcpStream,
+    key: Vec<u8>,
+}
+
+/// A message: its type, and what it says.
+type Message = (u8, Vec<u8>);
+
+impl Server {
+    fn open(&self) -> TcpStream {
+        TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap()
+    }
+
+    /// A client that has begun, with these parameters.
+    fn client(&self, parameters: &str) -> Client {
+        let mut client = Client { stream: self.open(), key: Vec::new() };
+        let body = format!("\0\x03\0\0{}\0", parameters.replace('|', "\0") + "\0");
+        client.send_untyped(body.as_bytes());
+        let begun = client.until(b'Z');
+        client.key = begun.iter().find(|(kind, _)| *kind == b'K').unwrap().1.clone();
+        client
+    }
+}
+
+impl Client {
+    fn send_untyped(&mut self, body: &[u8]) {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        self.stream.write_all(&[&length, body].concat()).unwrap();
+    }
+
+    fn send(&mut self, kind: u8, body: &[u8]) {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        self.stream.write_all(&[&[kind], &length[..], body].concat()).unwrap();
+    }
+
+    fn query(&mut self, text: &str) -> Vec<Message> {
+        self.send(b'Q', format!("{text}\0").as_bytes());
+        self.until(b'Z')
+    }
+
+    /// The next message; nothing at the end.
+    fn next(&mut self) -> Option<Message> {
+        let mut head = [0; 5];
+        self.stream.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
+        let mut body = vec![0; length - 4];
+        self.stream.read_exact(&mut body).unwrap();
+        Some((head[0], body))
+    }
+
+    /// The messages up to one of this type, or to the end.
+    fn until(&mut self, last: u8) -> Vec<Message> {
+        let mut all = Vec::new();
+        while let Some(message) = self.next() {
+            let is_last = message.0 == last;
+            all.push(message);
+            if is_last {
+                break;
+            }
+        }
+        all
+    }
+}
+
+fn kinds(messages: &[Message]) -> String {
+    messages.iter().map(|(kind, _)| char::from(*kind)).collect()
+}
+
+fn state(messages: &[Message]) -> String {
+    let (_, error) = messages.iter().find(|(kind, _)| *kind == b'E').unwrap();
+    let fields = error.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let state = fields.into_iter().find_map(|field| field.strip_prefix('C').map(str::to_owned));
+    state.unwrap()
+}
+
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 10000000) a JOIN generate_series(1, 10000000) b \
+                       ON a.value * b.value = -1";
+
+#[test]
+fn an_error_leaves_out_what_follows_until_the_next_sync() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me|database|weather");
+    assert_eq!(kinds(&client.query("SELECT 1; SELECT 2")), "TDCTDCZ");
+    assert_eq!(kinds(&client.query(" ; -- nothing")), "IZ");
+    assert_eq!(kinds(&client.query("SELECT 1; SELEC 2; SELECT 3")), "TDCEZ");
+    client.send(b'P', b"one\0SELECT $1::int8\0\0\0");
+    client.send(b'D', b"Sone\0");
+    client.send(b'B', b"\0one\0\0\0\0\x01\0\0\0\x015\0\0");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    assert_eq!(kinds(&client.until(b'Z')), "1tT2DCZ");
+    client.send(b'P', b"one\0SELECT 1\0\0\0");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'B', b"\0one\0\0\0\0\0\0\0");
+    client.send(b'S', b"");
+    let answers = client.until(b'Z');
+    assert_eq!((kinds(&answers).as_str(), state(&answers).as_str()), ("EZ", "42P05"));
+    for (kind, body, expected) in [
+        (b'B', &b"\0two\0\0\0\0\0\0\0"[..], "26000"),
+        (b'E', b"two\0\0\0\0\0", "34000"),
+        (b'B', b"\0one\0\0\0\0\0\0\0", "08P01"),
+        (b'P', b"\0SELECT 1; SELECT 2\0\0\0", "42601"),
+    ] {
+        client.send(kind, body);
+        client.send(b'S', b"");
+        assert_eq!(state(&client.until(b'Z')), expected);
+    }
+    assert_eq!(kinds(&client.query("SELECT 1")), "TDCZ");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn what_is_no_message_ends_the_connection_with_words() {
+    let server = weather(&[]);
+    for (kind, body) in [(b'~', &b""[..]), (b'p', b"password\0")] {
+        let mut client = server.client("user|me");
+        client.send(kind, body);
+        let answers = client.until(b'E');
+        assert_eq!(state(&answers), "08P01");
+        assert_eq!(client.next(), None);
+    }
+    let mut client = server.client("user|me");
+    client.stream.write_all(b"Q\x7f\xff\xff\xff").unwrap();
+    assert_eq!(state(&client.until(b'E')), "08P01");
+    for (parameters, expected) in [
+        ("user|me|database|nowhere", "3D000"),
+        ("database|weather", "28000"),
+        ("user|me|replication|true", "0A000"),
+        ("user|me|client_encoding|LATIN1", "0A000"),
+    ] {
+        let mut client = Client { stream: server.open(), key: Vec::new() };
+        let body = format!("\0\x03\0\0{}\0\0", parameters.replace('|', "\0"));
+        client.send_untyped(body.as_bytes());
+        assert_eq!(state(&client.until(b'Z')), expected, "{parameters}");
+    }
+    // Neither TLS nor GSSAPI is here, and a page's request is no startup message.
+    let mut client = Client { stream: server.open(), key: Vec::new() };
+    client.send_untyped(&80_877_103_u32.to_be_bytes());
+    let mut answer = [0];
+    client.stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"N");
+    let mut page = server.open();
+    page.write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSELECT 1").unwrap();
+    let mut rest = Vec::new();
+    let _closed = page.read_to_end(&mut rest);
+    assert!(rest.is_empty() || rest[0] == b'E', "{rest:?}");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn a_statement_ends_when_it_is_cancelled_or_its_client_goes_away() {
+    let server = weather(&["--http", "0"]);
+    let http = server.serving.doors.iter().find_map(|door| door.strip_prefix("http ")).unwrap().to_owned();
+    let running = || {
+        let page = crate::serve::get(&http, "/metrics");
+        let line = page.lines().find_map(|line| line.strip_prefix("ebbtide_server_sql_running "));
+        line.unwrap().trim() != "0"
+    };
+    let mut client = server.client("user|me");
+    client.send(b'Q', format!("{ENDLESS}\0").as_bytes());
+    while !running() {}
+    let mut other = Client { stream: server.open(), key: Vec::new() };
+    let wrong = [&80_877_102_u32.to_be_bytes()[..], &client.key[..4], b"\0\0\0\0"].concat();
+    other.send_untyped(&wrong);
+    assert_eq!(other.next(), None);
+    assert!(running());
+    let mut other = Client { stream: server.open(), key: Vec::new() };
+    let request = [&80_877_102_u32.to_be_bytes()[..], &client.key].concat();
+    other.send_untyped(&request);
+    assert_eq!(state(&client.until(b'Z')), "57014");
+    assert_eq!(kinds(&client.query("SELECT 1")), "TDCZ");
+    while running() {}
+    for statement in [ENDLESS, "SELECT value FROM generate_series(1, 1000000000000)"] {
+        let mut client = server.client("user|me");
+        client.send(b'Q', format!("{statement}\0").as_bytes());
+        while !running() {}
+        drop(client);
+        while running() {}
+    }
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+fn driver(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/drivers").join(name)
+}
+
+/// Runs a program that has to end well; what it printed.
+fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+fn exists(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+#[test]
+fn drivers_in_python_read_and_write() {
+    let python = std::env::var_os("EBBTIDE_CLIENTS").map(|clients| PathBuf::from(clients).join("venv/bin/python"));
+    let Some(python) = python.filter(|python| python.exists()) else {
+        eprintln!(
+            "skipped: EBBTIDE_CLIENTS names no folder of clients (server/tests/drivers/install FOLDER makes one)"
+        );
+        return;
+    };
+    let server = weather(&[]);
+    let told = run(Command::new(python).arg(driver("postgres.py")).arg(&server.port));
+    eprint!("{told}");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn jdbc_reads_and_writes() {
+    let jar = Path::new("/usr/share/java/postgresql.jar");
+    if !exists("java") || !jar.exists() {
+        eprintln!("skipped: there is no java, or no {} (Debian: libpostgresql-jdbc-java)", jar.display());
+        return;
+    }
+    let server = weather(&[]);
+    let url = format!("jdbc:postgresql://127.0.0.1:{}/weather", server.port);
+    let told = run(Command::new("java").arg("-cp").arg(jar).arg(driver("Postgres.java")).arg(url));
+    assert!(told.ends_with("done\n"), "{told}");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn psql_logs_in_and_lists_tables() {
+    if !exists("psql") {
+        eprintln!("skipped: there is no psql (Debian: postgresql-client)");
+        return;
+    }
+    let server = weather(&[]);
+    let password = "battery staple";
+    let added = inside(
+        server.folder.path(),
+        &["user", "add", "ada", "--role", "read", "--db", "weather", "--password-file", "-"],
+        password,
+    );
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    let psql = |password: &str, commands: &[&str]| {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-A", "-t", "-h", "127.0.0.1", "-p", &server.port, "-U", "ada", "-d", "weather"]);
+        psql.env("PGPASSWORD", password).stdin(Stdio::null());
+        for command in commands {
+            psql.args(["-c", command]);
+        }
+        let output = psql.output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
+    };
+    // The server notices its first account within a second.
+    while !psql("wrong", &["SELECT 1"]).contains("the login was refused") {}
+    let told =
+        psql(password, &["SELECT s FROM w ORDER BY t", "\\dt", "\\d w", "INSERT INTO w (t, s) VALUES (now(), 'x')"]);
+    assert!(told.starts_with("roof\nyard\npublic|w|table|ada\n"), "{told}");
+    assert!(told.contains("\nt|timestamp with time zone||not null|\ns|text|||\ntemp|double precision|||\n"), "{told}");
+    assert!(told.contains("this statement needs the role write"), "{told}");
+    assert_eq!(server.serving.end().0, Some(0));
+}
