@@ -244,7 +244,7 @@ mod tests {
         let guide = String::from_utf8(RealFs::new().read(Path::new("../docs/serve.md")).unwrap()).unwrap();
         let example = guide.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let shown = read(example).unwrap();
-        assert_eq!(shown.settings(), Settings { http: Some(8080), ..Settings::default() });
+        assert_eq!(shown.settings(), Settings { http: Some(8080), postgresql: Some(5432), ..Settings::default() });
         // With those that have no default nothing is left out but `dbs`, which would contradict `db`.
         let whole = read(&example.replace("#: ", "")).unwrap();
         let said = format!("{whole:?}");

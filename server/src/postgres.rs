@@ -80,9 +80,13 @@ pub(crate) async fn serve(
     ends: Ends,
     shared: &Shared,
     tls: Option<TlsAcceptor>,
-    stopped: watch::Receiver<bool>,
+    mut stopped: watch::Receiver<bool>,
 ) {
-    let outcome = match timeout(shared.settings.stall_max, negotiate(stream, shared, tls.is_some())).await {
+    let negotiated = tokio::select! {
+        negotiated = timeout(shared.settings.stall_max, negotiate(stream, shared, tls.is_some())) => negotiated,
+        () = is_stopped(&mut stopped) => return,
+    };
+    let outcome = match negotiated {
         Err(_) => return tracing::debug!(peer = %ends.peer, "no startup message: the client stalled"),
         Ok(Err(broken)) => Err(broken),
         Ok(Ok(Negotiated::Plain(wire))) => converse(wire, ends, shared, tls.is_some(), false, stopped).await,
@@ -150,7 +154,10 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), Broken> {
     let number = shared.next_connection();
-    let started = timeout(shared.settings.stall_max, wire.message(true)).await;
+    let started = tokio::select! {
+        started = timeout(shared.settings.stall_max, wire.message(true)) => started,
+        () = is_stopped(&mut stopped) => return Ok(()),
+    };
     let started = started.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
     let startup = match started {
         Some(PgWireFrontendMessage::Startup(startup)) => startup,
@@ -166,7 +173,10 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         true => {
             Err(Refusal::fatal("28000", "this server takes connections with TLS alone: use sslmode=require").into())
         }
-        false => login::open(&mut wire, ends, shared, &startup, &place).await,
+        false => tokio::select! {
+            opened = login::open(&mut wire, ends, shared, &startup, &place) => opened,
+            () = is_stopped(&mut stopped) => return Ok(()),
+        },
     };
     let mut conversation = match opened {
         Ok(client) => Conversation::new(wire, shared, client, place),

@@ -352,10 +352,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
             let described = self.described(&prepared).await?;
             let types = described.parameters.iter().map(|parameter| parameter.kind.oid()).collect();
             self.wire.put(&Answer::ParameterDescription(ParameterDescription::new(types)))?;
-            return Ok(match &described.columns {
-                Some(columns) => self.wire.put(&rows::description(columns, &[])?)?,
-                None => self.wire.put(&Answer::NoData(NoData::new()))?,
-            });
+            let columns = match &described.columns {
+                Some(columns) => rows::description(columns, &[])?,
+                None => Answer::NoData(NoData::new()),
+            };
+            return Ok(self.wire.put(&columns)?);
         }
         let mut portal = self.portal(describe.name.as_deref())?;
         // What only a run can tell is run now, and sent by Execute.
