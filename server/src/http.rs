@@ -6,6 +6,7 @@
 
 mod body;
 mod collections;
+mod flight;
 mod lines;
 mod metrics;
 mod page;
@@ -27,12 +28,13 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 
@@ -80,6 +82,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/write", post(remote::answer))
         .route("/sql", post(sql::answer))
         .route("/collections/{name}", post(collections::answer))
+        .route_service(flight::PATH, flight::service(&shared))
         .fallback(|| async {
             let what = "there are /, /health, /metrics, /ping, /collections/NAME, /sql, /write, /api/v1/write, /api/v2/write and /api/v3/write_lp here";
             Refused(StatusCode::NOT_FOUND, what.to_owned())
@@ -87,6 +90,11 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .layer(from_fn_with_state(shared.clone(), check_names))
         .with_state(shared)
 }
+
+/// What a connection of HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Bytes of the requests and replies of a connection of HTTP/2 that are on their way: gRPC sends batches.
+const WINDOW_BYTES: u32 = 4 << 20;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve<S>(stream: S, ends: Ends, router: Router, shared: &Shared, mut stopped: watch::Receiver<bool>)
@@ -97,22 +105,65 @@ where
     // A client that takes nothing of a reply would hold a statement and its snapshot for ever.
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(shared.settings.stall_max));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(shared.settings.stall_max)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service);
-    tokio::pin!(connection);
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        () = is_stopped(&mut stopped) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let mut stream = Box::pin(stream);
+    let begun = tokio::select! {
+        begun = tokio::time::timeout(shared.settings.stall_max, begin(&mut stream)) => begun,
+        () = is_stopped(&mut stopped) => return,
+    };
+    let Ok(Ok(begun)) = begun else {
+        return tracing::debug!(peer = %ends.peer, "a connection without a request was closed");
+    };
+    let is_second = begun == PREFACE;
+    let (rest, output) = tokio::io::split(stream);
+    let io = TokioIo::new(tokio::io::join(io::Cursor::new(begun).chain(rest), output));
+    let outcome = if is_second {
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(shared.settings.stall_max))
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .serve_connection(io, service);
+        tokio::pin!(connection);
+        tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            () = is_stopped(&mut stopped) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        }
+    } else {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(shared.settings.stall_max)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(io, service);
+        tokio::pin!(connection);
+        tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            () = is_stopped(&mut stopped) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
     };
     if let Err(error) = outcome {
         tracing::debug!(peer = %ends.peer, %error, "a connection was closed");
     }
+}
+
+/// The first bytes of a connection: as many as tell whether it is of HTTP/2.
+async fn begin(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut begun = Vec::with_capacity(PREFACE.len());
+    while begun.len() < PREFACE.len() && PREFACE.starts_with(&begun) {
+        let mut more = [0; PREFACE.len()];
+        let read = stream.read(&mut more[..PREFACE.len() - begun.len()]).await?;
+        if read == 0 {
+            break;
+        }
+        begun.extend_from_slice(&more[..read]);
+    }
+    Ok(begun)
 }
 
 /// The host of `host[:port]`, without the brackets of an address.
@@ -197,6 +248,8 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let (scheme, value) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let plain = match scheme.to_ascii_lowercase().as_str() {
         "basic" => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
+        // Clients of Flight get their credentials back as a token.
+        "bearer" | "token" if !value.contains(':') => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
         "bearer" | "token" => value.trim().to_owned(),
         _ => return None,
     };

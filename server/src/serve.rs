@@ -217,7 +217,10 @@ impl Door {
                 continue;
             };
             add(&self.shared.counters.connections_made, 1);
-            let tls = self.tls.as_ref().map(|tls| tls.acceptor());
+            let tls = self.tls.as_ref().map(|tls| match self.protocol {
+                Protocol::Inside(Inside::Http(_)) => tls.http_acceptor(),
+                _ => tls.acceptor(),
+            });
             let (protocol, stopped) = (self.protocol.clone(), self.stopped.clone());
             connections.spawn(async move { serve(stream, peer, &place.0, protocol, tls, stopped).await });
         }

@@ -21,13 +21,16 @@ struct State {
     /// What was read of the certificate's file and of the key's, or why they could not be read.
     seen: [Result<Vec<u8>, String>; 2],
     acceptor: TlsAcceptor,
+    /// The same for HTTP, of which there are two versions.
+    http: TlsAcceptor,
 }
 
 impl Tls {
     /// With the certificate and the key of these files.
     pub(crate) fn new(files: TlsFiles) -> Result<Tls, Failure> {
         let seen = read(&files);
-        let state = RwLock::new(State { acceptor: acceptor(&files, &seen)?, seen });
+        let (acceptor, http) = acceptors(&files, &seen)?;
+        let state = RwLock::new(State { acceptor, http, seen });
         Ok(Tls { files, state })
     }
 
@@ -37,10 +40,10 @@ impl Tls {
         if self.state.read().seen == seen {
             return Ok(());
         }
-        let made = acceptor(&self.files, &seen);
+        let made = acceptors(&self.files, &seen);
         let mut state = self.state.write();
         state.seen = seen;
-        state.acceptor = made?;
+        (state.acceptor, state.http) = made?;
         tracing::info!("the certificate and the key for TLS were read again");
         Ok(())
     }
@@ -49,13 +52,18 @@ impl Tls {
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.state.read().acceptor.clone()
     }
+
+    /// What makes TLS of a new connection of HTTP.
+    pub(crate) fn http_acceptor(&self) -> TlsAcceptor {
+        self.state.read().http.clone()
+    }
 }
 
 fn read(files: &TlsFiles) -> [Result<Vec<u8>, String>; 2] {
     [&files.cert, &files.key].map(|path| RealFs::new().read(path).map_err(|error| error.to_string()))
 }
 
-fn acceptor(files: &TlsFiles, seen: &[Result<Vec<u8>, String>; 2]) -> Result<TlsAcceptor, Failure> {
+fn acceptors(files: &TlsFiles, seen: &[Result<Vec<u8>, String>; 2]) -> Result<(TlsAcceptor, TlsAcceptor), Failure> {
     let (TlsFiles { cert, key }, [chain, private]) = (files, seen);
     let said = |path: &Path, what: &str| Failure::new(format!("{}: {what}", path.display()));
     let unread = |path: &Path, error: &String| said(path, &format!("cannot be read: {error}"));
@@ -84,7 +92,9 @@ fn acceptor(files: &TlsFiles, seen: &[Result<Vec<u8>, String>; 2]) -> Result<Tls
             Error::InvalidCertificate(CertificateError::BadEncoding) => said(cert, "a certificate in it is damaged"),
             other => said(cert, &format!("cannot be used together with {}: {other}", key.display())),
         })?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let mut http = config.clone();
+    http.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((TlsAcceptor::from(Arc::new(config)), TlsAcceptor::from(Arc::new(http))))
 }
 
 #[cfg(test)]

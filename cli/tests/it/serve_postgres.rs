@@ -14,11 +14,10 @@ struct Server {
     port: String,
 }
 
-/// A server of the database `weather` with two measurements in `w`.
-fn weather(args: &[&str]) -> Server {
-    let folder = tempfile::tempdir().unwrap();
+/// Makes the database `weather` with two measurements in `w`.
+pub(crate) fn make_weather(folder: &Path) {
     let made = inside(
-        folder.path(),
+        folder,
         &[
             "--db",
             "weather",
@@ -30,6 +29,12 @@ fn weather(args: &[&str]) -> Server {
         "",
     );
     assert_eq!(made.code, 0, "{}", made.stderr);
+}
+
+/// A server of it.
+fn weather(args: &[&str]) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    make_weather(folder.path());
     let args = [&["--db", "weather", "--pg", "0"], args].concat();
     let serving = serve(folder.path(), &args);
     let door = serving.doors.iter().find_map(|door| door.strip_prefix("pg 127.0.0.1:"));
@@ -220,12 +225,24 @@ fn a_statement_ends_when_it_is_cancelled_or_its_client_goes_away() {
     assert_eq!(server.serving.end().0, Some(0));
 }
 
-fn driver(name: &str) -> PathBuf {
+/// Python with the clients, if there is one.
+pub(crate) fn clients_python() -> Option<PathBuf> {
+    let python = std::env::var_os("EBBTIDE_CLIENTS").map(|clients| PathBuf::from(clients).join("venv/bin/python"));
+    let python = python.filter(|python| python.exists());
+    if python.is_none() {
+        eprintln!(
+            "skipped: EBBTIDE_CLIENTS names no folder of clients (server/tests/drivers/install FOLDER makes one)"
+        );
+    }
+    python
+}
+
+pub(crate) fn driver(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/drivers").join(name)
 }
 
 /// Runs a program that has to end well; what it printed.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success(), "{told}");
@@ -238,13 +255,7 @@ fn exists(program: &str) -> bool {
 
 #[test]
 fn drivers_in_python_read_and_write() {
-    let python = std::env::var_os("EBBTIDE_CLIENTS").map(|clients| PathBuf::from(clients).join("venv/bin/python"));
-    let Some(python) = python.filter(|python| python.exists()) else {
-        eprintln!(
-            "skipped: EBBTIDE_CLIENTS names no folder of clients (server/tests/drivers/install FOLDER makes one)"
-        );
-        return;
-    };
+    let Some(python) = clients_python() else { return };
     let server = weather(&[]);
     let told = run(Command::new(python).arg(driver("postgres.py")).arg(&server.port));
     eprint!("{told}");

@@ -59,11 +59,11 @@ async fn stored(
 }
 
 /// What a request is about.
-struct Insert<'a> {
-    shared: &'a Shared,
-    database: Database,
-    name: &'a str,
-    account: String,
+pub(super) struct Insert<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) database: Database,
+    pub(super) name: &'a str,
+    pub(super) account: String,
 }
 
 impl Insert<'_> {
@@ -81,17 +81,21 @@ impl Insert<'_> {
     fn arrow(&self, body: &Bytes) -> Result<u64, Problem> {
         let wrong =
             |error: arrow::error::ArrowError| Problem::bad(format!("the body is no complete Arrow stream: {error}"));
+        let reader = StreamReader::try_new(body.as_ref(), None).map_err(wrong)?;
+        let schema = reader.schema();
+        let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(wrong)?;
+        self.batch(&concat_batches(&schema, &batches).map_err(wrong)?)
+    }
+
+    /// Rows, all or none.
+    pub(super) fn batch(&self, rows: &RecordBatch) -> Result<u64, Problem> {
         if self.is_ordinary() {
             let what = format!("'{}' is an ordinary collection, which takes documents: send lines of JSON", self.name);
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
         let collection = self.collection()?;
-        let reader = StreamReader::try_new(body.as_ref(), None).map_err(wrong)?;
-        let schema = reader.schema();
-        let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(wrong)?;
-        let rows = concat_batches(&schema, &batches).map_err(wrong)?;
         self.admit(rows.num_rows())?;
-        Ok(collection.insert(&rows)?)
+        Ok(collection.insert(rows)?)
     }
 
     /// Lines of Extended JSON.

@@ -278,7 +278,7 @@ fn told(form: &Form, message: Option<String>) -> Response {
 }
 
 /// What comes before a statement has run for too long.
-async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failed> {
+pub(super) async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failed> {
     let Some(deadline) = deadline else { return Ok(work.await) };
     tokio::time::timeout_at(deadline, work).await.map_err(|_| {
         let what = "the statement took longer than statement_seconds of [limits] allows";
@@ -287,10 +287,10 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
 }
 
 /// A statement among those that run.
-struct Running(Arc<Shared>);
+pub(super) struct Running(Arc<Shared>);
 
 impl Running {
-    fn new(shared: &Arc<Shared>) -> Running {
+    pub(super) fn new(shared: &Arc<Shared>) -> Running {
         add(&shared.counters.sql_statements, 1);
         shared.counters.sql_running.fetch_add(1, Ordering::Relaxed);
         Running(shared.clone())

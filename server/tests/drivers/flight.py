@@ -1,0 +1,94 @@
+"""What clients of Flight SQL see: python flight.py PORT, of a server without accounts that serves the database `weather` with the
+collection `w` of serve_postgres.rs; and python flight.py PORT NAME PASSWORD, of one where that account may read."""
+
+import datetime as dt
+import sys
+
+import adbc_driver_flightsql.dbapi as flight
+import pandas
+import polars
+import pyarrow as pa
+
+PORT = int(sys.argv[1])
+UTC = dt.timezone.utc
+FIRST = dt.datetime(2024, 1, 1, 0, 0, 0, 500000, tzinfo=UTC)
+
+
+def refused(says, work):
+    try:
+        work()
+    except flight.Error as error:
+        assert says in str(error), error
+        return
+    raise AssertionError(f"not refused with {says}")
+
+
+if len(sys.argv) > 2:
+    ADDRESS = f"grpc://127.0.0.1:{PORT}"
+
+    def login(name, password):
+        return flight.connect(ADDRESS, db_kwargs={"username": name, "password": password}, autocommit=True)
+
+    with login(*sys.argv[2:]) as db, db.cursor() as cursor:
+        cursor.execute("SELECT count(*) AS n FROM w")
+        assert cursor.fetch_arrow_table().to_pylist() == [{"n": 2}]
+        refused("this statement needs the role write", lambda: cursor.execute("DELETE FROM w"))
+        table = pa.table({"t": pa.array([FIRST], pa.timestamp("ms", "UTC")), "s": ["x"]})
+        refused("needs the role write", lambda: cursor.adbc_ingest("w", table, mode="append"))
+    refused("the login was refused", lambda: login(sys.argv[2], "wrong").cursor().execute("SELECT 1"))
+    refused("a login is needed", lambda: flight.connect(ADDRESS, autocommit=True).cursor().execute("SELECT 1"))
+    print("done")
+    sys.exit()
+
+with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.cursor() as cursor:
+
+    def rows(sql, parameters=None):
+        cursor.execute(sql, parameters)
+        return [tuple(row.values()) for row in cursor.fetch_arrow_table().to_pylist()]
+
+    assert rows("SELECT t, s, temp, n, ok FROM w ORDER BY t") == [
+        (FIRST, "roof", 21.5, 3, True),
+        (dt.datetime(2024, 1, 2, tzinfo=UTC), "yard", None, -3, False),
+    ]
+    assert rows("SELECT s FROM w WHERE temp > $1 AND n < $2", (1.5, 10)) == [("roof",)]
+    assert db.adbc_get_info()["vendor_name"] == "Ebbtide"
+    assert db.adbc_get_table_types() == ["BASE TABLE", "VIEW"]
+    assert db.adbc_get_table_schema("w").names == ["t", "s", "temp", "n", "ok", "o"]
+    (catalog,) = db.adbc_get_objects(depth="all").read_all().to_pylist()
+    assert catalog["catalog_name"] == "weather"
+    (public,) = [schema for schema in catalog["catalog_db_schemas"] if schema["db_schema_name"] == "public"]
+    assert [table["table_name"] for table in public["db_schema_tables"]] == ["w"], public
+
+    start = dt.datetime(2024, 7, 1, tzinfo=UTC)
+    table = pa.table(
+        {
+            "t": pa.array([start + dt.timedelta(seconds=at) for at in range(100_000)], pa.timestamp("ms", "UTC")),
+            "s": [f"sent{at % 10}" for at in range(100_000)],
+            "temp": [at / 8 for at in range(100_000)],
+        }
+    )
+    assert cursor.adbc_ingest("w", table, mode="append") == 100_000
+    assert rows("SELECT count(*), sum(temp) FROM w WHERE s LIKE 'sent%'") == [(100_000, sum(at / 8 for at in range(100_000)))]
+    cursor.execute("DELETE FROM w WHERE s LIKE 'sent%'")
+    assert cursor.rowcount == 100_000, cursor.rowcount
+    assert rows("SELECT count(*) FROM w") == [(2,)]
+    two = [(dt.datetime(2024, 8, day, tzinfo=UTC), "many", float(day)) for day in (1, 2)]
+    cursor.executemany("INSERT INTO w (t, s, temp) VALUES ($1, $2, $3)", two)
+    assert cursor.rowcount == 2
+    cursor.execute("DELETE FROM w WHERE s = 'many'")
+    assert rows("SELECT count(*) FROM w") == [(2,)]
+
+    refused("there is no column 'nope'", lambda: rows("SELECT nope FROM w"))
+    refused("CREATE COLLECTION nowhere", lambda: cursor.adbc_ingest("nowhere", table, mode="create"))
+    refused("exists already", lambda: cursor.adbc_ingest("w", table, mode="create"))
+    refused("DROP COLLECTION", lambda: cursor.adbc_ingest("w", table, mode="replace"))
+    refused("temp", lambda: cursor.adbc_ingest("w", pa.table({"t": table["t"][:1], "temp": ["warm"]}), mode="append"))
+    assert rows("SELECT count(*) FROM w") == [(2,)]
+    cursor.execute("SHOW COLLECTIONS")
+    assert cursor.fetch_arrow_table().column("name").to_pylist() == ["w"]
+    cursor.execute("SELECT value, value * 2 AS twice FROM generate_series(1, 3000000)")
+    assert sum(batch.num_rows for batch in cursor.fetch_record_batch()) == 3_000_000
+    assert pandas.read_sql("SELECT s, temp FROM w ORDER BY t", db)["s"].tolist() == ["roof", "yard"]
+    assert polars.read_database("SELECT s, temp FROM w ORDER BY t", db).shape == (2, 2)
+
+print("done")
