@@ -8,6 +8,7 @@ mod operations;
 mod raw;
 mod rewrite;
 mod views;
+mod write_batch;
 
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
@@ -18,6 +19,7 @@ pub use operations::{
 pub use raw::value_of_bson;
 pub use rewrite::{OnConflict, Rewrite};
 pub use views::Replaces;
+pub use write_batch::{WriteBatch, WriteBatchError};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -244,9 +246,9 @@ impl Database {
         self.engine.check_writable()?;
         let ids = {
             let state = self.engine.state.read();
-            match state.documents.get(name) {
-                Some(documents) => vec![documents.id],
-                None => {
+            match state.documents(name) {
+                Ok(documents) => vec![documents.id],
+                Err(_) => {
                     let collection = state.collection(name)?;
                     let rungs = state.rungs_of(collection)?;
                     std::iter::once(collection.id).chain(rungs.iter().map(|rung| rung.id)).collect()
@@ -459,7 +461,7 @@ impl Database {
         let maintenance = self.engine.maintenance.lock();
         if let Some(name) = name {
             let state = self.engine.state.read();
-            if !state.documents.contains_key(name) {
+            if state.documents(name).is_err() {
                 state.collection(name)?;
             }
         }

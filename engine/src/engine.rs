@@ -10,6 +10,7 @@ use crate::insert::queue::InsertQueue;
 use crate::maintenance::Maintenance;
 use crate::manifest::{ManifestWriter, Op};
 use crate::metrics::Metrics;
+use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::state::State;
@@ -49,6 +50,7 @@ pub(crate) struct Engine {
     pub(crate) half_full: Arc<tokio::sync::Notify>,
     /// Makes the `_id`s of documents without one.
     pub(crate) object_ids: ObjectIds,
+    pub(crate) requests: Requests,
     poison: Mutex<Option<Error>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -96,6 +98,7 @@ impl Engine {
             metrics: Metrics::default(),
             half_full: Arc::default(),
             object_ids: object_ids(),
+            requests: Requests::new(),
             poison: Mutex::new(None),
             lock: Mutex::new(opened.lock),
         }

@@ -11,6 +11,7 @@ use crate::documents::transaction::Transaction;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
+use crate::requests::StoredRequest;
 use crate::settings::Durability;
 use crate::state::CollectionState;
 use crate::sync::{Guard, Mutex};
@@ -65,54 +66,90 @@ impl Engine {
         batch_id: Option<BatchId>,
         build: &dyn Fn(&Schema) -> Result<Accepted>,
     ) -> Result<u64> {
-        let _span = tracing::debug_span!("insert", collection = name).entered();
-        self.check_writable()?;
-        self.make_room()?;
-        loop {
-            let Some(found) = self.validate(name, build)? else { return Ok(0) };
-            let Submission { collection, newest, schema, chunk, span } = found;
-            let rows = chunk.batch.num_rows() as u64;
-            let payload = wal::encode_payload(&chunk.batch, batch_id)?;
-            wal::check_payload(&payload)?;
-            let crc = crc32fast::hash(&payload);
+        self.insert_together(&[Part { name, batch_id, build }], None).map_err(|(_, error)| error)
+    }
 
-            let widens = widened(&newest, &schema);
-            let mut looked = BTreeSet::new();
-            if !widens.is_empty() {
-                // Reads most of what is stored before the queue is locked, so that no other insert waits for it.
-                check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
+    /// Stores one atomic batch in each of several collections, all of them or none, and with them the request that they answer if
+    /// it is to be stored once. An error comes with the index of the part that it is about, if it is about one.
+    pub(crate) fn insert_together(
+        &self,
+        parts: &[Part<'_>],
+        request: Option<StoredRequest>,
+    ) -> Result<u64, (Option<usize>, Error)> {
+        let whole = |error| (None, error);
+        let name = parts.first().map(|part| part.name);
+        let _span = tracing::debug_span!("insert", collection = name, collections = parts.len()).entered();
+        self.check_writable().map_err(whole)?;
+        self.make_room().map_err(whole)?;
+        'validated: loop {
+            let mut ready = Vec::with_capacity(parts.len());
+            for (at, part) in parts.iter().enumerate() {
+                ready.extend(self.ready(part).map_err(|error| (Some(at), error))?.map(|ready| (at, ready)));
             }
+            if ready.is_empty() && request.is_none() {
+                return Ok(0);
+            }
+            let lengths = ready.iter().map(|(_, ready)| ready.payload.len());
+            wal::check_parts(lengths.chain(request.iter().map(|request| request.encoded.len()))).map_err(whole)?;
             let mut queue = self.inserts.lock();
             self.inserts.wait_for_others(&mut queue);
-            if !widens.is_empty() {
+            if ready.iter().any(|(_, ready)| !ready.widens.is_empty()) {
                 // No queued insert may still bring whole numbers to the fields that become floating point.
                 self.inserts.wait_until_empty(&mut queue);
             }
-            let current = {
-                let state = self.state.read();
-                match state.collection(name) {
-                    Ok(now) if now.id == collection.id => {
+            for (at, ready) in &mut ready {
+                let (name, found) = (parts[*at].name, &ready.submission);
+                let current = match self.state.read().collection(name) {
+                    Ok(now) if now.id == found.collection.id => {
                         queue.schemas.get(&now.id).cloned().unwrap_or_else(|| now.schema.clone())
                     }
-                    _ => return Err(Error::no_collection(name)),
+                    _ => return Err((Some(*at), Error::no_collection(name))),
+                };
+                if !Arc::ptr_eq(&current, &found.newest) && *current != *found.newest {
+                    continue 'validated;
+                }
+                if !ready.widens.is_empty() {
+                    check_widening(self, name, &ready.widens, &found.chunk.batch, &mut ready.looked)
+                        .map_err(|error| (Some(*at), error))?;
+                }
+            }
+            self.check_writable().map_err(whole)?;
+            let mut count = 0;
+            let mut rows = Vec::with_capacity(ready.len());
+            for (_, Ready { submission, payload, crc, batch_id, .. }) in ready {
+                let Submission { collection, newest, schema, chunk, span } = submission;
+                if !Arc::ptr_eq(&schema, &newest) {
+                    queue.schemas.insert(collection.id, schema.clone());
+                }
+                count += chunk.batch.num_rows() as u64;
+                rows.push((collection.id, Rows { batch_id, payload, crc, chunk, schema, span }));
+            }
+            let work = match (rows.len(), rows.pop(), request) {
+                (1, Some((collection, rows)), None) => Work::Rows(collection, rows),
+                (_, last, request) => {
+                    rows.extend(last);
+                    Work::Together(rows, request)
                 }
             };
-            if !Arc::ptr_eq(&current, &newest) && *current != *newest {
-                continue;
-            }
-            if !widens.is_empty() {
-                check_widening(self, name, &widens, &chunk.batch, &mut looked)?;
-            }
-            self.check_writable()?;
-            if !Arc::ptr_eq(&schema, &newest) {
-                queue.schemas.insert(collection.id, schema.clone());
-            }
-            let collection = collection.id;
-            let work = Work::Rows(Rows { batch_id, payload, crc, chunk, schema, span });
-            let ticket = queue.push(collection, work);
-            self.wait_for(queue, &ticket)?;
-            return Ok(rows);
+            let ticket = queue.push(work);
+            self.wait_for(queue, &ticket).map_err(whole)?;
+            return Ok(count);
         }
+    }
+
+    /// A part of an insert as it goes into the log; `None` without rows.
+    fn ready(&self, part: &Part<'_>) -> Result<Option<Ready>> {
+        let Some(submission) = self.validate(part.name, part.build)? else { return Ok(None) };
+        let payload = wal::encode_payload(&submission.chunk.batch, part.batch_id)?;
+        wal::check_payload(&payload)?;
+        let crc = crc32fast::hash(&payload);
+        let widens = widened(&submission.newest, &submission.schema);
+        let mut looked = BTreeSet::new();
+        if !widens.is_empty() {
+            // Reads most of what is stored before the queue is locked, so that no other insert waits for it.
+            check_widening(self, part.name, &widens, &submission.chunk.batch, &mut looked)?;
+        }
+        Ok(Some(Ready { submission, payload, crc, batch_id: part.batch_id, widens, looked }))
     }
 
     /// Runs a command on an ordinary collection: all that it does is one record of the log, durable when this returns. After an
@@ -123,20 +160,29 @@ impl Engine {
         evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let _span = tracing::debug_span!("write", collection = name).entered();
+        let collection = self.state.read().documents(name)?.id;
+        self.write_documents_of(collection, evaluate)
+    }
+
+    /// As [`Engine::write_documents`], by the number of the collection.
+    pub(crate) fn write_documents_of<T: Send + 'static>(
+        &self,
+        collection: u64,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.check_writable()?;
         self.make_room()?;
-        let collection = self.state.read().documents(name)?.id;
         let reply = Arc::new(Mutex::new(None));
         let filled = reply.clone();
-        let work = Work::Documents(Box::new(move |transaction: &mut Transaction<'_>| {
+        let evaluate: Evaluate = Box::new(move |transaction: &mut Transaction<'_>| {
             let outcome = evaluate(transaction)?;
             *filled.lock() = Some(outcome);
             Ok(())
-        }));
+        });
         let mut queue = self.inserts.lock();
         self.inserts.wait_for_others(&mut queue);
         self.check_writable()?;
-        let ticket = queue.push(collection, work);
+        let ticket = queue.push(Work::Documents(collection, evaluate));
         self.wait_for(queue, &ticket)?;
         let outcome = reply.lock().take();
         outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
@@ -191,13 +237,14 @@ impl Engine {
         }
         self.append(&mut log, &group)?;
         let mut state = self.state.write();
-        for (seq, collection, rows) in group.applied {
+        for (seq, parts) in group.applied {
             state.applied_seq = seq;
-            let Some(rows) = rows else { continue };
-            // If the collection was dropped meanwhile, the insert counts as before the drop.
-            let Some(collection) = state.by_id_mut(collection) else { continue };
-            self.metrics.inserted(rows.chunk.batch.num_rows() as u64);
-            add_rows(collection, seq, rows).map_err(|e| self.poison(&e))?;
+            for (collection, rows) in parts {
+                // If the collection was dropped meanwhile, the insert counts as before the drop.
+                let Some(collection) = state.by_id_mut(collection) else { continue };
+                self.metrics.inserted(rows.chunk.batch.num_rows() as u64);
+                add_rows(collection, seq, rows).map_err(|e| self.poison(&e))?;
+            }
         }
         for (id, copy) in group.documents {
             if let Some(documents) = state.documents_by_id_mut(id) {
@@ -218,27 +265,73 @@ impl Engine {
         let no_log = || Error::internal("a writable database has a log");
         let place = log.writer.as_ref().ok_or_else(no_log)?.place();
         let mut group = Group::default();
-        for Pending { ticket, collection, work } in pending {
-            let record = wal::Record { seq, collection, synced_seq };
+        for Pending { ticket, work } in pending {
+            let record = |collection| wal::Record { seq, collection, synced_seq };
             match work {
-                Work::Rows(rows) => {
-                    wal::put_frame(&mut group.frames, place, record, &rows.payload, rows.crc);
-                    group.applied.push((seq, collection, Some(rows)));
+                Work::Rows(collection, rows) => {
+                    wal::put_frame(&mut group.frames, place, record(collection), &rows.payload, rows.crc);
+                    group.applied.push((seq, vec![(collection, rows)]));
                     seq += 1;
                 }
-                Work::Documents(evaluate) => match self.evaluate_one(&mut group.documents, (collection, seq), evaluate)
-                {
-                    Ok(None) => {}
-                    Ok(Some(payload)) => {
-                        wal::put_frame(&mut group.frames, place, record, &payload, crc32fast::hash(&payload));
-                        group.applied.push((seq, collection, None));
-                        seq += 1;
+                Work::Documents(collection, evaluate) => {
+                    match self.evaluate_one(&mut group.documents, (collection, seq), evaluate) {
+                        Ok(None) => {}
+                        Ok(Some(payload)) => {
+                            let crc = crc32fast::hash(&payload);
+                            wal::put_frame(&mut group.frames, place, record(collection), &payload, crc);
+                            group.applied.push((seq, Vec::new()));
+                            seq += 1;
+                        }
+                        Err(error) => group.refused.push((ticket.number, error)),
                     }
-                    Err(error) => group.refused.push((ticket.number, error)),
-                },
+                }
+                Work::Together(rows, request) => {
+                    let payload = self.payload_of(&mut group.documents, seq, &rows, request)?;
+                    let crc = crc32fast::hash(&payload);
+                    wal::put_frame(&mut group.frames, place, record(wal::SEVERAL), &payload, crc);
+                    group.applied.push((seq, rows));
+                    seq += 1;
+                }
             }
         }
         Ok(group)
+    }
+
+    /// The payload of one record with several inserts, and the request that they answer.
+    fn payload_of(
+        &self,
+        copies: &mut BTreeMap<u64, DocumentsState>,
+        seq: u64,
+        rows: &[(u64, Rows)],
+        request: Option<StoredRequest>,
+    ) -> Result<Vec<u8>> {
+        let mut payload = wal::begin_parts();
+        for (collection, rows) in rows {
+            wal::put_part(&mut payload, *collection, &rows.payload);
+        }
+        if let Some(StoredRequest { collection, change, encoded }) = request {
+            let copy = self.copy_of(copies, collection)?;
+            wal::put_part(&mut payload, collection, &encoded);
+            copy.memtable.note(seq);
+            copy.put_new(change);
+        }
+        Ok(payload)
+    }
+
+    /// The copy of an ordinary collection that a group of commands changes.
+    fn copy_of<'a>(
+        &self,
+        copies: &'a mut BTreeMap<u64, DocumentsState>,
+        collection: u64,
+    ) -> Result<&'a mut DocumentsState> {
+        Ok(match copies.entry(collection) {
+            Entry::Occupied(copy) => copy.into_mut(),
+            Entry::Vacant(place) => {
+                let present = self.state.read().documents_by_id(collection).cloned();
+                let gone = || Error::new(Code::NamespaceNotFound, "the collection was dropped before the write");
+                place.insert((*present.ok_or_else(gone)?).clone())
+            }
+        })
     }
 
     /// Evaluates one command on the copy of its collection; returns the payload of its record, or `None` if it did nothing. After
@@ -249,14 +342,7 @@ impl Engine {
         (collection, seq): (u64, u64),
         evaluate: Evaluate,
     ) -> Result<Option<Vec<u8>>> {
-        let copy = match copies.entry(collection) {
-            Entry::Occupied(copy) => copy.into_mut(),
-            Entry::Vacant(place) => {
-                let present = self.state.read().documents_by_id(collection).cloned();
-                let gone = || Error::new(Code::NamespaceNotFound, "the collection was dropped before the write");
-                place.insert((*present.ok_or_else(gone)?).clone())
-            }
-        };
+        let copy = self.copy_of(copies, collection)?;
         let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
         let held = self.sweeper.held(now, monotonic).map(|jump| jump.to_string());
         let mut transaction = Transaction::new(copy, &self.object_ids, now, held);
@@ -327,8 +413,8 @@ impl Engine {
 #[derive(Default)]
 struct Group {
     frames: Vec<u8>,
-    /// The number of each record and its collection, and its measurements if it has some.
-    applied: Vec<(u64, u64, Option<Rows>)>,
+    /// The number of each record, and its measurements by collection.
+    applied: Vec<(u64, Vec<(u64, Rows)>)>,
     /// Copies of ordinary collections after the commands.
     documents: BTreeMap<u64, DocumentsState>,
     /// Tickets of commands that were refused.
@@ -392,6 +478,25 @@ fn check_metas(chunk: &Chunk) -> Result<()> {
         bucket.id.meta.as_bytes().len()
     );
     Err(Error::new(Code::BSONObjectTooLarge, what).with_index(index))
+}
+
+/// One insert of several that are stored together, each into another collection.
+pub(crate) struct Part<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) batch_id: Option<BatchId>,
+    /// Makes the batch under the newest schema.
+    pub(crate) build: &'a dyn Fn(&Schema) -> Result<Accepted>,
+}
+
+/// A part that was validated, with its payload in the log.
+struct Ready {
+    submission: Submission,
+    payload: Vec<u8>,
+    crc: u32,
+    batch_id: Option<BatchId>,
+    /// Fields that change from whole numbers to floating point, and the segments in which that was found to be possible.
+    widens: Vec<String>,
+    looked: BTreeSet<u64>,
 }
 
 /// Validated measurements. Whether fields may widen also depends on what is stored and queued.

@@ -67,6 +67,7 @@ mod metrics;
 mod open;
 mod options;
 mod repair;
+mod requests;
 mod reserve;
 mod seal;
 mod segment;
@@ -85,8 +86,8 @@ pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,
-    LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions, UpdateRequest, Updated, WriteOutcome,
-    value_of_bson,
+    LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions, UpdateRequest, Updated, WriteBatch,
+    WriteBatchError, WriteOutcome, value_of_bson,
 };
 pub use crate::delete::{Deleted, RowPredicate};
 pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};
@@ -103,6 +104,7 @@ pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
 pub use crate::options::{CollectionChange, CollectionOptions};
 pub use crate::repair::{Loss, LostMeta, RepairMode, RepairReport};
+pub use crate::requests::{BegunRequest, Request, RequestKey};
 pub use crate::settings::{
     DEFAULT_CACHE_BYTES_MAX, DEFAULT_MEMTABLE_AGE_MAX, DEFAULT_MEMTABLE_BYTES_MAX, DEFAULT_SEGMENT_ROWS_MAX,
     DEFAULT_WAL_FILE_BYTES_MAX, Durability, Settings,

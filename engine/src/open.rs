@@ -365,23 +365,26 @@ impl LogVisitor for Replay<'_> {
     }
 }
 
-/// Adds what a record brings to the memory of its collection, if it is in no segment.
+/// Adds what a record brings to the memory of its collections, if it is in no segment.
 fn push(state: &mut State, record: LogRecord) -> Result<()> {
-    match record.content {
-        None => Ok(()),
-        Some(LogContent::Rows(batch, id)) => {
-            let Some(collection) = state.by_id_mut(record.collection) else { return Ok(()) };
-            let (schema, chunk) = collection.chunk_of(&batch)?;
-            let (schema, span) = (Arc::new(schema), collection.options.bucketing.span_seconds());
-            collection.schema = schema.clone();
-            collection.memtable.push(Arc::new(chunk), (record.seq, id), (&schema, span))
-        }
-        Some(LogContent::Documents(changes)) => {
-            let Some(documents) = state.documents_by_id_mut(record.collection) else { return Ok(()) };
-            documents.memtable.note(record.seq);
-            changes.into_iter().try_for_each(|change| documents.replay(change))
+    for part in record.parts {
+        match part.content {
+            None => {}
+            Some(LogContent::Rows(batch, id)) => {
+                let Some(collection) = state.by_id_mut(part.collection) else { continue };
+                let (schema, chunk) = collection.chunk_of(&batch)?;
+                let (schema, span) = (Arc::new(schema), collection.options.bucketing.span_seconds());
+                collection.schema = schema.clone();
+                collection.memtable.push(Arc::new(chunk), (record.seq, id), (&schema, span))?;
+            }
+            Some(LogContent::Documents(changes)) => {
+                let Some(documents) = state.documents_by_id_mut(part.collection) else { continue };
+                documents.memtable.note(record.seq);
+                changes.into_iter().try_for_each(|change| documents.replay(change))?;
+            }
         }
     }
+    Ok(())
 }
 
 /// Replays the log, which was checked, into a database that is not in use yet, and seals what exceeds the memory for open

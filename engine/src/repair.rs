@@ -256,8 +256,7 @@ impl Plan {
         let mut losses = Vec::new();
         for (first_seq, lost) in &salvage.lost {
             let name = FileName::Log(*first_seq).to_string();
-            let records = lost.records.iter().filter(|record| salvage.is_loss(record));
-            losses.extend(losses_of_records(&self.state, &name, records));
+            losses.extend(losses_of_records(&self.state, &name, salvage.losses_of(lost)));
             losses.extend(lost.unread.map(|bytes| Loss::unknown(name, bytes)));
         }
         if salvage.broken || !salvage.lost.is_empty() {
@@ -331,11 +330,24 @@ fn write_log(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {
     let mut log = LogWriter::create(fs, dir, plan.identity, plan.fresh_seq)?;
     let mut seq = plan.fresh_seq;
     for record in plan.kept.drain(..) {
-        let Some(content) = record.content else { continue };
-        let payload = content.payload()?;
+        let unsealed = record.parts.iter().filter_map(|part| Some((part.collection, part.content.as_ref()?)));
+        let unsealed: Vec<_> = unsealed.collect();
+        let (collection, payload) = match unsealed.as_slice() {
+            [] => continue,
+            [(collection, content)] => (*collection, content.payload()?),
+            several => {
+                let payloads = several.iter().map(|(_, content)| content.payload()).collect::<Result<Vec<_>>>()?;
+                wal::check_parts(payloads.iter().map(Vec::len))?;
+                let mut payload = wal::begin_parts();
+                for ((collection, _), part) in several.iter().zip(&payloads) {
+                    wal::put_part(&mut payload, *collection, part);
+                }
+                (wal::SEVERAL, payload)
+            }
+        };
         wal::check_payload(&payload)?;
         let mut frame = Vec::with_capacity(payload.len() + 64);
-        let head = wal::Record { seq, collection: record.collection, synced_seq: plan.fresh_seq - 1 };
+        let head = wal::Record { seq, collection, synced_seq: plan.fresh_seq - 1 };
         wal::put_frame(&mut frame, log.place(), head, &payload, crc32fast::hash(&payload));
         log.append(&frame)?;
         seq += 1;

@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::holds::Hold;
 use crate::ladder::{reported_name, rung_name};
 use crate::options::CollectionOptions;
+use crate::requests::REQUESTS;
 use crate::state::{CollectionState, State};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
@@ -43,6 +44,8 @@ pub struct Snapshot {
     /// The collections of rungs, by the names that they have in the state.
     rungs: Arc<BTreeMap<String, Arc<CollectionState>>>,
     documents: Arc<BTreeMap<String, Arc<DocumentsState>>>,
+    /// The keys of requests.
+    requests: Option<Arc<DocumentsState>>,
     views: Arc<BTreeMap<String, String>>,
     pub(crate) holds: Arc<Vec<Hold>>,
 }
@@ -53,8 +56,10 @@ impl Snapshot {
         let mut collections = state.collections.clone();
         rungs.keys().for_each(|name| drop(collections.remove(name)));
         let (collections, rungs) = (Arc::new(collections), Arc::new(rungs));
+        let mut documents = state.documents.clone();
+        let requests = documents.remove(REQUESTS);
         let (views, holds) = (state.views.clone(), state.holds.clone());
-        Snapshot { now, collections, rungs, documents: Arc::new(state.documents.clone()), views, holds }
+        Snapshot { now, collections, rungs, documents: Arc::new(documents), requests, views, holds }
     }
 
     /// The instant at which expiry is decided.
@@ -101,8 +106,9 @@ impl Snapshot {
         self.collections.contains_key(name) || self.documents.contains_key(name)
     }
 
+    /// Every ordinary collection, and the one with the keys of requests.
     pub(crate) fn documents_states(&self) -> impl Iterator<Item = &Arc<DocumentsState>> {
-        self.documents.values()
+        self.documents.values().chain(&self.requests)
     }
 
     /// Names of the time-series collections, sorted.

@@ -15,6 +15,7 @@ use crate::ladder::{LadderRecord, RungRecord, holds_of_rung, rung_of};
 use crate::manifest::{Check, CollectionRecord, Op, SWEEP_HISTORY_MAX, SweepRecord, only_takes_away, refused};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
+use crate::requests::REQUESTS;
 use crate::segment::Segment;
 use crate::segment::bounds::SegmentRecord;
 use crate::segment::file::SegmentFile;
@@ -217,15 +218,15 @@ impl State {
 
     pub(crate) fn collection(&self, name: &str) -> Result<&Arc<CollectionState>> {
         let known = self.collections.get(name).filter(|_| rung_of(name).is_none());
-        known.ok_or_else(|| match self.documents.contains_key(name) {
+        known.ok_or_else(|| match self.documents.contains_key(name) && name != REQUESTS {
             true => Error::ordinary_collection(name),
             false => Error::no_collection(name),
         })
     }
 
-    /// An ordinary collection.
+    /// An ordinary collection that commands reach.
     pub(crate) fn documents(&self, name: &str) -> Result<&Arc<DocumentsState>> {
-        self.documents.get(name).ok_or_else(|| match self.collections.contains_key(name) {
+        self.documents.get(name).filter(|_| name != REQUESTS).ok_or_else(|| match self.collections.contains_key(name) {
             true => Error::time_series_collection(name),
             false => Error::no_collection(name),
         })

@@ -124,9 +124,11 @@ impl LogVisitor for LogVerifier<'_> {
     }
 
     fn record(&mut self, _first_seq: u64, record: LogRecord) -> Result<()> {
-        self.files.bytes += record.bytes;
-        if self.state.is_unsealed(record.seq, record.collection) {
-            self.files.rows += record.content.map_or(0, |content| content.rows());
+        for part in record.parts {
+            self.files.bytes += part.bytes;
+            if self.state.is_unsealed(record.seq, part.collection) {
+                self.files.rows += part.content.map_or(0, |content| content.rows());
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The log of inserts, which keeps acknowledged rows until they are sealed.
 //!
-//! A log file is a header and frames. A frame is one record, which is one insert: all of it is replayed or nothing. Replay
-//! stops at the first torn frame of the newest file, and refuses damage anywhere else: skipping over it would leave a hole.
+//! A log file is a header and frames. A frame is one record, which is what one command did, to one collection or to several: all
+//! of it is replayed or nothing. Replay stops at the first torn frame of the newest file, and refuses damage anywhere else: skipping over it would leave a hole.
 //! FORMAT.md has the bytes.
 
 mod log_set;
@@ -11,7 +11,7 @@ use crate::documents::changes::{self, Change};
 use crate::error::{Error, Result};
 use crate::files::{FileEnd, FileName, NUMBER_END};
 use crate::framed::{self, FileHeader, Frame, FrameFormat};
-use crate::fs::{Fs, WriteFile, write_synced};
+use crate::fs::{Fs, WriteFile, replace, write_synced};
 use arrow::array::RecordBatch;
 use ebbtide_buckets::unpack;
 use ebbtide_ttl::Code;
@@ -23,12 +23,19 @@ pub(crate) use log_set::{FaultKind, LogEnd, LogFault, LogSet, LogVisitor};
 /// A frame's head: length, CRC-32 of head and place, CRC-32 of the payload, sequence number, collection, last synced
 /// sequence number.
 const FORMAT: FrameFormat =
-    FrameFormat { what: "log", magic: b"EBBWAL", version: 1, head_bytes: 36, head_crc_at: 4, payload_crc_at: 8 };
+    FrameFormat { what: "log", magic: b"EBBWAL", version: 2, head_bytes: 36, head_crc_at: 4, payload_crc_at: 8 };
 
 /// One command as it is stored in the log.
 #[derive(Debug)]
 pub(crate) struct LogRecord {
     pub(crate) seq: u64,
+    /// What it did, by collection; never empty.
+    pub(crate) parts: Vec<LogPart>,
+}
+
+/// What a command did to one collection.
+#[derive(Debug)]
+pub(crate) struct LogPart {
     pub(crate) collection: u64,
     /// `None` if the caller does not need it.
     pub(crate) content: Option<LogContent>,
@@ -36,7 +43,7 @@ pub(crate) struct LogRecord {
     pub(crate) bytes: u64,
 }
 
-/// What a record brings.
+/// What a part of a record brings.
 #[derive(Debug)]
 pub(crate) enum LogContent {
     /// Measurements, with the id of the insert if it has one.
@@ -54,7 +61,7 @@ impl LogContent {
         }
     }
 
-    /// The payload of a frame.
+    /// The payload of a frame with this alone.
     pub(crate) fn payload(&self) -> Result<Vec<u8>> {
         match self {
             LogContent::Rows(batch, id) => encode_payload(batch, *id),
@@ -65,6 +72,12 @@ impl LogContent {
 
 /// The first byte of a payload that begins with a [`BatchId`]; a packed batch begins with its own version.
 const WITH_ID: u8 = 0xb1;
+/// The first byte of a payload that has parts for several collections.
+const TOGETHER: u8 = 0xb2;
+/// The collection in the head of such a record: none has this number.
+pub(crate) const SEVERAL: u64 = 0;
+/// The bytes before the payload of a part: its collection and its length.
+const PART_HEAD_BYTES: usize = 8 + 4;
 /// That byte, and the two numbers of the id.
 const ID_BYTES: usize = 1 + 8 + 8;
 
@@ -80,7 +93,71 @@ pub(crate) fn encode_payload(batch: &RecordBatch, id: Option<BatchId>) -> Result
     Ok(payload)
 }
 
-/// What the payload of a frame brings.
+/// The payload of a record of several parts, which has none yet.
+pub(crate) fn begin_parts() -> Vec<u8> {
+    vec![TOGETHER]
+}
+
+/// Checks that a record can hold several parts of these lengths.
+pub(crate) fn check_parts(lengths: impl Iterator<Item = usize>) -> Result<()> {
+    check_length(lengths.fold(1, |sum, length| sum + PART_HEAD_BYTES + length))
+}
+
+/// Appends a part to the payload of a record of several, which was checked. Each is what would be the payload of a record of its
+/// own.
+pub(crate) fn put_part(payload: &mut Vec<u8>, collection: u64, part: &[u8]) {
+    assert!(collection != SEVERAL && !part.is_empty(), "a part of a record is about one collection");
+    let length = u32::try_from(part.len()).expect("callers refuse payloads of over 4 GiB");
+    payload.reserve(PART_HEAD_BYTES + part.len());
+    payload.extend_from_slice(&collection.to_le_bytes());
+    payload.extend_from_slice(&length.to_le_bytes());
+    payload.extend_from_slice(part);
+}
+
+/// The collections of a record and what it has for each.
+fn parts_of(collection: u64, payload: &[u8]) -> std::result::Result<Vec<(u64, &[u8])>, String> {
+    let (Some((&TOGETHER, mut rest)), SEVERAL) = (payload.split_first(), collection) else {
+        return match collection {
+            SEVERAL => Err("it is about no collection".to_owned()),
+            collection => Ok(vec![(collection, payload)]),
+        };
+    };
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let cut = || format!("part {} is cut short", parts.len());
+        let (head, after) = rest.split_first_chunk::<PART_HEAD_BYTES>().ok_or_else(cut)?;
+        let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+        let (part, after) = after.split_at_checked(length as usize).ok_or_else(cut)?;
+        if framed::long(head, 0) == SEVERAL {
+            return Err(format!("part {} is about no collection", parts.len()));
+        }
+        parts.push((framed::long(head, 0), part));
+        rest = after;
+    }
+    if parts.is_empty() { Err("it has no parts".to_owned()) } else { Ok(parts) }
+}
+
+/// What the parts of a record bring, as far as it is wanted. The bytes of the parts are those of the frame.
+fn decode_parts(
+    (collection, payload): (u64, &[u8]),
+    frame_bytes: u64,
+    wants: impl Fn(u64) -> bool,
+) -> std::result::Result<Vec<LogPart>, String> {
+    let mut others = frame_bytes;
+    let mut parts = Vec::new();
+    for (collection, payload) in parts_of(collection, payload)? {
+        let content = wants(collection).then(|| decode_payload(payload)).transpose()?;
+        let bytes = payload.len() as u64;
+        others -= bytes;
+        parts.push(LogPart { collection, content, bytes });
+    }
+    if let Some(first) = parts.first_mut() {
+        first.bytes += others;
+    }
+    Ok(parts)
+}
+
+/// What the payload of one part brings.
 fn decode_payload(payload: &[u8]) -> std::result::Result<LogContent, String> {
     if payload.first() == Some(&changes::MARK) {
         return changes::decode(payload).map(LogContent::Documents);
@@ -98,7 +175,12 @@ fn decode_payload(payload: &[u8]) -> std::result::Result<LogContent, String> {
 
 /// Checks that a frame can hold this payload.
 pub(crate) fn check_payload(payload: &[u8]) -> Result<()> {
-    match u32::try_from(payload.len()) {
+    check_length(payload.len())
+}
+
+/// Checks that a frame can hold a payload of this length.
+fn check_length(bytes: usize) -> Result<()> {
+    match u32::try_from(bytes) {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::new(Code::BadValue, "one insert holds at most 4 GiB; split it into several")),
     }
@@ -158,12 +240,18 @@ impl LogWriter {
         Ok(LogWriter { first_seq, path, file_crc: framed::file_crc(&header), file })
     }
 
-    /// Continues an existing file that holds no record yet.
+    /// Continues an existing file that holds no record yet. One of an older version gets the header of this one, since it is about
+    /// to get its records.
     pub(crate) fn reopen(fs: &dyn Fs, dir: &Path, identity: [u8; 16], first_seq: u64) -> Result<Self> {
         let path = FileName::Log(first_seq).path(dir);
+        let header = FORMAT.header(FileHeader { identity, number: first_seq });
+        let renewed = || match fs.read(&path)?.starts_with(&header) {
+            true => Ok(()),
+            false => replace(fs, &path, &header),
+        };
+        renewed().map_err(|e| Error::io("renew the header of the log", &path, &e))?;
         let file = fs.open_append(&path, HEADER_BYTES as u64).and_then(|mut file| file.sync().map(|()| file));
         let file = file.map_err(|e| Error::io("open the log", &path, &e))?;
-        let header = FORMAT.header(FileHeader { identity, number: first_seq });
         Ok(LogWriter { first_seq, path, file_crc: framed::file_crc(&header), file })
     }
 
@@ -208,9 +296,10 @@ pub(crate) fn salvage(file: &[u8], from: usize) -> Vec<LogRecord> {
             at += 1;
             continue;
         };
-        let content = decode_payload(frame.payload).ok();
         let bytes = (frame.end() - at) as u64;
-        records.push(LogRecord { seq: record.seq, collection: record.collection, content, bytes });
+        let parts = decode_parts((record.collection, frame.payload), bytes, |_| true);
+        let unread = |_| vec![LogPart { collection: record.collection, content: None, bytes }];
+        records.push(LogRecord { seq: record.seq, parts: parts.unwrap_or_else(unread) });
         at = frame.end();
     }
     records

@@ -27,9 +27,9 @@ impl Database {
         engine.check_writable()?;
         let id = {
             let state = engine.state.read();
-            let id = match state.documents.get(from) {
-                Some(documents) => documents.id,
-                None => state.collection(from)?.id,
+            let id = match state.documents(from) {
+                Ok(documents) => documents.id,
+                Err(_) => state.collection(from)?.id,
             };
             if from == to {
                 let what = format!("collection '{from}' has this name already: give it another one");
@@ -62,7 +62,7 @@ impl Database {
             if let Some(name) = [from, to].into_iter().find(|name| time_series(name)) {
                 return Err(Error::time_series_collection(name));
             }
-            let id = state.documents.get(from).ok_or_else(|| Error::no_collection(from))?.id;
+            let id = state.documents(from)?.id;
             match state.documents.get(to) {
                 Some(old) if old.id == id => {
                     let what = format!("collection '{from}' has this name already: give it another one");

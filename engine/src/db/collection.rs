@@ -183,7 +183,7 @@ impl Collection {
 
     /// The error about the first bad measurement. Each check examines all measurements before the next check begins, so a
     /// measurement before the reported one may fail a later check.
-    fn first_fault(&self, mut error: Error, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Error {
+    pub(super) fn first_fault(&self, mut error: Error, build: &dyn Fn(&Schema, usize) -> Result<Accepted>) -> Error {
         while let Some(before) = error.index().filter(|index| *index > 0) {
             match self.engine.check(&self.name, &|schema| build(schema, before)) {
                 Err(earlier) if earlier.index().is_some_and(|index| index < before) => error = earlier,

@@ -63,7 +63,7 @@ impl Database {
     /// Names of the ordinary collections, sorted.
     #[must_use]
     pub fn document_collections(&self) -> Vec<String> {
-        self.engine.state.read().documents.keys().cloned().collect()
+        self.engine.snapshot().document_collections()
     }
 
     /// Changes the default time to live and the indexes of an ordinary collection, all at once or not at all.

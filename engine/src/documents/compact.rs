@@ -24,7 +24,8 @@ pub(crate) fn compact(engine: &Engine, name: &str, thorough: bool) -> Result<()>
     let mut unread = None;
     let mut left = Vec::new();
     loop {
-        let collection = engine.state.read().documents(name)?.clone();
+        let collection = engine.state.read().documents.get(name).cloned();
+        let collection = collection.ok_or_else(|| Error::no_collection(name))?;
         if !collection.memtable.is_frozen_empty() {
             return Ok(()); // A seal failed: its marks are not durable yet.
         }

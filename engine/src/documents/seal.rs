@@ -71,7 +71,7 @@ pub(crate) fn flush(engine: &Engine, name: &str) -> Result<()> {
         let _log = engine.log.lock();
         let mut state = engine.state.write();
         let seq = state.applied_seq;
-        let id = state.documents(name)?.id;
+        let id = state.documents.get(name).ok_or_else(|| Error::no_collection(name))?.id;
         let Some(documents) = state.documents_by_id_mut(id) else { return Err(Error::no_collection(name)) };
         documents.memtable.freeze();
         (seq, documents.clone())

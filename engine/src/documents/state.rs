@@ -124,6 +124,14 @@ impl DocumentsState {
         Ok(())
     }
 
+    /// Stores a document under a key that none has, of which the caller is sure: nothing is read.
+    pub(crate) fn put_new(&mut self, change: Change) {
+        if let Some(stored) = change.stored {
+            columns::observe(&mut self.columns, raw(&stored.document));
+            drop(self.memtable.put(change.key, stored, None));
+        }
+    }
+
     /// The rows of a segment that are gone in this version.
     pub(crate) fn gone(&self, segment: &DocumentSegment) -> RoaringBitmap {
         &segment.deleted | self.memtable.superseded(segment.id())

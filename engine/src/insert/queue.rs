@@ -3,6 +3,7 @@
 use crate::batch_id::BatchId;
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
+use crate::requests::StoredRequest;
 use crate::sync::{self, Condvar, Guard, Mutex, Ordered, Rank};
 use ebbtide_buckets::{Chunk, Schema};
 use std::collections::HashMap;
@@ -23,16 +24,17 @@ pub(crate) struct Ticket {
 /// A queued command.
 pub(crate) struct Pending {
     pub(crate) ticket: Ticket,
-    pub(crate) collection: u64,
     pub(crate) work: Work,
 }
 
-/// What is to be done.
+/// What is to be done, and in which collection.
 pub(crate) enum Work {
     /// An insert of measurements, which was validated before it was queued.
-    Rows(Rows),
+    Rows(u64, Rows),
     /// A command on an ordinary collection, which the thread that writes the log evaluates. After an error it has done nothing.
-    Documents(Evaluate),
+    Documents(u64, Evaluate),
+    /// Inserts that are one record of the log, with the request that they answer if it is to be stored once.
+    Together(Vec<(u64, Rows)>, Option<StoredRequest>),
 }
 
 /// A command on an ordinary collection.
@@ -69,10 +71,10 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Queues a command.
-    pub(crate) fn push(&mut self, collection: u64, work: Work) -> Ticket {
+    pub(crate) fn push(&mut self, work: Work) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket { number: self.last_ticket, turn: Arc::new(Condvar::new()) };
-        self.pending.push(Pending { ticket: ticket.clone(), collection, work });
+        self.pending.push(Pending { ticket: ticket.clone(), work });
         ticket
     }
 

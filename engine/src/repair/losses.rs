@@ -8,7 +8,7 @@ use crate::fs::Fs;
 use crate::ladder::rung_of;
 use crate::segment::Segment;
 use crate::state::{CollectionState, State};
-use crate::wal::{LogContent, LogRecord};
+use crate::wal::{LogContent, LogPart};
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{MetaKey, Schema, SegmentReader};
 use ebbtide_ttl::Timestamp;
@@ -16,22 +16,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The losses, one for each collection, of records in one log file that can be read but not kept.
-pub(super) fn losses_of_records<'a>(
-    state: &State,
-    name: &str,
-    records: impl Iterator<Item = &'a LogRecord>,
-) -> Vec<Loss> {
+pub(super) fn losses_of_records<'a>(state: &State, name: &str, parts: impl Iterator<Item = &'a LogPart>) -> Vec<Loss> {
     let mut by_collection: BTreeMap<u64, Vec<(&RecordBatch, u64)>> = BTreeMap::new();
     let mut documents: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for record in records {
-        match &record.content {
+    for part in parts {
+        match &part.content {
             Some(LogContent::Rows(batch, _)) => {
-                by_collection.entry(record.collection).or_default().push((batch, record.bytes));
+                by_collection.entry(part.collection).or_default().push((batch, part.bytes));
             }
             Some(LogContent::Documents(changes)) => {
-                let (rows, bytes) = documents.entry(record.collection).or_default();
+                let (rows, bytes) = documents.entry(part.collection).or_default();
                 *rows += changes.len() as u64;
-                *bytes += record.bytes;
+                *bytes += part.bytes;
             }
             None => {}
         }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::state::State;
-use crate::wal::{self, FaultKind, LogFault, LogRecord, LogVisitor};
+use crate::wal::{self, FaultKind, LogFault, LogPart, LogRecord, LogVisitor};
 use std::collections::BTreeMap;
 
 /// Looks for a record of a collection that the manifest never created: it says that the manifest has lost its end.
@@ -49,20 +49,26 @@ pub(super) struct LostRecords {
 }
 
 impl Salvage<'_> {
-    /// Whether rows of a record are lost with it: no segment has them.
-    pub(super) fn is_loss(&self, record: &LogRecord) -> bool {
-        record.collection >= self.state.next_collection || self.state.is_unsealed(record.seq, record.collection)
+    /// Whether rows of a collection are lost with a record: no segment has them.
+    fn is_loss(&self, seq: u64, collection: u64) -> bool {
+        collection >= self.state.next_collection || self.state.is_unsealed(seq, collection)
+    }
+
+    /// What is lost with records that cannot be kept.
+    pub(super) fn losses_of<'a>(&'a self, lost: &'a LostRecords) -> impl Iterator<Item = &'a LogPart> {
+        let parts = lost.records.iter().flat_map(|record| record.parts.iter().map(|part| (record.seq, part)));
+        parts.filter(|(seq, part)| self.is_loss(*seq, part.collection)).map(|(_, part)| part)
     }
 }
 
 impl LogVisitor for Salvage<'_> {
     fn wants(&self, seq: u64, collection: u64) -> bool {
-        collection >= self.state.next_collection || self.state.is_unsealed(seq, collection)
+        self.is_loss(seq, collection)
     }
 
     fn record(&mut self, first_seq: u64, record: LogRecord) -> Result<()> {
         self.last_seq = self.last_seq.max(record.seq);
-        if self.broken || record.collection >= self.state.next_collection {
+        if self.broken || record.parts.iter().any(|part| part.collection >= self.state.next_collection) {
             self.lost.entry(first_seq).or_default().records.push(record);
         } else {
             self.kept.push(record);
@@ -79,7 +85,8 @@ impl LogVisitor for Salvage<'_> {
         let lost = self.lost.entry(fault.first_seq).or_default();
         let (file, at) = fault.unread.unwrap_or_default();
         let records = wal::salvage(file, at);
-        let read: u64 = records.iter().filter(|r| r.content.is_some()).map(|r| r.bytes).sum();
+        let parts = records.iter().flat_map(|record| &record.parts);
+        let read: u64 = parts.filter(|part| part.content.is_some()).map(|part| part.bytes).sum();
         // A damaged file held records: if none of them can be read, the loss is unknown.
         let unread = (file.len() - at) as u64 - read;
         if unread > 0 || records.is_empty() {

@@ -1,7 +1,7 @@
 //! All log files of a database, read in order. Open, repair and verify read them with the same checks; each decides what to do
 //! about a record or a fault.
 
-use super::{FORMAT, HEADER_BYTES, LogRecord, Record, decode_payload, record_at};
+use super::{FORMAT, HEADER_BYTES, LogRecord, Record, decode_parts, record_at};
 use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, Result};
 use crate::files::FileName;
@@ -59,7 +59,7 @@ pub(crate) enum FaultKind {
 
 /// What is done about each record and each fault. An error ends the walk.
 pub(crate) trait LogVisitor {
-    /// Whether the content of a record is needed.
+    /// Whether what a record has for a collection is needed.
     fn wants(&self, seq: u64, collection: u64) -> bool;
 
     /// Takes the next record. After a fault there may be more of them.
@@ -131,26 +131,26 @@ impl LogSet<'_> {
         }
         let mut told = false;
         while let Some((record, frame)) = record_at(file, at) {
-            let Record { collection, .. } = record;
             if record.seq != seq {
                 let error = Error::corrupt(path, at as u64, format!("log record expected={seq} found={}", record.seq));
                 return Ok((end(at), seq, Some(error)));
             }
-            let content = match visitor.wants(seq, collection).then(|| decode_payload(frame.payload)).transpose() {
-                Ok(content) => content,
+            let bytes = (frame.end() - at) as u64;
+            let wants = |collection| visitor.wants(seq, collection);
+            let parts = match decode_parts((record.collection, frame.payload), bytes, wants) {
+                Ok(parts) => parts,
                 Err(e) => {
                     let error = Error::corrupt(path, at as u64, format!("log record {seq} does not decode: {e}"));
                     return Ok((end(at), seq, Some(error)));
                 }
             };
-            if collection >= self.next_collection && !told {
+            if parts.iter().any(|part| part.collection >= self.next_collection) && !told {
                 told = true;
                 let what = format!("log record {seq} belongs to a collection that the manifest never created");
                 let error = Error::corrupt(path, at as u64, what);
                 visitor.fault(LogFault { kind: FaultKind::UnknownCollection, error, first_seq, unread: None })?;
             }
-            let bytes = (frame.end() - at) as u64;
-            visitor.record(first_seq, LogRecord { seq, collection, content, bytes })?;
+            visitor.record(first_seq, LogRecord { seq, parts })?;
             at = frame.end();
             seq += 1;
         }

@@ -15,6 +15,7 @@ mod machine;
 mod reading;
 mod retention;
 mod watched;
+mod write_batches;
 mod writing;
 
 use ebbtide::fs::sim::SimFs;

@@ -65,6 +65,8 @@ pub(crate) struct Expected {
     pub(crate) collections: BTreeMap<String, ExpectedCollection>,
     /// Ordinary collections.
     pub(crate) documents: BTreeMap<String, ExpectedDocuments>,
+    /// Inserts into several collections in doubt: of each these rows are all there, or none.
+    pub(crate) across: Vec<Vec<(String, i64)>>,
     /// A rename in doubt: the collection has one of the two names.
     pub(crate) renamed: Option<(String, String)>,
     /// A replacement in doubt: the collection has its own name, or that of the other, which is gone. What the new one holds.
@@ -127,6 +129,13 @@ impl Expected {
             let has = [from, to].map(|name| found.collections.contains_key(name) || found.documents.contains_key(name));
             if has[0] == has[1] {
                 return Err(format!("{from} was renamed {to}, and of each is there: {has:?}"));
+            }
+        }
+        for rows in &self.across {
+            let is_there = |(name, id): &(String, i64)| Some(found.collections.get(name)?.stored.contains(id));
+            let there: Vec<bool> = rows.iter().filter_map(is_there).collect();
+            if there.iter().any(|is| *is != there[0]) {
+                return Err(format!("of the rows {rows:?}, which were inserted together, some are there: {there:?}"));
             }
         }
         self.check_views(found)
@@ -196,6 +205,7 @@ impl Expected {
     pub(crate) fn resolve(&mut self, found: &Found) {
         self.renamed = None;
         self.replaced = None;
+        self.across.clear();
         for (name, known) in &mut self.views {
             *known = BTreeSet::from([found.views.get(name).cloned()]);
         }

@@ -3,6 +3,7 @@
 use ebbtide::Settings;
 
 use crate::documents::{Command, NewDocument, Rule, Which};
+use crate::scenarios::across;
 use crate::script::{Fields, HOUR, NOON, Scenario, Step, kept, rows};
 
 fn on(command: Command) -> Step {
@@ -83,6 +84,29 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
                 Reopen,
             ],
         ),
+        // Their keys are documents.
+        Scenario {
+            name: "requests that come again",
+            settings: Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() },
+            steps: vec![
+                Create("c", None),
+                Create("e", None),
+                across(1, Some(1)),
+                across(1, Some(1)),
+                across(20, Some(2)),
+                Flush,
+                across(20, Some(2)),
+                across(30, Some(3)),
+                Compact,
+                Reopen,
+                across(30, Some(3)),
+                across(1, Some(1)),
+                Reopen,
+                across(20, Some(2)),
+                across(40, None),
+                Flush,
+            ],
+        },
         Scenario {
             name: "documents compacted",
             settings: small_files(),

@@ -39,6 +39,7 @@ enum Kind {
     DropView,
     Insert,
     InsertTogether,
+    InsertAcross,
     Flush,
     Compact,
     Sweep,
@@ -55,7 +56,7 @@ enum Kind {
     Documents,
 }
 
-const KINDS: [(Kind, u64); 20] = [
+const KINDS: [(Kind, u64); 21] = [
     (Kind::Create, 6),
     (Kind::DropCollection, 1),
     (Kind::Rename, 2),
@@ -63,6 +64,7 @@ const KINDS: [(Kind, u64); 20] = [
     (Kind::DropView, 1),
     (Kind::Insert, 40),
     (Kind::InsertTogether, 3),
+    (Kind::InsertAcross, 12),
     (Kind::Flush, 12),
     (Kind::Compact, 6),
     (Kind::Sweep, 12),
@@ -183,6 +185,8 @@ fn run(seed: u64, steps: usize, verbose: bool, last: &mut String) -> Result<Stor
     let mut runner = Runner::new(SimFs::new(ROOT), Path::new(ROOT), swarm.settings.clone());
     runner.open().map_err(|error| format!("does not open: {error}"))?;
     let (mut story, mut digest, mut next_id) = (Story::default(), DefaultHasher::new(), 1);
+    // A request that may have been stored, or was, and is sent again.
+    let mut again: Option<Step> = None;
     while story.steps < steps {
         story.steps += 1;
         runner.fs.record();
@@ -198,6 +202,7 @@ fn run(seed: u64, steps: usize, verbose: bool, last: &mut String) -> Result<Stor
         let step = match runner.db {
             None => Step::Reopen,
             Some(_) if runner.poisoned && random.chance(1, 3) => Step::Reopen,
+            Some(_) if again.is_some() && !runner.poisoned => again.take().unwrap_or(Step::Flush),
             Some(_) => some_step(&mut random, &swarm, &runner, &mut next_id),
         };
         *last = format!("step {}, {step:?}", story.steps).chars().take(200).collect();
@@ -208,6 +213,14 @@ fn run(seed: u64, steps: usize, verbose: bool, last: &mut String) -> Result<Stor
         }
         runner.fs.steps().hash(&mut digest);
         story.faults += fired;
+        match &step {
+            Step::InsertAcross(_, Some(_)) if outcome != Outcome::Done || random.chance(1, 2) => {
+                again = Some(step.clone());
+            }
+            // The key is known for an hour only.
+            Step::Wait(_) => again = None,
+            _ => {}
+        }
         match outcome {
             Outcome::Done => {}
             Outcome::Refused => runner.failed = runner.poisoned,
@@ -325,7 +338,9 @@ fn fitting(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i6
         }
         Kind::DropCollection => Some(Step::DropCollection(name)),
         Kind::Hold => Some(Step::Hold(name)),
-        Kind::Insert | Kind::InsertTogether if known.is_some_and(|known| known.sure.len() > ROWS_MAX) => {
+        Kind::Insert | Kind::InsertTogether | Kind::InsertAcross
+            if known.is_some_and(|known| known.sure.len() > ROWS_MAX) =>
+        {
             Some(Step::Delete(name, meta))
         }
         Kind::Insert => {
@@ -335,6 +350,14 @@ fn fitting(random: &mut Random, swarm: &Swarm, runner: &Runner, next_id: &mut i6
         Kind::InsertTogether => {
             let batches = (0..4).map(|_| some_rows(random, runner, next_id)).collect();
             Some(Step::InsertTogether(name, batches))
+        }
+        Kind::InsertAcross => {
+            let there = |name: &&str| runner.expected.collections.get(*name).is_some_and(|c| c.there == There::Yes);
+            let names: Vec<&'static str> = NAMES.into_iter().filter(there).collect();
+            let parts = names.into_iter().map(|name| (name, some_rows(random, runner, next_id))).collect();
+            *next_id += 1;
+            let request = random.chance(2, 3).then(|| next_id.unsigned_abs());
+            Some(Step::InsertAcross(parts, request))
         }
         Kind::SetOwn => Some(Step::SetOwn(name, own)),
         Kind::Delete => Some(Step::Delete(name, meta)),

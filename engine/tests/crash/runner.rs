@@ -9,8 +9,8 @@ use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::{Random, SimFs};
 use ebbtide::{
-    CollectionChange, CollectionOptions, CollectionSnapshot, Database, DefaultTtl, DocumentsOptions, DocumentsSnapshot,
-    Error, ErrorKind, Replaces, RuleChange, ScanRequest, Settings,
+    BegunRequest, CollectionChange, CollectionOptions, CollectionSnapshot, Database, DefaultTtl, DocumentsOptions,
+    DocumentsSnapshot, Error, ErrorKind, Replaces, RuleChange, ScanRequest, Settings,
 };
 use ebbtide_ttl::{Filter, RuleSelector, RuleSpec, Timestamp, Value, VirtualClock};
 
@@ -420,6 +420,7 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 };
                 together(batches.iter().map(insert).collect())
             }),
+            Step::InsertAcross(parts, request) => insert_across(&db, parts, *request),
             Step::Flush => db.flush(),
             Step::Compact => db.compact(None),
             Step::Sweep => db.sweep().map(|report| assert_eq!(report.held, None)),
@@ -569,6 +570,24 @@ pub(crate) fn note(expected: &mut Expected, step: &Step, there: There, found: Op
                 batches.iter().for_each(|rows| collection.insert(rows, there));
             }
         }
+        Step::InsertAcross(parts, _) => {
+            let is_stored = |(name, rows): &(&str, Vec<Row>)| {
+                let known = expected.collections.get(*name);
+                known.is_some_and(|known| rows.iter().all(|row| known.sure.contains(&row.id)))
+            };
+            // A request that comes again does nothing.
+            if !parts.iter().all(is_stored) {
+                for (name, rows) in parts {
+                    if let Some(collection) = expected.collections.get_mut(*name) {
+                        collection.insert(rows, there);
+                    }
+                }
+                if !certain {
+                    let ids = |(name, rows): &(&str, Vec<Row>)| Some(((*name).to_owned(), rows.first()?.id));
+                    expected.across.push(parts.iter().filter_map(ids).collect());
+                }
+            }
+        }
         Step::Sweep => {
             for (name, collection) in &mut expected.collections {
                 let stored = found.and_then(|found| found.collections.get(name));
@@ -614,6 +633,25 @@ fn note_swept_documents(expected: &mut Expected, found: Option<&Found>) {
     for (name, documents) in &mut expected.documents {
         let found = found.map(|found| found.documents.get(name).cloned().unwrap_or_default());
         documents.sweep(now, found.as_ref());
+    }
+}
+
+fn insert_across(db: &Database, parts: &[(&'static str, Vec<Row>)], request: Option<u64>) -> Result<(), Error> {
+    let parts: Vec<(&str, Vec<Value>)> =
+        parts.iter().map(|(name, rows)| (*name, documents(rows, Fields::Plain))).collect();
+    let batch = || parts.iter().fold(db.write_batch(), |batch, (name, rows)| batch.insert_documents(name, rows));
+    let Some(number) = request else { return batch().commit().map(drop).map_err(|refused| refused.error) };
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    match db.begin_request(key, key)? {
+        BegunRequest::New(request) => {
+            batch().commit_once(request, &key[..8]).map(drop).map_err(|refused| refused.error)
+        }
+        BegunRequest::Repeated(reply) => {
+            assert_eq!(reply, key[..8], "a request that is sent again gets its first reply");
+            Ok(())
+        }
+        BegunRequest::OtherContent => panic!("request {number} is known with other content"),
     }
 }
 

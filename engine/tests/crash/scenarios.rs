@@ -12,6 +12,13 @@ fn small_logs() -> Settings {
     Settings { wal_file_bytes_max: 1 << 10, ..Settings::default() }
 }
 
+/// Rows of one batch in the collections `c` and `e`.
+pub(crate) fn across(first: i64, request: Option<u64>) -> Step {
+    let parts = ["c", "e"].into_iter().zip([first, first + 100]);
+    let parts = parts.map(|(name, first)| (name, rows(first, 3, NOON - HOUR, &["a", "b"])));
+    Step::InsertAcross(parts.collect(), request)
+}
+
 /// Those of measurements. All times lie before [`NOON`], at which the clock stands at first.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     use Step::*;
@@ -30,6 +37,25 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
                 Flush,
                 DropCollection("c"),
                 Reopen,
+            ],
+        ),
+        scenario(
+            "inserts across collections",
+            vec![
+                Create("c", Some(7200)),
+                Create("e", None),
+                across(1, None),
+                insert(10, 3, NOON - HOUR),
+                across(20, None),
+                Flush,
+                across(30, None),
+                DropCollection("e"),
+                Flush,
+                Reopen,
+                Create("e", None),
+                across(40, None),
+                Reopen,
+                Sweep,
             ],
         ),
         scenario(

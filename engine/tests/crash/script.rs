@@ -38,6 +38,9 @@ pub(crate) enum Step {
     Beside(Box<Step>, &'static str, Command),
     /// One insert, which is atomic.
     Insert(&'static str, Vec<Row>, Fields),
+    /// Inserts into several collections that are atomic together; with a number they are a request that is stored once, however
+    /// often the step comes.
+    InsertAcross(Vec<(&'static str, Vec<Row>)>, Option<u64>),
     /// Several inserts at once, each atomic.
     InsertTogether(&'static str, Vec<Vec<Row>>),
     Flush,

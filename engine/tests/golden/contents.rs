@@ -1,7 +1,7 @@
 //! What the golden databases hold: the same rows in every format, and which of them a reader sees.
 
 use ebbtide::ttl::{Filter, Name, Precision, RuleSpec, Timestamp, Value, VirtualClock};
-use ebbtide::{CollectionOptions, Database, Settings};
+use ebbtide::{BegunRequest, CollectionOptions, Database, Settings};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +10,10 @@ use std::sync::Arc;
 pub(crate) const NOON: &str = "2024-03-01T12:00:00Z";
 /// When they are read.
 pub(crate) const READ_AT: &str = "2024-03-01T13:00:00Z";
+
+/// The key of the request that is stored, which is its digest too, and its reply. Since format 3.
+pub(crate) const REQUEST: [u8; 32] = [3; 32];
+pub(crate) const REPLY: &[u8] = b"two inserts";
 
 const DAYS_2: i64 = 2 * 86_400;
 const HOUR: i64 = 3_600;
@@ -187,9 +191,9 @@ pub(crate) fn make(folder: &Path, clock: &Arc<VirtualClock>) -> Database {
     let widened_options = CollectionOptions::new("t").meta_field("id").expire_after_seconds(DAYS_2);
     db.create_collection("widened", widened_options).unwrap();
     db.create_collection("gone", CollectionOptions::new("t")).unwrap();
+    let documents = |rows: &[Row]| rows.iter().map(|row| Value::Object(row.document.clone())).collect::<Vec<Value>>();
     let insert = |rows: &[Row]| {
-        let documents: Vec<Value> = rows.iter().map(|row| Value::Object(row.document.clone())).collect();
-        db.collection(rows[0].collection).unwrap().insert_documents(&documents).unwrap();
+        db.collection(rows[0].collection).unwrap().insert_documents(&documents(rows)).unwrap();
     };
     let gone = db.collection("gone").unwrap();
     gone.insert_documents(&[object(&[("t", Value::Date(noon())), ("x", Value::Int(1))])]).unwrap();
@@ -210,9 +214,13 @@ pub(crate) fn make(folder: &Path, clock: &Arc<VirtualClock>) -> Database {
     insert(&widened[1]);
     db.flush().unwrap();
     db.sweep().unwrap();
-    // The rest is in the log.
-    insert(&weather[3]);
-    insert(&fine[1]);
+    // The rest is in the log: one record of two collections and a request.
+    let [weather_rows, fine_rows] = [&weather[3], &fine[1]].map(|rows| documents(rows));
+    let batch = db.write_batch().insert_documents("weather", &weather_rows).insert_documents("fine", &fine_rows);
+    match db.begin_request(REQUEST, REQUEST).unwrap() {
+        BegunRequest::New(request) => drop(batch.commit_once(request, REPLY).unwrap()),
+        known => panic!("{known:?}"),
+    }
     let deleted = Filter::and(vec![Filter::eq("at.station", Value::from("roof")), Filter::eq("box.id", Value::Int(5))]);
     db.collection("weather").unwrap().delete(&deleted).unwrap();
     db

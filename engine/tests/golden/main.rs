@@ -6,11 +6,11 @@
 
 mod contents;
 
-use contents::{NOON, READ_AT, make, row_text};
+use contents::{NOON, READ_AT, REPLY, REQUEST, make, row_text};
 use ebbtide::buckets::value_at;
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::ttl::{Code, Timestamp, Value, VirtualClock};
-use ebbtide::{Database, ScanRequest};
+use ebbtide::{BegunRequest, Database, ScanRequest};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -155,6 +155,20 @@ fn the_newest_format_has_the_rows_that_its_program_writes() {
     let db = open(&folder.path().join("db"));
     let text = String::from_utf8(RealFs::new().read(&newest.join("rows.txt")).unwrap()).unwrap();
     assert_eq!(rows(&db), text.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_request_that_a_golden_folder_holds_is_known() {
+    let newest = formats().pop().unwrap();
+    for ending in ENDINGS {
+        let copied = tempfile::tempdir().unwrap();
+        let folder = copied.path().join("db");
+        copy(&newest.join(ending), &folder);
+        match open(&folder).begin_request(REQUEST, REQUEST).unwrap() {
+            BegunRequest::Repeated(reply) => assert_eq!(reply, REPLY),
+            other => panic!("{ending}: {other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ const SAID: &str = "EBBTIDE_RIG_SAID";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Said {
     /// What may be stored from here on, until more is said.
-    May(Expected),
+    May(Box<Expected>),
     /// The script came to its end, with or without refused steps.
     End { refused: usize, unknown: usize },
     /// A file was found damaged.
@@ -95,7 +95,7 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     fn may(&mut self, expected: &Expected) {
-        let line = line(&Said::May(expected.clone()));
+        let line = line(&Said::May(Box::new(expected.clone())));
         if line != self.last {
             write(self.said, &line);
             self.last = line;
@@ -159,7 +159,7 @@ pub(crate) fn expectation(heard: &[Said]) -> Result<Expected, String> {
     let mut expected = Expected { now: NOON, ..Expected::default() };
     for said in heard {
         match said {
-            Said::May(may) => expected = may.clone(),
+            Said::May(may) => expected = (**may).clone(),
             Said::Wrong(what) => return Err(format!("in the process: {what}")),
             Said::End { .. } | Said::Noticed(_) | Said::Next(_) | Said::Counted(_) => {}
         }

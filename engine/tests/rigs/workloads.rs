@@ -17,10 +17,15 @@ fn together(first: i64) -> Step {
     Step::InsertTogether("c", (0..4).map(|n| rows(first + n * 10, 4, NOON - HOUR, &["a", "b"])).collect())
 }
 
-/// Group commit, rotation of the log, flushes.
+fn across(first: i64, request: Option<u64>) -> Step {
+    let part = |name, first| (name, rows(first, 4, NOON - HOUR, &["a", "b"]));
+    Step::InsertAcross(vec![part("c", first), part("e", first + 10)], request)
+}
+
+/// Group commit, inserts into two collections, rotation of the log, flushes.
 pub(crate) fn inserting() -> Scenario {
-    let mut steps = vec![Step::Create("c", None)];
-    for round in 0..6 {
+    let mut steps = vec![Step::Create("c", None), Step::Create("e", None)];
+    for (round, request) in (0..6).zip(1..) {
         let first = 1 + round * 1000;
         steps.extend([
             insert(first, 5, NOON - HOUR),
@@ -29,6 +34,9 @@ pub(crate) fn inserting() -> Scenario {
             insert(first + 200, 3, NOON - 2 * HOUR),
             long(first + 300),
             long(first + 400),
+            across(first + 500, None),
+            across(first + 600, Some(request)),
+            across(first + 600, Some(request)),
         ]);
         if round % 2 == 1 {
             steps.push(Step::Flush);
