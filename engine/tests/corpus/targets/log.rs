@@ -2,10 +2,10 @@
 
 use super::{HOUR, NOON, ROOT, look, measurements, object, open, patch, rows_of};
 use arbitrary::{Result, Unstructured};
-use ebbtide::CollectionOptions;
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Timestamp, Value};
+use ebbtide::{BegunRequest, CollectionOptions};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ struct Sample {
     fs: SimFs,
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Payloads of whole records: of either collection, and with other fields.
+    /// Payloads of whole records: of either collection, with other fields, and of both with a request.
     payloads: Vec<Vec<u8>>,
 }
 
@@ -42,6 +42,10 @@ fn sample() -> &'static Sample {
         ]);
         d.insert_documents(&[more]).expect("insert");
         c.insert_documents(&measurements(20..22, NOON - HOUR)).expect("insert");
+        let BegunRequest::New(request) = db.begin_request([1; 32], [2; 32]).expect("begin") else { panic!("known") };
+        let (of_c, of_d) = (measurements(30..32, NOON), measurements(40..41, NOON));
+        let batch = db.write_batch().insert_documents("c", &of_c).insert_documents("d", &of_d);
+        batch.commit_once(request, b"reply").expect("insert");
         let fs = fs.fork();
         let is_log = |p: &PathBuf| p.extension().is_some_and(|e| e == "log");
         let path = fs.files().into_iter().filter(is_log).max().expect("a log");
