@@ -11,7 +11,7 @@ use crate::documents::transaction::Transaction;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
-use crate::requests::StoredRequest;
+use crate::requests::{ANSWERED_BYTES, StoredRequest, UnansweredRequest};
 use crate::settings::Durability;
 use crate::state::CollectionState;
 use crate::sync::{Guard, Mutex};
@@ -170,22 +170,39 @@ impl Engine {
         collection: u64,
         evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let (ready, reply) = replying(move |transaction| Ok((evaluate(transaction)?, ())));
+        self.command(Work::Documents(collection, ready))?;
+        taken(&reply)
+    }
+
+    /// As [`Engine::write_documents`], with the request that the command answers, and the reply that `reply` makes.
+    pub(crate) fn write_documents_once<T: Send + 'static>(
+        &self,
+        name: &str,
+        request: UnansweredRequest,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+        reply: impl FnOnce(&T) -> Vec<u8> + Send + 'static,
+    ) -> Result<T> {
+        let _span = tracing::debug_span!("write", collection = name).entered();
+        let collection = self.state.read().documents(name)?.id;
+        let (ready, outcome) = replying(move |transaction| {
+            let outcome = evaluate(transaction)?;
+            let stored = request.with_reply(&reply(&outcome))?;
+            Ok((outcome, stored))
+        });
+        self.command(Work::DocumentsOnce(collection, ready))?;
+        taken(&outcome)
+    }
+
+    /// Runs a command on ordinary collections.
+    fn command(&self, work: Work) -> Result<()> {
         self.check_writable()?;
         self.make_room()?;
-        let reply = Arc::new(Mutex::new(None));
-        let filled = reply.clone();
-        let evaluate: Evaluate = Box::new(move |transaction: &mut Transaction<'_>| {
-            let outcome = evaluate(transaction)?;
-            *filled.lock() = Some(outcome);
-            Ok(())
-        });
         let mut queue = self.inserts.lock();
         self.inserts.wait_for_others(&mut queue);
         self.check_writable()?;
-        let ticket = queue.push(Work::Documents(collection, evaluate));
-        self.wait_for(queue, &ticket)?;
-        let outcome = reply.lock().take();
-        outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
+        let ticket = queue.push(work);
+        self.wait_for(queue, &ticket)
     }
 
     /// Waits until a command is decided; becomes the leader if there is none.
@@ -275,8 +292,8 @@ impl Engine {
                 }
                 Work::Documents(collection, evaluate) => {
                     match self.evaluate_one(&mut group.documents, (collection, seq), evaluate) {
-                        Ok(None) => {}
-                        Ok(Some(payload)) => {
+                        Ok((None, ())) => {}
+                        Ok((Some(payload), ())) => {
                             let crc = crc32fast::hash(&payload);
                             wal::put_frame(&mut group.frames, place, record(collection), &payload, crc);
                             group.applied.push((seq, Vec::new()));
@@ -285,8 +302,22 @@ impl Engine {
                         Err(error) => group.refused.push((ticket.number, error)),
                     }
                 }
+                Work::DocumentsOnce(collection, evaluate) => {
+                    match self.evaluate_one(&mut group.documents, (collection, seq), evaluate) {
+                        Ok((changes, request)) => {
+                            let changes = changes.iter().map(|payload| (collection, payload.as_slice()));
+                            let payload = self.payload_of(&mut group.documents, seq, changes, Some(request))?;
+                            let crc = crc32fast::hash(&payload);
+                            wal::put_frame(&mut group.frames, place, record(wal::SEVERAL), &payload, crc);
+                            group.applied.push((seq, Vec::new()));
+                            seq += 1;
+                        }
+                        Err(error) => group.refused.push((ticket.number, error)),
+                    }
+                }
                 Work::Together(rows, request) => {
-                    let payload = self.payload_of(&mut group.documents, seq, &rows, request)?;
+                    let inserts = rows.iter().map(|(collection, rows)| (*collection, rows.payload.as_slice()));
+                    let payload = self.payload_of(&mut group.documents, seq, inserts, request)?;
                     let crc = crc32fast::hash(&payload);
                     wal::put_frame(&mut group.frames, place, record(wal::SEVERAL), &payload, crc);
                     group.applied.push((seq, rows));
@@ -297,17 +328,17 @@ impl Engine {
         Ok(group)
     }
 
-    /// The payload of one record with several inserts, and the request that they answer.
-    fn payload_of(
+    /// The payload of one record with parts for several collections, and the request that they answer.
+    fn payload_of<'a>(
         &self,
         copies: &mut BTreeMap<u64, DocumentsState>,
         seq: u64,
-        rows: &[(u64, Rows)],
+        parts: impl Iterator<Item = (u64, &'a [u8])>,
         request: Option<StoredRequest>,
     ) -> Result<Vec<u8>> {
         let mut payload = wal::begin_parts();
-        for (collection, rows) in rows {
-            wal::put_part(&mut payload, *collection, &rows.payload);
+        for (collection, part) in parts {
+            wal::put_part(&mut payload, collection, part);
         }
         if let Some(StoredRequest { collection, change, encoded }) = request {
             let copy = self.copy_of(copies, collection)?;
@@ -334,33 +365,33 @@ impl Engine {
         })
     }
 
-    /// Evaluates one command on the copy of its collection; returns the payload of its record, or `None` if it did nothing. After
-    /// an error the copy is as before.
-    fn evaluate_one(
+    /// Evaluates one command on the copy of its collection; returns the payload of its record, or `None` if it did nothing, and its
+    /// result. After an error the copy is as before.
+    fn evaluate_one<T>(
         &self,
         copies: &mut BTreeMap<u64, DocumentsState>,
         (collection, seq): (u64, u64),
-        evaluate: Evaluate,
-    ) -> Result<Option<Vec<u8>>> {
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<(Option<Vec<u8>>, T)> {
         let copy = self.copy_of(copies, collection)?;
         let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
         let held = self.sweeper.held(now, monotonic).map(|jump| jump.to_string());
         let mut transaction = Transaction::new(copy, &self.object_ids, now, held);
-        let payload = evaluate(&mut transaction).and_then(|()| {
+        let evaluated = evaluate(&mut transaction).and_then(|result| {
             let changes = transaction.changes();
             if changes.is_empty() {
-                return Ok(None);
+                return Ok((None, result));
             }
             let payload = changes::encode(changes);
-            wal::check_payload(&payload)?;
-            Ok(Some(payload))
+            wal::check_parts([payload.len(), ANSWERED_BYTES].into_iter())?;
+            Ok((Some(payload), result))
         });
-        match payload {
-            Ok(Some(_)) => copy.memtable.note(seq),
-            Ok(None) => {}
+        match evaluated {
+            Ok((Some(_), _)) => copy.memtable.note(seq),
+            Ok((None, _)) => {}
             Err(_) => transaction.roll_back(),
         }
-        payload
+        evaluated
     }
 
     /// Appends the records of a group to the log, and syncs it if that is due.
@@ -407,6 +438,26 @@ impl Engine {
         }
         crate::seal::flush(self, &guard, None)
     }
+}
+
+/// A command on documents with a place for its result, since it is evaluated by another thread.
+fn replying<T: Send + 'static, R>(
+    evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<(T, R)> + Send + 'static,
+) -> (Evaluate<R>, Arc<Mutex<Option<T>>>) {
+    let place = Arc::new(Mutex::new(None));
+    let filled = place.clone();
+    let ready = move |transaction: &mut Transaction<'_>| {
+        let (outcome, rest) = evaluate(transaction)?;
+        *filled.lock() = Some(outcome);
+        Ok(rest)
+    };
+    (Box::new(ready), place)
+}
+
+/// The result of a command that was decided.
+fn taken<T>(place: &Mutex<Option<T>>) -> Result<T> {
+    let outcome = place.lock().take();
+    outcome.ok_or_else(|| Error::internal("a command was decided without being evaluated"))
 }
 
 /// The records of a group of commands, and what they do once they are durable.

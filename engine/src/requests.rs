@@ -18,7 +18,7 @@ use bytes::Bytes;
 use ebbtide_documents::bson::raw::{RawBinaryRef, RawBsonRef, RawDocumentBuf, cstr};
 use ebbtide_documents::bson::spec::BinarySubtype;
 use ebbtide_documents::{Filter, id_key};
-use ebbtide_ttl::Precision;
+use ebbtide_ttl::{Code, Precision};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +29,18 @@ pub(crate) const REQUESTS: &str = ".requests";
 /// How long a key is known, and how many are at most: the oldest are forgotten first.
 const LIMITS: Limits = Limits { life: Duration::from_secs(3600), most: 100_000, at_once: 1000 };
 
+/// Bytes of a reply at most: 16 MiB.
+const REPLY_BYTES_MAX: usize = 16 << 20;
+/// A request with its reply takes less in the log.
+pub(crate) const ANSWERED_BYTES: usize = REPLY_BYTES_MAX + 1024;
+
 /// Identifies a request, for example the SHA-256 of who sends it and of the key that he gave it.
 pub type RequestKey = [u8; 32];
 
 /// What a request that may have been sent before begins with.
 #[derive(Debug)]
 pub enum BegunRequest {
-    /// It is new: [`crate::WriteBatch::commit_once`] stores it.
+    /// It is new: [`crate::WriteBatch::commit_once`] or [`crate::Documents::insert_many_once`] stores it.
     New(Request),
     /// It was stored before: the reply that it got.
     Repeated(Vec<u8>),
@@ -49,6 +54,7 @@ pub struct Request {
     collection: u64,
     key: RequestKey,
     digest: [u8; 32],
+    is_stored: bool,
 }
 
 impl std::fmt::Debug for Request {
@@ -59,7 +65,9 @@ impl std::fmt::Debug for Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.engine.requests.end([self.key]);
+        if !self.is_stored {
+            self.engine.requests.end([self.key]);
+        }
     }
 }
 
@@ -72,8 +80,43 @@ pub(crate) struct StoredRequest {
 }
 
 impl Request {
-    /// The request with its reply, to be stored.
-    pub(crate) fn stored(&self, reply: &[u8]) -> Result<StoredRequest> {
+    /// The request without its reply, to be stored with it.
+    pub(crate) fn unanswered(&self) -> Result<UnansweredRequest> {
+        if self.is_stored {
+            return Err(Error::new(Code::IllegalOperation, "the request is stored already: begin another one"));
+        }
+        let written = self.engine.clock.now().to_units_saturating(Precision::Ms);
+        let (collection, key, digest) = (self.collection, self.key, self.digest);
+        Ok(UnansweredRequest { collection, document_key: document_key(&key)?, key, digest, written })
+    }
+
+    /// Notes that it is stored.
+    pub(crate) fn committed(&mut self) {
+        self.is_stored = true;
+        let now = self.engine.clock.monotonic();
+        if let Some(remembered) = &mut self.engine.requests.known.lock().remembered {
+            remembered.add(self.key, now);
+        }
+        self.engine.requests.end([self.key]);
+    }
+}
+
+/// A request that is about to be stored.
+pub(crate) struct UnansweredRequest {
+    collection: u64,
+    document_key: Bytes,
+    key: RequestKey,
+    digest: [u8; 32],
+    written: i64,
+}
+
+impl UnansweredRequest {
+    /// The request with its reply.
+    pub(crate) fn with_reply(self, reply: &[u8]) -> Result<StoredRequest> {
+        if reply.len() > REPLY_BYTES_MAX {
+            let what = format!("the reply of a request may have {REPLY_BYTES_MAX} bytes, this one has {}", reply.len());
+            return Err(Error::new(Code::BSONObjectTooLarge, what));
+        }
         let binary = |bytes| RawBinaryRef { subtype: BinarySubtype::Generic, bytes };
         let mut document = RawDocumentBuf::new();
         let members: [(_, &[u8]); 3] =
@@ -81,19 +124,10 @@ impl Request {
         for (name, bytes) in members {
             document.append(name, RawBsonRef::Binary(binary(bytes)));
         }
-        let written = self.engine.clock.now().to_units_saturating(Precision::Ms);
-        let stored = Stored { written, document: document.into_bytes().into() };
-        let change = Change { key: document_key(&self.key)?, stored: Some(stored) };
+        let stored = Stored { written: self.written, document: document.into_bytes().into() };
+        let change = Change { key: self.document_key, stored: Some(stored) };
         let encoded = changes::encode(std::slice::from_ref(&change));
         Ok(StoredRequest { collection: self.collection, change, encoded })
-    }
-
-    /// Notes that it is stored.
-    pub(crate) fn committed(self) {
-        let now = self.engine.clock.monotonic();
-        if let Some(remembered) = &mut self.engine.requests.known.lock().remembered {
-            remembered.add(self.key, now);
-        }
     }
 }
 
@@ -191,7 +225,8 @@ pub(crate) fn begin(engine: &Arc<Engine>, key: RequestKey, digest: [u8; 32]) -> 
             }
             if !known.remembered.as_ref().is_some_and(|remembered| remembered.since.contains_key(&key)) {
                 known.under_way.insert(key);
-                return Ok(BegunRequest::New(Request { engine: engine.clone(), collection, key, digest }));
+                let engine = engine.clone();
+                return Ok(BegunRequest::New(Request { engine, collection, key, digest, is_stored: false }));
             }
         }
         let stored = stored_in(engine, collection)?.get(&document_key(&key)?)?;

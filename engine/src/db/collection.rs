@@ -228,8 +228,30 @@ impl Collection {
         self.insert_lenient(&documents.iter().collect::<Vec<_>>())
     }
 
+    /// Which of these documents [`Collection::insert_documents_lenient`] would not store as the schema is now, by index, with the
+    /// reason. Nothing is stored.
+    ///
+    /// # Errors
+    /// As for [`Collection::insert_documents_lenient`], but those about the disk.
+    pub fn check_documents_lenient(&self, documents: &[Value]) -> Result<Vec<(usize, Error)>> {
+        let check = |documents: &[&Value]| {
+            let build = |schema: &Schema, rows: usize| Ok(batch_from_measurements(&documents[..rows], schema)?);
+            let checked = self.engine.check(&self.name, &|schema| build(schema, documents.len()));
+            checked.map(|()| 0).map_err(|error| self.first_fault(error, &build))
+        };
+        Ok(self.store_lenient(&documents.iter().collect::<Vec<_>>(), &check)?.errors)
+    }
+
     fn insert_lenient<'a, M: Measurement<'a>>(&self, documents: &[M]) -> Result<LenientReply> {
-        match self.insert_measurements(documents) {
+        self.store_lenient(documents, &|documents| self.insert_measurements(documents))
+    }
+
+    fn store_lenient<'a, M: Measurement<'a>>(
+        &self,
+        documents: &[M],
+        store: &dyn Fn(&[M]) -> Result<u64>,
+    ) -> Result<LenientReply> {
+        match store(documents) {
             Ok(stored) => return Ok(LenientReply { stored, errors: Vec::new() }),
             Err(error) if error.kind() != ErrorKind::Invalid => return Err(error),
             Err(_) => {}
@@ -250,7 +272,7 @@ impl Collection {
             }
             let left: Vec<usize> = left.into_iter().filter(|index| !errors.contains_key(index)).collect();
             let kept: Vec<M> = left.iter().map(|i| documents[*i]).collect();
-            match self.insert_measurements(&kept) {
+            match store(&kept) {
                 Ok(stored) => return Ok(LenientReply { stored, errors: errors.into_iter().collect() }),
                 Err(error) => match error.index().and_then(|at| left.get(at)) {
                     Some(index) => {

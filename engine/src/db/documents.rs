@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::options::check_collection_name;
+use crate::requests::UnansweredRequest;
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBson;
 use ebbtide_documents::bson::{Bson, Document, RawDocument, RawDocumentBuf};
@@ -278,11 +279,28 @@ impl Documents {
         &self,
         evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.engine.write_documents(&self.name, self.stoppable(evaluate))
+    }
+
+    /// As [`Documents::write`], with the request that the command answers, and the reply that `reply` makes.
+    pub(crate) fn write_once<T: Send + 'static>(
+        &self,
+        request: UnansweredRequest,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+        reply: impl FnOnce(&T) -> Vec<u8> + Send + 'static,
+    ) -> Result<T> {
+        self.engine.write_documents_once(&self.name, request, self.stoppable(evaluate), reply)
+    }
+
+    fn stoppable<T>(
+        &self,
+        evaluate: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static {
         let stop = self.stop.clone();
-        self.engine.write_documents(&self.name, move |transaction| {
+        move |transaction| {
             transaction.set_stop(stop);
             evaluate(transaction)
-        })
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::documents::memtable::raw;
 use crate::documents::snapshot::{Hidden, Match, sorted};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::error::{Error, ErrorKind, Result};
+use crate::requests::Request;
 use ebbtide_documents::bson::raw::{RawBson, RawBsonRef};
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::{Filter, Projection, Purpose, Sort, Update, check_ttl, id_of};
@@ -260,9 +261,34 @@ impl Documents {
     /// [`WriteOutcome::refused`]: [`Code::DuplicateKey`], [`Code::InvalidIdField`], [`Code::BSONObjectTooLarge`],
     /// [`Code::BadValue`].
     pub fn insert_many(&self, documents: Vec<Result<RawDocumentBuf>>, ordered: bool) -> Result<WriteOutcome> {
+        self.write(self.inserting(documents, ordered))
+    }
+
+    /// As [`Documents::insert_many`] in any order, for a request that is stored once, with the reply that `reply` makes of the
+    /// outcome: [`crate::Database::begin_request`].
+    ///
+    /// # Errors
+    /// As for [`Documents::insert_many`], and then the request is as if it had not been sent; [`Code::IllegalOperation`] if it is
+    /// stored already.
+    pub fn insert_many_once(
+        &self,
+        documents: Vec<Result<RawDocumentBuf>>,
+        request: &mut Request,
+        reply: impl FnOnce(&WriteOutcome) -> Vec<u8> + Send + 'static,
+    ) -> Result<WriteOutcome> {
+        let outcome = self.write_once(request.unanswered()?, self.inserting(documents, false), reply)?;
+        request.committed();
+        Ok(outcome)
+    }
+
+    fn inserting(
+        &self,
+        documents: Vec<Result<RawDocumentBuf>>,
+        ordered: bool,
+    ) -> impl FnOnce(&mut Transaction<'_>) -> Result<WriteOutcome> + Send + 'static {
         let with_id = |document: Result<RawDocumentBuf>| self.with_id(document?);
         let ready: Vec<_> = documents.into_iter().map(with_id).collect();
-        self.write(move |transaction| {
+        move |transaction| {
             WriteOutcome::of(ordered, ready, |outcome, _, (document, key)| {
                 check_ttl(&document, transaction.options().default_ttl)?;
                 if transaction.get(&key)?.is_some() {
@@ -272,7 +298,7 @@ impl Documents {
                 outcome.n += 1;
                 Ok(())
             })
-        })
+        }
     }
 
     /// Runs updates in turn. One that could not be read is refused with its error.

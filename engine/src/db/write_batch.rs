@@ -38,9 +38,9 @@ impl Database {
     /// let (key, digest) = ([1; 32], [2; 32]); // Checksums, in a real program.
     /// for attempt in 1..=2 {
     ///     match db.begin_request(key, digest)? {
-    ///         BegunRequest::New(request) => {
+    ///         BegunRequest::New(mut request) => {
     ///             let batch = db.write_batch().insert_documents("inside", &inside).insert_documents("outside", &outside);
-    ///             assert_eq!((attempt, batch.commit_once(request, b"done")?), (1, 2));
+    ///             assert_eq!((attempt, batch.commit_once(&mut request, b"done")?), (1, 2));
     ///         }
     ///         BegunRequest::Repeated(reply) => assert_eq!((attempt, reply.as_slice()), (2, b"done".as_slice())),
     ///         BegunRequest::OtherContent => panic!("the key was used for another request"),
@@ -133,9 +133,10 @@ impl<'a> WriteBatch<'a> {
     /// As [`WriteBatch::commit`], with the request that is answered by this, and the reply that those get who send it again.
     ///
     /// # Errors
-    /// As for [`WriteBatch::commit`]. Then the request is as if it had not been sent.
-    pub fn commit_once(self, request: Request, reply: &[u8]) -> Result<u64, WriteBatchError> {
-        let count = self.store(Some((&request, reply)))?;
+    /// As for [`WriteBatch::commit`], and then the request is as if it had not been sent; [`Code::IllegalOperation`] if it is stored
+    /// already, and [`Code::BSONObjectTooLarge`] for a reply of more than 16 MiB.
+    pub fn commit_once(self, request: &mut Request, reply: &[u8]) -> Result<u64, WriteBatchError> {
+        let count = self.store(Some((request, reply)))?;
         request.committed();
         Ok(count)
     }
@@ -153,7 +154,8 @@ impl<'a> WriteBatch<'a> {
         let parts = self.inserts.iter().zip(&builds);
         let parts: Vec<Part<'_>> =
             parts.map(|(insert, build)| Part { name: &insert.collection, batch_id: None, build }).collect();
-        let request = request.map(|(request, reply)| request.stored(reply)).transpose().map_err(whole)?;
+        let request = request.map(|(request, reply)| request.unanswered()?.with_reply(reply));
+        let request = request.transpose().map_err(whole)?;
         self.engine.insert_together(&parts, request).map_err(|(at, error)| match at.map(|at| &self.inserts[at]) {
             None => whole(error),
             Some(Insert { collection, build, .. }) => {

@@ -35,10 +35,12 @@ pub(crate) enum Work {
     Documents(u64, Evaluate),
     /// Inserts that are one record of the log, with the request that they answer if it is to be stored once.
     Together(Vec<(u64, Rows)>, Option<StoredRequest>),
+    /// A command on an ordinary collection, with the request that it answers. After an error it has done nothing.
+    DocumentsOnce(u64, Evaluate<StoredRequest>),
 }
 
 /// A command on an ordinary collection.
-pub(crate) type Evaluate = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<()> + Send>;
+pub(crate) type Evaluate<T = ()> = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<T> + Send>;
 
 /// Validated measurements.
 pub(crate) struct Rows {

@@ -1,8 +1,9 @@
 //! Inserts into several collections that are stored together, and requests that are stored once.
 
 use crate::{NOTHING, Sim, at, numbers_in, reading, readings, weather};
+use ebbtide::bson::rawdoc;
 use ebbtide::ttl::{Code, Value};
-use ebbtide::{BegunRequest, Database, RepairMode, Request, WriteBatchError};
+use ebbtide::{BegunRequest, Database, DocumentsOptions, RepairMode, Request, WriteBatchError, WriteOutcome};
 use std::time::Duration;
 
 const ONE: [u8; 32] = [1; 32];
@@ -43,7 +44,7 @@ fn is_repeated(db: &Database, key: [u8; 32], reply: &[u8]) {
 fn store_once(db: &Database, key: [u8; 32], numbers: std::ops::Range<i64>) {
     let rows = readings(numbers);
     let batch = db.write_batch().insert_documents("inside", &rows).insert_documents("outside", &rows);
-    batch.commit_once(new(db, key, TWO), b"reply").unwrap();
+    batch.commit_once(&mut new(db, key, TWO), b"reply").unwrap();
 }
 
 #[test]
@@ -122,24 +123,24 @@ fn a_request_that_was_not_committed_is_as_if_it_had_not_been_sent() {
     let db = with_two(&Sim::new());
     drop(new(&db, ONE, TWO));
     let bad = [Value::Object(Vec::new())];
-    let refused = db.write_batch().insert_documents("inside", &bad).commit_once(new(&db, ONE, ONE), b"no");
+    let refused = db.write_batch().insert_documents("inside", &bad).commit_once(&mut new(&db, ONE, ONE), b"no");
     assert_eq!(refused.unwrap_err().collection.as_deref(), Some("inside"));
     // One without measurements is remembered too.
-    db.write_batch().commit_once(new(&db, ONE, TWO), b"nothing").unwrap();
+    db.write_batch().commit_once(&mut new(&db, ONE, TWO), b"nothing").unwrap();
     is_repeated(&db, ONE, b"nothing");
 }
 
 #[test]
 fn a_request_waits_for_the_one_with_its_key() {
     let db = with_two(&Sim::new());
-    let first = new(&db, ONE, TWO);
+    let mut first = new(&db, ONE, TWO);
     std::thread::scope(|scope| {
         let second = scope.spawn(|| match db.begin_request(ONE, TWO).unwrap() {
             BegunRequest::Repeated(reply) => reply,
             other => panic!("{other:?}"),
         });
         let rows = readings(0..1);
-        db.write_batch().insert_documents("inside", &rows).commit_once(first, b"first").unwrap();
+        db.write_batch().insert_documents("inside", &rows).commit_once(&mut first, b"first").unwrap();
         assert_eq!(second.join().unwrap(), b"first");
     });
     assert_eq!(both(&db), (vec![0], NOTHING.to_vec()));
@@ -173,7 +174,7 @@ fn old_requests_are_forgotten_together() {
         key
     };
     for n in 0..1000 {
-        db.write_batch().commit_once(new(&db, key(n), TWO), b"reply").unwrap();
+        db.write_batch().commit_once(&mut new(&db, key(n), TWO), b"reply").unwrap();
     }
     db.flush().unwrap();
     assert_eq!(db.verify().unwrap().rows, 1000);
@@ -226,4 +227,48 @@ fn a_repair_keeps_batches_whole() {
     let db = sim.open();
     assert_eq!(both(&db), (vec![0, 1], vec![0, 1]));
     is_repeated(&db, ONE, b"reply");
+}
+
+#[test]
+fn documents_of_a_request_are_stored_once() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let notes = db.create_documents("notes", DocumentsOptions::default()).unwrap();
+    let documents = || [1, 2, 2].map(|id| Ok(rawdoc! { "_id": id })).to_vec();
+    let mut request = new(&db, ONE, TWO);
+    let reply = |outcome: &WriteOutcome| vec![u8::try_from(outcome.refused.len()).unwrap()];
+    let outcome = notes.insert_many_once(documents(), &mut request, reply).unwrap();
+    assert_eq!((outcome.n, outcome.refused.len()), (2, 1));
+    let again = notes.insert_many_once(documents(), &mut request, reply).unwrap_err();
+    assert_eq!(again.code(), Code::IllegalOperation);
+    drop(request);
+    db.abandon();
+    let db = sim.open();
+    is_repeated(&db, ONE, &[1]);
+    assert_eq!(db.documents("notes").unwrap().snapshot().unwrap().count().unwrap(), 2);
+    // One that does nothing is remembered too.
+    let mut request = new(&db, TWO, TWO);
+    db.documents("notes").unwrap().insert_many_once(documents(), &mut request, reply).unwrap();
+    drop(request);
+    is_repeated(&db, TWO, &[3]);
+    // And one whose reply is too long is not stored.
+    let mut request = new(&db, [3; 32], TWO);
+    let long = db
+        .documents("notes")
+        .unwrap()
+        .insert_many_once(vec![Ok(rawdoc! { "_id": 9 })], &mut request, |_| vec![0; (16 << 20) + 1]);
+    assert_eq!(long.unwrap_err().code(), Code::BSONObjectTooLarge);
+    assert_eq!(db.documents("notes").unwrap().snapshot().unwrap().count().unwrap(), 2);
+}
+
+#[test]
+fn documents_that_would_be_refused_are_told_without_storing_any() {
+    let db = with_two(&Sim::new());
+    let bad = Value::Object(vec![("v".into(), Value::Int(2))]);
+    let documents = [reading(0, "roof", 1), bad.clone(), reading(1, "roof", 2), bad];
+    let inside = db.collection("inside").unwrap();
+    let refused: Vec<usize> =
+        inside.check_documents_lenient(&documents).unwrap().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(refused, [1, 3]);
+    assert_eq!(inside.snapshot().unwrap().count().unwrap(), 0);
 }

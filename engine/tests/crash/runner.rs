@@ -644,8 +644,8 @@ fn insert_across(db: &Database, parts: &[(&'static str, Vec<Row>)], request: Opt
     let mut key = [0; 32];
     key[..8].copy_from_slice(&number.to_le_bytes());
     match db.begin_request(key, key)? {
-        BegunRequest::New(request) => {
-            batch().commit_once(request, &key[..8]).map(drop).map_err(|refused| refused.error)
+        BegunRequest::New(mut request) => {
+            batch().commit_once(&mut request, &key[..8]).map(drop).map_err(|refused| refused.error)
         }
         BegunRequest::Repeated(reply) => {
             assert_eq!(reply, key[..8], "a request that is sent again gets its first reply");

@@ -218,7 +218,7 @@ pub(crate) fn make(folder: &Path, clock: &Arc<VirtualClock>) -> Database {
     let [weather_rows, fine_rows] = [&weather[3], &fine[1]].map(|rows| documents(rows));
     let batch = db.write_batch().insert_documents("weather", &weather_rows).insert_documents("fine", &fine_rows);
     match db.begin_request(REQUEST, REQUEST).unwrap() {
-        BegunRequest::New(request) => drop(batch.commit_once(request, REPLY).unwrap()),
+        BegunRequest::New(mut request) => drop(batch.commit_once(&mut request, REPLY).unwrap()),
         known => panic!("{known:?}"),
     }
     let deleted = Filter::and(vec![Filter::eq("at.station", Value::from("roof")), Filter::eq("box.id", Value::Int(5))]);

@@ -42,10 +42,12 @@ fn sample() -> &'static Sample {
         ]);
         d.insert_documents(&[more]).expect("insert");
         c.insert_documents(&measurements(20..22, NOON - HOUR)).expect("insert");
-        let BegunRequest::New(request) = db.begin_request([1; 32], [2; 32]).expect("begin") else { panic!("known") };
+        let BegunRequest::New(mut request) = db.begin_request([1; 32], [2; 32]).expect("begin") else {
+            panic!("known")
+        };
         let (of_c, of_d) = (measurements(30..32, NOON), measurements(40..41, NOON));
         let batch = db.write_batch().insert_documents("c", &of_c).insert_documents("d", &of_d);
-        batch.commit_once(request, b"reply").expect("insert");
+        batch.commit_once(&mut request, b"reply").expect("insert");
         let fs = fs.fork();
         let is_log = |p: &PathBuf| p.extension().is_some_and(|e| e == "log");
         let path = fs.files().into_iter().filter(is_log).max().expect("a log");
