@@ -9,6 +9,7 @@ mod collections;
 mod flight;
 mod lines;
 mod metrics;
+mod once;
 mod page;
 mod problem;
 mod remote;

@@ -127,6 +127,7 @@ pub(crate) struct Counters {
     pub(crate) lines_stored: AtomicU64,
     pub(crate) rows_posted: AtomicU64,
     pub(crate) samples_stored: AtomicU64,
+    pub(crate) requests_repeated: AtomicU64,
     pub(crate) writes_refused: AtomicU64,
 }
 

@@ -6,18 +6,24 @@ use base64::engine::general_purpose::STANDARD;
 use ebbtide_server::{AccountsFile, AutoCreate, Databases, Prometheus, Role, Server, Settings};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 async fn running(settings: Settings) -> (Server, SocketAddr, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let databases = Databases::in_folder(folder.path()).unwrap();
+    let (server, address) = running_in(settings, folder.path()).await;
+    (server, address, folder)
+}
+
+async fn running_in(settings: Settings, folder: &Path) -> (Server, SocketAddr) {
+    let databases = Databases::in_folder(folder).unwrap();
     let settings = Settings { mongodb: None, http: Some(0), http_hosts: vec!["db.example.org".into()], ..settings };
     let server = Server::start(databases, settings).await.unwrap();
     let address = server.http_address().unwrap();
     assert_eq!(server.mongodb_address(), None);
-    (server, address, folder)
+    (server, address)
 }
 
 /// The status of a reply, and all of it.
@@ -441,4 +447,68 @@ async fn samples_of_remote_write_go_to_the_collections_of_their_metrics() {
     }
     bits.sort_unstable();
     assert_eq!(bits, [1.0_f64.to_bits(), stale.to_bits()], "a stale marker keeps its bits");
+}
+
+/// Posts, expects a status, and returns the body.
+async fn posted(address: SocketAddr, path: &str, headers: &str, body: &[u8], status: u16) -> String {
+    let (found, reply) = post(address, path, &format!("{PROGRAM}{headers}"), body).await;
+    assert_eq!(found, status, "{path}: {reply}");
+    reply.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_with_a_key_is_stored_once() {
+    let (server, address, folder) = running(Settings::default()).await;
+    let key = "Idempotency-Key: 7f3a\r\n";
+    let (v1, v3) = ("/write?db=d&precision=s", "/api/v3/write_lp?db=d&precision=s");
+    posted(address, v1, key, TWO.as_bytes(), 204).await;
+    posted(address, v1, key, TWO.as_bytes(), 204).await;
+    let other = posted(address, v1, key, b"cpu usage=9 1704067201", 422).await;
+    assert!(other.contains("Idempotency-Key"), "{other}");
+    posted(address, "/write?db=d&precision=ms", key, TWO.as_bytes(), 422).await;
+    // What was stored in part is told as it was the first time.
+    let part = b"cpu usage=1 1704067205\ncpu\ncpu usage=\"high\" 1704067206\n";
+    let first = posted(address, v3, "Idempotency-Key: part\r\n", part, 400).await;
+    assert!(first.contains("1 other lines were stored") && first.contains("\"line_number\":3"), "{first}");
+    assert_eq!(posted(address, v3, "Idempotency-Key: part\r\n", part, 400).await, first);
+    // One of which nothing is stored is examined again.
+    posted(address, v1, "Idempotency-Key: bad\r\n", b"cpu", 400).await;
+    posted(address, v1, "Idempotency-Key: bad\r\n", b"cpu usage=3 1704067207", 204).await;
+    // Of another interface it is another key.
+    let row = b"{\"time\": \"2024-02-01\", \"usage\": 5}\n";
+    for _ in 0..2 {
+        assert_eq!(posted(address, "/collections/cpu", key, row, 200).await, "{\"inserted\":1}\n");
+    }
+    let remote = snappy(&series(&[("__name__", "up")], &[(1.0, 1)]));
+    let headers = "Content-Encoding: snappy\r\n";
+    posted(address, "/api/v1/write", headers, &remote, 204).await;
+    posted(address, "/api/v1/write", headers, &remote, 204).await;
+    posted(address, "/api/v1/write", &format!("{headers}{key}"), &remote, 204).await;
+    let (_, metrics) = ask(address, "GET /metrics", "Host: localhost\r\n").await;
+    for line in ["lines_stored_total 4", "samples_stored_total 2", "rows_posted_total 1", "repeated_requests_total 4"] {
+        assert!(metrics.contains(&format!("\nebbtide_server_{line}\n")), "{line}: {metrics}");
+    }
+    posted(address, v1, "Idempotency-Key: a\r\nIdempotency-Key: b\r\n", TWO.as_bytes(), 400).await;
+    server.stop().await.unwrap();
+    assert_eq!(counts(&folder, "d"), named(&[("cpu", 4), ("mem", 1), ("prometheus", 2)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_known_after_a_restart_and_documents_have_one_too() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let database = ebbtide::Database::open(folder.path().join("d")).unwrap();
+        database.create_documents("notes", ebbtide::DocumentsOptions::default()).unwrap();
+    }
+    let documents = b"{\"a\": 1}\n{\"_id\": 1}\n{\"_id\": 1}\n";
+    let mut replies = Vec::new();
+    for _ in 0..2 {
+        let (server, address) = running_in(Settings::default(), folder.path()).await;
+        replies.push(posted(address, "/collections/notes", "Idempotency-Key: 1\r\n", documents, 400).await);
+        server.stop().await.unwrap();
+    }
+    assert!(replies[0].contains("line 3: ") && replies[0].contains("2 other lines were stored"), "{replies:?}");
+    assert_eq!(replies[0], replies[1]);
+    let database = ebbtide::Database::open(folder.path().join("d")).unwrap();
+    assert_eq!(database.documents("notes").unwrap().snapshot().unwrap().count().unwrap(), 2);
 }

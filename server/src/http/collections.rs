@@ -1,10 +1,12 @@
 //! `POST /collections/NAME`: measurements or documents as lines of JSON, and measurements as an Arrow stream.
 
+use super::lines::BadLine;
+use super::once::{self, Once, Written};
 use super::problem::{Form, Outcome, Problem, reason, wait_for_room};
 use super::target::{OfDatabase, named, of_request};
 use super::{Caller, Ends, Refused, authorize, body, check_sender};
 use crate::accounts::Role;
-use crate::shared::{Shared, add};
+use crate::shared::Shared;
 use arrow::compute::concat_batches;
 use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
@@ -15,7 +17,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide::documents_model::json::document_from_slice;
-use ebbtide::{Collection, Database, Documents};
+use ebbtide::{Collection, Database, Documents, Request, WriteBatchError, WriteOutcome};
 use ebbtide_ttl::{Code, Timestamp, Value};
 use serde_json::json;
 use std::sync::Arc;
@@ -30,7 +32,6 @@ pub(super) async fn answer(
 ) -> Response {
     match stored(&shared, ends, &name, asked, &headers, body).await {
         Ok(count) => {
-            add(&shared.counters.rows_posted, count);
             let body = format!("{}\n", json!({"inserted": count}));
             ([(CONTENT_TYPE, "application/json")], body).into_response()
         }
@@ -54,8 +55,15 @@ async fn stored(
     let is_arrow = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(super::sql::ARROW));
     let refused = |Refused(status, message): Refused| Problem::new(status, message);
     let (_memory, body) = body::read(shared, headers, body).await.map_err(refused)?;
+    let once = Once::of(("collections", &account), headers, &[name.as_bytes(), &body])?;
     let insert = Insert { shared, database, name, account };
-    Ok(tokio::task::block_in_place(|| if is_arrow { insert.arrow(&body) } else { insert.lines(&body) })?)
+    let store = |request: Option<&mut Request>| match is_arrow {
+        true => insert.arrow(&body, request),
+        false => insert.lines(&body, request),
+    };
+    let counter = &shared.counters.rows_posted;
+    let written = tokio::task::block_in_place(|| once::run((shared, &insert.database), once, counter, store))?;
+    Ok(written.complete()?)
 }
 
 /// What a request is about.
@@ -78,34 +86,37 @@ impl Insert<'_> {
     }
 
     /// Rows of an Arrow stream, all or none.
-    fn arrow(&self, body: &Bytes) -> Result<u64, Problem> {
+    fn arrow(&self, body: &Bytes, request: Option<&mut Request>) -> Result<Written, Problem> {
         let wrong =
             |error: arrow::error::ArrowError| Problem::bad(format!("the body is no complete Arrow stream: {error}"));
         let reader = StreamReader::try_new(body.as_ref(), None).map_err(wrong)?;
         let schema = reader.schema();
         let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(wrong)?;
-        self.batch(&concat_batches(&schema, &batches).map_err(wrong)?)
+        self.batch(&concat_batches(&schema, &batches).map_err(wrong)?, request)
     }
 
     /// Rows, all or none.
-    pub(super) fn batch(&self, rows: &RecordBatch) -> Result<u64, Problem> {
+    pub(super) fn batch(&self, rows: &RecordBatch, request: Option<&mut Request>) -> Result<Written, Problem> {
         if self.is_ordinary() {
             let what = format!("'{}' is an ordinary collection, which takes documents: send lines of JSON", self.name);
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
-        let collection = self.collection()?;
+        self.collection()?;
         self.admit(rows.num_rows())?;
-        Ok(collection.insert(rows)?)
+        let written = Written::all(rows.num_rows() as u64);
+        let batch = self.database.write_batch().insert(self.name, rows);
+        once::commit(batch, request, &written).map_err(|refused| Problem::of(&refused.error))?;
+        Ok(written)
     }
 
     /// Lines of Extended JSON.
-    fn lines(&self, body: &Bytes) -> Result<u64, Problem> {
+    fn lines(&self, body: &Bytes, request: Option<&mut Request>) -> Result<Written, Problem> {
         let lines = body.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| !line.trim_ascii().is_empty());
         if self.is_ordinary() {
             let documents = self.database.documents(self.name)?;
-            return self.documents(&documents, lines);
+            return self.documents(&documents, lines, request);
         }
-        self.measurements(&self.collection()?, lines)
+        self.measurements(&self.collection()?, lines, request)
     }
 
     fn collection(&self) -> Result<Collection, Problem> {
@@ -120,7 +131,8 @@ impl Insert<'_> {
         &self,
         collection: &Collection,
         lines: impl Iterator<Item = (&'b [u8], usize)>,
-    ) -> Result<u64, Problem> {
+        request: Option<&mut Request>,
+    ) -> Result<Written, Problem> {
         let time = collection.snapshot()?.options().time_field.clone();
         let (mut measurements, mut numbers) = (Vec::new(), Vec::new());
         for (line, number) in lines {
@@ -137,10 +149,15 @@ impl Insert<'_> {
             numbers.push(number);
         }
         self.admit(measurements.len())?;
-        collection.insert_documents(&measurements).map_err(|error| match error.index().and_then(|at| numbers.get(at)) {
-            Some(number) => Problem::bad(format!("line {number}: {}: nothing was stored", reason(&error))),
-            None => error.into(),
-        })
+        let written = Written::all(measurements.len() as u64);
+        let batch = self.database.write_batch().insert_documents(self.name, &measurements);
+        once::commit(batch, request, &written).map_err(|WriteBatchError { error, .. }| {
+            match error.index().and_then(|at| numbers.get(at)) {
+                Some(number) => Problem::bad(format!("line {number}: {}: nothing was stored", reason(&error))),
+                None => error.into(),
+            }
+        })?;
+        Ok(written)
     }
 
     /// Documents, of which those that are refused are told.
@@ -148,7 +165,8 @@ impl Insert<'_> {
         &self,
         documents: &Documents,
         lines: impl Iterator<Item = (&'b [u8], usize)>,
-    ) -> Result<u64, Problem> {
+        request: Option<&mut Request>,
+    ) -> Result<Written, Problem> {
         let (mut read, mut numbers) = (Vec::new(), Vec::new());
         for (line, number) in lines {
             let document = document_from_slice(line)
@@ -157,13 +175,17 @@ impl Insert<'_> {
             numbers.push(number);
         }
         self.admit(read.len())?;
-        let outcome = documents.insert_many(read, false)?;
-        let refused = outcome.refused.iter().filter_map(|(at, error)| Some((*numbers.get(*at)?, reason(error))));
-        let refused: Vec<_> = refused.map(|(number, why)| super::lines::BadLine::new(number, why, b"")).collect();
-        if refused.is_empty() {
-            Ok(outcome.n)
-        } else {
-            Err(Problem::of_lines(refused, usize::try_from(outcome.n).unwrap_or(usize::MAX)))
-        }
+        let written = move |outcome: &WriteOutcome| {
+            let refused = outcome.refused.iter().filter_map(|(at, error)| Some((*numbers.get(*at)?, reason(error))));
+            Written { stored: outcome.n, bad: refused.map(|(number, why)| BadLine::new(number, why, b"")).collect() }
+        };
+        let outcome = match request {
+            None => documents.insert_many(read, false)?,
+            Some(request) => {
+                let written = written.clone();
+                documents.insert_many_once(read, request, move |outcome| written(outcome).to_reply())?
+            }
+        };
+        Ok(written(&outcome))
     }
 }

@@ -362,11 +362,12 @@ impl FlightSqlService for Flight {
         };
         let (mut batches, mut count) = (batches(request), 0);
         while let Some(batch) = batches.try_next().await? {
-            let stored = tokio::task::block_in_place(|| insert.batch(&batch));
-            count += stored.map_err(|problem| {
+            let stored = tokio::task::block_in_place(|| insert.batch(&batch, None));
+            let stored = stored.map_err(|problem| {
                 let status = Status::new(code_of(problem.status), problem.message);
                 if count == 0 { status } else { after(&status, count) }
             })?;
+            count += stored.stored;
         }
         add(&self.shared.counters.rows_posted, count);
         Ok(i64::try_from(count).unwrap_or(i64::MAX))

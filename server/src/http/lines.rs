@@ -2,6 +2,7 @@
 
 use ebbtide::line_protocol::{self, Point};
 use ebbtide_ttl::{Timestamp, Value};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 
@@ -54,7 +55,7 @@ impl Unit {
 }
 
 /// A line that is not stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BadLine {
     /// Its number, from 1.
     pub(super) number: usize,

@@ -87,6 +87,7 @@ pub(super) fn page(shared: &Shared) -> Result<String, Failure> {
         ("samples_stored_total", "Samples of Prometheus remote write that were stored.", &counters.samples_stored),
         ("rows_posted_total", "Measurements and documents that POST /collections stored.", &counters.rows_posted),
         ("lines_stored_total", "Lines of line protocol that were stored.", &counters.lines_stored),
+        ("repeated_requests_total", "Writes over HTTP that had been stored before.", &counters.requests_repeated),
         ("refused_writes_total", "Writes over HTTP that were refused, or a part of them.", &counters.writes_refused),
         ("received_bytes_total", "Bytes received by MongoDB's protocol.", &counters.bytes_in),
         ("sent_bytes_total", "Bytes sent by it.", &counters.bytes_out),

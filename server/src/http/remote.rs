@@ -3,19 +3,21 @@
 //! A sample is a measurement of one collection: its labels, the metric's name among them, are the meta, and its value is the
 //! field `value`.
 
+use super::once::{self, Once, Written};
 use super::problem::{Form, Outcome, Problem, wait_for_room};
 use super::target::{OfDatabase, named, of_request};
 use super::write::{collection_or_new, options};
 use super::{Caller, Ends, Refused, authorize, body, check_sender};
 use crate::accounts::Role;
 use crate::settings::Prometheus;
-use crate::shared::{Shared, add};
+use crate::shared::Shared;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use ebbtide::{Database, Request};
 use ebbtide_ttl::{Name, Precision, Timestamp, Value};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -92,9 +94,11 @@ async fn stored(
     check_form(headers)?;
     let refused = |Refused(status, message): Refused| Problem::new(status, message);
     let (_memory, body) = body::raw(shared, headers, body).await.map_err(refused)?;
+    let of = ("remote write", account.as_str());
+    let once = Once::of(of, headers, &[&body])?.unwrap_or_else(|| Once::of_content(of, &[&body]));
     let store = || {
         let request = unpacked(&body, shared.settings.message_bytes_max)?;
-        store(shared, database.as_deref(), &account, request)
+        store(shared, database.as_deref(), &account, request, once)
     };
     Ok(tokio::task::block_in_place(store)?)
 }
@@ -129,7 +133,13 @@ fn unpacked(body: &[u8], most: usize) -> Result<WriteRequest, Problem> {
         .map_err(|error| Problem::bad(format!("the body is no WriteRequest: {error}")))
 }
 
-fn store(shared: &Shared, database: Option<&str>, account: &str, request: WriteRequest) -> Result<(), Problem> {
+fn store(
+    shared: &Shared,
+    database: Option<&str>,
+    account: &str,
+    request: WriteRequest,
+    once: Once,
+) -> Result<(), Problem> {
     let settings = &shared.settings.prometheus;
     let mut rows = 0;
     let mut collections: BTreeMap<String, Vec<TimeSeries>> = BTreeMap::new();
@@ -147,26 +157,35 @@ fn store(shared: &Shared, database: Option<&str>, account: &str, request: WriteR
     shared.rates.take(account, rows as u64, shared.now()).map_err(|e| Problem::of_command(&e))?;
     let database = of_request(shared, database)?;
     wait_for_room(shared, &database)?;
-    let mut ready = Vec::new();
+    let store = |request: Option<&mut Request>| insert(shared, &database, collections, request);
+    once::run((shared, &database), Some(once), &shared.counters.samples_stored, store).map(drop)
+}
+
+/// Stores the series of each collection, all or none.
+fn insert(
+    shared: &Shared,
+    database: &Database,
+    collections: BTreeMap<String, Vec<TimeSeries>>,
+    request: Option<&mut Request>,
+) -> Result<Written, Problem> {
+    let mut ready = Vec::with_capacity(collections.len());
     for (name, series) in collections {
         crate::databases::check_collection(&name).map_err(|e| Problem::of_command(&e))?;
         let auto = &shared.settings.auto_create_lines;
         let made = || options(auto, &name, LABELS).precision(Precision::Ms);
-        let collection = collection_or_new(shared, &database, &name, made)?;
+        let collection = collection_or_new(shared, database, &name, made)?;
         let snapshot = collection.snapshot()?;
         let (time, meta) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
         let Some(meta) = meta else {
             return Err(Problem::bad(format!("collection '{name}' has no meta field for labels")));
         };
-        let samples = samples(series, time, meta);
-        collection.check_documents(&samples)?;
-        ready.push((collection, samples));
+        ready.push((samples(series, time, meta), name));
     }
-    for (collection, samples) in ready {
-        let count = collection.insert_documents(&samples)?;
-        add(&shared.counters.samples_stored, count);
-    }
-    Ok(())
+    let written = Written::all(ready.iter().map(|(samples, _)| samples.len() as u64).sum());
+    let batch =
+        ready.iter().fold(database.write_batch(), |batch, (samples, name)| batch.insert_documents(name, samples));
+    once::commit(batch, request, &written).map_err(|refused| Problem::of(&refused.error))?;
+    Ok(written)
 }
 
 /// The samples of series as measurements.

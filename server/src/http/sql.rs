@@ -197,6 +197,10 @@ async fn reply(
     let Caller { role, .. } = authorize(shared, ends, headers, None, Role::Read).await?;
     check_sender(headers, false)?;
     let form = Form::of(parameters.format.as_deref(), headers)?;
+    if headers.contains_key(super::once::KEY) {
+        let what = "a statement has no Idempotency-Key: insert over /collections, line protocol or remote write";
+        return Err(Failed::mistake(what).into());
+    }
     let Some(sql) = shared.sql.clone() else {
         let what = "this server runs no SQL";
         return Err(Failed::new(StatusCode::NOT_FOUND, Code::CommandNotFound, what).into());

@@ -3,18 +3,19 @@
 //! A measurement is a collection, its tags are the meta, and all of a request is examined before any of it is stored.
 
 use super::lines::{BadLine, Body, Points, TAGS, TIME, Unit, document, lines};
+use super::once::{self, Once, Written};
 use super::problem::{self, Form, Outcome, Problem, reason};
 use super::{Caller, Ends, Refused, authorize, body};
 use crate::accounts::Role;
 use crate::settings::AutoCreate;
-use crate::shared::{Shared, add};
+use crate::shared::Shared;
 use axum::Extension;
 use axum::body::Body as HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ebbtide::{Collection, CollectionOptions, Database};
+use ebbtide::{Collection, CollectionOptions, Database, ErrorKind, Request};
 use ebbtide_ttl::{Clock as _, Code, Value};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -83,8 +84,11 @@ async fn stored(
     let refused = |Refused(status, message): Refused| Problem::new(status, message);
     let (_memory, text) = body::read(shared, headers, body).await.map_err(refused)?;
     let partial = form == Form::Three && parameters.accept_partial.unwrap_or(true);
+    let content: [&[u8]; 4] = [target.bucket.as_bytes(), named.as_bytes(), &[u8::from(partial)], &text];
+    let once = Once::of(("line protocol", &account), headers, &content)?;
     let write = Write { shared, target, unit, partial, account };
-    Ok(tokio::task::block_in_place(|| write.store(&text))?)
+    tokio::task::block_in_place(|| write.store(&text, once)?.complete())?;
+    Ok(())
 }
 
 /// Where a request's points go.
@@ -125,78 +129,98 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    fn store(&self, text: &[u8]) -> Result<(), Problem> {
-        let mut body = Body::read(text, self.unit, self.shared.clock.now());
+    fn store(&self, text: &[u8], once: Option<Once>) -> Result<Written, Problem> {
+        let body = Body::read(text, self.unit, self.shared.clock.now());
         if !self.partial && !body.bad.is_empty() {
             return Err(Problem::of_lines(body.bad, 0));
         }
         if body.len() == 0 && body.bad.is_empty() {
-            return Ok(());
+            return Ok(Written::default());
         }
         let rows = body.len() as u64;
         self.shared.rates.take(&self.account, rows, self.shared.now()).map_err(|e| Problem::of_command(&e))?;
         let database = self.shared.databases.get_or_create(&self.target.database);
         let database = database.map_err(|e| Problem::of_command(&e))?;
         problem::wait_for_room(self.shared, &database)?;
-        let mut ready = Vec::with_capacity(body.measurements.len());
-        for (name, points) in std::mem::take(&mut body.measurements) {
-            match self.ready(&database, &name, &points) {
-                Ok(one) => {
-                    let bad = if self.partial { Vec::new() } else { one.examined(&points) };
-                    body.bad.extend(
-                        one.bad.iter().chain(&bad).map(|(at, why)| BadLine::new(points.lines[*at], why.as_str(), b"")),
-                    );
-                    ready.push((one, points));
+        let counter = &self.shared.counters.lines_stored;
+        once::run((self.shared, &database), once, counter, |request| self.insert(&database, body, request, text))
+    }
+
+    /// Stores all points, or with `partial` those that can be stored, with one record of the log.
+    fn insert(
+        &self,
+        database: &Database,
+        body: Body,
+        mut request: Option<&mut Request>,
+        text: &[u8],
+    ) -> Result<Written, Problem> {
+        let (mut bad, mut ready) = (body.bad, Vec::with_capacity(body.measurements.len()));
+        for (name, points) in body.measurements {
+            match self.ready(database, &name, &points) {
+                Ok((one, refused)) => {
+                    bad.extend(refused);
+                    ready.push(one);
                 }
                 Err(problem) if self.partial && problem.status == StatusCode::BAD_REQUEST => {
-                    let of = |line: &usize| BadLine::new(*line, problem.message.as_str(), b"");
-                    body.bad.extend(points.lines.iter().map(of));
+                    bad.extend(points.lines.iter().map(|line| BadLine::new(*line, problem.message.as_str(), b"")));
                 }
                 Err(problem) => return Err(problem),
             }
         }
-        if !self.partial && !body.bad.is_empty() {
-            return Err(self.of_lines(body.bad, 0, text));
-        }
-        let mut stored = 0;
-        for (one, points) in ready {
-            let refused = one.store(self.partial)?;
-            stored += one.documents.len() - refused.len();
-            body.bad.extend(refused.into_iter().map(|(at, why)| BadLine::new(points.lines[at], why, b"")));
-        }
-        add(&self.shared.counters.lines_stored, stored as u64);
-        if body.bad.is_empty() { Ok(()) } else { Err(self.of_lines(body.bad, stored, text)) }
-    }
-
-    /// The bad lines in order, with their text.
-    fn of_lines(&self, mut bad: Vec<BadLine>, stored: usize, text: &[u8]) -> Problem {
-        bad.sort_by_key(|bad| bad.number);
-        let mut lines = lines(text);
-        for bad in &mut bad {
-            if let Some((_, line)) = lines.by_ref().find(|(number, _)| *number == bad.number) {
-                *bad = BadLine::new(bad.number, std::mem::take(&mut bad.reason), line);
+        loop {
+            if !self.partial && !bad.is_empty() {
+                bad.extend(ready.iter().filter_map(Ready::examined));
+                return Err(Problem::of_lines(with_text(bad, text), 0));
+            }
+            let stored = ready.iter().map(|one| one.documents.len() as u64).sum();
+            let written = Written { stored, bad: with_text(bad.clone(), text) };
+            if stored == 0 {
+                return Ok(written);
+            }
+            let batch = ready.iter().fold(database.write_batch(), |batch, one| {
+                batch.insert_documents(one.collection.name(), &one.documents)
+            });
+            let refused = match once::commit(batch, request.as_deref_mut(), &written) {
+                Ok(_) => return Ok(written),
+                Err(refused) if refused.error.kind() == ErrorKind::Invalid => refused,
+                Err(refused) => return Err(refused.error.into()),
+            };
+            let before = bad.len();
+            if self.partial {
+                for one in &mut ready {
+                    bad.extend(one.sort_out()?);
+                }
+            } else {
+                bad.extend(ready.iter().filter_map(Ready::examined));
+                if !bad.is_empty() {
+                    return Err(Problem::of_lines(with_text(bad, text), 0));
+                }
+            }
+            if bad.len() == before {
+                return Err(refused.error.into());
             }
         }
-        Problem::of_lines(bad, stored)
     }
 
-    /// The points of a measurement as documents of its collection, which is created if there is none.
-    fn ready(&self, database: &Database, name: &str, points: &Points) -> Result<Ready, Problem> {
+    /// The points of a measurement as documents of its collection, which is created if there is none, and the points of which
+    /// none can be made.
+    fn ready(&self, database: &Database, name: &str, points: &Points) -> Result<(Ready, Vec<BadLine>), Problem> {
         crate::databases::check_collection(name).map_err(|e| Problem::of_command(&e))?;
         let collection = self.collection(database, name)?;
         let snapshot = collection.snapshot()?;
         let (time, meta) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
-        let mut ready = Ready { documents: Vec::new(), places: Vec::new(), bad: Vec::new(), collection };
-        for (at, (point, instant)) in points.points.iter().zip(&points.instants).enumerate() {
+        let mut ready = Ready { documents: Vec::new(), lines: Vec::new(), collection };
+        let mut bad = Vec::new();
+        for ((point, instant), line) in points.points.iter().zip(&points.instants).zip(&points.lines) {
             match document(point, *instant, time, meta) {
                 Ok(document) => {
                     ready.documents.push(document);
-                    ready.places.push(at);
+                    ready.lines.push(*line);
                 }
-                Err(why) => ready.bad.push((at, why)),
+                Err(why) => bad.push(BadLine::new(*line, why, b"")),
             }
         }
-        Ok(ready)
+        Ok((ready, bad))
     }
 
     fn collection(&self, database: &Database, name: &str) -> Result<Collection, Problem> {
@@ -236,35 +260,44 @@ pub(super) fn options(auto: &AutoCreate, bucket: &str, meta: &str) -> Collection
     }
 }
 
-/// Documents for a collection, and the points of which none could be made.
+/// Documents for a collection.
 struct Ready {
     collection: Collection,
     documents: Vec<Value>,
-    /// For each document the place of its point.
-    places: Vec<usize>,
-    bad: Vec<(usize, String)>,
+    /// The number of the line of each.
+    lines: Vec<usize>,
 }
 
 impl Ready {
-    /// The first point that the collection would refuse.
-    fn examined(&self, points: &Points) -> Vec<(usize, String)> {
-        match self.collection.check_documents(&self.documents) {
-            Ok(()) => Vec::new(),
-            Err(error) => {
-                let at = error.index().and_then(|index| self.places.get(index).copied());
-                vec![(at.unwrap_or_default().min(points.lines.len().saturating_sub(1)), reason(&error))]
-            }
-        }
+    /// The first document that the collection would refuse.
+    fn examined(&self) -> Option<BadLine> {
+        let error = self.collection.check_documents(&self.documents).err()?;
+        let line = error.index().and_then(|index| self.lines.get(index)).or(self.lines.last())?;
+        Some(BadLine::new(*line, reason(&error), b""))
     }
 
-    /// Stores all, or with `partial` what can be stored; returns what could not.
-    fn store(&self, partial: bool) -> Result<Vec<(usize, String)>, Problem> {
-        if !partial {
-            self.collection.insert_documents(&self.documents)?;
-            return Ok(Vec::new());
+    /// Takes out the documents that the collection would refuse.
+    fn sort_out(&mut self) -> Result<Vec<BadLine>, Problem> {
+        let refused = self.collection.check_documents_lenient(&self.documents)?;
+        let of_line =
+            |(index, error): &(usize, ebbtide::Error)| Some(BadLine::new(*self.lines.get(*index)?, reason(error), b""));
+        let bad = refused.iter().filter_map(of_line).collect();
+        for (index, _) in refused.iter().rev() {
+            self.documents.remove(*index);
+            self.lines.remove(*index);
         }
-        let reply = self.collection.insert_documents_lenient(&self.documents)?;
-        let place = |index: usize| self.places.get(index).copied().unwrap_or_default();
-        Ok(reply.errors.into_iter().map(|(index, error)| (place(index), reason(&error))).collect())
+        Ok(bad)
     }
+}
+
+/// Bad lines in order, with their text.
+fn with_text(mut bad: Vec<BadLine>, text: &[u8]) -> Vec<BadLine> {
+    bad.sort_by_key(|bad| bad.number);
+    let mut lines = lines(text);
+    for bad in bad.iter_mut().filter(|bad| bad.text.is_empty()) {
+        if let Some((_, line)) = lines.by_ref().find(|(number, _)| *number == bad.number) {
+            *bad = BadLine::new(bad.number, std::mem::take(&mut bad.reason), line);
+        }
+    }
+    bad
 }
