@@ -6,15 +6,20 @@ use crate::catalog::{SessionTables, StatementCatalog};
 use crate::context::{CATALOG, StatementContext};
 use crate::error::{QueryError, Result};
 use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
-use datafusion::common::{DataFusionError, ScalarValue, exec_err};
+use datafusion::catalog::{
+    CatalogProvider, MemTable, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableFunctionArgs,
+    TableFunctionImpl, TableProvider,
+};
+use datafusion::common::{DataFusionError, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::TableType;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_IDENTIFIER};
 use datafusion_pg_catalog::pg_catalog::catalog_info::CatalogInfo;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
@@ -153,6 +158,7 @@ pub(crate) fn register(
     session.register_udf(text_of("col_description", &[DataType::Int32, DataType::Int32], None));
     session.register_udf(Setting::function("current_setting"));
     session.register_udf(Setting::function("set_config"));
+    session.register_udtf("pg_get_keywords", Arc::new(Keywords));
     let names = Names {
         catalog: client.database.clone(),
         database: database.clone(),
@@ -235,9 +241,44 @@ impl ScalarUDFImpl for Setting {
     }
 }
 
-/// What drivers ask in words that DataFusion does not know, and what they mean: ADBC compares names with 0, and JDBC asks for the
-/// columns of primary keys, of which there are none.
-const DRIVERS: [(&str, &str); 7] = [
+/// The table function `pg_get_keywords()`: the words that SQL here knows, of which editors ask the reserved ones.
+#[derive(Debug)]
+struct Keywords;
+
+impl TableFunctionImpl for Keywords {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Found<Arc<dyn TableProvider>> {
+        if !args.exprs().is_empty() {
+            return plan_err!("pg_get_keywords() takes no arguments");
+        }
+        let is_reserved = |word: &&str| {
+            let word = ALL_KEYWORDS.iter().position(|known| known == word).map(|at| ALL_KEYWORDS_INDEX[at]);
+            word.is_some_and(|word| RESERVED_FOR_IDENTIFIER.contains(&word))
+        };
+        let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
+        let category = |of: &dyn Fn(bool) -> &'static str| {
+            text(ALL_KEYWORDS.iter().map(|word| of(is_reserved(word)).to_owned()).collect())
+        };
+        let columns = [
+            ("word", text(ALL_KEYWORDS.iter().map(|word| word.to_lowercase()).collect())),
+            ("catcode", category(&|reserved| if reserved { "R" } else { "U" })),
+            ("barelabel", Arc::new(BooleanArray::from_iter(ALL_KEYWORDS.iter().map(|word| Some(!is_reserved(word)))))),
+            ("catdesc", category(&|reserved| if reserved { "reserved" } else { "unreserved" })),
+            ("baredesc", category(&|reserved| if reserved { "requires AS" } else { "can be bare label" })),
+        ];
+        let rows = RecordBatch::try_from_iter(columns)?;
+        Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
+    }
+}
+
+/// What drivers ask in words that DataFusion does not know, and what they mean: ADBC compares names with 0; JDBC asks for the
+/// columns of primary keys, of which there are none, counts with a type that DataFusion does not count with, and looks for arrays by
+/// the number of a function.
+const DRIVERS: [(&str, &str); 9] = [
+    ("typinput='pg_catalog.array_in'::regproc", "typinput = 'array_in'"),
+    (
+        "generate_series(1, array_upper(current_schemas(false), 1))",
+        "generate_series(1, CAST(array_upper(current_schemas(false), 1) AS BIGINT))",
+    ),
     ("typreceive != 0", "typreceive != '-'"),
     ("typsend != 0", "typsend != '-'"),
     ("(information_schema._pg_expandarray(i.indkey)).n", "CAST(NULL AS INT)"),
