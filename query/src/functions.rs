@@ -22,6 +22,7 @@ mod rollup;
 mod series;
 mod sliding;
 mod totals;
+mod zeros;
 
 use crate::balance::balance_filters;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
@@ -151,7 +152,7 @@ pub(crate) fn may_be_rewritten(expr: &Expr) -> Result<bool> {
 }
 
 /// Inserts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been
-/// analyzed.
+/// analyzed, and lets its sorts take -0.0 and 0.0 for one value.
 ///
 /// # Errors
 /// What is wrong with a call, in words for the user.
@@ -160,10 +161,11 @@ pub(crate) fn rewrite(
     now: Option<DateTime<Utc>>,
     config: &Arc<ConfigOptions>,
 ) -> Result<LogicalPlan> {
-    match asks_for_nodes(&plan)? {
-        true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config }),
-        false => Ok(plan),
-    }
+    let plan = match asks_for_nodes(&plan)? {
+        true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })?,
+        false => plan,
+    };
+    zeros::rewrite(plan)
 }
 
 /// Whether a plan calls a function that stands for gap filling or an ASOF join.

@@ -122,7 +122,7 @@ fn one_nan(expr: Expr) -> Expr {
     call(&ONE_NAN, vec![expr])
 }
 
-fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
+pub(super) fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args))
 }
 
