@@ -1,8 +1,8 @@
 //! Opening, the bucket directory, scans, aggregates over scans, and sweeps.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use ebbtide::ttl::{Timestamp, VirtualClock};
-use ebbtide::{Aggregate, CollectionOptions, Database, ScanRequest};
+use ebbtide::ttl::{Precision, Timestamp, VirtualClock};
+use ebbtide::{Aggregate, CollectionOptions, Database, ScanRequest, TimeRange};
 use ebbtide_benches::fleet::{self, Fleet};
 use ebbtide_benches::query::{Grouping, NamedSeries, group, rows};
 use ebbtide_benches::tsbs::{Cpu, FIELDS, START_MS};
@@ -26,8 +26,11 @@ fn read(c: &mut Criterion) {
     let mut g = c.benchmark_group("read 200,000 rows");
     g.sample_size(20);
     let one = Arc::new(NamedSeries::new(Some("hostname"), vec!["host_7".to_owned()]));
-    let hour =
-        ScanRequest { time: (Some(START_MS), Some(START_MS + HOUR - 1)), meta: Some(one), ..ScanRequest::default() };
+    let hour = ScanRequest {
+        time: TimeRange::of_units(Some(START_MS), Some(START_MS + HOUR - 1), Precision::Ms),
+        meta: Some(one),
+        ..ScanRequest::default()
+    };
     g.bench_function("directory lookup", |b| b.iter(|| snapshot.scan(black_box(&hour))));
     g.bench_function("scan one series, one hour", |b| b.iter(|| rows(&snapshot, black_box(&hour))));
     g.throughput(Throughput::Elements(200_000));

@@ -7,7 +7,7 @@ use arrow::compute::cast;
 use arrow::compute::kernels::cmp::gt;
 use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
-use ebbtide::ttl::Value;
+use ebbtide::ttl::{Precision, Value};
 use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, MetaFilter, ScanRequest, ScanUnit};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -146,7 +146,7 @@ pub fn group(snapshot: &CollectionSnapshot, request: &ScanRequest, grouping: &Gr
         meta,
         by_meta,
         meta_groups: None,
-        width: grouping.width,
+        width: grouping.width.map(|width| Precision::Ms.duration(width)),
     })?)
 }
 

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::query::{Grouping, NamedSeries, checksum, group, rows, rows_above};
 use arrow::array::RecordBatch;
 use ebbtide::ttl::{Precision, Timestamp};
-use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, FieldBound, MetaFilter, ScanRequest};
+use ebbtide::{Aggregate, AggregateRequest, CollectionSnapshot, FieldBound, MetaFilter, ScanRequest, TimeRange};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Question {
     fn request(&self, names: Names) -> ScanRequest {
         let series = NamedSeries::new(names.member, self.series.clone());
         ScanRequest {
-            time: (self.from, self.to.map(|t| t - 1)),
+            time: TimeRange::of_units(self.from, self.to.map(|t| t - 1), Precision::Ms),
             meta: (!self.series.is_empty()).then(|| Arc::new(series) as Arc<dyn MetaFilter>),
             ..ScanRequest::default()
         }
@@ -175,7 +175,8 @@ impl Question {
         let mut bins = i64::try_from(newest)?;
         loop {
             let from = last.div_euclid(width).saturating_sub(bins - 1).saturating_mul(width);
-            let request = ScanRequest { time: (Some(from), Some(last)), ..request.clone() };
+            let request =
+                ScanRequest { time: TimeRange::of_units(Some(from), Some(last), Precision::Ms), ..request.clone() };
             let groups = group(snapshot, &request, grouping)?;
             if groups.num_rows() >= newest || from <= 0 {
                 let skip = groups.num_rows().saturating_sub(newest);

@@ -3,6 +3,7 @@
 //! `cargo run -p ebbtide --example query`
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use ebbtide::ttl::Timestamp;
 use ebbtide::{CollectionOptions, Database, ScanRequest};
 use std::error::Error;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let request = ScanRequest {
         projection: Some(vec!["temp".to_owned()]),
-        time: (Some(100 * HOUR_MS), Some(199 * HOUR_MS)), // Both ends inclusive.
+        time: (Timestamp::from_millis(100 * HOUR_MS)..Timestamp::from_millis(200 * HOUR_MS)).into(),
         ..ScanRequest::default()
     };
     let (mut rows, mut sum) = (0, 0.0);

@@ -287,7 +287,7 @@ impl CollectionSnapshot {
     fn covered_by(&self, hold: &Hold) -> Result<u64> {
         let (first, last) = hold.range(self.options().precision);
         let meta = (!hold.filter.is_everything()).then(|| Arc::new(HeldMetas(hold.filter.clone())) as _);
-        let time = (Some(first), Some(last));
+        let time = self.stored_range(first, last);
         self.count_of(&ScanRequest { time, meta, include_hidden: true, ..ScanRequest::default() })
     }
 

@@ -13,6 +13,7 @@ mod rollup;
 pub(crate) mod row_filter;
 mod scan;
 mod segment_files;
+mod time_range;
 
 pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, MetaGroups};
 pub use expired::ExpiredUnit;
@@ -21,6 +22,7 @@ pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use rollup::RollupRequest;
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 pub use segment_files::SegmentFiles;
+pub use time_range::TimeRange;
 
 use crate::batch_id::LastBatch;
 use crate::documents::snapshot::DocumentsSnapshot;

@@ -262,7 +262,7 @@ fn status(name: &str) -> Option<u64> {
 /// Groups of seven seconds are not those of buckets: every row is read.
 fn groups_of(c: &Collection) -> usize {
     let aggregates = ["f0", "f1", "f2", "f3"].map(|f| Aggregate::Avg(f.to_owned())).to_vec();
-    let request = AggregateRequest { aggregates, width: Some(7_000), ..AggregateRequest::default() };
+    let request = AggregateRequest { aggregates, width: Some(Duration::from_secs(7)), ..AggregateRequest::default() };
     c.snapshot().expect("a view").aggregate(&request).expect("aggregates").num_rows()
 }
 

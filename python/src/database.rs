@@ -159,7 +159,7 @@ impl Connection {
         at: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
         let collection = self.collection(py, name, at.as_ref())?;
-        let time = which.times(collection.options().precision)?;
+        let time = which.times()?;
         let meta = which.metas(&collection)?;
         let request = ScanRequest { projection: fields, time, meta, ..ScanRequest::default() };
         let batch = py.detach(|| collection.last_points(&request));
@@ -179,7 +179,7 @@ impl Connection {
         let precision = collection.options().precision;
         let request = AggregateRequest {
             aggregates: groups.aggregates(py)?,
-            time: which.times(precision)?,
+            time: which.times()?,
             meta: which.metas(&collection)?,
             by_meta: groups.by_meta,
             width: groups.width(py, precision)?,

@@ -5,11 +5,12 @@ use crate::values::{instant_of, json_of_py};
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::error::ArrowError;
 use ebbtide::buckets::value_at;
-use ebbtide::{Aggregate, AggregateGuard, CollectionSnapshot, MetaFilter, json};
+use ebbtide::{Aggregate, AggregateGuard, CollectionSnapshot, MetaFilter, TimeRange, json};
 use ebbtide_ttl::{Filter, Precision, Timestamp};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Which measurements are read.
 #[derive(FromPyObject)]
@@ -20,22 +21,15 @@ pub(crate) struct Which<'py> {
     r#where: Option<Bound<'py, PyAny>>,
 }
 
-/// The first and the last instant, both inclusive, in units of a collection.
-pub(crate) type TimeBounds = (Option<i64>, Option<i64>);
-
 impl Which<'_> {
     /// From `start` on, and before `end`.
     ///
     /// # Errors
     /// TypeError for what is no instant.
-    pub(crate) fn times(&self, precision: Precision) -> PyResult<TimeBounds> {
-        let units = |given: &Option<Bound<'_, PyAny>>| -> PyResult<Option<i64>> {
-            let Some(given) = given else { return Ok(None) };
-            // The first unit that is not before the instant.
-            let up = Timestamp::from_nanos(instant_of(given)?.nanos() + precision.nanos() - 1);
-            Ok(Some(up.to_units_saturating(precision)))
-        };
-        Ok((units(&self.start)?, units(&self.end)?.map(|end| end.saturating_sub(1))))
+    pub(crate) fn times(&self) -> PyResult<TimeRange> {
+        let start = self.start.as_ref().map(instant_of).transpose()?;
+        let end = self.end.as_ref().map(instant_of).transpose()?;
+        Ok(TimeRange::new(start, end.map(|end| Timestamp::from_nanos(end.nanos() - 1))))
     }
 
     /// The metas that `where` selects.
@@ -88,10 +82,10 @@ impl Groups {
     ///
     /// # Errors
     /// For a width that is no multiple of a unit.
-    pub(crate) fn width(&self, py: Python<'_>, precision: Precision) -> PyResult<Option<i64>> {
+    pub(crate) fn width(&self, py: Python<'_>, precision: Precision) -> PyResult<Option<Duration>> {
         let Some(nanos) = self.width_nanos else { return Ok(None) };
         match i64::try_from(nanos / precision.nanos()) {
-            Ok(width) if nanos % precision.nanos() == 0 => Ok(Some(width)),
+            Ok(width) if nanos % precision.nanos() == 0 => Ok(Some(precision.duration(width))),
             _ => {
                 let what =
                     format!("'every' is no multiple of the unit of the collection's times, {}", precision.name());

@@ -194,7 +194,7 @@ fn resolved(expr: &Expr, projection: Option<&Projection>) -> Result<Expr> {
 /// How the engine sees a group key.
 fn key_of(key: &Expr, schema: &Schema, request: &mut AggregateRequest) -> Option<Key> {
     if let Some(width) = width_of(key, schema) {
-        request.width = Some(width);
+        request.width = Some(schema.precision.duration(width));
         return Some(Key::Time);
     }
     let is_meta = |name: &str| schema.meta.as_deref() == Some(name);

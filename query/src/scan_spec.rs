@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, Schem
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::Expr;
-use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide::{CollectionSnapshot, ScanRequest, TimeRange};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Cutoff, ExpiryMode, Timestamp};
 use std::fmt;
@@ -74,7 +74,7 @@ impl ScanSpec {
         let pushed = planned.rules().split(filters, &planned.arrow, state)?;
         let request = ScanRequest {
             projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
-            time: pushed.time,
+            time: TimeRange::of_units(pushed.time.0, pushed.time.1, snapshot.schema().precision),
             bounds: pushed.bounds,
             meta: None,
             include_hidden: false,
@@ -107,11 +107,10 @@ impl fmt::Display for ScanSpec {
         if let Some(metas) = &self.metas {
             write!(f, ", meta=[{metas}]")?;
         }
-        let (first, last) = self.request.time;
-        if (first, last) != (None, None) {
-            let unit = self.snapshot.schema().precision;
-            let show = |t: Option<i64>| t.map(|t| Timestamp::from_units(t, unit).to_string()).unwrap_or_default();
-            write!(f, ", time=[{}..{}]", show(first), show(last))?;
+        let time = self.request.time;
+        if time != TimeRange::default() {
+            let show = |t: Option<Timestamp>| t.map(|t| t.to_string()).unwrap_or_default();
+            write!(f, ", time=[{}..{}]", show(time.first()), show(time.last()))?;
         }
         Ok(())
     }

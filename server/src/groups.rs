@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use bson::raw::{RawBson, RawDocumentBuf};
 use ebbtide::buckets::{time_values, value_at};
-use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups};
+use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups, TimeRange};
 use ebbtide_documents::{Figure, GroupPlan, WindowFigures};
 use ebbtide_ttl::Precision;
 use std::collections::HashMap;
@@ -82,7 +82,8 @@ pub(crate) fn grouped(
     let Some((from, to)) = times.filter(|(from, to)| from <= to) else {
         return Ok(plan.fold([], limits.now_ms));
     };
-    let per_ms = match snapshot.schema().precision {
+    let precision = snapshot.schema().precision;
+    let per_ms = match precision {
         Precision::Ms => 1,
         Precision::Us => 1_000,
         Precision::Ns => 1_000_000,
@@ -91,11 +92,11 @@ pub(crate) fn grouped(
         plan.figures().iter().map(|figure| aggregate_of(snapshot, figure)).collect();
     let request = AggregateRequest {
         aggregates: aggregates.iter().flatten().cloned().collect(),
-        time: (Some(from), Some(to)),
+        time: TimeRange::of_units(Some(from), Some(to), precision),
         meta,
         by_meta: plan.by_meta(),
         meta_groups: plan.by_meta().then(|| Arc::new(ByKey(plan.clone())) as Arc<dyn MetaGroups>),
-        width: plan.width_ms().and_then(|width| width.checked_mul(per_ms)),
+        width: plan.width_ms().map(|width| Precision::Ms.duration(width)),
     };
     // Groups of windows of time need not be in memory at once.
     let parts: &[u64] = if request.width.is_some() { &[1, PARTS_MAX] } else { &[1] };
@@ -117,14 +118,18 @@ fn in_parts(
     limits: &Limits<'_>,
     per_ms: i64,
 ) -> Result<Option<Vec<WindowFigures>>> {
-    let width = request.width.unwrap_or(1).unsigned_abs().max(1);
+    let precision = snapshot.schema().precision;
+    let width = request.width.and_then(|width| precision.units_in(width)).unwrap_or(1).unsigned_abs().max(1);
     // Whole windows, so that none is in two parts.
     let part = (to.abs_diff(from) / parts / width + 1).saturating_mul(width);
     let mut begin = from.div_euclid(width.cast_signed()).saturating_mul(width.cast_signed());
     let mut found = Vec::new();
     while begin <= to {
         let end = if parts == 1 { to } else { begin.saturating_add_unsigned(part - 1).min(to) };
-        let request = AggregateRequest { time: (Some(begin.max(from)), Some(end)), ..request.clone() };
+        let request = AggregateRequest {
+            time: TimeRange::of_units(Some(begin.max(from)), Some(end), precision),
+            ..request.clone()
+        };
         // Fields that are no numbers, sums beyond 64 bits and too many groups are refused; so is damage, which is told when the
         // documents are read.
         let Ok(answer) = snapshot.aggregate_guarded(&request, limits) else {
@@ -146,7 +151,8 @@ pub(crate) fn counted(snapshot: &CollectionSnapshot, query: &Query, limits: &Lim
     }
     let Some((from, to)) = times.filter(|(from, to)| from <= to) else { return Ok(Some(0)) };
     let aggregates = vec![Aggregate::Rows];
-    let request = AggregateRequest { aggregates, time: (Some(from), Some(to)), meta, ..AggregateRequest::default() };
+    let time = TimeRange::of_units(Some(from), Some(to), snapshot.schema().precision);
+    let request = AggregateRequest { aggregates, time, meta, ..AggregateRequest::default() };
     let Ok(found) = snapshot.aggregate_guarded(&request, limits) else {
         limits.deadline.check()?;
         return Ok(None);

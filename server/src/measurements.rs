@@ -15,9 +15,9 @@ use arrow::error::ArrowError;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Binary, spec::BinarySubtype};
 use ebbtide::buckets::{FieldType, value_at};
-use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest, value_of_bson};
+use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest, TimeRange, value_of_bson};
 use ebbtide_documents::{Projection, Sort, value_key};
-use ebbtide_ttl::{Code, Filter, Timestamp, Value};
+use ebbtide_ttl::{Code, Filter, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -112,15 +112,12 @@ impl Query {
     /// What it selects of a collection.
     pub(crate) fn selection(&self, snapshot: &CollectionSnapshot) -> Selection {
         let schema = snapshot.schema();
-        let floor = |t: Timestamp| t.to_units_saturating(schema.precision);
-        let ceil = |t: Timestamp| match t.nanos().checked_sub(1) {
-            Some(before) => floor(Timestamp::from_nanos(before)).saturating_add(1),
-            None => floor(t),
-        };
         let (from, to) = self.filter.time_bounds(&schema.time);
-        let times = snapshot
-            .stored_times()
-            .map(|(first, last)| (from.map_or(first, |t| first.max(ceil(t))), to.map_or(last, |t| last.min(floor(t)))));
+        let wanted = TimeRange::new(from, to).units(schema.precision);
+        let times = snapshot.time_range().map(|(first, last)| {
+            let (first, last) = TimeRange::from(first..=last).units(schema.precision);
+            (first.max(wanted.0), last.min(wanted.1))
+        });
         let meta = schema.meta.as_deref();
         let of_meta = meta.map(|meta| self.filter.meta_part(meta)).filter(|filter| !filter.is_everything());
         let is_exact = self.filter.is_everything()
@@ -137,7 +134,8 @@ impl Query {
         let Selection { times, meta, .. } = self.selection(snapshot);
         let (from, to) = times.filter(|(from, to)| from <= to)?;
         let bounds = self.field_bounds(snapshot);
-        Some(ScanRequest { time: (Some(from), Some(to)), meta, bounds, ..ScanRequest::default() })
+        let time = TimeRange::of_units(Some(from), Some(to), snapshot.schema().precision);
+        Some(ScanRequest { time, meta, bounds, ..ScanRequest::default() })
     }
 
     /// Whether documents come in the order that is asked for, without a sort of all of them.
@@ -254,7 +252,7 @@ impl Measurements {
     fn request(&self, from: i64, to: i64) -> ScanRequest {
         ScanRequest {
             projection: Some(self.columns.clone()),
-            time: (Some(from), Some(to)),
+            time: TimeRange::of_units(Some(from), Some(to), self.snapshot.schema().precision),
             meta: self.meta.clone(),
             bounds: self.bounds.clone(),
             ..ScanRequest::default()

@@ -6,7 +6,7 @@ use crate::reply;
 use arrow::array::RecordBatch;
 use bson::raw::RawDocumentBuf;
 use ebbtide::buckets::value_at;
-use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide::{CollectionSnapshot, ScanRequest, TimeRange};
 use ebbtide_documents::Pipeline;
 
 /// The documents of a pipeline that begins with a `$sort` by time and a `$group` by the meta of which each takes its newest one
@@ -30,8 +30,8 @@ pub(crate) fn newest(
         *name == schema.time || name == meta || needed.as_ref().is_none_or(|needed| needed.contains(name))
     };
     let columns = schema.arrow().fields().iter().map(|field| field.name().clone()).filter(is_needed).collect();
-    let request =
-        ScanRequest { projection: Some(columns), time: (Some(from), Some(to)), meta: metas, ..ScanRequest::default() };
+    let time = TimeRange::of_units(Some(from), Some(to), schema.precision);
+    let request = ScanRequest { projection: Some(columns), time, meta: metas, ..ScanRequest::default() };
     Ok(Some(documents(&snapshot.last_points(&request)?)))
 }
 

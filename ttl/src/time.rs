@@ -5,6 +5,7 @@ mod far;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
@@ -139,6 +140,22 @@ impl Precision {
             Precision::Us => 1_000_000,
             Precision::Ns => 1_000_000_000,
         }
+    }
+
+    /// How long `units` units are; nothing if there are less than one.
+    #[must_use]
+    pub const fn duration(self, units: i64) -> Duration {
+        let units = if units < 0 { 0 } else { units.unsigned_abs() };
+        let per_second = self.per_second().unsigned_abs();
+        let nanos = (units % per_second) * (1_000_000_000 / per_second);
+        Duration::from_secs(units / per_second).saturating_add(Duration::from_nanos(nanos))
+    }
+
+    /// How many units a duration has; `None` if it is no whole number of them, or does not fit.
+    #[must_use]
+    pub fn units_in(self, duration: Duration) -> Option<i64> {
+        let (nanos, unit) = (duration.as_nanos(), self.nanos().unsigned_abs());
+        if nanos.is_multiple_of(unit) { i64::try_from(nanos / unit).ok() } else { None }
     }
 
     /// The word for it in options: `ms`, `us` or `ns`.

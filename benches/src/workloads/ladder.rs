@@ -9,9 +9,10 @@ use crate::report::Report;
 use crate::tsbs::{Cpu, START_MS, STEP_MS};
 use crate::weather::Weather;
 use arrow::array::RecordBatch;
-use ebbtide::ttl::{Granularity, Ladder, Rung, Timestamp, VirtualClock};
+use ebbtide::ttl::{Granularity, Ladder, Precision, Rung, Timestamp, VirtualClock};
 use ebbtide::{
     Aggregate, AggregateRequest, Collection, CollectionOptions, Database, RollupRequest, ScanRequest, Settings,
+    TimeRange,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -133,9 +134,9 @@ fn decay(plan: &Plan, report: &mut Report) -> Result<()> {
             for width in [DAY_MS, 7 * DAY_MS] {
                 let request = AggregateRequest {
                     aggregates: aggregates.clone(),
-                    time: (None, Some(middle)),
+                    time: TimeRange::of_units(None, Some(middle), Precision::Ms),
                     by_meta: true,
-                    width: Some(width),
+                    width: Some(Precision::Ms.duration(width)),
                     ..AggregateRequest::default()
                 };
                 bins += snapshot.aggregate(&request)?.num_rows();

@@ -6,11 +6,13 @@ use crate::measure::{progress, timed};
 use crate::query::NamedSeries;
 use crate::report::Report;
 use crate::tsbs::{Cpu, FIELDS, Random, START_MS};
+use ebbtide::ttl::Precision;
 use ebbtide::{
-    Aggregate, AggregateRequest, CollectionChange, CollectionOptions, CollectionSnapshot, Database, Settings,
+    Aggregate, AggregateRequest, CollectionChange, CollectionOptions, CollectionSnapshot, Database, Settings, TimeRange,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 const HOSTS: usize = 100;
 const TICKS: usize = 8_640;
@@ -104,9 +106,9 @@ fn queries(asked: &ebbtide::Collection, bar: &indicatif::ProgressBar) -> Result<
         let series = NamedSeries::new(Some("hostname"), vec![format!("host_{}", random.below(HOSTS))]);
         let request = AggregateRequest {
             aggregates: FIELDS.iter().take(5).map(|f| Aggregate::Max((*f).to_owned())).collect(),
-            time: (Some(hour), Some(hour + HOUR - 1)),
+            time: TimeRange::of_units(Some(hour), Some(hour + HOUR - 1), Precision::Ms),
             meta: Some(Arc::new(series)),
-            width: Some(60_000),
+            width: Some(Duration::from_secs(60)),
             ..Default::default()
         };
         let (took, groups) = timed(|| {

@@ -6,6 +6,7 @@ use crate::measure::{progress, timed};
 use crate::report::{Report, kibibytes_of_process};
 use crate::tsbs::Cpu;
 use ebbtide::{Aggregate, AggregateRequest, CollectionOptions, Database, Settings};
+use std::time::Duration;
 
 const ROWS: usize = 10_000_000;
 const HOSTS: usize = 1_000;
@@ -48,7 +49,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     report.add("afterwards", "MiB", &resting, "");
     // Bins of seven minutes do not match the buckets, so every row is read.
     let aggregates = crate::tsbs::FIELDS.iter().map(|f| Aggregate::Avg((*f).to_owned())).collect();
-    let request = AggregateRequest { aggregates, width: Some(7 * 60_000), ..Default::default() };
+    let request = AggregateRequest { aggregates, width: Some(Duration::from_secs(7 * 60)), ..Default::default() };
     let (seconds, answer) = timed(|| Ok(cpu.snapshot()?.aggregate(&request)?))?;
     let note = format!("{} groups in {seconds:.1} s; the peak while inserting is in it", answer.num_rows());
     report.add("peak with an aggregate of all rows", "MiB", &mebibytes("VmHWM")?, note);

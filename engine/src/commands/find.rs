@@ -9,7 +9,7 @@ use super::{cursor, documents, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};
-use crate::snapshot::{CollectionSnapshot, MetaFilter, ScanRequest};
+use crate::snapshot::{CollectionSnapshot, MetaFilter, ScanRequest, TimeRange};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::error::ArrowError;
 use ebbtide_buckets::value_at;
@@ -157,13 +157,11 @@ impl Query {
             needed.extend(fields);
             known.iter().filter(|name| needed.contains(name.as_str())).cloned().collect()
         });
-        let precision = collection.options().precision;
-        let (from, to) = self.filter.time_bounds(&schema.time);
-        let units = |t: ebbtide_ttl::Timestamp| t.to_units_saturating(precision);
+        let (first, last) = self.filter.time_bounds(&schema.time);
         let meta = schema.meta.as_deref().map(|meta| self.filter.meta_part(meta)).filter(|f| !f.is_everything());
         ScanRequest {
             projection: Some(columns.unwrap_or(known)),
-            time: (from.map(units), to.map(units)),
+            time: TimeRange::new(first, last),
             meta: meta.map(|filter| Arc::new(MetaPart(filter)) as Arc<dyn MetaFilter>),
             ..ScanRequest::default()
         }

@@ -10,9 +10,9 @@ mod guard;
 
 pub use guard::AggregateGuard;
 
-use super::CollectionSnapshot;
 use super::meta_numbers::MetaNumbers;
 use super::scan::{BucketSelector, MetaFilter, ScanReport, ScanRequest, SelectedBucket};
+use super::{CollectionSnapshot, TimeRange};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use arrow::array::{ArrayRef, RecordBatch};
@@ -25,6 +25,7 @@ use std::borrow::Cow;
 use std::collections::btree_map;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Rows of a unit of work of one thread.
 const UNIT_ROWS: u64 = 1 << 16;
@@ -82,18 +83,17 @@ impl Aggregate {
 pub struct AggregateRequest {
     /// The aggregates, in the order of their columns, which follow those of the group.
     pub aggregates: Vec<Aggregate>,
-    /// The first and the last instant of the measurements, both inclusive, in units of the collection's precision; unbounded
-    /// if `None`.
-    pub time: (Option<i64>, Option<i64>),
+    /// The times of the measurements.
+    pub time: TimeRange,
     /// Selects metas; all if `None`.
     pub meta: Option<Arc<dyn MetaFilter>>,
     /// Whether each meta forms a group of its own.
     pub by_meta: bool,
     /// With `by_meta`: which metas form one group. The result names one meta of each group.
     pub meta_groups: Option<Arc<dyn MetaGroups>>,
-    /// The width of groups in time, in units of the collection's precision, at least 1. Groups are aligned to the epoch. `None`
-    /// puts all times into one group.
-    pub width: Option<i64>,
+    /// The width of groups in time: a whole number of units of the collection's precision. Groups are aligned to the epoch.
+    /// `None` puts all times into one group.
+    pub width: Option<Duration>,
 }
 
 /// Puts metas into groups: by a member of the meta, or by anything else computed from it.
@@ -154,10 +154,9 @@ impl CollectionSnapshot {
         Ok(Aggregated { groups, known, report })
     }
 
-    /// The first and the last stored time, visible or not, in units of the collection's precision; `None` if nothing is
-    /// stored. Deletes may leave the bounds wider than what is stored.
-    #[must_use]
-    pub fn stored_times(&self) -> Option<(i64, i64)> {
+    /// The first and the last stored time, visible or not; `None` if nothing is stored. Deletes may leave the bounds wider than
+    /// what is stored.
+    pub(crate) fn stored_times(&self) -> Option<(i64, i64)> {
         let sealed = self.state.segments.values().map(|segment| segment.live());
         let sealed = sealed.filter(|live| live.buckets > 0).map(|live| (live.first_min, live.last_max));
         let open = self.state.memtable.chunks().flat_map(|chunk| &chunk.buckets).map(|b| (b.first, b.last));
@@ -166,8 +165,11 @@ impl CollectionSnapshot {
 
     fn shape(&self, request: &AggregateRequest) -> Result<Shape> {
         let bad = |what: String| Err(Error::new(Code::BadValue, what));
-        if request.width.is_some_and(|width| width < 1) {
-            return bad(format!("the width of groups is {}; it must be at least 1", request.width.unwrap_or(0)));
+        let precision = self.options().precision;
+        let width = request.width.map(|width| precision.units_in(width).unwrap_or(0));
+        if width == Some(0) {
+            let (width, unit) = (request.width.unwrap_or_default(), precision.name());
+            return bad(format!("the width of groups is {width:?}; it must be a whole number of {unit}, at least one"));
         }
         let mut fields: Vec<FieldShape> = Vec::new();
         for name in request.aggregates.iter().filter_map(Aggregate::field) {
@@ -186,7 +188,7 @@ impl CollectionSnapshot {
             fields.push(FieldShape { name: name.to_owned(), int });
         }
         let edges = request.aggregates.iter().any(|a| matches!(a, Aggregate::First(_) | Aggregate::Last(_)));
-        Ok(Shape { fields, width: request.width, edges })
+        Ok(Shape { fields, width, edges })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What has expired and is still stored: within its grace, under a hold, or because no sweep has run yet.
 
-use super::{CollectionSnapshot, MetaFilter, ScanRequest, ScanUnit};
+use super::{CollectionSnapshot, MetaFilter, ScanRequest, ScanUnit, TimeRange};
 use crate::error::Result;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
@@ -50,13 +50,14 @@ impl CollectionSnapshot {
         let mut units = Vec::new();
         for view in self.rules().iter() {
             let Some(last) = self.cutoff(Some(view.expire_after_seconds)).last_hidden() else { continue };
+            let last = self.instant(last);
             let is_for_all = self.rules().effective_for_all().is_some_and(|e| e.map(|e| e.0) == Some(view.index));
             let of_rule = || {
                 let also = request.meta.clone();
                 Arc::new(OfRule { rules: self.state.rules.clone(), rule: view.index, also }) as Arc<dyn MetaFilter>
             };
             let request = ScanRequest {
-                time: (request.time.0, Some(request.time.1.map_or(last, |end| end.min(last)))),
+                time: TimeRange::new(request.time.first(), Some(request.time.last().map_or(last, |end| end.min(last)))),
                 meta: if is_for_all { request.meta.clone() } else { Some(of_rule()) },
                 include_hidden: true,
                 ..request.clone()

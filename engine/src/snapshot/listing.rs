@@ -2,7 +2,7 @@
 //!
 //! Counts of measurements are those of visible ones; counts of buckets and bytes are those of what is stored.
 
-use super::{CollectionSnapshot, ScanRequest};
+use super::{CollectionSnapshot, ScanRequest, TimeRange};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
@@ -183,15 +183,21 @@ impl CollectionSnapshot {
         })
     }
 
-    /// The first and the last stored time, visible or not; `None` if nothing is stored.
+    /// The first and the last stored time, visible or not; `None` if nothing is stored. Deletes may leave the bounds wider than
+    /// what is stored.
     #[must_use]
     pub fn time_range(&self) -> Option<(Timestamp, Timestamp)> {
         let (first, last) = self.stored_times()?;
         Some((self.instant(first), self.instant(last)))
     }
 
-    fn instant(&self, t: i64) -> Timestamp {
+    pub(super) fn instant(&self, t: i64) -> Timestamp {
         Timestamp::from_units(t, self.options().precision)
+    }
+
+    /// Stored times from the first to the last.
+    pub(crate) fn stored_range(&self, first: i64, last: i64) -> TimeRange {
+        TimeRange::of_units(Some(first), Some(last), self.options().precision)
     }
 
     /// The collection's segment files.

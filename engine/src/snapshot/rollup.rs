@@ -1,7 +1,7 @@
 //! Rollups: what the bins of a ladder show.
 
 use super::scan::{BucketSelector, ScanRequest};
-use super::{CollectionSnapshot, MetaFilter};
+use super::{CollectionSnapshot, MetaFilter, TimeRange};
 use crate::error::{Error, Result};
 use crate::ladder::fold::{Taken, add_open, add_sealed};
 use crate::ladder::{LadderRecord, RungRecord};
@@ -19,8 +19,8 @@ pub struct RollupRequest {
     pub width_seconds: i64,
     /// The fields; all that the ladder has if `None`.
     pub fields: Option<Vec<String>>,
-    /// The first and the last start of a bin, both inclusive, in units of the collection's precision; unbounded if `None`.
-    pub time: (Option<i64>, Option<i64>),
+    /// The starts of the bins.
+    pub time: TimeRange,
     /// Selects metas; all if `None`.
     pub meta: Option<Arc<dyn MetaFilter>>,
 }
@@ -155,12 +155,13 @@ impl CollectionSnapshot {
         let start_of = |number: i128| number * i128::from(width);
         let clamped = |t: i128| i64::try_from(t).unwrap_or(if t < 0 { i64::MIN } else { i64::MAX });
         let bin_of = |t: i64| i128::from(t.div_euclid(width));
-        let first_wanted = request.time.0.map_or(i64::MIN, |t| match start_of(bin_of(t)) {
+        let wanted = request.time.stored(self.options().precision);
+        let first_wanted = match start_of(bin_of(wanted.first)) {
             // The first bin that there is begins before all times.
-            start if start < i128::from(t) && t > i64::MIN => clamped(start + i128::from(width)),
+            start if start < i128::from(wanted.first) && wanted.first > i64::MIN => clamped(start + i128::from(width)),
             start => clamped(start),
-        });
-        let mut last = request.time.1.map_or(i64::MAX, |t| clamped(start_of(bin_of(t) + 1) - 1));
+        };
+        let mut last = clamped(start_of(bin_of(wanted.last) + 1) - 1);
         let mut regions = Vec::new();
         for (rung, record) in ladder.rungs.iter().enumerate() {
             if seconds % record.rung.step_seconds != 0 {
@@ -207,7 +208,7 @@ impl CollectionSnapshot {
         let names = fields.iter().map(|field| ladder.stored(field));
         let request = ScanRequest {
             projection: Some(stored_columns(view.schema(), names)),
-            time: (Some(region.first), Some(region.last)),
+            time: self.stored_range(region.first, region.last),
             meta: request.meta.clone(),
             // What is visible was decided already, and a whole bin at a time.
             include_hidden: true,
@@ -231,7 +232,7 @@ impl CollectionSnapshot {
     /// Adds the measurements that are stored, visible or not, within these times.
     fn add_measurements(&self, bins: &mut Bins, time: (i64, i64), request: &RollupRequest) -> Result<()> {
         let request = ScanRequest {
-            time: (Some(time.0), Some(time.1)),
+            time: self.stored_range(time.0, time.1),
             meta: request.meta.clone(),
             include_hidden: true,
             ..ScanRequest::default()

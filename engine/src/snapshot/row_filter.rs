@@ -5,12 +5,12 @@ use ebbtide_ttl::Cutoff;
 
 /// Instants from the first to the last, inclusive, in units of the collection's precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TimeRange {
+pub(crate) struct StoredRange {
     pub(crate) first: i64,
     pub(crate) last: i64,
 }
 
-impl TimeRange {
+impl StoredRange {
     pub(crate) fn contains(self, t: i64) -> bool {
         self.first <= t && t <= self.last
     }
@@ -24,7 +24,7 @@ impl TimeRange {
 /// The condition on a row: within the requested times, and not expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RowFilter {
-    pub(crate) time: TimeRange,
+    pub(crate) time: StoredRange,
     pub(crate) cutoff: Cutoff,
 }
 

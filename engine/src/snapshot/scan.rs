@@ -4,8 +4,8 @@ mod selection;
 
 pub(super) use selection::{BucketSelector, SelectedBucket};
 
-use super::CollectionSnapshot;
 use super::row_filter::RowFilter;
+use super::{CollectionSnapshot, TimeRange};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
 use crate::sync::{AtomicU64, Ordering};
@@ -57,9 +57,8 @@ pub struct FieldBound {
 pub struct ScanRequest {
     /// The columns, in order; all columns of the schema if `None`.
     pub projection: Option<Vec<String>>,
-    /// The first and the last instant of the measurements, both inclusive, in units of the collection's precision; unbounded
-    /// if `None`. Exact.
-    pub time: (Option<i64>, Option<i64>),
+    /// The times of the measurements. Exact.
+    pub time: TimeRange,
     /// Selects metas; all if `None`. Exact.
     pub meta: Option<Arc<dyn MetaFilter>>,
     /// Bounds of numeric fields, used only to skip buckets.

@@ -8,11 +8,13 @@ use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Code, Comparison, Filter, Granularity, Precision, RuleSpec, Timestamp, Value, VirtualClock};
 use ebbtide::{
     Aggregate, AggregateGuard, AggregateRequest, Collection, CollectionOptions, Database, ScanRequest, Settings,
+    TimeRange,
 };
 use proptest::prelude::*;
 use scanned::{Names, aggregated, assert_same, last_points};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 const HOUR: i64 = 3_600_000;
 const FIELDS: [&str; 3] = ["d", "i", "x"];
@@ -132,7 +134,9 @@ proptest! {
         }
         let snapshot = all.snapshot().unwrap();
         let start = 1_704_067_200_000;
-        let time = (from.map(|m| start + m * 60_000 + 17), length.map(|m| start + (from.unwrap_or(0) + m) * 60_000));
+        let at = |m: i64, ms: i64| Timestamp::from_millis(start + m * 60_000 + ms);
+        let time = TimeRange::new(from.map(|m| at(m, 17)), length.map(|m| at(from.unwrap_or(0) + m, 0)));
+        let width = width.map(|width| Precision::Ms.duration(width));
         let meta = only.map(|only| Arc::new(Names(only)) as Arc<dyn ebbtide::MetaFilter>);
         let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, meta_groups: None, width };
         let expected = aggregated(&snapshot, &request);
@@ -166,7 +170,7 @@ proptest! {
 #[test]
 fn an_aggregation_stops_when_it_is_not_to_go_on_and_knows_what_it_takes() {
     let (db, all, _clock) = opened(None);
-    assert_eq!(all.snapshot().unwrap().stored_times(), None);
+    assert_eq!(all.snapshot().unwrap().time_range(), None);
     for minute in 0..500 {
         all.insert_documents(&[document((minute, (minute % 5) as u8, 40, 1))]).unwrap();
     }
@@ -176,8 +180,10 @@ fn an_aggregation_stops_when_it_is_not_to_go_on_and_knows_what_it_takes() {
             db.flush().unwrap();
         }
         let snapshot = all.snapshot().unwrap();
-        assert_eq!(snapshot.stored_times(), Some((start + 1, start + 499 * 60_000 + 1)));
-        let ask = |width, guard: &Asked| {
+        let at = |minute: i64| Timestamp::from_millis(start + minute * 60_000 + 1);
+        assert_eq!(snapshot.time_range(), Some((at(0), at(499))));
+        let ask = |width: Option<i64>, guard: &Asked| {
+            let width = width.map(|width| Precision::Ms.duration(width));
             let request = AggregateRequest { aggregates: every_aggregate(), width, ..AggregateRequest::default() };
             snapshot.aggregate_guarded(&request, guard).map(|given| given.groups.num_rows())
         };
@@ -232,7 +238,9 @@ fn what_cannot_be_aggregated_is_refused_by_name() {
     assert!(refused(vec![Aggregate::Min("word".into())], None).contains("'word' is string"));
     assert!(refused(vec![Aggregate::Min("none".into())], None).contains("no field 'none'"));
     assert!(refused(vec![Aggregate::Min("t".into())], None).contains("no field 't'"));
-    assert!(refused(vec![Aggregate::Rows], Some(0)).contains("width"));
+    for width in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+        assert!(refused(vec![Aggregate::Rows], Some(width)).contains("it must be a whole number of ms"));
+    }
 }
 
 #[test]
@@ -272,8 +280,11 @@ fn groups_at_the_start_of_time_hold_what_is_theirs() {
         if sealed {
             db.flush().unwrap();
         }
-        let request =
-            AggregateRequest { aggregates: vec![Aggregate::Rows], width: Some(DAY), ..AggregateRequest::default() };
+        let request = AggregateRequest {
+            aggregates: vec![Aggregate::Rows],
+            width: Some(Duration::from_secs(86_400)),
+            ..AggregateRequest::default()
+        };
         let groups = c.snapshot().unwrap().aggregate(&request).unwrap();
         let counts = groups.columns().last().unwrap();
         let mut counts: Vec<Value> = (0..groups.num_rows()).map(|row| value_at(counts, row)).collect();

@@ -48,12 +48,13 @@ impl MetaGroups for Grouped {
 pub(crate) fn aggregated(snapshot: &CollectionSnapshot, request: &AggregateRequest) -> Groups {
     let scan = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
     let mut groups = Groups::new();
+    let width = request.width.and_then(|width| snapshot.schema().precision.units_in(width));
     for batch in batches(snapshot, &scan) {
         let times = time_values(batch.column_by_name("t").unwrap()).unwrap();
         let metas = batch.column_by_name("sensor").unwrap();
         for (row, t) in times.iter().enumerate() {
             let meta = request.by_meta.then(|| MetaKey::of(&value_at(metas, row)));
-            let start = request.width.map(|width| t.div_euclid(width) * width);
+            let start = width.map(|width| t.div_euclid(width) * width);
             groups.entry((meta, start)).or_default().push((*t, batch.slice(row, 1)));
         }
     }

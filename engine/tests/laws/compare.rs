@@ -4,7 +4,7 @@ use crate::meta::Meta;
 use crate::model::{Key, Model, Row, Rules, Seen};
 use ebbtide::buckets::value_at;
 use ebbtide::ttl::{RuleSet, RuleSpec, Timestamp, Value};
-use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide::{CollectionSnapshot, ScanRequest, TimeRange};
 use std::collections::BTreeMap;
 
 const DAY: i128 = 86_400 * 1_000_000_000;
@@ -45,7 +45,10 @@ pub(crate) fn check_bounded(snapshot: &CollectionSnapshot, model: &Model, now: T
     for time in [(Some(some), None), (None, Some(some)), (Some(units(-60)), Some(units(5))), (Some(some), Some(some))] {
         let is_within = |row: &&Seen| time.0.is_none_or(|from| row.0 >= from) && time.1.is_none_or(|to| row.0 <= to);
         let expected: Vec<Seen> = seen.iter().filter(is_within).cloned().collect();
-        let request = ScanRequest { time, ..ScanRequest::default() };
+        let request = ScanRequest {
+            time: TimeRange::of_units(time.0, time.1, snapshot.options().precision),
+            ..ScanRequest::default()
+        };
         assert_eq!(scanned(snapshot, model, &request), expected, "visible within {time:?} at {now}");
     }
 }

@@ -19,7 +19,7 @@ use ebbtide::ttl::{
 };
 use ebbtide::{
     Collection, CollectionChange, CollectionOptions, Database, Deleted, Error, MetaFilter, RollupRequest, ScanRequest,
-    Settings,
+    Settings, TimeRange,
 };
 use model::{Bins, FIELDS, Field, Model, Row, Shown};
 use std::collections::{BTreeMap, BTreeSet};
@@ -388,15 +388,16 @@ impl World {
                 let within: Bins =
                     expected.iter().filter(|((m, start), _)| start >= middle && *m == Some(1)).map(clone_of).collect();
                 let meta: Arc<dyn MetaFilter> = Arc::new(OfMeta(1));
-                let found =
-                    rollup(RollupRequest { time: (Some(*middle), None), meta: Some(meta), ..RollupRequest::default() });
+                let time = TimeRange::of_units(Some(*middle), None, self.precision);
+                let found = rollup(RollupRequest { time, meta: Some(meta), ..RollupRequest::default() });
                 self.compare(&found, &within, width);
                 // Nor do those that begin or end within one.
                 let first = middle.saturating_sub(1);
                 let last = middle.saturating_add(self.model.per_second * width / 2);
                 let within: Bins =
                     expected.iter().filter(|((_, start), _)| (first..=last).contains(start)).map(clone_of).collect();
-                let found = rollup(RollupRequest { time: (Some(first), Some(last)), ..RollupRequest::default() });
+                let time = TimeRange::of_units(Some(first), Some(last), self.precision);
+                let found = rollup(RollupRequest { time, ..RollupRequest::default() });
                 self.compare(&found, &within, width);
             }
         }

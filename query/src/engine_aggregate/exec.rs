@@ -20,7 +20,7 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream};
-use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot};
+use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot, TimeRange};
 use ebbtide_ttl::Code;
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
@@ -129,6 +129,12 @@ impl Work {
         }
     }
 
+    /// The width of its bins of time, in units of the collection.
+    fn width(&self) -> Option<i64> {
+        let width = self.node.spec.request.width?;
+        self.scan.snapshot.schema().precision.units_in(width)
+    }
+
     /// The columns of the plan; `None` if they would differ from DataFusion's.
     fn batch(&self, groups: &RecordBatch, meta_keys: &MetaKeys) -> Option<RecordBatch> {
         let spec = &self.node.spec;
@@ -136,7 +142,8 @@ impl Work {
         let wanted = self.schema.fields().len() - spec.keys.len();
         let (of_keys, values) = groups.columns().split_at_checked(keys)?;
         let (values, checks) = values.split_at_checked(wanted)?;
-        if checks.iter().any(has_nan) || spec.request.width.is_some_and(|width| !are_bins(of_keys.last(), width)) {
+        let width = self.width();
+        if checks.iter().any(has_nan) || width.is_some_and(|width| !are_bins(of_keys.last(), width)) {
             return None;
         }
         let mut computed = match meta_keys.is_empty() {
@@ -225,12 +232,13 @@ impl<'a> Windows<'a> {
         let Work { scan, node: EngineAggregate { spec, order, .. }, .. } = self.work;
         let (time, meta) = (scan.request.time, scan.request.meta.clone());
         let request = AggregateRequest { time, meta, ..spec.request.clone() };
-        let stored = scan.snapshot.stored_times();
-        let (Some(bins), Some(width), Some(order), Some(stored)) = (self.bins, request.width, order, stored) else {
+        let (precision, stored) = (scan.snapshot.schema().precision, scan.snapshot.time_range());
+        let (Some(bins), Some(width), Some(order), Some(stored)) = (self.bins, self.work.width(), order, stored) else {
             return (request, true);
         };
         self.bins = bins.checked_mul(FURTHER);
-        let (first, last) = (time.0.unwrap_or(i64::MIN).max(stored.0), time.1.unwrap_or(i64::MAX).min(stored.1));
+        let ((first, last), stored) = (time.units(precision), TimeRange::from(stored.0..=stored.1).units(precision));
+        let (first, last) = (first.max(stored.0), last.min(stored.1));
         let reach = (bins - 1).saturating_mul(width);
         let (from, to) = match order.descending {
             true => (last.saturating_sub(last.rem_euclid(width)).saturating_sub(reach).max(first), last),
@@ -239,7 +247,10 @@ impl<'a> Windows<'a> {
                 (first, bin.saturating_add(reach).saturating_add(width - 1).min(last))
             }
         };
-        (AggregateRequest { time: (Some(from), Some(to)), ..request }, (from, to) == (first, last))
+        (
+            AggregateRequest { time: TimeRange::of_units(Some(from), Some(to), precision), ..request },
+            (from, to) == (first, last),
+        )
     }
 }
 

@@ -16,7 +16,7 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use ebbtide::{CollectionSnapshot, MetaFilter, RollupRequest};
+use ebbtide::{CollectionSnapshot, MetaFilter, RollupRequest, TimeRange};
 use ebbtide_buckets::RESULT_SUFFIXES;
 use ebbtide_ttl::parse_retention;
 use std::fmt;
@@ -114,7 +114,7 @@ impl TableProvider for RollupTable {
         let request = RollupRequest {
             width_seconds: self.width_seconds,
             fields: Some(known.into_iter().filter(is_wanted).collect()),
-            time: pushed.time,
+            time: TimeRange::of_units(pushed.time.0, pushed.time.1, snapshot.schema().precision),
             meta: None,
         };
         let metas = pushed.meta.as_ref().map(|meta| meta.text.clone());

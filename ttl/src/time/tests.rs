@@ -100,3 +100,16 @@ proptest! {
         prop_assert_eq!((instant.to_units(p), instant.to_units_saturating(p)), (Some(t), t));
     }
 }
+
+#[test]
+fn durations_and_units_convert_exactly_or_not_at_all() {
+    for precision in [Precision::Ms, Precision::Us, Precision::Ns] {
+        for units in [0, 1, 999, 1_000_000_007, i64::MAX] {
+            assert_eq!(precision.units_in(precision.duration(units)), Some(units));
+        }
+        assert_eq!(precision.duration(-1), Duration::ZERO);
+    }
+    assert_eq!(Precision::Ms.units_in(Duration::from_nanos(1_500_000)), None);
+    assert_eq!(Precision::Ns.units_in(Duration::from_secs(u64::MAX)), None);
+    assert_eq!(Precision::Us.units_in(Duration::from_millis(3)), Some(3_000));
+}

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
 use crate::snapshot::CollectionSnapshot;
-use crate::snapshot::row_filter::{RowFilter, Selection, TimeRange};
+use crate::snapshot::row_filter::{RowFilter, Selection, StoredRange};
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use ebbtide_buckets::{BoundsCheck, Chunk, FieldType, MetaKey, SegmentReader, column_of_keys, times};
 use ebbtide_ttl::Cutoff;
@@ -27,13 +27,13 @@ pub(in crate::snapshot) struct SelectedBucket {
 pub(in crate::snapshot) struct BucketSelector<'a> {
     snapshot: &'a CollectionSnapshot,
     request: &'a ScanRequest,
-    time: TimeRange,
+    time: StoredRange,
     report: ScanReport,
 }
 
 impl<'a> BucketSelector<'a> {
     pub(in crate::snapshot) fn new(snapshot: &'a CollectionSnapshot, request: &'a ScanRequest) -> Self {
-        let time = TimeRange { first: request.time.0.unwrap_or(i64::MIN), last: request.time.1.unwrap_or(i64::MAX) };
+        let time = request.time.stored(snapshot.options().precision);
         BucketSelector { snapshot, request, time, report: ScanReport::default() }
     }
 

@@ -82,12 +82,15 @@ fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement) -> Optio
     let (Some(peer), true) = (peer, statement.peer) else {
         return fast.err().filter(|error| !explained(error)).map(|error| format!("refused: {error}"));
     };
-    match (fast, peer.rows(&render(&statement.text, Dialect::DuckDb))) {
+    let of_peer = render(&statement.text, Dialect::DuckDb);
+    match (fast, peer.rows(&of_peer)) {
         (Ok(fast), Ok(mut other)) => {
             scale_times(&mut other, columns);
             difference(fast, other, columns, ordered).map(|found| format!("Ebbtide and DuckDB: {found}"))
         }
         (Err(error), _) if explained(&error) => None,
+        // DuckDB also computes the arguments of rows that a FILTER leaves out.
+        (Ok(_), Err(error)) if error.contains("Overflow in") && of_peer.contains(" FILTER (") => None,
         (fast, other) => Some(format!("Ebbtide: {}\n  DuckDB: {}", brief(&fast), brief(&other))),
     }
 }
