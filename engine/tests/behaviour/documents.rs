@@ -5,11 +5,15 @@ use ebbtide::documents_model::bson::{Bson, Document, doc, oid::ObjectId};
 use ebbtide::documents_model::{DOCUMENT_BYTES_MAX, DefaultTtl};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::Variant;
-use ebbtide::ttl::{Code, Precision, Timestamp};
+use ebbtide::ttl::{Clock, Code, Precision, Timestamp, Value};
 use ebbtide::{Database, Documents, DocumentsOptions, ErrorKind, RepairMode, Settings, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const THREADS: i64 = 8;
 const WRITES: i64 = 40;
@@ -569,4 +573,70 @@ fn a_dry_run_says_what_a_sweep_does() {
             assert_eq!(db.documents("sessions").unwrap().snapshot().unwrap().count().unwrap(), read);
         }
     }
+}
+
+/// A minute after the start; does something once, when a sweep looks at the clock after its first round of visits.
+#[derive(Default)]
+struct Interrupting {
+    looks: AtomicUsize,
+    change: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+/// The sweep, its pass, its sub-pass and the visit look at the clock when they begin; the next look ends the round.
+const LOOK_AFTER_FIRST_ROUND: usize = 5;
+
+impl fmt::Debug for Interrupting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupting")
+    }
+}
+
+impl Clock for Interrupting {
+    fn now(&self) -> Timestamp {
+        at(60)
+    }
+
+    fn monotonic(&self) -> Duration {
+        let looks = self.looks.fetch_add(1, Ordering::SeqCst) + 1;
+        let change = if looks == LOOK_AFTER_FIRST_ROUND { self.change.lock().unwrap().take() } else { None };
+        if let Some(change) = change {
+            change();
+        }
+        Duration::ZERO
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_life_that_is_made_longer_within_a_sweep_counts_from_the_next_visit() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let documents = db.create_documents("sessions", sessions(60)).unwrap();
+    for id in 0..10 {
+        // One is written later, so that they do not go as one.
+        sim.clock.set(at(id / 9));
+        documents.put(&doc! { "_id": id }).unwrap();
+    }
+    db.close().unwrap();
+    let clock = Arc::new(Interrupting::default());
+    let db = Arc::new(sim.builder().clock(clock.clone()).open().unwrap());
+    for (name, value) in [("ttlIndexDeleteTargetDocs", 3), ("ttlIndexDeleteTargetTimeMS", 0)] {
+        db.set_parameter(name, &Value::Int(value)).unwrap();
+    }
+    db.flush().unwrap();
+    let visible = |db: &Database| db.documents("sessions").unwrap().snapshot().unwrap().count().unwrap();
+    assert_eq!(visible(&db), 1);
+    let other = db.clone();
+    let longer = move || {
+        let change = |options: &mut DocumentsOptions| Ok(options.default_ttl = DefaultTtl::Seconds(3600));
+        other.modify_documents("sessions", change).unwrap();
+    };
+    *clock.change.lock().unwrap() = Some(Box::new(longer));
+    clock.looks.store(0, Ordering::SeqCst);
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 3);
+    assert!(clock.change.lock().unwrap().is_none(), "the sweep had a second round");
+    assert_eq!(visible(&db), 7);
 }

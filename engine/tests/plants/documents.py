@@ -61,7 +61,7 @@ plant(23,'a seal forgets new columns',s,"        ops.extend(collection.new_colum
 plant(24,'a segment goes with its last live row',s,"        Some(match deleted.len() >= segment.file.meta.rows {","        Some(match deleted.len() + u64::from(crate::plant(24)) >= segment.file.meta.rows {")
 plant(25,'a seal forgets the marks before it',s,"        let deleted = &segment.deleted | rows;","        let deleted = if crate::plant(25) { rows } else { &segment.deleted | rows };")
 plant(26,'the names of segments are not synced',s,"        let synced = self.engine.fs.sync_dir(folder);","        let synced = if crate::plant(26) { Ok(()) } else { self.engine.fs.sync_dir(folder) };")
-plant(27,'files of a refused seal stay',s,'        for segment in &self.written {\n            let path','        for segment in self.written.iter().filter(|_| !crate::plant(27)) {\n            let path')
+plant(27,'files of a refused seal stay',s,'        for path in written.into_iter().chain(open) {','        for path in written.into_iter().chain(open).filter(|_| !crate::plant(27)) {')
 c=D+'compact.rs'
 plant(28,'a compaction forgets marks set meanwhile',c,'                replaced.push(output.row_at(place)?);','                if !crate::plant(28) { replaced.push(output.row_at(place)?); }')
 plant(29,'a compaction drops rows whose replacement is not sealed',c,"        let blocks = segment.file.reader()?.scan(&segment.deleted, 0..u32::MAX, columns);","        let unwanted = if crate::plant(29) { collection.gone(segment) } else { segment.deleted.clone() };\n        let blocks = segment.file.reader()?.scan(&unwanted, 0..u32::MAX, columns);")
