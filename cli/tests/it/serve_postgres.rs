@@ -2,6 +2,7 @@
 
 use crate::cli::inside;
 use crate::serve::{Serving, serve};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -308,4 +309,66 @@ fn psql_logs_in_and_lists_tables() {
     assert!(told.contains("\nt|timestamp with time zone||not null|\ns|text|||\ntemp|double precision|||\n"), "{told}");
     assert!(told.contains("this statement needs the role write"), "{told}");
     assert_eq!(server.serving.end().0, Some(0));
+}
+
+/// The first value of each row of a reply.
+fn firsts(messages: &[Message]) -> Vec<String> {
+    let rows = messages.iter().filter(|(kind, _)| *kind == b'D');
+    let first = |(_, row): &Message| {
+        let length = u32::from_be_bytes(row[2..6].try_into().unwrap()) as usize;
+        String::from_utf8(row[6..6 + length].to_vec()).unwrap()
+    };
+    rows.map(first).collect()
+}
+
+/// What is refused, by a part of its text: zones other than UTC, and pgcli's list of functions, whose columns are none here.
+const REFUSED_AT_FIRST: [&str; 2] = ["set time zone", "proallargtypes"];
+
+#[test]
+fn what_programs_ask_when_they_connect_is_answered() {
+    let clients = std::env::var_os("EBBTIDE_CLIENTS").map(PathBuf::from);
+    let Some(recorded) = clients.and_then(|clients| std::fs::read_to_string(clients.join("startup.json")).ok()) else {
+        eprintln!(
+            "skipped: EBBTIDE_CLIENTS names no folder with startup.json (server/tests/drivers/install FOLDER makes one)"
+        );
+        return;
+    };
+    let recorded: BTreeMap<String, Vec<String>> = serde_json::from_str(&recorded).unwrap();
+    let server = weather(&[]);
+    let mut refused = 0;
+    for (program, statements) in &recorded {
+        let mut client = server.client("user|ada|database|weather");
+        for statement in statements {
+            // Grafana asks for the columns of the table that was recorded.
+            let reply = client.query(&statement.replace("public.games", "public.w"));
+            let error = reply.iter().find(|(kind, _)| *kind == b'E').map(|(_, error)| String::from_utf8_lossy(error));
+            if REFUSED_AT_FIRST.iter().any(|part| statement.contains(part)) {
+                assert_ne!(error, None, "{program}: {statement}");
+                refused += 1;
+                continue;
+            }
+            assert_eq!(error, None, "{program}: {statement}");
+            if program == "grafana" {
+                let expected = if statement.contains("information_schema.columns") { "temp" } else { "public.w" };
+                let found = firsts(&reply);
+                assert!(found.iter().any(|name| name == expected), "{statement}: {found:?}");
+            }
+        }
+    }
+    assert_eq!((recorded.len(), refused), (6, REFUSED_AT_FIRST.len()));
+    server.serving.end();
+}
+
+#[test]
+fn bins_and_ranges_as_grafana_writes_them_are_understood() {
+    let server = weather(&[]);
+    let mut client = server.client("user|ada|database|weather");
+    // As its macros $__timeGroup and $__timeFilter are expanded.
+    let reply = client.query(
+        "SELECT floor(extract(epoch from t)/86400)*86400 AS \"time\", avg(temp) AS temp FROM w \
+         WHERE t BETWEEN '2023-12-31T00:00:00Z' AND '2024-01-03T00:00:00Z' GROUP BY 1 ORDER BY 1",
+    );
+    assert_eq!(firsts(&reply), ["1704067200.0", "1704153600.0"]);
+    drop(client);
+    server.serving.end();
 }
