@@ -282,6 +282,16 @@ pub(crate) enum UserAction {
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
     },
+    /// Make a token, with which programs log in to an account over HTTP and gRPC, and print it. It is not shown again.
+    Token {
+        /// The account.
+        name: String,
+    },
+    /// Make all tokens of an account useless.
+    Revoke {
+        /// The account.
+        name: String,
+    },
     /// Remove an account. Clients that are logged in with it can do nothing any more.
     Remove {
         /// The account.

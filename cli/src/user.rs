@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, RoleName, UserAction, UserArgs};
 use crate::serve::accounts_file;
-use crate::{Failure, files, say};
+use crate::{Failure, files, human, say};
 use ebbtide_server::Role;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -38,6 +38,13 @@ pub(crate) fn run(cli: &Cli, args: &UserArgs) -> Result<(), Failure> {
             let password = password(name, password_file.as_deref())?;
             file.change(|accounts| accounts.set_password(name, &password))?;
             say!("changed the password of '{name}'");
+        }
+        UserAction::Token { name } => {
+            say!("{}", file.change(|accounts| accounts.add_token(name))?);
+        }
+        UserAction::Revoke { name } => {
+            let revoked = file.change(|accounts| accounts.remove_tokens(name))?;
+            say!("revoked {} of '{name}'", human::counted(revoked as u64, "token"));
         }
         UserAction::Remove { name } => {
             file.change(|accounts| accounts.remove(name))?;

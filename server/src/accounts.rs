@@ -6,10 +6,10 @@
 use crate::error::Failure;
 use crate::scram::{Key, Verifier, random};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ebbtide::fs::{Fs, RealFs};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Write as _;
 use std::num::NonZero;
@@ -22,6 +22,9 @@ const FORMAT: u32 = 1;
 const NAME_BYTES_MAX: usize = 128;
 /// Fewer rounds than this are refused by MongoDB's drivers.
 const ITERATIONS_MIN: u32 = 4096;
+
+/// What tokens begin with.
+pub(crate) const TOKEN_PREFIX: &str = "ebt_";
 
 /// What an account may do. Each role may do what those before it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +70,8 @@ impl FromStr for Role {
 pub(crate) struct Account {
     pub(crate) role: Role,
     pub(crate) verifier: Verifier,
+    /// The hashes of its tokens.
+    tokens: BTreeSet<Key>,
 }
 
 /// The accounts of a server.
@@ -92,7 +97,7 @@ impl Accounts {
             return Err(Failure::new(format!("an account '{name}' exists: remove it first, or change its password")));
         }
         let verifier = Verifier::of_password(password).map_err(Failure::new)?;
-        self.by_name.insert(name.to_owned(), Account { role, verifier });
+        self.by_name.insert(name.to_owned(), Account { role, verifier, tokens: BTreeSet::new() });
         Ok(())
     }
 
@@ -112,6 +117,34 @@ impl Accounts {
         let account = self.by_name.get_mut(name).ok_or_else(|| nobody(name))?;
         account.verifier = Verifier::of_password(password).map_err(Failure::new)?;
         Ok(())
+    }
+
+    /// Makes a token, with which programs log in to an account over HTTP and gRPC. Only its hash is kept.
+    ///
+    /// # Errors
+    /// If there is no account of this name, or if the system has no random numbers.
+    pub fn add_token(&mut self, name: &str) -> Result<String, Failure> {
+        let account = self.by_name.get_mut(name).ok_or_else(|| nobody(name))?;
+        let secret: Key = random().map_err(Failure::new)?;
+        let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
+        account.tokens.insert(hash_of(&token));
+        Ok(token)
+    }
+
+    /// Makes the tokens of an account useless, and returns how many there were.
+    ///
+    /// # Errors
+    /// If there is no account of this name.
+    pub fn remove_tokens(&mut self, name: &str) -> Result<usize, Failure> {
+        let account = self.by_name.get_mut(name).ok_or_else(|| nobody(name))?;
+        Ok(std::mem::take(&mut account.tokens).len())
+    }
+
+    /// The name and the role of the account that has a token.
+    pub(crate) fn by_token(&self, token: &str) -> Option<(&str, Role)> {
+        let hash = hash_of(token);
+        let (name, account) = self.by_name.iter().find(|(_, account)| account.tokens.contains(&hash))?;
+        Some((name, account.role))
     }
 
     /// The names and roles, by name.
@@ -150,7 +183,9 @@ impl Accounts {
                 stored_key: key(&scram.stored_key).ok_or_else(|| wrong("storedKey"))?,
                 server_key: key(&scram.server_key).ok_or_else(|| wrong("serverKey"))?,
             };
-            if by_name.insert(name.clone(), Account { role: user.role, verifier }).is_some() {
+            let tokens: Option<BTreeSet<Key>> = user.tokens.iter().map(|hash| key(hash)).collect();
+            let tokens = tokens.ok_or_else(|| wrong("a hash in tokens"))?;
+            if by_name.insert(name.clone(), Account { role: user.role, verifier, tokens }).is_some() {
                 return Err(format!("two accounts '{name}'"));
             }
         }
@@ -167,6 +202,7 @@ impl Accounts {
                 stored_key: STANDARD.encode(account.verifier.stored_key),
                 server_key: STANDARD.encode(account.verifier.server_key),
             },
+            tokens: account.tokens.iter().map(|hash| STANDARD.encode(hash)).collect(),
         };
         let users = self.by_name.iter().map(user).collect();
         let stored = Stored { format: FORMAT, secret: STANDARD.encode(self.secret), users };
@@ -182,6 +218,13 @@ fn nobody(name: &str) -> Failure {
 
 fn key(text: &str) -> Option<Key> {
     STANDARD.decode(text).ok()?.try_into().ok()
+}
+
+fn hash_of(token: &str) -> Key {
+    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+    let mut hash = Key::default();
+    hash.copy_from_slice(digest.as_ref());
+    hash
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
@@ -211,6 +254,9 @@ struct StoredUser {
     role: Role,
     #[serde(rename = "scramSha256")]
     scram_sha_256: StoredVerifier,
+    /// SHA-256 of each token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tokens: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -113,6 +113,12 @@ impl Gate {
         user.filter(|_| is_right).and_then(|user| self.role(&user))
     }
 
+    /// The account that has a token, and what it may do.
+    pub(crate) fn by_token(&self, token: &str) -> Option<(String, Role)> {
+        let accounts = self.state.read().accounts.clone()?;
+        accounts.by_token(token).map(|(name, role)| (name.to_owned(), role))
+    }
+
     /// How long a refused login is kept waiting for its reply.
     pub(crate) fn delay(&self) -> Duration {
         self.delay

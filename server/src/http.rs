@@ -17,7 +17,7 @@ mod sql;
 mod target;
 mod write;
 
-use crate::accounts::Role;
+use crate::accounts::{Role, TOKEN_PREFIX};
 use crate::error::Failure;
 use crate::shared::{Shared, add, is_stopped};
 use axum::extract::{Request, State};
@@ -244,17 +244,34 @@ fn check_sender(headers: &HeaderMap, has_login: bool) -> Result<(), Refused> {
     Err(Refused(StatusCode::FORBIDDEN, what.to_owned()))
 }
 
-/// The name and the password of a request: `Basic`, or `Bearer` or `Token` with `name:password` as the token.
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+/// What a request logs in with.
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
+enum Credentials {
+    Password { name: String, password: String },
+    Token(String),
+}
+
+impl Credentials {
+    fn password(name: &str, password: &str) -> Credentials {
+        Credentials::Password { name: name.to_owned(), password: password.to_owned() }
+    }
+}
+
+/// What a request says: `Basic`, or `Bearer` or `Token` with a token of an account, or with `name:password` in its place.
+fn credentials(headers: &HeaderMap) -> Option<Credentials> {
     let (scheme, value) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let plain = match scheme.to_ascii_lowercase().as_str() {
+    let scheme = scheme.to_ascii_lowercase();
+    if matches!(scheme.as_str(), "bearer" | "token") && value.trim().starts_with(TOKEN_PREFIX) {
+        return Some(Credentials::Token(value.trim().to_owned()));
+    }
+    let plain = match scheme.as_str() {
         "basic" => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
         // Clients of Flight get their credentials back as a token.
         "bearer" | "token" if !value.contains(':') => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
         "bearer" | "token" => value.trim().to_owned(),
         _ => return None,
     };
-    plain.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
+    plain.split_once(':').map(|(name, password)| Credentials::password(name, password))
 }
 
 /// Who sent a request: an account and its role. Where there are no accounts its name is empty, and it may do everything.
@@ -276,12 +293,21 @@ async fn authorize(
         return Ok(Caller { account: String::new(), role: Role::Admin });
     }
     let unauthorized = |what: &str| Refused(StatusCode::UNAUTHORIZED, what.to_owned());
-    let given = given.map(|(name, password)| (name.to_owned(), password.to_owned()));
-    let (name, password) = credentials(headers).or(given).ok_or_else(|| unauthorized("a login is needed"))?;
+    let given = given.map(|(name, password)| Credentials::password(name, password));
+    let credentials = credentials(headers).or(given).ok_or_else(|| unauthorized("a login is needed"))?;
     let turn = shared.gate.turn(ends.peer.ip(), shared.now());
     let turn = turn.ok_or_else(|| Refused(StatusCode::TOO_MANY_REQUESTS, "too many logins wait".to_owned()))?;
     tokio::time::sleep(turn).await;
-    let role = tokio::task::block_in_place(|| shared.gate.role_by_password(&name, &password));
+    let (name, role) = match credentials {
+        Credentials::Token(token) => match shared.gate.by_token(&token) {
+            Some((name, role)) => (name, Some(role)),
+            None => ("of an unknown token".to_owned(), None),
+        },
+        Credentials::Password { name, password } => {
+            let role = tokio::task::block_in_place(|| shared.gate.role_by_password(&name, &password));
+            (name, role)
+        }
+    };
     match role {
         None => {
             shared.refuse_login(ends.peer, &name);
@@ -317,15 +343,20 @@ mod tests {
     }
 
     #[test]
-    fn credentials_come_in_two_forms() {
+    fn credentials_are_passwords_or_tokens() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());
             credentials(&headers)
         };
-        let ada = Some(("ada".to_owned(), "a:b".to_owned()));
+        let ada = Some(Credentials::password("ada", "a:b"));
         assert_eq!(of(&format!("Basic {}", STANDARD.encode("ada:a:b"))), ada);
         assert_eq!(of("bearer ada:a:b"), ada);
+        let token = Some(Credentials::Token("ebt_x-_".to_owned()));
+        assert_eq!(
+            (of("Bearer ebt_x-_"), of("Token  ebt_x-_ ")),
+            (Some(Credentials::Token("ebt_x-_".to_owned())), token)
+        );
         for wrong in ["", "Basic", "Basic !", "Basic YWRh", "Bearer abc", "Digest ada:a"] {
             assert_eq!(of(wrong), None, "{wrong}");
         }

@@ -10,17 +10,19 @@ fn driven(account: Option<(&str, &str)>) {
     let Some(python) = clients_python() else { return };
     let folder = tempfile::tempdir().unwrap();
     make_weather(folder.path());
+    let mut token = String::new();
     if let Some((name, password)) = account {
         let add = ["user", "add", name, "--role", "read", "--db", "weather", "--password-file", "-"];
         let added = inside(folder.path(), &add, password);
         assert_eq!(added.code, 0, "{}", added.stderr);
+        token = inside(folder.path(), &["user", "token", name, "--db", "weather"], "").stdout;
     }
     let serving = serve(folder.path(), &["--db", "weather", "--http", "0"]);
     let port = serving.doors[0].rsplit_once(':').unwrap().1.to_owned();
     let mut command = Command::new(python);
     command.arg(driver("flight.py")).arg(port);
     if let Some((name, password)) = account {
-        command.args([name, password]);
+        command.args([name, password, token.trim()]);
     }
     let told = run(&mut command);
     assert!(told.ends_with("done\n"), "{told}");

@@ -253,6 +253,35 @@ fn a_role_may_do_what_it_says() {
 }
 
 #[test]
+fn a_token_logs_in_until_it_is_revoked_and_is_not_stored() {
+    let http = weather(&[]);
+    let user = |args: &[&str], input: &str| {
+        inside(http.folder.path(), &[&["user"], args, &["--db", "weather"]].concat(), input)
+    };
+    assert_eq!(user(&["token", "sensors"], "").stderr.trim(), "error: no account 'sensors'");
+    assert_eq!(user(&["add", "sensors", "--role", "write", "--password-file", "-"], "horse\n").code, 0);
+    let tokens = [(); 2].map(|()| user(&["token", "sensors"], "").stdout.trim().to_owned());
+    assert!(tokens[0] != tokens[1] && tokens.iter().all(|token| token.starts_with("ebt_") && token.len() == 47));
+    let file = std::fs::read_to_string(http.folder.path().join("weather/accounts.json")).unwrap();
+    assert!(tokens.iter().all(|token| !file.contains(&token[4..])), "{file}");
+    while http.ask("GET /metrics", "", b"").status == 200 {}
+    let ask = |scheme: &str, token: &str| {
+        let login = format!("Authorization: {scheme} {token}\r\n");
+        http.ask("POST /sql", &login, b"DELETE FROM w WHERE s = 'nobody'").status
+    };
+    // What was made last may not be known yet.
+    while ask("Bearer", &tokens[1]) == 401 {}
+    assert_eq!((ask("Bearer", &tokens[0]), ask("Token", &tokens[1])), (200, 200));
+    let sweep = http.ask("POST /sql", &format!("Authorization: Bearer {}\r\n", tokens[0]), b"SWEEP");
+    assert_eq!(sweep.status, 403, "{}", sweep.text());
+    assert_eq!(ask("Bearer", "ebt_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), 401);
+    assert_eq!(user(&["revoke", "sensors"], "").stdout, "revoked 2 tokens of 'sensors'\n");
+    while ask("Bearer", &tokens[0]) == 200 {}
+    assert_eq!(ask("Bearer", &tokens[0]), 401);
+    http.end();
+}
+
+#[test]
 fn a_statement_ends_with_its_client_or_the_server() {
     let http = weather(&[]);
     let endless = "SELECT count(*) FROM generate_series(1, 10000000) a JOIN generate_series(1, 10000000) b \

@@ -1,5 +1,5 @@
 """What clients of Flight SQL see: python flight.py PORT, of a server without accounts that serves the database `weather` with the
-collection `w` of serve_postgres.rs; and python flight.py PORT NAME PASSWORD, of one where that account may read."""
+collection `w` of serve_postgres.rs; and python flight.py PORT NAME PASSWORD TOKEN, of one where that account may read."""
 
 import datetime as dt
 import sys
@@ -8,6 +8,7 @@ import adbc_driver_flightsql.dbapi as flight
 import pandas
 import polars
 import pyarrow as pa
+import pyarrow.flight as raw
 
 PORT = int(sys.argv[1])
 UTC = dt.timezone.utc
@@ -23,22 +24,69 @@ def refused(says, work):
     raise AssertionError(f"not refused with {says}")
 
 
+ADDRESS = f"grpc://127.0.0.1:{PORT}"
+
+
+def asked(sql):
+    """A command of Flight SQL, CommandStatementQuery in google.protobuf.Any, for clients that know Flight alone."""
+
+    def field(number, content):
+        size, length = len(content), b""
+        while size > 127:
+            size, length = size >> 7, length + bytes([size & 127 | 128])
+        return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+    kind = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    return raw.FlightDescriptor.for_command(field(1, kind) + field(2, field(1, sql.encode())))
+
+
+def fetched(client, sql, options):
+    (endpoint,) = client.get_flight_info(asked(sql), options).endpoints
+    return client.do_get(endpoint.ticket, options).read_all()
+
+
 if len(sys.argv) > 2:
-    ADDRESS = f"grpc://127.0.0.1:{PORT}"
+    NAME, PASSWORD, TOKEN = sys.argv[2:]
 
     def login(name, password):
         return flight.connect(ADDRESS, db_kwargs={"username": name, "password": password}, autocommit=True)
 
-    with login(*sys.argv[2:]) as db, db.cursor() as cursor:
+    with login(NAME, PASSWORD) as db, db.cursor() as cursor:
         cursor.execute("SELECT count(*) AS n FROM w")
         assert cursor.fetch_arrow_table().to_pylist() == [{"n": 2}]
         refused("this statement needs the role write", lambda: cursor.execute("DELETE FROM w"))
         table = pa.table({"t": pa.array([FIRST], pa.timestamp("ms", "UTC")), "s": ["x"]})
         refused("needs the role write", lambda: cursor.adbc_ingest("w", table, mode="append"))
-    refused("the login was refused", lambda: login(sys.argv[2], "wrong").cursor().execute("SELECT 1"))
+    refused("the login was refused", lambda: login(NAME, "wrong").cursor().execute("SELECT 1"))
     refused("a login is needed", lambda: flight.connect(ADDRESS, autocommit=True).cursor().execute("SELECT 1"))
+    bearer = {"adbc.flight.sql.authorization_header": f"Bearer {TOKEN}"}
+    with flight.connect(ADDRESS, db_kwargs=bearer, autocommit=True) as db, db.cursor() as cursor:
+        cursor.execute("SELECT count(*) AS n FROM w")
+        assert cursor.fetch_arrow_table().to_pylist() == [{"n": 2}]
+    with raw.connect(ADDRESS) as client:
+        for header in [client.authenticate_basic_token(NAME, PASSWORD), (b"authorization", f"Bearer {TOKEN}".encode())]:
+            options = raw.FlightCallOptions(headers=[header])
+            assert fetched(client, "SELECT s FROM w ORDER BY t", options).to_pydict() == {"s": ["roof", "yard"]}
+        for headers in [[], [(b"authorization", b"Bearer ebt_nothing")]]:
+            try:
+                client.get_flight_info(asked("SELECT 1"), raw.FlightCallOptions(headers=headers))
+            except raw.FlightUnauthenticatedError:
+                continue
+            raise AssertionError(f"not refused: {headers}")
     print("done")
     sys.exit()
+
+with raw.connect(ADDRESS) as client:
+    options = raw.FlightCallOptions()
+    info = client.get_flight_info(asked("SELECT t, temp FROM w ORDER BY t"), options)
+    assert info.schema.names == ["t", "temp"], info.schema
+    assert fetched(client, "SELECT t, temp FROM w ORDER BY t", options).to_pydict()["temp"] == [21.5, None]
+    assert fetched(client, "SELECT value FROM generate_series(1, 1000000)", options).num_rows == 1_000_000
+    try:
+        client.get_flight_info(asked("SELECT nope FROM w"), options)
+        raise AssertionError("a wrong statement is not refused")
+    except pa.ArrowInvalid as error:
+        assert "there is no column 'nope'" in str(error), error
 
 with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.cursor() as cursor:
 
