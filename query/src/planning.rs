@@ -18,7 +18,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
@@ -96,6 +96,10 @@ impl Planning {
                 (state.optimize(&plan)?, state)
             }
         };
+        let mut state = state;
+        if groups_by_doubles(&plan)? {
+            state.config_mut().options_mut().optimizer.enable_topk_aggregation = false;
+        }
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         Ok((physical, state.task_ctx()))
     }
@@ -150,6 +154,16 @@ fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, O
         Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
     })?;
     Ok((plan.data, rows))
+}
+
+/// Whether rows are grouped by a double. DataFusion's aggregates that keep only the first groups fail on NaN, and tell -0.0 from
+/// 0.0.
+fn groups_by_doubles(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let LogicalPlan::Aggregate(aggregate) = node else { return Ok(false) };
+        let is_double = |key: &Expr| key.get_type(aggregate.input.schema()).is_ok_and(|kind| kind.is_floating());
+        Ok(aggregate.group_expr.iter().any(is_double))
+    })
 }
 
 /// Whether rows are grouped: an aggregate may need an order of rows, which DataFusion's physical rules establish.
