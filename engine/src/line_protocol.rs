@@ -1,47 +1,48 @@
 //! InfluxDB line protocol: `measurement,tag=value field=1.5,other=2i 1704067200000000000`.
 
 use ebbtide_ttl::Value;
+use std::borrow::Cow;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct Point<'a> {
     /// What was measured; never empty.
-    pub measurement: String,
+    pub measurement: Cow<'a, str>,
     /// The names and values of its tags, in the order of the line.
-    pub tags: Vec<(String, String)>,
+    pub tags: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The names and values of its fields, in the order of the line: bools, whole numbers, doubles and texts.
-    pub fields: Vec<(String, Value)>,
+    pub fields: Vec<(Cow<'a, str>, Value)>,
     /// The digits of its time, whose unit the line does not say.
-    pub time: Option<String>,
+    pub time: Option<&'a str>,
 }
 
 /// Reads a line; `None` for a comment. Unsigned numbers must fit into int64.
 ///
 /// ```
 /// let point = ebbtide::line_protocol::parse(b"cpu,host=a usage=0.5 1704067200000000000")?.unwrap();
-/// assert_eq!((point.measurement.as_str(), point.tags.len(), point.fields.len()), ("cpu", 1, 1));
+/// assert_eq!((&*point.measurement, point.tags.len(), point.fields.len()), ("cpu", 1, 1));
 /// # Ok::<(), String>(())
 /// ```
 ///
 /// # Errors
 /// What is wrong, and at which column.
-pub fn parse(line: &[u8]) -> Result<Option<Point>, String> {
+pub fn parse(line: &[u8]) -> Result<Option<Point<'_>>, String> {
     if line.first() == Some(&b'#') {
         return Ok(None);
     }
     let text = std::str::from_utf8(line).map_err(|e| format!("column {}: not UTF-8 text", e.valid_up_to() + 1))?;
     let mut cursor = Cursor { text, at: 0 };
-    let measurement = cursor.word(&[',', ' '], &[',', ' ']);
+    let measurement = cursor.word(&[b',', b' '], &[b',', b' ']);
     if measurement.is_empty() {
         return Err(cursor.error("the measurement's name is missing"));
     }
     let mut tags = Vec::new();
-    while cursor.take(',') {
-        let name = cursor.word(&[',', ' ', '='], &[',', ' ', '=']);
-        if name.is_empty() || !cursor.take('=') {
+    while cursor.take(b',') {
+        let name = cursor.word(&[b',', b' ', b'='], &[b',', b' ', b'=']);
+        if name.is_empty() || !cursor.take(b'=') {
             return Err(cursor.error("a tag is written name=value"));
         }
-        let value = cursor.word(&[',', ' '], &[',', ' ', '=']);
+        let value = cursor.word(&[b',', b' '], &[b',', b' ', b'=']);
         if value.is_empty() {
             return Err(cursor.error(&format!("tag '{name}' has no value")));
         }
@@ -52,19 +53,19 @@ pub fn parse(line: &[u8]) -> Result<Option<Point>, String> {
     }
     let mut fields = Vec::new();
     loop {
-        let name = cursor.word(&[',', ' ', '='], &[',', ' ', '=']);
-        if name.is_empty() || !cursor.take('=') {
+        let name = cursor.word(&[b',', b' ', b'='], &[b',', b' ', b'=']);
+        if name.is_empty() || !cursor.take(b'=') {
             return Err(cursor.error("a field is written name=value"));
         }
         let value = cursor.value(&name)?;
         fields.push((name, value));
-        if !cursor.take(',') {
+        if !cursor.take(b',') {
             break;
         }
     }
     let time = match (cursor.spaces(), cursor.rest()) {
         (_, "") => None,
-        (true, rest) if rest.bytes().all(|b| b.is_ascii_digit() || b == b'-') => Some(rest.to_owned()),
+        (true, rest) if rest.bytes().all(|b| b.is_ascii_digit() || b == b'-') => Some(rest),
         (_, rest) => return Err(cursor.error(&format!("expected a time, not '{rest}'"))),
     };
     Ok(Some(Point { measurement, tags, fields, time }))
@@ -84,38 +85,38 @@ impl<'a> Cursor<'a> {
         format!("column {}: {what}", self.text[..self.at].chars().count() + 1)
     }
 
-    fn take(&mut self, wanted: char) -> bool {
-        let found = self.rest().starts_with(wanted);
-        self.at += if found { wanted.len_utf8() } else { 0 };
+    fn take(&mut self, wanted: u8) -> bool {
+        let found = self.text.as_bytes().get(self.at) == Some(&wanted);
+        self.at += usize::from(found);
         found
     }
 
     fn spaces(&mut self) -> bool {
         let before = self.at;
-        while self.take(' ') {}
+        while self.take(b' ') {}
         self.at > before
     }
 
     /// Text up to one of `ends`; a backslash escapes any of `escaped`.
-    fn word(&mut self, ends: &[char], escaped: &[char]) -> String {
-        let mut word = String::new();
-        let mut characters = self.rest().char_indices().peekable();
-        let mut length = self.rest().len();
-        while let Some((at, c)) = characters.next() {
-            if ends.contains(&c) {
-                length = at;
-                break;
+    fn word(&mut self, ends: &[u8], escaped: &[u8]) -> Cow<'a, str> {
+        let rest = self.rest();
+        let bytes = rest.as_bytes();
+        let mut unescaped = String::new();
+        let (mut at, mut begin) = (0, 0);
+        while let Some(byte) = bytes.get(at).filter(|byte| !ends.contains(byte)) {
+            if *byte == b'\\' && bytes.get(at + 1).is_some_and(|next| escaped.contains(next)) {
+                unescaped.push_str(&rest[begin..at]);
+                begin = at + 1;
+                at += 1;
             }
-            match characters.peek() {
-                Some((_, next)) if c == '\\' && escaped.contains(next) => {
-                    word.push(*next);
-                    characters.next();
-                }
-                _ => word.push(c),
-            }
+            at += 1;
         }
-        self.at += length;
-        word
+        self.at += at;
+        if begin == 0 {
+            return Cow::Borrowed(&rest[..at]);
+        }
+        unescaped.push_str(&rest[begin..at]);
+        Cow::Owned(unescaped)
     }
 
     fn value(&mut self, name: &str) -> Result<Value, String> {
@@ -123,7 +124,7 @@ impl<'a> Cursor<'a> {
             return self.quoted(name);
         }
         let rest = self.rest();
-        let raw = &rest[..rest.find([',', ' ']).unwrap_or(rest.len())];
+        let raw = &rest[..rest.bytes().position(|byte| matches!(byte, b',' | b' ')).unwrap_or(rest.len())];
         let wrong = |what: &str| Err(self.error(&format!("field '{name}': {what}")));
         let value = match raw {
             "" => return wrong("the value is missing"),
@@ -175,7 +176,7 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    fn point(line: &str) -> Point {
+    fn point(line: &str) -> Point<'_> {
         parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}")).unwrap()
     }
 
@@ -183,7 +184,7 @@ mod tests {
     fn every_kind_of_value_and_escape_is_read() {
         let read = point(r#"my\ air\,x,host\ a=b\=c,r=eu f=1.5,i=-2i,u=7u,b=t,s="a \"b\" \\ c, d = e",n\=x=-1e3 -5"#);
         assert_eq!(read.measurement, "my air,x");
-        let tag = |n: &str, v: &str| (n.to_owned(), v.to_owned());
+        let tag = |n: &'static str, v: &'static str| (Cow::from(n), Cow::from(v));
         assert_eq!(read.tags, [tag("host a", "b=c"), tag("r", "eu")]);
         let expected = [
             ("f", Value::Double(1.5)),
@@ -195,7 +196,7 @@ mod tests {
         ];
         let expected: Vec<_> = expected.into_iter().map(|(n, v)| (n.to_owned(), v)).collect();
         assert_eq!(format!("{:?}", read.fields), format!("{expected:?}"));
-        assert_eq!(read.time.as_deref(), Some("-5"));
+        assert_eq!(read.time, Some("-5"));
         assert_eq!(point("m v=1").time, None);
         assert_eq!(parse(b"# comment"), Ok(None));
     }

@@ -320,7 +320,7 @@ fn of_json(
 }
 
 fn of_point(
-    point: Point,
+    point: Point<'_>,
     job: &Job<'_>,
     layout: &Layout,
     constants: &[(String, String)],
@@ -333,10 +333,10 @@ fn of_point(
     let mut object = vec![(layout.time_field.as_str().into(), Value::Date(time))];
     let mut meta = Vec::with_capacity(point.tags.len() + 1);
     if job.measurement.is_none() {
-        meta.push(("measurement".into(), Value::String(point.measurement)));
+        meta.push(("measurement".into(), Value::String(point.measurement.into_owned())));
     }
     let constants = constants.iter().map(|(name, value)| (name.as_str().into(), value.clone()));
-    let tags = point.tags.into_iter().map(|(name, value)| (Name::from(job.shape.rename(&name)), value));
+    let tags = point.tags.into_iter().map(|(name, value)| (Name::from(job.shape.rename(&name)), value.into_owned()));
     for (name, value) in tags.chain(constants) {
         if meta.iter().any(|(n, _)| *n == name) {
             return Err(format!("there are two tags '{name}'"));
@@ -381,9 +381,9 @@ pub(super) fn measurements(source: &Source, job: &Job<'_>, all: &mut Vec<String>
         for record in block.records() {
             // Bad lines are reported when the points are read.
             if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
-                && !all.contains(&point.measurement)
+                && !all.iter().any(|known| *known == point.measurement)
             {
-                all.push(point.measurement);
+                all.push(point.measurement.into_owned());
             }
         }
         Ok(ControlFlow::Continue(()))

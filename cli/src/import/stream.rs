@@ -192,7 +192,7 @@ fn add_targets<'a>(pipe: &Pipe<'a>, block: &Block, targets: &mut Vec<Target<'a>>
         if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
             && !targets.iter().any(|t| t.job.collection == point.measurement)
         {
-            targets.push(Target::of(pipe, &point.measurement, Some(point.measurement.clone()))?);
+            targets.push(Target::of(pipe, &point.measurement, Some(point.measurement.clone().into_owned()))?);
         }
     }
     Ok(())

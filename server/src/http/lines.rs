@@ -3,6 +3,7 @@
 use ebbtide::line_protocol::{self, Point};
 use ebbtide_ttl::{Timestamp, Value};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 
@@ -10,6 +11,9 @@ use std::collections::HashSet;
 pub(super) const TIME: &str = "time";
 /// Their meta field, which has the tags as an object.
 pub(super) const TAGS: &str = "tags";
+
+/// Names that are compared with each other; more are hashed.
+const COMPARED_MAX: usize = 24;
 
 /// Characters of a bad line that an error shows.
 const SHOWN: usize = 200;
@@ -76,8 +80,8 @@ impl BadLine {
 
 /// The points of one measurement.
 #[derive(Debug, Default)]
-pub(super) struct Points {
-    pub(super) points: Vec<Point>,
+pub(super) struct Points<'a> {
+    pub(super) points: Vec<Point<'a>>,
     pub(super) instants: Vec<Timestamp>,
     /// The numbers of their lines.
     pub(super) lines: Vec<usize>,
@@ -85,14 +89,14 @@ pub(super) struct Points {
 
 /// The points of a body by measurement, and the lines that have none.
 #[derive(Debug, Default)]
-pub(super) struct Body {
-    pub(super) measurements: BTreeMap<String, Points>,
+pub(super) struct Body<'a> {
+    pub(super) measurements: BTreeMap<Cow<'a, str>, Points<'a>>,
     pub(super) bad: Vec<BadLine>,
 }
 
-impl Body {
+impl<'a> Body<'a> {
     /// Reads a body. Points without a time get `now`.
-    pub(super) fn read(text: &[u8], unit: Unit, now: Timestamp) -> Body {
+    pub(super) fn read(text: &'a [u8], unit: Unit, now: Timestamp) -> Body<'a> {
         let mut body = Body::default();
         for (number, line) in lines(text) {
             match point(line, unit, now) {
@@ -121,11 +125,10 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     lines.enumerate().filter(|(_, line)| !line.is_empty()).map(|(at, line)| (at + 1, line))
 }
 
-fn point(line: &[u8], unit: Unit, now: Timestamp) -> Result<Option<(Point, Timestamp)>, String> {
+fn point(line: &[u8], unit: Unit, now: Timestamp) -> Result<Option<(Point<'_>, Timestamp)>, String> {
     let Some(point) = line_protocol::parse(line)? else { return Ok(None) };
-    for (what, names) in [("tags", names(&point.tags)), ("fields", names(&point.fields))] {
-        let mut seen = HashSet::new();
-        if let Some(twice) = names.into_iter().find(|name| !seen.insert(*name)) {
+    for (what, twice) in [("tags", twice(&point.tags)), ("fields", twice(&point.fields))] {
+        if let Some(twice) = twice {
             return Err(format!("there are two {what} '{twice}'"));
         }
     }
@@ -139,29 +142,36 @@ fn point(line: &[u8], unit: Unit, now: Timestamp) -> Result<Option<(Point, Times
     Ok(Some((point, instant)))
 }
 
-fn names<T>(members: &[(String, T)]) -> Vec<&str> {
-    members.iter().map(|(name, _)| name.as_str()).collect()
+/// The first name that comes a second time.
+fn twice<'m, T>(members: &'m [(Cow<'_, str>, T)]) -> Option<&'m str> {
+    let mut names = members.iter().map(|(name, _)| &**name).enumerate();
+    if members.len() <= COMPARED_MAX {
+        return names.find(|(at, name)| members[..*at].iter().any(|(other, _)| other == name)).map(|(_, name)| name);
+    }
+    let mut seen = HashSet::new();
+    names.find(|(_, name)| !seen.insert(*name)).map(|(_, name)| name)
 }
 
 /// The document of a point in a collection with these fields.
 ///
 /// # Errors
 /// If a name of it is taken.
-pub(super) fn document(point: &Point, at: Timestamp, time: &str, meta: Option<&str>) -> Result<Value, String> {
+pub(super) fn document(point: &Point<'_>, at: Timestamp, time: &str, meta: Option<&str>) -> Result<Value, String> {
     let mut members = vec![(time.into(), Value::Date(at))];
     match meta {
         Some(meta) if !point.tags.is_empty() => {
-            let tags = point.tags.iter().map(|(name, value)| (name.as_str().into(), Value::String(value.clone())));
+            let tags =
+                point.tags.iter().map(|(name, value)| ((&**name).into(), Value::String(value.clone().into_owned())));
             members.push((meta.into(), Value::Object(tags.collect())));
         }
         None if !point.tags.is_empty() => return Err("the collection has no meta field for tags".to_owned()),
         _ => {}
     }
     for (name, value) in &point.fields {
-        if name == time || Some(name.as_str()) == meta {
+        if name == time || Some(&**name) == meta {
             return Err(format!("field '{name}' has the name of the collection's time or meta field"));
         }
-        members.push((name.as_str().into(), value.clone()));
+        members.push(((&**name).into(), value.clone()));
     }
     Ok(Value::Object(members))
 }

@@ -150,7 +150,7 @@ impl Write<'_> {
     fn insert(
         &self,
         database: &Database,
-        body: Body,
+        body: Body<'_>,
         mut request: Option<&mut Request>,
         text: &[u8],
     ) -> Result<Written, Problem> {
@@ -204,7 +204,7 @@ impl Write<'_> {
 
     /// The points of a measurement as documents of its collection, which is created if there is none, and the points of which
     /// none can be made.
-    fn ready(&self, database: &Database, name: &str, points: &Points) -> Result<(Ready, Vec<BadLine>), Problem> {
+    fn ready(&self, database: &Database, name: &str, points: &Points<'_>) -> Result<(Ready, Vec<BadLine>), Problem> {
         crate::databases::check_collection(name).map_err(|e| Problem::of_command(&e))?;
         let collection = self.collection(database, name)?;
         let snapshot = collection.snapshot()?;
