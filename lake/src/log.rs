@@ -1,0 +1,197 @@
+//! The log of a Delta Lake table, as far as Ebbtide writes it.
+//!
+//! Version `n` is the object `_delta_log/<n, 20 digits>.json`: lines of JSON, each one action. It is made by a put that fails if it
+//! is there, so that each version has one writer. The log never has holes, so the newest version is found by asking for the next.
+
+use crate::file::hex;
+use chrono::{DateTime, SecondsFormat};
+use ebbtide::buckets::Schema;
+use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedFile};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+
+/// What begins the name of an application in `txn` that says who owns the table: identity, collection and owner follow.
+const OWNER: &str = "ebbtide-owner-";
+/// What begins the name in `txn` that says that a commit was made: its number follows.
+const COMMIT: &str = "ebbtide-commit-";
+
+/// The name of the object of a version.
+pub(crate) fn name_of(version: u64) -> String {
+    format!("_delta_log/{version:020}.json")
+}
+
+/// What the log says up to a version.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// The version that comes next.
+    pub(crate) next: u64,
+    pub(crate) owner: Option<Owner>,
+    /// The text of the newest schema.
+    pub(crate) schema: Option<String>,
+    metadata: Value,
+    commits: HashSet<String>,
+    files: BTreeMap<String, Entry>,
+}
+
+/// Who may add to the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The identity of the database and the number of the collection.
+    pub(crate) of: String,
+    pub(crate) number: String,
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: ArchivedFile,
+    added: u64,
+    removed: Option<u64>,
+    commit: Option<String>,
+}
+
+/// The part of an owner's name that a database and its copies share.
+pub(crate) fn owned_by(identity: &[u8], collection: u64) -> String {
+    format!("{}-{collection}", hex(identity))
+}
+
+impl Log {
+    /// The files of a version.
+    pub(crate) fn files(&self, version: u64) -> Vec<ArchivedFile> {
+        let is_in = |entry: &&Entry| entry.added <= version && entry.removed.is_none_or(|removed| removed > version);
+        self.files.values().filter(is_in).map(|entry| entry.file.clone()).collect()
+    }
+
+    /// Whether any version names a file.
+    pub(crate) fn names(&self, file: &str) -> bool {
+        self.files.contains_key(file)
+    }
+
+    pub(crate) fn has_commit(&self, number: ArchiveNumber) -> bool {
+        self.commits.contains(&hex(&number))
+    }
+
+    /// The rows that came after a version by other commits than one.
+    pub(crate) fn rows_after(&self, version: Option<u64>, except: Option<ArchiveNumber>) -> u64 {
+        let except = except.map(|number| hex(&number));
+        let is_other = |entry: &&Entry| {
+            version.is_none_or(|version| entry.added > version) && (except.is_none() || entry.commit != except)
+        };
+        self.files.values().filter(is_other).map(|entry| entry.file.rows).sum()
+    }
+
+    /// Adds what the next version says.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for people.
+    pub(crate) fn apply(&mut self, content: &[u8]) -> Result<(), String> {
+        let version = self.next;
+        let wrong = |what: &str| format!("{} is damaged: {what}", name_of(version));
+        let text = std::str::from_utf8(content).map_err(|error| wrong(&error.to_string()))?;
+        let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
+        let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error.to_string()))?;
+        let commit = actions.iter().find_map(|action| action["txn"]["appId"].as_str()?.strip_prefix(COMMIT));
+        let commit = commit.map(str::to_owned);
+        for action in &actions {
+            if let Some(name) = action["txn"]["appId"].as_str().and_then(|app| app.strip_prefix(OWNER)) {
+                let (of, number) = name.rsplit_once('-').ok_or_else(|| wrong("an owner without a number"))?;
+                let epoch = action["txn"]["version"].as_u64().ok_or_else(|| wrong("an owner without an epoch"))?;
+                self.owner = Some(Owner { of: of.to_owned(), number: number.to_owned(), epoch });
+            }
+            if let Some(schema) = action["metaData"]["schemaString"].as_str() {
+                self.schema = Some(schema.to_owned());
+                self.metadata = action["metaData"].clone();
+            }
+            if let Some(path) = action["remove"]["path"].as_str()
+                && let Some(entry) = self.files.get_mut(path)
+            {
+                entry.removed = Some(version);
+            }
+            if let Some(path) = action["add"]["path"].as_str() {
+                let file = added(&action["add"], path).ok_or_else(|| wrong("a file that Ebbtide did not add"))?;
+                let entry = Entry { file, added: version, removed: None, commit: commit.clone() };
+                self.files.insert(path.to_owned(), entry);
+            }
+        }
+        self.commits.extend(commit);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// The version that makes a database the owner. The first one also makes the table.
+    pub(crate) fn claim(&self, of: &str, owner: ArchiveNumber, schema: String, now: i64) -> String {
+        let epoch = self.owner.as_ref().map_or(1, |owner| owner.epoch + 1);
+        let name = format!("{OWNER}{of}-{}", hex(&owner));
+        let mut actions = vec![
+            json!({"commitInfo": {"timestamp": now, "operation": "CLAIM", "engineInfo": "Ebbtide"}}),
+            json!({"txn": {"appId": name, "version": epoch, "lastUpdated": now}}),
+        ];
+        if self.next == 0 {
+            let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [],
+                "writerFeatures": ["appendOnly"]});
+            actions.push(json!({"protocol": protocol}));
+            actions.push(json!({"metaData": {"id": uuid(owner), "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema, "partitionColumns": [], "configuration": {}, "createdTime": now}}));
+        }
+        lines(&actions)
+    }
+
+    /// The version that adds a file.
+    pub(crate) fn add(&self, file: &ArchiveFile, schema: String, now: i64) -> String {
+        let (schema_of, (first, last)) = (&file.schema, file.times);
+        let stats = json!({
+            "numRecords": file.rows,
+            "minValues": {&schema_of.time: instant(first, schema_of, false)},
+            "maxValues": {&schema_of.time: instant(last, schema_of, true)},
+            "nullCount": {&schema_of.time: 0},
+        });
+        let tags = json!({
+            "ebbtide.crc32": format!("{:08x}", file.checksum),
+            "ebbtide.first": first.to_string(),
+            "ebbtide.last": last.to_string(),
+        });
+        let mut actions = vec![
+            json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}}),
+            json!({"txn": {"appId": format!("{COMMIT}{}", hex(&file.number)), "version": 1, "lastUpdated": now}}),
+        ];
+        if self.schema.as_ref() != Some(&schema) {
+            let mut metadata = self.metadata.clone();
+            metadata["schemaString"] = Value::String(schema);
+            actions.push(json!({"metaData": metadata}));
+        }
+        actions.push(json!({"add": {"path": file.name, "partitionValues": {}, "size": file.bytes.len(),
+            "modificationTime": now, "dataChange": true, "stats": stats.to_string(), "tags": tags}}));
+        lines(&actions)
+    }
+}
+
+fn lines(actions: &[Value]) -> String {
+    actions.iter().map(|action| format!("{action}\n")).collect()
+}
+
+fn added(add: &Value, path: &str) -> Option<ArchivedFile> {
+    let stats: Value = serde_json::from_str(add["stats"].as_str()?).ok()?;
+    let tag = |name: &str| add["tags"][name].as_str();
+    Some(ArchivedFile {
+        name: path.to_owned(),
+        bytes: add["size"].as_u64()?,
+        checksum: u32::from_str_radix(tag("ebbtide.crc32")?, 16).ok()?,
+        rows: stats["numRecords"].as_u64()?,
+        times: (tag("ebbtide.first")?.parse().ok()?, tag("ebbtide.last")?.parse().ok()?),
+    })
+}
+
+/// An instant as statistics have it, in milliseconds, rounded down or up; null if it has no such form.
+fn instant(time: i64, schema: &Schema, up: bool) -> Value {
+    let a_milli = schema.precision.per_second() / 1000;
+    let floor = time.div_euclid(a_milli);
+    let millis = floor + i64::from(up && floor.saturating_mul(a_milli) != time);
+    let text = DateTime::from_timestamp_millis(millis).map(|t| t.to_rfc3339_opts(SecondsFormat::Millis, true));
+    text.map_or(Value::Null, Value::String)
+}
+
+/// A number in the form of a UUID.
+fn uuid(number: ArchiveNumber) -> String {
+    let text = hex(&number);
+    format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
+}
