@@ -29,6 +29,7 @@ pub(crate) struct Log {
     /// The text of the newest schema.
     pub(crate) schema: Option<String>,
     metadata: Value,
+    protocol: Value,
     commits: HashSet<String>,
     files: BTreeMap<String, Entry>,
 }
@@ -45,9 +46,10 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 struct Entry {
     file: ArchivedFile,
+    /// The action that added it.
+    add: Value,
     added: u64,
     removed: Option<u64>,
-    commit: Option<String>,
 }
 
 /// The part of an owner's name that a database and its copies share.
@@ -75,7 +77,8 @@ impl Log {
     pub(crate) fn rows_after(&self, version: Option<u64>, except: Option<ArchiveNumber>) -> u64 {
         let except = except.map(|number| hex(&number));
         let is_other = |entry: &&Entry| {
-            version.is_none_or(|version| entry.added > version) && (except.is_none() || entry.commit != except)
+            version.is_none_or(|version| entry.added > version)
+                && except.as_ref().is_none_or(|except| !entry.file.name.starts_with(except))
         };
         self.files.values().filter(is_other).map(|entry| entry.file.rows).sum()
     }
@@ -86,21 +89,41 @@ impl Log {
     /// What is wrong with it, in words for people.
     pub(crate) fn apply(&mut self, content: &[u8]) -> Result<(), String> {
         let version = self.next;
-        let wrong = |what: &str| format!("{} is damaged: {what}", name_of(version));
-        let text = std::str::from_utf8(content).map_err(|error| wrong(&error.to_string()))?;
+        self.apply_all(version, content).map_err(|what| format!("{} is damaged: {what}", name_of(version)))?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// What a checkpoint of a version says.
+    ///
+    /// # Errors
+    /// As for [`Log::apply`].
+    pub(crate) fn of_checkpoint(version: u64, content: &[u8]) -> Result<Log, String> {
+        let mut log = Log::default();
+        log.apply_all(version, content)?;
+        log.next = version + 1;
+        Ok(log)
+    }
+
+    fn apply_all(&mut self, version: u64, content: &[u8]) -> Result<(), String> {
+        let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
         let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
-        let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error.to_string()))?;
-        let commit = actions.iter().find_map(|action| action["txn"]["appId"].as_str()?.strip_prefix(COMMIT));
-        let commit = commit.map(str::to_owned);
-        for action in &actions {
+        let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        for action in actions {
+            if let Some(number) = action["txn"]["appId"].as_str().and_then(|app| app.strip_prefix(COMMIT)) {
+                self.commits.insert(number.to_owned());
+            }
             if let Some(name) = action["txn"]["appId"].as_str().and_then(|app| app.strip_prefix(OWNER)) {
-                let (of, number) = name.rsplit_once('-').ok_or_else(|| wrong("an owner without a number"))?;
-                let epoch = action["txn"]["version"].as_u64().ok_or_else(|| wrong("an owner without an epoch"))?;
+                let (of, number) = name.rsplit_once('-').ok_or("an owner without a number")?;
+                let epoch = action["txn"]["version"].as_u64().ok_or("an owner without an epoch")?;
                 self.owner = Some(Owner { of: of.to_owned(), number: number.to_owned(), epoch });
             }
             if let Some(schema) = action["metaData"]["schemaString"].as_str() {
                 self.schema = Some(schema.to_owned());
                 self.metadata = action["metaData"].clone();
+            }
+            if action["protocol"].is_object() {
+                self.protocol = action["protocol"].clone();
             }
             if let Some(path) = action["remove"]["path"].as_str()
                 && let Some(entry) = self.files.get_mut(path)
@@ -108,14 +131,23 @@ impl Log {
                 entry.removed = Some(version);
             }
             if let Some(path) = action["add"]["path"].as_str() {
-                let file = added(&action["add"], path).ok_or_else(|| wrong("a file that Ebbtide did not add"))?;
-                let entry = Entry { file, added: version, removed: None, commit: commit.clone() };
+                let (file, added) = added(&action["add"], path).ok_or("a file that Ebbtide did not add")?;
+                let entry = Entry { file, add: action["add"].clone(), added, removed: None };
                 self.files.insert(path.to_owned(), entry);
             }
         }
-        self.commits.extend(commit);
-        self.next += 1;
         Ok(())
+    }
+
+    /// The actions that say all that the log says.
+    pub(crate) fn checkpoint(&self) -> Vec<Value> {
+        let owner = self.owner.iter().map(|owner| (format!("{OWNER}{}-{}", owner.of, owner.number), owner.epoch));
+        let commits = self.commits.iter().map(|number| (format!("{COMMIT}{number}"), 1));
+        let txns = owner.chain(commits).map(|(app, version)| json!({"txn": {"appId": app, "version": version}}));
+        let files = self.files.values().filter(|entry| entry.removed.is_none());
+        let adds = files.map(|entry| json!({"add": entry.add}));
+        let first = [json!({"protocol": self.protocol}), json!({"metaData": self.metadata})];
+        first.into_iter().chain(txns).chain(adds).collect()
     }
 
     /// The version that makes a database the owner. The first one also makes the table.
@@ -149,6 +181,7 @@ impl Log {
             "ebbtide.crc32": format!("{:08x}", file.checksum),
             "ebbtide.first": first.to_string(),
             "ebbtide.last": last.to_string(),
+            "ebbtide.version": self.next.to_string(),
         });
         let mut actions = vec![
             json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}}),
@@ -169,16 +202,18 @@ fn lines(actions: &[Value]) -> String {
     actions.iter().map(|action| format!("{action}\n")).collect()
 }
 
-fn added(add: &Value, path: &str) -> Option<ArchivedFile> {
+/// A file and the version that added it.
+fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
     let stats: Value = serde_json::from_str(add["stats"].as_str()?).ok()?;
     let tag = |name: &str| add["tags"][name].as_str();
-    Some(ArchivedFile {
+    let file = ArchivedFile {
         name: path.to_owned(),
         bytes: add["size"].as_u64()?,
         checksum: u32::from_str_radix(tag("ebbtide.crc32")?, 16).ok()?,
         rows: stats["numRecords"].as_u64()?,
         times: (tag("ebbtide.first")?.parse().ok()?, tag("ebbtide.last")?.parse().ok()?),
-    })
+    };
+    Some((file, tag("ebbtide.version")?.parse().ok()?))
 }
 
 /// An instant as statistics have it, in milliseconds, rounded down or up; null if it has no such form.

@@ -1,5 +1,6 @@
 //! A table at a place: the log and the files.
 
+use crate::checkpoint;
 use crate::file::{encode, hex, read};
 use crate::log::{Log, name_of, owned_by};
 use crate::schema::joined;
@@ -36,6 +37,9 @@ impl Table {
 
     /// Reads versions of the log that are not known yet, up to the newest, or to `last`.
     fn refresh(&self, log: &mut Log, last: Option<u64>) -> Result<(), SinkError> {
+        if log.next == 0 {
+            self.begin_at_checkpoint(log, last)?;
+        }
         while last.is_none_or(|last| log.next <= last) {
             let Some(content) = self.store.get(&name_of(log.next))? else { break };
             log.apply(&content).map_err(|what| self.error(&what))?;
@@ -43,6 +47,36 @@ impl Table {
         match last.filter(|last| log.next <= *last) {
             None => Ok(()),
             Some(last) => Err(self.error(&format!("{} is missing, and the database has it", name_of(last))).into()),
+        }
+    }
+
+    /// Reads the newest checkpoint, if there is one that is not after `last`.
+    fn begin_at_checkpoint(&self, log: &mut Log, last: Option<u64>) -> Result<(), SinkError> {
+        let Some(pointer) = self.store.get(checkpoint::LAST)? else { return Ok(()) };
+        let version = checkpoint::version_of(&pointer).filter(|version| last.is_none_or(|last| *version <= last));
+        let Some(version) = version else { return Ok(()) };
+        let Some(content) = self.store.get(&checkpoint::name_of(version))? else { return Ok(()) };
+        let lines = checkpoint::decode(content).map_err(|error| error.to_string());
+        match lines.and_then(|lines| Log::of_checkpoint(version, &lines)) {
+            Ok(read) => *log = read,
+            Err(what) => tracing::warn!(version, %what, "a checkpoint of the archive is not used"),
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint of the newest version, if it is time for one.
+    fn checkpoint(&self, log: &Log) {
+        let version = log.next - 1;
+        if version == 0 || !version.is_multiple_of(checkpoint::EVERY) {
+            return;
+        }
+        let actions = log.checkpoint();
+        let written = checkpoint::encode(&actions).and_then(|content| {
+            self.store.put(&checkpoint::name_of(version), content)?;
+            Ok(self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?)
+        });
+        if let Err(error) = written {
+            tracing::warn!(version, %error, "a checkpoint of the archive was not written");
         }
     }
 
@@ -55,6 +89,7 @@ impl Table {
         let is_made = self.store.put_if_absent(&name_of(log.next), Bytes::copy_from_slice(content.as_bytes()))?;
         if is_made {
             log.apply(content.as_bytes()).map_err(|what| self.error(&what))?;
+            self.checkpoint(log);
         }
         Ok(is_made)
     }

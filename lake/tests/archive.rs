@@ -443,6 +443,41 @@ fn vacuum_removes_what_no_version_names_and_verify_finds_damage() {
 }
 
 #[test]
+fn a_log_of_hundreds_of_versions_is_read_from_its_checkpoint() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    world.clock.set(at(100 * HOUR));
+    for v in 0..250 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.sweep().unwrap();
+    }
+    drop(db);
+    let before = world.store.requests();
+    let db = world.open();
+    assert_eq!(archived(&db), 250);
+    let requests = world.store.requests() - before;
+    assert!(requests < 60, "{requests}");
+    assert_eq!(all(&db), numbers(0..250));
+    drop(db);
+    // With a damaged one every version is read, as without any.
+    let name = format!("_delta_log/{:020}.checkpoint.parquet", 200);
+    let damages = [
+        (name.as_str(), "not Parquet"),
+        (name.as_str(), "PAR1 and no more PAR1"),
+        ("_delta_log/_last_checkpoint", "{}"),
+    ];
+    for (name, content) in damages {
+        world.store.tamper(name, bytes::Bytes::from_static(content.as_bytes()));
+        assert_eq!(all(&world.open()), numbers(0..250), "{name}: {content}");
+    }
+    let db = world.open();
+    db.collection("weather").unwrap().insert_documents(&[reading(1, 250)]).unwrap();
+    db.sweep().unwrap();
+    assert_eq!(all(&db), numbers(0..251));
+}
+
+#[test]
 fn keys_are_not_part_of_a_url() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();

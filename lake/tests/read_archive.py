@@ -24,10 +24,17 @@ import polars
 frame = polars.read_delta(folder)
 check("polars", (frame.height, frame["v"].sum()))
 
+# The extension as a package, or one that DuckDB has installed.
 try:
-    import duckdb
+    import glob
+    import os
 
-    duckdb.sql("LOAD delta")
+    import duckdb
+    import duckdb_extension_delta
+
+    folder_of = list(duckdb_extension_delta.__path__)[0]
+    found = glob.glob(os.path.join(folder_of, "**", "*.duckdb_extension"), recursive=True)
+    duckdb.sql(f"LOAD '{found[0]}'" if found else "LOAD delta")
 except Exception as error:
     print(f"skipped: duckdb without its extension delta: {str(error).splitlines()[0]}")
 else:

@@ -91,7 +91,17 @@ fn an_archive_in_a_folder_is_a_table_for_other_programs() {
     let clock = VirtualClock::new(at(0));
     let db = open(folder.path(), &clock);
     let place = folder.path().join("archive");
-    let filled = fill(&db, &clock, &format!("file://{}", place.display()));
+    let (mut rows, mut sum) = fill(&db, &clock, &format!("file://{}", place.display()));
+    // So many versions that there is a checkpoint.
+    let c = db.collection("weather").unwrap();
+    for v in 3000..3110 {
+        let reading = vec![("t".into(), Value::Date(at(v))), ("v".into(), Value::Int(v))];
+        c.insert_documents(&[Value::Object(reading)]).unwrap();
+        db.sweep().unwrap();
+        (rows, sum) = (rows + 1, sum + v);
+    }
+    let filled = (rows, sum);
+    assert!(place.join("_delta_log/_last_checkpoint").exists());
     assert_eq!(archived(&db), filled);
     drop(db);
     assert_eq!(archived(&open(folder.path(), &clock)), filled);
