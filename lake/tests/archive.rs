@@ -452,7 +452,7 @@ fn a_log_of_hundreds_of_versions_is_read_from_its_checkpoint() {
         c.insert_documents(&[reading(v, v)]).unwrap();
         db.sweep().unwrap();
     }
-    drop(db);
+    drop((c, db));
     let before = world.store.requests();
     let db = world.open();
     assert_eq!(archived(&db), 250);

@@ -103,7 +103,7 @@ fn an_archive_in_a_folder_is_a_table_for_other_programs() {
     let filled = (rows, sum);
     assert!(place.join("_delta_log/_last_checkpoint").exists());
     assert_eq!(archived(&db), filled);
-    drop(db);
+    drop((c, db));
     assert_eq!(archived(&open(folder.path(), &clock)), filled);
 
     let Some(python) = python_with("deltalake, polars, pyarrow") else { return };
