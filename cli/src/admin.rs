@@ -64,7 +64,7 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
         Some(now) => {
             // Checks that a database exists; the clock has to be set before it is opened for writing.
             drop(open::for_reading(cli)?);
-            Database::builder(&cli.db).clock(Arc::new(VirtualClock::new(now)) as Arc<dyn Clock>).open()?
+            open::builder(&cli.db).clock(Arc::new(VirtualClock::new(now)) as Arc<dyn Clock>).open()?
         }
     };
     let sink = args.expired_to.as_deref().map(|to| expired_to::sink(&cli.db, to)).transpose()?;

@@ -57,6 +57,8 @@ pub(crate) enum Command {
     User(UserArgs),
     /// Drop expired buckets now.
     Sweep(SweepArgs),
+    /// Show what the archives of collections have, and look after them.
+    Archive(ArchiveArgs),
     /// Show collections, their sizes and rules, the age of what is stored, and what expires next.
     Status(StatusArgs),
     /// Print metrics of what is stored and what is due, in the text format of Prometheus.
@@ -327,6 +329,32 @@ pub(crate) struct SweepArgs {
     /// Drop also in collections that require a hand-off, without one.
     #[arg(long, conflicts_with_all = ["dry_run", "expired_to"])]
     pub(crate) without_sink: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) task: ArchiveTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArchiveTask {
+    /// Show what each archive has, and what waits to be moved there.
+    Status,
+    /// Remove files that no commit of an archive names and that are older than an hour.
+    Vacuum(ArchiveOf),
+    /// Read every file of an archive and compare it with its checksum.
+    Verify(ArchiveOf),
+    /// Archive from this database, after its folder was copied and the copy has archived.
+    Adopt(ArchiveOf),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveOf {
+    /// The collection.
+    #[arg(value_name = "COLLECTION")]
+    pub(crate) collection: String,
 }
 
 #[derive(Debug, Args)]

@@ -301,7 +301,7 @@ impl Import<'_> {
         bar: &Bar<'_>,
     ) -> Result<ImportOutcome, Failure> {
         let name = self.collection;
-        let database = Database::open(&self.shared.cli.db)?;
+        let database = crate::open::builder(&self.shared.cli.db).open()?;
         self.shared.stores.store(true, Ordering::Relaxed);
         let created = plan.job.schema.is_none();
         if created {

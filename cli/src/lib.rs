@@ -5,6 +5,7 @@
 //! operation, 2 for wrong usage.
 
 mod admin;
+mod archive;
 mod args;
 mod batching;
 mod chart;
@@ -29,6 +30,8 @@ mod sql;
 mod status;
 #[cfg(feature = "server")]
 mod user;
+
+pub use open::builder;
 
 use args::{Cli, Command};
 use arrow::array::RecordBatch;
@@ -187,6 +190,7 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
             Err(Failure::new("this program was built without its server: cargo build -p ebbtide-cli --features server"))
         }
         Command::Sweep(args) => admin::sweep(cli, args),
+        Command::Archive(args) => archive::run(cli, args),
         Command::Status(args) => status::status(cli, args),
         Command::Metrics(args) => status::metrics(cli, args),
         Command::Files(args) => readers::files(cli, args),

@@ -2,17 +2,25 @@
 
 use crate::Failure;
 use crate::args::Cli;
-use ebbtide::Database;
+use ebbtide::{Builder, Database};
+use ebbtide_lake::Lake;
 use ebbtide_query::statement::{Statement, StatementKind};
 use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
 use std::path::Path;
+use std::sync::Arc;
 use tempfile::TempDir;
+
+/// How a database is opened: with access to archives.
+#[must_use]
+pub fn builder(path: impl AsRef<Path>) -> Builder {
+    Database::builder(path).archives(Arc::new(Lake::new()))
+}
 
 /// Opens an existing database read-only.
 pub(crate) fn for_reading(cli: &Cli) -> Result<Database, Failure> {
     must_exist(cli)?;
-    Ok(Database::builder(&cli.db).read_only().open()?)
+    Ok(builder(&cli.db).read_only().open()?)
 }
 
 /// Opens an existing database for writing, or read-only with `--read-only`.
@@ -26,7 +34,7 @@ pub(crate) fn or_new(cli: &Cli) -> Result<Database, Failure> {
     if cli.read_only {
         return for_reading(cli);
     }
-    Ok(Database::open(&cli.db)?)
+    Ok(builder(&cli.db).open()?)
 }
 
 fn must_exist(cli: &Cli) -> Result<(), Failure> {
@@ -135,7 +143,7 @@ impl<'a> LazySession<'a> {
         let database = if self.cli.read_only || self.settings.now.is_some() {
             for_reading(self.cli)?
         } else {
-            match Database::open(&self.cli.db) {
+            match builder(&self.cli.db).open() {
                 Err(error) if error.code() == Code::LockBusy => {
                     eprintln!("{error}; opened read-only, as of now");
                     for_reading(self.cli)?

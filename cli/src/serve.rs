@@ -3,7 +3,7 @@
 mod sql;
 
 use crate::args::{Cli, LogFormatName, ServeArgs};
-use crate::{Failure, files, filter, say};
+use crate::{Failure, files, filter, open, say};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,8 +46,12 @@ impl Served {
     }
 
     fn open(&self) -> Result<Databases, Failure> {
-        let open = if self.is_many { Databases::in_folder(&self.folder) } else { Databases::one(&self.folder) };
-        Ok(open?)
+        let opener = |path: &Path| open::builder(path).open();
+        let databases = match self.is_many {
+            true => Databases::in_folder_with(&self.folder, opener),
+            false => Databases::one_with(&self.folder, opener),
+        };
+        Ok(databases?)
     }
 }
 

@@ -136,7 +136,7 @@ fn candidates(
     let memory_max = (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2);
     let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
     let mut chosen = Vec::new();
-    for segment in collection.segments.values() {
+    for segment in collection.segments.values().filter(|segment| !collection.is_moving(segment.file.id)) {
         let live = segment.live();
         if live.rows < SMALL_ROWS.min(rows_max) {
             let uniform = match segment.classes(&collection.rules, Some(collection.rules_epoch)) {

@@ -10,6 +10,7 @@ use crate::files::collection_folder;
 use crate::ladder::alter::first_ladder;
 use crate::manifest::Op;
 use crate::memtable::Memtable;
+use crate::options::CollectionOptions;
 use crate::seal::{self, SealInput};
 use crate::segment::folder::SegmentFolder;
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
@@ -43,6 +44,10 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
         holds: Arc::default(),
         handed_over: Arc::default(),
         sink: Arc::default(),
+        // Two collections cannot have one archive.
+        options: Arc::new(CollectionOptions { expire_into: None, ..(*source.state.options).clone() }),
+        archive: Arc::default(),
+        archiving: Arc::default(),
         ladder: None,
         ..(*source.state).clone()
     };

@@ -33,6 +33,7 @@ use crate::metrics::MetricsSnapshot;
 use crate::options::{CollectionChange, CollectionOptions, check_collection_name};
 use crate::repair::{RepairMode, RepairReport};
 use crate::snapshot::Snapshot;
+use crate::state::CollectionState;
 use crate::sweep::{Operation, SweepReport};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{
@@ -200,6 +201,7 @@ impl Database {
             let what = format!("collection '{name}' exists with other options: drop it, or change it with collMod");
             return Err(Error::new(Code::NamespaceExists, what));
         }
+        check_unshared(engine, name, options.expire_into.as_deref())?;
         let schema = Schema {
             time: options.time_field.clone(),
             meta: options.meta_field.clone(),
@@ -242,6 +244,8 @@ impl Database {
     /// # Errors
     /// [`Code::NamespaceNotFound`].
     pub fn drop_collection(&self, name: &str) -> Result<()> {
+        let archiving = self.engine.archiving(name).ok();
+        let _moving = archiving.as_ref().map(|archiving| archiving.moving.lock());
         let _maintenance = self.engine.maintenance.lock();
         self.engine.check_writable()?;
         let ids = {
@@ -280,6 +284,8 @@ impl Database {
             check_seconds(e, Code::InvalidOptions)?;
         }
         let engine = &self.engine;
+        let archiving = engine.archiving(name)?;
+        let _moving = archiving.moving.lock();
         let maintenance = engine.maintenance.lock();
         engine.check_writable()?;
         let mut record = engine.state.read().collection(name)?.record();
@@ -299,6 +305,10 @@ impl Database {
         options.grace_seconds = change.grace_seconds.unwrap_or(options.grace_seconds);
         options.max_bytes = change.max_bytes.unwrap_or(options.max_bytes);
         options.hand_off = change.hand_off.unwrap_or(options.hand_off);
+        if let Some(into) = &change.expire_into {
+            check_unshared(engine, name, into.as_deref())?;
+            options.expire_into.clone_from(into);
+        }
         record.options.validate()?;
         if let Some(e) = change.expire_after_seconds {
             record.rules.change_collection(e);
@@ -360,6 +370,8 @@ impl Database {
         for spec in &specs {
             check_seconds(spec.expire_after_seconds(), Code::CannotCreateIndex)?;
         }
+        let archiving = self.engine.archiving(name)?;
+        let _moving = archiving.moving.lock();
         let _maintenance = self.engine.maintenance.lock();
         self.engine.check_writable()?;
         let mut record = self.engine.state.read().collection(name)?.record();
@@ -442,6 +454,16 @@ impl Database {
     /// As for [`Database::sweep`].
     pub fn sweep_with(&self, options: &SweepOptions) -> Result<SweepReport> {
         crate::sweep::sweep_and_hand_off(&self.engine, options)
+    }
+
+    /// Makes this database the one that moves what expires in a collection to its archive. That is needed after its folder was
+    /// copied and the copy, or the original, has done so: of the two only one archives, and the other drops nothing.
+    ///
+    /// # Errors
+    /// [`Code::IllegalOperation`] if the archive belongs to another database, or has measurements that this database may store
+    /// too; [`Code::NamespaceNotFound`].
+    pub fn adopt_archive(&self, collection: &str) -> Result<()> {
+        crate::archive::adopt(self, collection)
     }
 
     /// Seals all open buckets.
@@ -602,6 +624,19 @@ fn check_seconds(e: i64, code: Code) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(code, format!("expireAfterSeconds is {e}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}")))
+}
+
+/// Refuses the archive of another collection.
+fn check_unshared(engine: &Engine, name: &str, url: Option<&str>) -> Result<()> {
+    let state = engine.state.read();
+    let is_taken = |c: &&Arc<CollectionState>| c.name != name && c.options.expire_into.as_deref() == url;
+    match state.collections.values().find(is_taken).filter(|_| url.is_some()) {
+        None => Ok(()),
+        Some(other) => {
+            let what = format!("collection '{}' has this archive: each collection needs one of its own", other.name);
+            Err(Error::new(Code::InvalidOptions, what))
+        }
+    }
 }
 
 fn check_growth(from: Bucketing, to: Bucketing) -> Result<()> {

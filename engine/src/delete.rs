@@ -106,6 +106,8 @@ impl RowPredicate for FilterPredicate<'_> {
 
 /// Deletes what matches. With `ladder`, bins that the condition covers go too; without, what is deleted decays into the rungs first.
 pub(crate) fn delete(engine: &Engine, name: &str, predicate: &dyn RowPredicate, ladder: bool) -> Result<Deleted> {
+    let archiving = engine.archiving(name)?;
+    let _moving = archiving.moving.lock();
     let maintenance = engine.maintenance.lock();
     engine.check_writable()?;
     engine.state.read().collection(name)?;

@@ -2,6 +2,7 @@
 //!
 //! Locks are taken in the order of [`Rank`]. Readers hold `state` only to copy a few pointers, never across I/O.
 
+use crate::archive::ArchiveSlot;
 use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, Result};
 use crate::files::FileName;
@@ -176,12 +177,21 @@ impl Engine {
         *self.lock.lock() = None;
     }
 
+    /// The archive of a time-series collection. Whoever changes what may be on its way there takes its `moving` first.
+    pub(crate) fn archiving(&self, name: &str) -> Result<Arc<ArchiveSlot>> {
+        Ok(self.state.read().collection(name)?.archiving.clone())
+    }
+
     /// Makes an edit durable, then visible.
-    pub(crate) fn commit(&self, ops: Vec<Op>) -> Result<()> {
+    pub(crate) fn commit(&self, mut ops: Vec<Op>) -> Result<()> {
         let mut manifest = self.manifest.lock();
         self.check_writable()?; // Under the lock, so that a close does not record the manifest's length meanwhile.
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
-        self.state.read().check_edit(&ops)?;
+        {
+            let state = self.state.read();
+            crate::archive::gate(&state, &mut ops)?;
+            state.check_edit(&ops)?;
+        }
         let mut appended = writer.append(&ops);
         let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;
         if appended.as_ref().is_err_and(is_full)

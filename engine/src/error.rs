@@ -85,7 +85,7 @@ impl Error {
             Code::OutOfDiskSpace | Code::ExceededMemoryLimit => ErrorKind::Full,
             Code::DataCorruptionDetected | Code::IncompatibleFormat => ErrorKind::Corrupt,
             Code::FileStreamFailed => ErrorKind::Io,
-            Code::LockBusy | Code::Interrupted => ErrorKind::Busy,
+            Code::LockBusy | Code::Interrupted | Code::HostUnreachable => ErrorKind::Busy,
             Code::NotWritable => ErrorKind::Poisoned,
             _ => ErrorKind::Invalid,
         }

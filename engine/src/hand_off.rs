@@ -8,7 +8,7 @@
 
 mod planned;
 
-pub(crate) use planned::HandedOver;
+pub(crate) use planned::{Group, HandedOver, Planned, due, plan_unnumbered};
 
 use crate::db::{Database, SweepOptions};
 use crate::engine::Engine;
@@ -18,7 +18,7 @@ use crate::options::CollectionChange;
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
 use ebbtide_ttl::{Code, Timestamp, Value, Visit};
-use planned::{Group, Planned, drop_accepted, plan};
+use planned::{drop_accepted, plan};
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -177,9 +177,13 @@ pub(crate) fn run(engine: &Engine, options: &SweepOptions, now: Option<Timestamp
     let timeout = engine.sweeper.parameters.lock().hand_off_timeout();
     let concerned: Vec<_> = {
         let state = engine.state.read();
-        state.collections.values().filter(|c| options.hands_off(c)).map(|c| (c.id, c.sink.clone())).collect()
+        let concerned = state.collections.values().filter(|c| options.hands_off(c));
+        concerned.map(|c| (c.id, c.sink.clone(), c.options.expire_into.is_some())).collect()
     };
-    let hand = |(id, slot): (u64, Arc<SinkSlot>)| {
+    let hand = |(id, slot, has_archive): (u64, Arc<SinkSlot>, bool)| {
+        if has_archive {
+            return crate::archive::run(engine, id, now, at);
+        }
         let sink = slot.sink().or_else(|| options.sink.clone());
         HandOff { engine, id, now, at, sink, slot, timeout }.run()
     };
@@ -344,7 +348,8 @@ impl SweepOptions {
     pub(crate) fn hands_off(&self, collection: &crate::state::CollectionState) -> bool {
         // Bins are not handed over.
         rung_of(&collection.name).is_none()
-            && (self.sink.is_some()
+            && (collection.options.expire_into.is_some()
+                || self.sink.is_some()
                 || ((collection.options.hand_off || collection.sink.sink().is_some()) && !self.without_sink))
     }
 }

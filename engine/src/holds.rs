@@ -315,6 +315,8 @@ impl Database {
         let engine = &self.engine;
         check_hold_name(name)?;
         options.check()?;
+        let archiving = engine.archiving(collection)?;
+        let _moving = archiving.moving.lock();
         let _maintenance = engine.maintenance.lock();
         engine.check_writable()?;
         let hold = {

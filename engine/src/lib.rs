@@ -35,6 +35,7 @@ struct Readme;
 #[doc = include_str!("../../docs/documents.md")]
 struct DocumentsPage;
 
+mod archive;
 mod async_api;
 mod background;
 mod batch_id;
@@ -80,6 +81,10 @@ mod sync;
 mod verify;
 mod wal;
 
+pub use crate::archive::{
+    ArchiveClaim, ArchiveClaimed, ArchiveFile, ArchiveNumber, ArchivePlace, ArchivePlaces, ArchiveRead,
+    ArchivedBatches, ArchivedFile, ArchivedUnit,
+};
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};

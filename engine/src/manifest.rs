@@ -5,6 +5,7 @@
 //! further one an edit. An edit is atomic: if its frame is incomplete, it did not happen. A new file replaces the old one by
 //! sync, rename and folder sync, so that the newest file always starts with a complete checkpoint. FORMAT.md has the bytes.
 
+use crate::archive::ArchiveRecord;
 use crate::batch_id::LastBatch;
 use crate::documents::columns::DocumentColumn;
 use crate::documents::options::DocumentsRecord;
@@ -57,13 +58,15 @@ impl CollectionRecord {
     pub(crate) fn put(self, present: Option<&CollectionOptions>) -> impl Iterator<Item = Op> + use<> {
         let collection = self.id;
         let CollectionOptions { ids, grace_seconds: seconds, max_bytes: bytes, hand_off: required, .. } = self.options;
+        let url = self.options.expire_into.clone();
         let new = CollectionOptions::new("");
         let before = present.unwrap_or(&new);
         let ids = (ids != before.ids).then_some(Op::SetIds { collection, ids });
         let grace = (seconds != before.grace_seconds).then_some(Op::SetGrace { collection, seconds });
         let max_bytes = (bytes != before.max_bytes).then_some(Op::SetMaxBytes { collection, bytes });
         let hand_off = (required != before.hand_off).then_some(Op::SetHandOff { collection, required });
-        std::iter::once(Op::PutCollection(self)).chain(ids).chain(grace).chain(max_bytes).chain(hand_off)
+        let into = (url != before.expire_into).then_some(Op::SetExpireInto { collection, url });
+        std::iter::once(Op::PutCollection(self)).chain(ids).chain(grace).chain(max_bytes).chain(hand_off).chain(into)
     }
 }
 
@@ -156,6 +159,10 @@ pub(crate) enum Op {
     SetHandedOver { collection: u64, handed: HandedOver },
     /// The ladder of a collection of measurements, or none. Comes after the collections of its rungs.
     SetLadder { collection: u64, ladder: Option<LadderRecord> },
+    /// Where what expires in a collection of measurements is moved to; of a new one it is deleted.
+    SetExpireInto { collection: u64, url: Option<String> },
+    /// What is known of the archive of a collection, and what is being moved there.
+    SetArchive { collection: u64, archive: ArchiveRecord },
 }
 
 impl Op {
@@ -194,7 +201,9 @@ impl Op {
             | Op::SetMaxBytes { collection: id, .. }
             | Op::SetHandOff { collection: id, .. }
             | Op::SetHandedOver { collection: id, .. }
-            | Op::SetLadder { collection: id, .. } => Some(*id),
+            | Op::SetLadder { collection: id, .. }
+            | Op::SetExpireInto { collection: id, .. }
+            | Op::SetArchive { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }

@@ -572,7 +572,7 @@ fn refuse_remains(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
 }
 
 /// A number that tells databases apart. It need not be unpredictable.
-fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
+pub(crate) fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
     use std::hash::{BuildHasher, Hasher};
     let mut identity = [0; 16];
     for half in identity.chunks_mut(8) {

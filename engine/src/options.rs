@@ -50,6 +50,9 @@ pub struct CollectionOptions {
     /// manifest it is an operation of its own.
     #[serde(skip)]
     pub hand_off: bool,
+    /// The URL of the archive that what expires is moved to. Default: it is deleted. In the manifest it is an operation of its own.
+    #[serde(skip)]
+    pub expire_into: Option<String>,
     /// The collection's ladder: bins of measurements that stay when these go. This is the initial one;
     /// [`CollectionSnapshot::ladder`](crate::CollectionSnapshot::ladder) says which it has now.
     #[serde(skip)]
@@ -72,6 +75,7 @@ impl CollectionOptions {
             grace_seconds: 0,
             max_bytes: None,
             hand_off: false,
+            expire_into: None,
             ladder: None,
         }
     }
@@ -153,10 +157,18 @@ impl CollectionOptions {
         self
     }
 
+    /// Has what expires moved to an archive: `file:///folder`, `s3://bucket/path`, `gs://bucket/path` or `az://container/path`.
+    #[must_use]
+    pub fn expire_into(mut self, url: impl Into<String>) -> Self {
+        self.expire_into = Some(url.into());
+        self
+    }
+
     /// These options with those of `present` that are operations of their own in the manifest.
     pub(crate) fn with_settings_of(mut self, present: &CollectionOptions) -> Self {
         (self.ids, self.grace_seconds) = (present.ids, present.grace_seconds);
         (self.max_bytes, self.hand_off) = (present.max_bytes, present.hand_off);
+        self.expire_into.clone_from(&present.expire_into);
         self
     }
 
@@ -184,6 +196,13 @@ impl CollectionOptions {
         if !(1..=ebbtide_ttl::SPAN_SECONDS_MAX).contains(&span) {
             let what = format!("a window of {span} s is not possible: 1 to {} s are", ebbtide_ttl::SPAN_SECONDS_MAX);
             return Err(Error::new(Code::BadValue, what));
+        }
+        if let Some(url) = &self.expire_into {
+            crate::archive::check_url(url)?;
+            if self.hand_off {
+                let what = "expireInto and handOff are two ways of keeping what expires: a collection has one of them";
+                return Err(Error::new(Code::InvalidOptions, what));
+            }
         }
         check_grace(self.grace_seconds)?;
         if self.grace_seconds > 0 && self.expiry == ExpiryMode::Bucket {
@@ -293,6 +312,8 @@ pub struct CollectionChange {
     pub max_bytes: Option<Option<u64>>,
     /// Whether buckets are dropped only after a sink has taken them over.
     pub hand_off: Option<bool>,
+    /// `Some(Some(url))` has what expires moved to an archive, `Some(None)` has it deleted.
+    pub expire_into: Option<Option<String>>,
     /// The ladder: `Some(Some(ladder))` sets or changes it, `Some(None)` removes it (see [`crate::Database::set_ladder`]).
     pub ladder: Option<Option<Ladder>>,
     /// Whether rungs go that hold what is stored nowhere else.

@@ -203,7 +203,10 @@ pub(crate) fn freeze(engine: &Engine, name: &str) -> Result<(Vec<Arc<Chunk>>, u6
 pub(crate) fn settle_types(engine: &Engine, id: u64) -> Result<()> {
     let collection = engine.state.read().by_id(id).filter(|collection| collection.types_differ()).cloned();
     let Some(collection) = collection else { return Ok(()) };
-    let outdated = collection.segments.values().filter(|segment| !segment.is_of_types(&collection.file_types));
+    let outdated = collection
+        .segments
+        .values()
+        .filter(|segment| !segment.is_of_types(&collection.file_types) && !collection.is_moving(segment.file.id));
     let outdated: Vec<Arc<Segment>> = outdated.cloned().collect();
     let rows: u64 = outdated.iter().map(|segment| segment.live().rows).sum();
     if rows >= SETTLED_ROWS_MAX.min(engine.settings.segment_rows_max as u64) {

@@ -24,6 +24,7 @@ pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUni
 pub use segment_files::SegmentFiles;
 pub use time_range::TimeRange;
 
+use crate::archive::ArchivePlaces;
 use crate::batch_id::LastBatch;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::documents::state::DocumentsState;
@@ -50,6 +51,7 @@ pub struct Snapshot {
     requests: Option<Arc<DocumentsState>>,
     views: Arc<BTreeMap<String, String>>,
     pub(crate) holds: Arc<Vec<Hold>>,
+    places: Option<Arc<dyn ArchivePlaces>>,
 }
 
 impl Snapshot {
@@ -60,8 +62,8 @@ impl Snapshot {
         let (collections, rungs) = (Arc::new(collections), Arc::new(rungs));
         let mut documents = state.documents.clone();
         let requests = documents.remove(REQUESTS);
-        let (views, holds) = (state.views.clone(), state.holds.clone());
-        Snapshot { now, collections, rungs, documents: Arc::new(documents), requests, views, holds }
+        let (views, holds, places) = (state.views.clone(), state.holds.clone(), state.places.clone());
+        Snapshot { now, collections, rungs, documents: Arc::new(documents), requests, views, holds, places }
     }
 
     /// The instant at which expiry is decided.
@@ -151,7 +153,13 @@ impl Snapshot {
         let rungs = state.ladder.iter().flat_map(|ladder| &ladder.rungs);
         let names = rungs.map(|rung| rung_name(state.id, rung.rung.step_seconds));
         let rungs = Arc::new(names.filter_map(|name| self.rungs.get(&name).cloned()).collect());
-        CollectionSnapshot { now: self.now, state: state.clone(), suspended: state.suspension(), rungs }
+        CollectionSnapshot {
+            now: self.now,
+            state: state.clone(),
+            suspended: state.suspension(),
+            rungs,
+            places: self.places.clone(),
+        }
     }
 
     /// The collection with this number.
@@ -194,6 +202,8 @@ pub struct CollectionSnapshot {
     pub(crate) suspended: Option<u64>,
     /// The collections of the rungs of its ladder, the finest first.
     pub(crate) rungs: Arc<Vec<Arc<CollectionState>>>,
+    /// Opens its archive.
+    pub(crate) places: Option<Arc<dyn ArchivePlaces>>,
 }
 
 impl CollectionSnapshot {

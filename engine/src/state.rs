@@ -1,5 +1,6 @@
 //! Everything that exists at one moment: the effect of all manifest edits, and the inserts that are not sealed yet.
 
+use crate::archive::{ArchivePlaces, ArchiveRecord, ArchiveSlot};
 use crate::batch_id::LastBatch;
 use crate::documents::memtable::Memtable as DocumentsMemtable;
 use crate::documents::options::DocumentsRecord;
@@ -52,6 +53,10 @@ pub(crate) struct CollectionState {
     pub(crate) handed_over: Arc<HandedOver>,
     /// What takes them over in this process. All versions share it.
     pub(crate) sink: Arc<SinkSlot>,
+    /// What is known of its archive.
+    pub(crate) archive: Arc<ArchiveRecord>,
+    /// The archive in this process. All versions share it.
+    pub(crate) archiving: Arc<ArchiveSlot>,
     /// Its ladder, if it has one.
     pub(crate) ladder: Option<Arc<LadderRecord>>,
 }
@@ -176,6 +181,8 @@ pub(crate) struct State {
     pub(crate) views: Arc<BTreeMap<String, String>>,
     /// Every hold that was ever made, active or lifted.
     pub(crate) holds: Arc<Vec<Hold>>,
+    /// Opens archives, if the database was given a way to.
+    pub(crate) places: Option<Arc<dyn ArchivePlaces>>,
     /// The last insert that readers see.
     pub(crate) applied_seq: u64,
     /// Whether files are unlinked once they are no longer part of the state: not while old edits are read.
@@ -210,6 +217,7 @@ impl State {
             sweeps_made: 0,
             views: Arc::default(),
             holds: Arc::default(),
+            places: None,
             applied_seq: 0,
             unlinks: false,
             retired: Retired::default(),
@@ -335,7 +343,9 @@ impl State {
             | Op::SetGrace { collection: id, .. }
             | Op::SetMaxBytes { collection: id, .. }
             | Op::SetHandOff { collection: id, .. }
-            | Op::SetHandedOver { collection: id, .. } => collection(id).map(drop),
+            | Op::SetHandedOver { collection: id, .. }
+            | Op::SetExpireInto { collection: id, .. }
+            | Op::SetArchive { collection: id, .. } => collection(id).map(drop),
             Op::SetLadder { collection: id, ladder } => {
                 let parent = collection(id)?;
                 let is_rung = |rung: &RungRecord| {
@@ -507,6 +517,13 @@ impl State {
                 Arc::make_mut(&mut self.known(collection)?.options).hand_off = required;
             }
             Op::SetHandedOver { collection, handed } => self.known(collection)?.handed_over = Arc::new(handed),
+            Op::SetExpireInto { collection, url } => {
+                let known = self.known(collection)?;
+                Arc::make_mut(&mut known.options).expire_into = url;
+                // A version is one of the place before.
+                known.archive = Arc::new(known.archive.elsewhere());
+            }
+            Op::SetArchive { collection, archive } => self.known(collection)?.archive = Arc::new(archive),
             Op::PutHold(hold) => self.put_hold(hold),
             Op::PutView { name, text } => {
                 Arc::make_mut(&mut self.views).insert(name, text);
@@ -748,6 +765,8 @@ impl State {
                     holds: Arc::default(),
                     handed_over: Arc::default(),
                     sink: Arc::default(),
+                    archive: Arc::default(),
+                    archiving: Arc::default(),
                     ladder: None,
                 };
                 self.names.insert(record.id, record.name.clone());
@@ -782,6 +801,9 @@ impl State {
                 ops.push(Op::SetHandedOver { collection: collection.id, handed });
             }
             ops.extend(collection.segments.values().map(|s| Op::add_segment(collection.id, s)));
+            if *collection.archive != ArchiveRecord::default() {
+                ops.push(Op::SetArchive { collection: collection.id, archive: (*collection.archive).clone() });
+            }
         }
         for collection in self.collections.values() {
             let ladder = collection.ladder.as_ref().map(|ladder| (**ladder).clone());

@@ -30,7 +30,7 @@ struct Open {
 
 impl Open {
     fn new(path: PathBuf, read_only: bool, background: bool) -> Result<Open, Error> {
-        let builder = Database::builder(path);
+        let builder = ebbtide_cli::builder(path);
         let database = if read_only { builder.read_only() } else { builder }.open()?;
         let background = background.then(|| database.start_background()).transpose()?;
         let session = Session::new(database.clone()).map_err(|e| Error::new(e.code(), e.message()))?;

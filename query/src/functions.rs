@@ -4,6 +4,7 @@
 //! plan nodes, which [`rewrite`] inserts before the plan is analyzed.
 
 mod apart;
+mod archived;
 mod arithmetic;
 mod asof;
 mod bins;
@@ -63,7 +64,7 @@ pub(crate) const APART: &str = "__apart";
 pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Names of the table functions.
-pub const TABLE_FUNCTIONS: [&str; 3] = ["expired", "latest", "rollup"];
+pub const TABLE_FUNCTIONS: [&str; 4] = ["archived", "expired", "latest", "rollup"];
 
 /// The name of the collection that is the one argument of a table function.
 fn collection_argument(args: &TableFunctionArgs<'_, '_>) -> Option<String> {
@@ -135,6 +136,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
     register_rewrites(&mut context.clone())?;
+    context.register_udtf("archived", Arc::new(archived::Archived));
     context.register_udtf("expired", Arc::new(expired::Expired));
     context.register_udtf("latest", Arc::new(latest::Latest));
     context.register_udtf("rollup", Arc::new(rollup::Rollup));

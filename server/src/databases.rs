@@ -40,9 +40,16 @@ pub(crate) fn check_collection(name: &str) -> Result<()> {
     Err(CommandError::new(Code::InvalidNamespace, what))
 }
 
+/// How a database is opened.
+pub type Opener = fn(&Path) -> ebbtide::Result<Database>;
+
+fn open_plainly(path: &Path) -> ebbtide::Result<Database> {
+    Database::open(path)
+}
+
 /// Opens a database, without what a crash left of results of `$out`.
-fn open_database(path: impl AsRef<Path>) -> ebbtide::Result<Database> {
-    let database = Database::open(path)?;
+fn open_database(path: impl AsRef<Path>, opener: Opener) -> ebbtide::Result<Database> {
+    let database = opener(path.as_ref())?;
     without_unfinished(&database)?;
     Ok(database)
 }
@@ -68,6 +75,7 @@ fn is_unfinished(name: &str) -> bool {
 #[derive(Debug)]
 pub struct Databases {
     layout: Layout,
+    opener: Opener,
     open: Mutex<Open>,
 }
 
@@ -98,11 +106,19 @@ impl Databases {
     /// # Errors
     /// If it cannot be opened, or its folder's name is not one that a client can use.
     pub fn one(path: impl AsRef<Path>) -> std::result::Result<Databases, Failure> {
+        Databases::one_with(path, open_plainly)
+    }
+
+    /// As [`Databases::one`], opened by `opener`.
+    ///
+    /// # Errors
+    /// As for [`Databases::one`].
+    pub fn one_with(path: impl AsRef<Path>, opener: Opener) -> std::result::Result<Databases, Failure> {
         let path = path.as_ref();
         let absolute = std::path::absolute(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
         let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         check_name(&name).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message)))?;
-        Databases::of(name, Database::open(path)?)
+        Databases::of(name, opener(path)?)
     }
 
     /// One database that is open already, under a name for clients. The server runs its background work and closes it.
@@ -113,7 +129,8 @@ impl Databases {
         let name = name.into();
         check_name(&name).map_err(|e| Failure::new(e.message))?;
         without_unfinished(&database)?;
-        let databases = Databases { layout: Layout::One(name.clone()), open: Mutex::new(Open::default()) };
+        let databases =
+            Databases { layout: Layout::One(name.clone()), opener: open_plainly, open: Mutex::new(Open::default()) };
         databases.open.lock().databases.insert(name, Served { database, background: None });
         Ok(databases)
     }
@@ -123,16 +140,24 @@ impl Databases {
     /// # Errors
     /// If the folder cannot be read, or a database in it cannot be opened.
     pub fn in_folder(path: impl AsRef<Path>) -> std::result::Result<Databases, Failure> {
+        Databases::in_folder_with(path, open_plainly)
+    }
+
+    /// As [`Databases::in_folder`], each opened by `opener`.
+    ///
+    /// # Errors
+    /// As for [`Databases::in_folder`].
+    pub fn in_folder_with(path: impl AsRef<Path>, opener: Opener) -> std::result::Result<Databases, Failure> {
         let (root, fs) = (path.as_ref().to_owned(), RealFs::new());
         let failed = |e: std::io::Error| Failure::new(format!("{}: {e}", root.display()));
         if !fs.exists(&root).map_err(failed)? {
             fs.create_dir(&root).map_err(failed)?;
         }
-        let databases = Databases { layout: Layout::Folder(root.clone()), open: Mutex::new(Open::default()) };
+        let databases = Databases { layout: Layout::Folder(root.clone()), opener, open: Mutex::new(Open::default()) };
         for name in fs.list(&root).map_err(failed)? {
             let folder = root.join(&name);
             if check_name(&name).is_ok() && Database::exists(&folder)? {
-                let served = Served { database: open_database(folder)?, background: None };
+                let served = Served { database: open_database(folder, opener)?, background: None };
                 databases.open.lock().databases.insert(name, served);
             }
         }
@@ -174,7 +199,7 @@ impl Databases {
         if let Some(other) = open.databases.keys().find(|other| other.eq_ignore_ascii_case(name)) {
             return Err(invalid(format!("database '{other}' exists, whose name differs in capitals alone: use that")));
         }
-        let database = open_database(root.join(name))?;
+        let database = open_database(root.join(name), self.opener)?;
         for (parameter, value) in all_parameters(&open.parameters) {
             database.set_parameter(parameter, &value)?;
         }

@@ -67,7 +67,7 @@ mod write;
 
 pub use accounts::{Accounts, AccountsFile, Role};
 pub use config::{Config, LogFormat};
-pub use databases::Databases;
+pub use databases::{Databases, Opener};
 pub use error::Failure;
 pub use serve::{Server, Signals};
 pub use settings::{AutoCreate, Prometheus, Settings, TlsFiles};

@@ -30,6 +30,8 @@ codes! {
     InternalError = 1,
     /// A value that is of the right type but not allowed.
     BadValue = 2,
+    /// A place in object storage, or a folder of another disk, cannot be reached.
+    HostUnreachable = 6,
     /// Text that is not of the expected form.
     FailedToParse = 9,
     /// A value of the wrong type.

@@ -164,7 +164,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
         holds.iter_mut().for_each(|hold| hold.collection.clone_from(name));
         dumped.call(name);
     }
-    let database = Database::open(&cli.db)?;
+    let database = crate::open::builder(&cli.db).open()?;
     let marker = Marker::new(&cli.db);
     if let Some(left) = marker.read()? {
         undo(&database, &left)?;

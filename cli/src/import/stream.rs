@@ -66,7 +66,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     bad.borrow_mut().open(&Begin::Append, &given.files, &cli.db)?;
     let clock = SystemClock::new();
     let started = clock.monotonic();
-    let database = Database::open(&cli.db)?;
+    let database = crate::open::builder(&cli.db).open()?;
     let piped = PipedText::open(NAME, given.encoding).map_err(|e| unreadable(&e))?;
     let format = given.format.or(piped.format).unwrap_or(InputFormat::Csv);
     let schema = given.collection.as_ref().and_then(|name| schema(&database, name));

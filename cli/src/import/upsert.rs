@@ -84,7 +84,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if let Begin::After(mark) = &begin {
         bad.add_earlier(mark);
     }
-    let database = Database::open(&cli.db)?;
+    let database = crate::open::builder(&cli.db).open()?;
     stores.store(true, Ordering::Relaxed);
     let target = target(&database, name)?;
     progress.belongs_to(&Target::from(&target.snapshot()?));
@@ -124,7 +124,7 @@ fn from_stdin(cli: &Cli, args: &ImportArgs, name: &str, inputs: usize) -> Result
     let (default_ttl, _) = existing(cli, name)?;
     let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
     bad.open(&Begin::New, &args.files, &cli.db)?;
-    let database = Database::open(&cli.db)?;
+    let database = crate::open::builder(&cli.db).open()?;
     let target = target(&database, name)?;
     let mut upsert = Upsert { target, progress: None, rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
     let lines = Lines { name: "standard input", default_ttl, skip: 0 };

@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::{cursor, documents, done, reply};
+use crate::archive::parse_expire_into;
 use crate::db::{Database, RuleChange};
 use crate::error::{Error, Result};
 use crate::hand_off::parse_hand_off;
@@ -15,13 +16,14 @@ use ebbtide_ttl::{
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
-/// Options of `create`: those from the seventh on are MongoDB's, or of ordinary collections, and refused on a time-series collection.
+/// Options of `create`: those from the eighth on are MongoDB's, or of ordinary collections, and refused on a time-series collection.
 pub(super) const CREATE_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
     "graceSeconds",
     "maxBytes",
     "handOff",
+    "expireInto",
     "ladder",
     "capped",
     "size",
@@ -38,9 +40,9 @@ pub(super) const CREATE_OPTIONS: &[&str] = &[
     "changeStreamPreAndPostImages",
     "defaultTTL",
 ];
-const CREATE_TAKES: usize = 6;
+const CREATE_TAKES: usize = 7;
 
-/// Options of `collMod`: those from the ninth on are MongoDB's, and refused on a time-series collection.
+/// Options of `collMod`: those from the tenth on are MongoDB's, and refused on a time-series collection.
 pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
@@ -48,6 +50,7 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "graceSeconds",
     "maxBytes",
     "handOff",
+    "expireInto",
     "ladder",
     "force",
     "capped",
@@ -62,7 +65,7 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "changeStreamPreAndPostImages",
     "defaultTTL",
 ];
-const MODIFY_TAKES: usize = 8;
+const MODIFY_TAKES: usize = 9;
 
 /// Options of the `timeseries` object of `create`; all others are options of `create` itself.
 pub const TIMESERIES_OPTIONS: &[&str] = &[
@@ -112,6 +115,7 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     options.grace_seconds = grace(args)?.unwrap_or_default();
     options.max_bytes = max_bytes(args, false)?.flatten();
     options.hand_off = hand_off(args)?.unwrap_or_default();
+    options.expire_into = expire_into(args)?.flatten();
     options.ladder = ladder(args)?.flatten();
     db.create_collection(name, options)?;
     Ok(done())
@@ -156,6 +160,10 @@ fn hand_off(args: &Args<'_>) -> Result<Option<bool>> {
     args.value("handOff")?.map(|value| parse_hand_off(&value)).transpose()
 }
 
+fn expire_into(args: &Args<'_>) -> Result<Option<Option<String>>> {
+    args.value("expireInto")?.map(|value| parse_expire_into(&value)).transpose()
+}
+
 fn ladder(args: &Args<'_>) -> Result<Option<Option<Ladder>>> {
     Ok(args.value("ladder")?.map(|value| Ladder::parse_or_off(&value)).transpose()?)
 }
@@ -198,6 +206,7 @@ pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     change.grace_seconds = grace(args)?;
     change.max_bytes = max_bytes(args, true)?;
     change.hand_off = hand_off(args)?;
+    change.expire_into = expire_into(args)?;
     change.ladder = ladder(args)?;
     change.force = args.bool("force")?.unwrap_or_default();
     if change.force && change.ladder.is_none() {
@@ -337,6 +346,9 @@ fn options_of(collection: &CollectionSnapshot) -> Json {
     }
     if options.hand_off {
         listed.insert("handOff".to_owned(), Json::from("required"));
+    }
+    if let Some(url) = &options.expire_into {
+        listed.insert("expireInto".to_owned(), Json::from(url.as_str()));
     }
     if let Some(ladder) = collection.ladder() {
         listed.insert("ladder".to_owned(), json_of(&ladder.document()));

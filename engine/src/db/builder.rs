@@ -1,6 +1,7 @@
 //! How a database is opened.
 
 use super::Database;
+use crate::archive::ArchivePlaces;
 use crate::error::Result;
 use crate::fs::{Fs, RealFs};
 use crate::repair::{RepairMode, RepairReport};
@@ -19,12 +20,13 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     settings: Settings,
     read_only: bool,
+    archives: Option<Arc<dyn ArchivePlaces>>,
 }
 
 impl Builder {
     pub(super) fn new(path: PathBuf) -> Builder {
         let (fs, clock) = (Arc::new(RealFs::new()), Arc::new(SystemClock::new()));
-        Builder { path, fs, clock, settings: Settings::default(), read_only: false }
+        Builder { path, fs, clock, settings: Settings::default(), read_only: false, archives: None }
     }
 
     /// Sets the disk. Default: the operating system's.
@@ -48,6 +50,13 @@ impl Builder {
         self
     }
 
+    /// Sets what opens archives. Default: none, and then what expires in a collection with an archive stays, hidden.
+    #[must_use]
+    pub fn archives(mut self, places: Arc<dyn ArchivePlaces>) -> Self {
+        self.archives = Some(places);
+        self
+    }
+
     /// Opens the database for reading only, as it is at that moment; another process may be writing. Nothing is written or swept.
     #[must_use]
     pub fn read_only(mut self) -> Self {
@@ -63,6 +72,7 @@ impl Builder {
     /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and errors of the file system.
     pub fn open(self) -> Result<Database> {
         let engine = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
+        engine.state.write().places = self.archives;
         Ok(Database { engine: Arc::new(engine) })
     }
 

@@ -8,6 +8,7 @@ use crate::state::CollectionState;
 use crate::sweep::plan::{DueBucket, Item, readable_due_buckets};
 use crate::sweep::size::{SIZE_RULE, excess};
 use crate::sweep::{DropEdit, add, record_by_size, record_of};
+use crate::sync::Guard;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::ipc::writer::StreamWriter;
@@ -59,26 +60,26 @@ impl HandedOver {
 }
 
 /// A bucket to hand over.
-pub(super) struct Planned {
-    pub(super) id: BucketId,
-    bucket: DueBucket,
+pub(crate) struct Planned {
+    pub(crate) id: BucketId,
+    pub(crate) bucket: DueBucket,
     /// The rule's name and E; none by size.
-    rule: Option<(String, i64)>,
+    pub(crate) rule: Option<(String, i64)>,
     generation: u64,
 }
 
 /// Buckets that are handed over before the sink commits.
-pub(super) struct Group {
-    pub(super) collection: Arc<CollectionState>,
-    pub(super) buckets: Vec<Planned>,
+pub(crate) struct Group {
+    pub(crate) collection: Arc<CollectionState>,
+    pub(crate) buckets: Vec<Planned>,
     /// Buckets that are due and stay, because a hold covers something in them.
-    pub(super) held: u64,
+    pub(crate) held: u64,
     /// Errors about segments that cannot be read: what is due in them, or elsewhere in their windows, stays.
-    pub(super) unread: Vec<String>,
+    pub(crate) unread: Vec<String>,
 }
 
 /// What is due of a collection, by a rule or by size.
-fn due(collection: &CollectionState, now: Option<Timestamp>) -> Result<(Vec<Planned>, u64, Vec<Error>)> {
+pub(crate) fn due(collection: &CollectionState, now: Option<Timestamp>) -> Result<(Vec<Planned>, u64, Vec<Error>)> {
     let (due, held, mut unread) = match now {
         Some(now) => readable_due_buckets(collection, now)?,
         None => Default::default(),
@@ -106,9 +107,42 @@ pub(super) fn plan(
     (seen, most): (&HashSet<BucketId>, usize),
 ) -> Result<Option<Group>> {
     let maintenance = engine.maintenance.lock();
+    let Some(mut group) = sealed_and_due(engine, &maintenance, id, now)? else { return Ok(None) };
+    let (collection, buckets) = (&group.collection, &mut group.buckets);
+    buckets.retain(|planned| !seen.contains(&planned.id));
+    buckets.truncate(most);
+    let known = collection.handed_over.generations();
+    let mut handed = (*collection.handed_over).clone();
+    for planned in buckets {
+        planned.generation = known.get(&planned.id).copied().unwrap_or_else(|| handed.add(&planned.id));
+    }
+    if handed != *collection.handed_over {
+        engine.commit(vec![Op::SetHandedOver { collection: id, handed }])?;
+    }
+    let Some(collection) = engine.state.read().by_id(id).cloned() else { return Ok(None) };
+    Ok(Some(Group { collection, ..group }))
+}
+
+/// Plans the next buckets of a collection, at most `most`, which get no identity. `None` if the collection is gone.
+pub(crate) fn plan_unnumbered(engine: &Engine, id: u64, now: Option<Timestamp>, most: usize) -> Result<Option<Group>> {
+    let maintenance = engine.maintenance.lock();
+    let group = sealed_and_due(engine, &maintenance, id, now)?;
+    Ok(group.map(|mut group| {
+        group.buckets.truncate(most);
+        group
+    }))
+}
+
+/// Seals a collection and finds what is due in it.
+fn sealed_and_due(
+    engine: &Engine,
+    maintenance: &Guard<'_, ()>,
+    id: u64,
+    now: Option<Timestamp>,
+) -> Result<Option<Group>> {
     let present = || engine.state.read().by_id(id).cloned();
     let Some(collection) = present() else { return Ok(None) };
-    match crate::seal::flush(engine, &maintenance, Some(&collection.name)) {
+    match crate::seal::flush(engine, maintenance, Some(&collection.name)) {
         // Dropping what is sealed and due makes room.
         Err(error) if error.code() == Code::OutOfDiskSpace => {
             tracing::warn!(%error, "open buckets may be due and could not be sealed");
@@ -116,23 +150,17 @@ pub(super) fn plan(
         flushed => flushed?,
     }
     let Some(collection) = present() else { return Ok(None) };
-    let (mut buckets, held, unread) = due(&collection, now)?;
-    buckets.retain(|planned| !seen.contains(&planned.id));
-    buckets.truncate(most);
-    let known = collection.handed_over.generations();
-    let mut handed = (*collection.handed_over).clone();
-    for planned in &mut buckets {
-        planned.generation = known.get(&planned.id).copied().unwrap_or_else(|| handed.add(&planned.id));
-    }
-    if handed != *collection.handed_over {
-        engine.commit(vec![Op::SetHandedOver { collection: id, handed }])?;
-    }
-    let Some(collection) = present() else { return Ok(None) };
+    let (buckets, held, unread) = due(&collection, now)?;
     let unread = unread.iter().map(ToString::to_string).collect();
     Ok(Some(Group { collection, buckets, held, unread }))
 }
 
 impl Planned {
+    /// The measurements of the bucket, in order of time.
+    pub(crate) fn rows(&self, collection: &CollectionState) -> Result<RecordBatch> {
+        rows_of(collection, &self.bucket)
+    }
+
     /// The bucket with its measurements.
     pub(super) fn read(&self, collection: &CollectionState) -> Result<ExpiredBucket> {
         let rows = rows_of(collection, &self.bucket)?;
@@ -154,7 +182,7 @@ impl Planned {
     }
 
     /// Whether it is the same bucket, with the same measurements.
-    fn is_same(&self, other: &Planned, (then, now): (&CollectionState, &CollectionState)) -> bool {
+    pub(crate) fn is_same(&self, other: &Planned, (then, now): (&CollectionState, &CollectionState)) -> bool {
         let same_segment = |id: &u64| match (then.segments.get(id), now.segments.get(id)) {
             (Some(then), Some(now)) => Arc::ptr_eq(then, now),
             _ => false,

@@ -5,6 +5,7 @@
 //! its checksum says. `State::check` compares an edit with the state that it changes.
 
 use super::{CollectionRecord, Op};
+use crate::archive::check_url;
 use crate::documents::segment::DocumentSegmentRecord;
 use crate::files::{NUMBER_END, collection_of};
 use crate::holds::check_hold_name;
@@ -87,7 +88,12 @@ fn check_op(op: &Op) -> Check {
         Op::SetDocumentColumns { collection, .. }
         | Op::SetIds { collection, .. }
         | Op::SetHandOff { collection, .. }
-        | Op::SetHandedOver { collection, .. } => numbers_have_successors(&[*collection]),
+        | Op::SetHandedOver { collection, .. }
+        | Op::SetArchive { collection, .. } => numbers_have_successors(&[*collection]),
+        Op::SetExpireInto { collection, url } => {
+            numbers_have_successors(&[*collection])?;
+            url.as_ref().map_or(Ok(()), |url| check_url(url).map_err(|e| e.to_string()))
+        }
         Op::PutHold(hold) => {
             numbers_have_successors(&[hold.collection])?;
             check_hold_name(&hold.name).map_err(|e| e.to_string())
@@ -201,6 +207,8 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             | Op::SetMaxBytes { collection, .. }
             | Op::SetHandOff { collection, .. }
             | Op::SetHandedOver { collection, .. }
+            | Op::SetExpireInto { collection, .. }
+            | Op::SetArchive { collection, .. }
             | Op::SetLadder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));

@@ -251,6 +251,12 @@ impl CollectionSnapshot {
                 state.push_str(&format!(", failed: {failure}"));
             }
         }
+        if let Some(url) = &self.options().expire_into {
+            state.push_str(&format!(", into {url}"));
+            if let Some(failure) = self.state.archive_failure() {
+                state.push_str(&format!(", failed: {failure}"));
+            }
+        }
         let mut infos: BTreeMap<usize, RuleInfo> = BTreeMap::new();
         for view in self.rules().iter() {
             let info = RuleInfo {

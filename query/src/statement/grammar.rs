@@ -105,7 +105,8 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
 /// Options of a collection that are lengths of time.
 const DURATIONS: [&str; 3] = ["expireAfterSeconds", "defaultTTL", "graceSeconds"];
 /// Options of a collection that are not in `timeseries`.
-const OTHER_OPTIONS: [&str; 5] = ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff"];
+const OTHER_OPTIONS: [&str; 6] =
+    ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff", "expireInto"];
 
 /// Whether a token is a text, such as the name of a file.
 fn is_text(piece: &Piece, at: usize) -> bool {
@@ -465,6 +466,7 @@ impl Parser<'_> {
                     return Err(self.expected(&["AFTER", "ITEMS"]));
                 }
                 expire = Some(self.duration()?);
+                self.expire_into(&mut document)?;
             } else if self.at_end() || self.is_word("AS") {
                 break;
             } else {
@@ -629,6 +631,21 @@ impl Parser<'_> {
         Ok(StatementKind::Command { document, done: format!("{kind} {index} dropped"), lenient: false })
     }
 
+    /// `INTO 'URL'` behind a retention.
+    fn expire_into(&mut self, document: &mut Map<String, Value>) -> Result<(), SyntaxError> {
+        if !self.take_word("INTO") {
+            return Ok(());
+        }
+        let Some(Token::SingleQuotedString(url)) = self.peek() else {
+            return Err(self.error(format!("expected the URL of an archive in single quotes, found {}", self.found())));
+        };
+        if document.insert("expireInto".to_owned(), json!(url)).is_some() {
+            return Err(self.error("the archive is given twice: INTO and expireInto"));
+        }
+        self.next += 1;
+        Ok(())
+    }
+
     fn alter_index(&mut self) -> Result<StatementKind, SyntaxError> {
         let (index, collection) = self.index_on()?;
         self.need_word("EXPIRE")?;
@@ -698,6 +715,7 @@ impl Parser<'_> {
                     return Err(self.expected(&["AFTER", "OFF", "ITEMS"]));
                 };
                 document.insert("expireAfterSeconds".to_owned(), value);
+                self.expire_into(&mut document)?;
             } else if self.take_word("SET") {
                 if self.is_word("RETENTION") {
                     return Err(self.error("write EXPIRE AFTER 30 DAYS or EXPIRE OFF"));

@@ -104,6 +104,21 @@ fn ttl_indexes_become_commands_with_filters() {
 fn alterations_become_coll_mod() {
     assert_eq!(document("ALTER COLLECTION c EXPIRE OFF"), json!({"collMod": "c", "expireAfterSeconds": "off"}));
     assert_eq!(
+        document("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO 's3://b/c'"),
+        json!({"collMod": "c", "expireAfterSeconds": 86400, "expireInto": "s3://b/c"})
+    );
+    assert_eq!(
+        document("CREATE COLLECTION c WITH (timeField = 't') EXPIRE AFTER 1 DAY INTO 'file:///c'"),
+        json!({"create": "c", "timeseries": {"timeField": "t"}, "expireAfterSeconds": 86400, "expireInto": "file:///c"})
+    );
+    assert!(
+        message("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO place").contains("the URL of an archive in single quotes")
+    );
+    assert!(
+        message("CREATE COLLECTION c WITH (expireInto = 'file:///a') EXPIRE AFTER 1 DAY INTO 'file:///b'")
+            .contains("given twice")
+    );
+    assert_eq!(
         document("ALTER COLLECTION c EXPIRE AFTER 1 WEEK SET (granularity = 'hours', expiry = 'bucket')"),
         json!({"collMod": "c", "expireAfterSeconds": 604800, "timeseries": {"granularity": "hours", "expiry": "bucket"}})
     );

@@ -18,6 +18,7 @@ const REFUSED: &[&str] = &[
     "graceSeconds",
     "maxBytes",
     "handOff",
+    "expireInto",
     "ladder",
     "force",
     "capped",

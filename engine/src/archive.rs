@@ -1,0 +1,343 @@
+//! Archives: what expires in a collection is moved to a table in object storage or in another folder, and dropped here once it is
+//! there.
+//!
+//! 1. An edit names what is moved before its file is uploaded: the *intent*, with a random number that the file's name and the
+//!    commit at the place carry. Whatever changes what an intent names takes it back with the same edit ([`gate`]).
+//! 2. Once the commit may have been sent, nothing can take the intent back: such changes are refused until it is known whether the
+//!    place has the commit. Then the edit that drops the rows also names the version of the place that has them.
+//! 3. To know it, the place is claimed again: a claim is a commit too, so that an older one which is still under way fails.
+//! 4. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two
+//!    copies of a folder only one archives: the other drops nothing until somebody says that it may.
+
+mod mover;
+mod snapshot;
+
+pub use snapshot::ArchivedUnit;
+
+pub(crate) use mover::{adopt, run};
+
+use crate::error::{Error, Result};
+use crate::hand_off::SinkError;
+use crate::manifest::Op;
+use crate::state::{CollectionState, State};
+use crate::sync::Mutex;
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use ebbtide_buckets::Schema;
+use ebbtide_ttl::{Code, Value};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// A random number, which tells owners of a place and commits at it apart.
+pub type ArchiveNumber = [u8; 16];
+
+/// Opens places by their URLs. [`crate::Builder::archives`] gives a database one.
+pub trait ArchivePlaces: fmt::Debug + Send + Sync {
+    /// Makes the place of a URL usable. Nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// What is wrong with the URL, or with the settings that it needs. No key is in the text.
+    fn open(&self, url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError>;
+}
+
+/// A table at a place: a log of commits, and files that they name.
+pub trait ArchivePlace: fmt::Debug + Send + Sync {
+    /// Makes a database the owner of the place with one commit, if it is the owner already or there is none.
+    ///
+    /// # Errors
+    /// The place belongs to another database or to a copy of this one, or cannot be reached.
+    fn claim(&self, claim: &ArchiveClaim) -> Result<ArchiveClaimed, SinkError>;
+
+    /// Encodes rows as the file of a commit.
+    ///
+    /// # Errors
+    /// Rows that the table cannot have.
+    fn encode(
+        &self,
+        number: ArchiveNumber,
+        schema: &Arc<Schema>,
+        rows: &[RecordBatch],
+    ) -> Result<ArchiveFile, SinkError>;
+
+    /// Stores a file. It is not part of the table yet.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    fn upload(&self, file: &ArchiveFile) -> Result<(), SinkError>;
+
+    /// Adds a file to the table; returns the version that has it.
+    ///
+    /// # Errors
+    /// If the owner is another, or the place cannot be reached: the commit may have been made all the same.
+    fn commit(&self, owner: ArchiveNumber, file: &ArchiveFile) -> Result<u64, SinkError>;
+
+    /// Removes a file that no version names.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    fn remove(&self, name: &str) -> Result<(), SinkError>;
+
+    /// The files of a version.
+    ///
+    /// # Errors
+    /// The place cannot be reached, or its log is damaged.
+    fn files(&self, version: u64) -> Result<Vec<ArchivedFile>, SinkError>;
+
+    /// Reads columns of a file, those that it has, and skips parts of it in which no time is within the bounds.
+    ///
+    /// # Errors
+    /// The place cannot be reached, or the file is damaged.
+    fn read(&self, file: &ArchivedFile, read: &ArchiveRead) -> Result<ArchivedBatches, SinkError>;
+
+    /// Removes files that no commit names and that are older than an hour; returns how many there were.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    fn vacuum(&self) -> Result<u64, SinkError>;
+
+    /// Reads all files of a version and compares them with their checksums; returns what is wrong.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    fn verify(&self, version: u64) -> Result<Vec<String>, SinkError>;
+}
+
+/// The batches of a file.
+pub type ArchivedBatches = Box<dyn Iterator<Item = Result<RecordBatch, SinkError>> + Send>;
+
+/// Who claims a place, and what it wants to know.
+#[derive(Debug, Clone)]
+pub struct ArchiveClaim {
+    /// The identity of the database, which copies of its folder share.
+    pub identity: [u8; 16],
+    /// The number of the collection in it.
+    pub collection: u64,
+    /// The fields of the collection.
+    pub schema: Arc<Schema>,
+    /// The numbers of owners that this database knows as its own.
+    pub known: Vec<ArchiveNumber>,
+    /// The number of the new owner.
+    pub owner: ArchiveNumber,
+    /// The version that this database knows.
+    pub version: Option<u64>,
+    /// A commit of which it wants to know whether it was made.
+    pub commit: Option<ArchiveNumber>,
+    /// Whether it takes over from a copy of itself.
+    pub adopts: bool,
+}
+
+/// What a claim found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchiveClaimed {
+    /// The version of the claim.
+    pub version: u64,
+    /// Whether the commit that was asked for was made before. If not, it never will be.
+    pub is_committed: bool,
+}
+
+/// The file of a commit.
+#[derive(Debug, Clone)]
+pub struct ArchiveFile {
+    /// The number of the commit.
+    pub number: ArchiveNumber,
+    /// The file's name at the place.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Bytes,
+    /// CRC-32 of it.
+    pub checksum: u32,
+    /// The fields of its rows.
+    pub schema: Arc<Schema>,
+    /// How many rows it has.
+    pub rows: u64,
+    /// The first and the last time in it.
+    pub times: (i64, i64),
+}
+
+/// A file of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedFile {
+    /// Its name at the place.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// CRC-32 of it.
+    pub checksum: u32,
+    /// How many rows it has.
+    pub rows: u64,
+    /// The first and the last time in it, in the unit of the collection.
+    pub times: (i64, i64),
+}
+
+/// What to read of a file.
+#[derive(Debug, Clone)]
+pub struct ArchiveRead {
+    /// The fields to read.
+    pub schema: Arc<Schema>,
+    /// The first and the last time that are of interest.
+    pub times: (Option<i64>, Option<i64>),
+}
+
+/// What the manifest knows of a collection's archive.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ArchiveRecord {
+    /// The numbers with which this database owns the place, or may.
+    owners: Vec<ArchiveNumber>,
+    /// The version of the place that has what was dropped here, and nothing that is stored here.
+    pub(crate) version: Option<u64>,
+    intent: Option<Intent>,
+}
+
+/// What is being moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Intent {
+    number: ArchiveNumber,
+    file: String,
+    checksum: u32,
+    /// By segment and number of the bucket in it. All that is live of a bucket is moved.
+    pieces: Vec<(u64, u32)>,
+    buckets: u64,
+    rows: u64,
+    bytes: u64,
+    /// The rule's name and E; none by size.
+    rule: Option<(String, i64)>,
+    /// The end of the last window.
+    window_end: i64,
+}
+
+impl ArchiveRecord {
+    /// What is still of use when the archive is at another place.
+    pub(crate) fn elsewhere(&self) -> ArchiveRecord {
+        ArchiveRecord { owners: self.owners.clone(), ..ArchiveRecord::default() }
+    }
+
+    fn without_intent(&self) -> ArchiveRecord {
+        ArchiveRecord { intent: None, ..self.clone() }
+    }
+}
+
+/// The archive of a collection in this process. All versions of the collection share it.
+#[derive(Default)]
+pub(crate) struct ArchiveSlot {
+    /// Held while a commit is on its way, until what it has is dropped here. Taken before the maintenance lock by whatever would
+    /// change what is moved, so that it waits rather than fails.
+    pub(crate) moving: Mutex<()>,
+    /// Held by the pass that moves.
+    pass: Mutex<()>,
+    status: Mutex<Status>,
+}
+
+#[derive(Default)]
+struct Status {
+    /// The number with which this process owns the place.
+    owner: Option<ArchiveNumber>,
+    /// The number of the intent whose commit was sent by this process and did not fail for certain.
+    sent: Option<ArchiveNumber>,
+    /// The number of a claim of this process that was not answered.
+    claiming: Option<ArchiveNumber>,
+    /// What keeps things from being moved.
+    failed: Option<String>,
+}
+
+impl fmt::Debug for ArchiveSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArchiveSlot").finish_non_exhaustive()
+    }
+}
+
+impl CollectionState {
+    /// Whether a segment has rows that are being moved: it is not rewritten.
+    pub(crate) fn is_moving(&self, segment: u64) -> bool {
+        self.archive.intent.as_ref().is_some_and(|intent| intent.pieces.iter().any(|(id, _)| *id == segment))
+    }
+
+    /// Whether it is not known if the place has what an intent names. It is known only of an intent that this process made and did
+    /// not commit.
+    fn is_in_doubt(&self) -> bool {
+        let Some(intent) = &self.archive.intent else { return false };
+        let status = self.archiving.status.lock();
+        status.owner.is_none() || status.sent == Some(intent.number)
+    }
+
+    /// What keeps things from being moved, for people.
+    pub(crate) fn archive_failure(&self) -> Option<String> {
+        self.archiving.status.lock().failed.clone()
+    }
+}
+
+/// Adds to an edit what takes back the intents whose rows it changes.
+///
+/// # Errors
+/// [`Code::IllegalOperation`] if the place may have these rows already.
+pub(crate) fn gate(state: &State, ops: &mut Vec<Op>) -> Result<()> {
+    let mut taken_back = Vec::new();
+    for collection in state.collections.values() {
+        let Some(intent) = &collection.archive.intent else { continue };
+        let id = collection.id;
+        let is_own = |op: &Op| matches!(op, Op::SetArchive { collection, .. } if *collection == id);
+        let changes = |op: &Op| match op {
+            Op::SetSegment { collection, segment, .. }
+            | Op::DropBuckets { collection, segment, .. }
+            | Op::RemoveSegment { collection, segment } => {
+                *collection == id && intent.pieces.iter().any(|(piece, _)| piece == segment)
+            }
+            Op::PutCollection(record) => record.id == id,
+            Op::PutHold(hold) => hold.collection == id && hold.lifted_at.is_none(),
+            Op::DropCollection { id: other } => *other == id,
+            Op::SetGrace { collection, .. }
+            | Op::ReplaceFields { collection, .. }
+            | Op::SetExpireInto { collection, .. } => *collection == id,
+            _ => false,
+        };
+        if ops.iter().any(is_own) || !ops.iter().any(changes) {
+            continue;
+        }
+        if collection.is_in_doubt() {
+            let what = format!(
+                "measurements of '{}' are being moved to its archive, which has not answered yet: try again",
+                collection.name
+            );
+            return Err(Error::new(Code::IllegalOperation, what));
+        }
+        if !ops.iter().any(|op| matches!(op, Op::DropCollection { id: other } if *other == id)) {
+            taken_back.push(Op::SetArchive { collection: id, archive: collection.archive.without_intent() });
+        }
+    }
+    // An intent that is taken back is no longer there when its rows change.
+    ops.splice(0..0, taken_back);
+    Ok(())
+}
+
+/// Reads the option `expireInto`.
+pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
+    match value {
+        Value::String(word) if word == "off" => Ok(None),
+        Value::String(url) => check_url(url).map(|()| Some(url.clone())),
+        other => {
+            let what = format!("expireInto must be a URL or 'off', not {}", other.class().name());
+            Err(Error::new(Code::TypeMismatch, what))
+        }
+    }
+}
+
+/// Longest URL of a place, in bytes.
+const URL_BYTES_MAX: usize = 2048;
+
+/// Checks the URL of a place. It is stored and shown, so it must not have a password in it.
+pub(crate) fn check_url(url: &str) -> Result<()> {
+    const SCHEMES: [&str; 4] = ["file://", "s3://", "gs://", "az://"];
+    let rest = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme));
+    let wrong = match rest {
+        None => "it must begin with file://, s3://, gs:// or az://",
+        Some("" | "/") => "it names no folder or bucket",
+        Some(_) if url.len() > URL_BYTES_MAX => "it is longer than 2048 bytes",
+        Some(rest) if rest.contains(['@', '?', '#']) => {
+            "it must not hold '@', '?' or '#': keys come from the environment, never from the URL"
+        }
+        Some(_) if url.chars().any(char::is_control) => "it must not hold control characters",
+        Some(_) => return Ok(()),
+    };
+    // A URL with a password is not repeated.
+    Err(Error::new(Code::InvalidOptions, format!("the URL of expireInto is not allowed: {wrong}")))
+}

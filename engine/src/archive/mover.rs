@@ -1,0 +1,321 @@
+//! One pass over an archive: claims the place, settles what was under way, and moves what is due.
+
+use super::{ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRecord, ArchiveSlot, Intent};
+use crate::db::Database;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::hand_off::{Group, Handed, Planned, due, plan_unnumbered};
+use crate::manifest::Op;
+use crate::state::CollectionState;
+use crate::sweep::plan::Item;
+use crate::sweep::{DropEdit, add, record_by_size, record_of};
+use ebbtide_ttl::{Code, Timestamp, Visit};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Buckets and rows that are moved with one commit, about.
+const BUCKETS_MAX: usize = 1 << 16;
+const ROWS_MAX: u64 = 1 << 20;
+
+/// What stops a pass: a fault of this database, or a refusal of the place, after which everything stays as it is.
+enum Stopped {
+    Here(Error),
+    There(String),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped::Here(error)
+    }
+}
+
+fn there(error: impl std::fmt::Display) -> Stopped {
+    Stopped::There(error.to_string())
+}
+
+/// Moves what is due of a collection. `now` is the instant of the pass, unless the clock guard holds it.
+pub(crate) fn run(engine: &Engine, id: u64, now: Option<Timestamp>, at: Timestamp) -> Result<Handed> {
+    let mut handed = Handed::default();
+    let Some(slot) = engine.state.read().by_id(id).map(|collection| collection.archiving.clone()) else {
+        return Ok(handed);
+    };
+    let _pass = slot.pass.lock();
+    let mover = Mover { engine, id, slot: &slot, now, at };
+    let failed = match mover.run(&mut handed) {
+        Ok(()) => None,
+        Err(Stopped::Here(error)) => {
+            // What the place has is looked up again by the next pass.
+            slot.status.lock().owner = None;
+            return Err(error);
+        }
+        Err(Stopped::There(why)) => Some(why),
+    };
+    if let Some(why) = &failed {
+        tracing::error!(collection = id, %why, "what is due could not be moved to the archive");
+        handed.failed = 1;
+    }
+    slot.status.lock().failed = failed;
+    Ok(handed)
+}
+
+/// Takes over an archive from a copy of this database.
+pub(crate) fn adopt(database: &Database, name: &str) -> Result<()> {
+    let engine = &database.engine;
+    engine.check_writable()?;
+    let collection = engine.state.read().collection(name)?.clone();
+    let slot = collection.archiving.clone();
+    let _pass = slot.pass.lock();
+    let at = engine.clock.now();
+    let mover = Mover { engine, id: collection.id, slot: &slot, now: None, at };
+    let adopted = mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default()));
+    match adopted {
+        Ok(()) => {
+            slot.status.lock().failed = None;
+            Ok(())
+        }
+        Err(Stopped::Here(error)) => Err(error),
+        Err(Stopped::There(why)) => Err(Error::new(Code::IllegalOperation, why)),
+    }
+}
+
+struct Mover<'a> {
+    engine: &'a Engine,
+    id: u64,
+    slot: &'a ArchiveSlot,
+    now: Option<Timestamp>,
+    at: Timestamp,
+}
+
+impl Mover<'_> {
+    fn run(&self, handed: &mut Handed) -> Result<(), Stopped> {
+        let mut place = None;
+        loop {
+            let Some(group) = plan_unnumbered(self.engine, self.id, self.now, BUCKETS_MAX)? else { return Ok(()) };
+            handed.held = group.held;
+            handed.unread.extend(group.unread.iter().cloned());
+            let has_intent = group.collection.archive.intent.is_some();
+            if group.buckets.is_empty() && !has_intent {
+                return Ok(());
+            }
+            let place: &Arc<dyn ArchivePlace> = match &mut place {
+                Some(place) => place,
+                none => none.insert(self.place()?),
+            };
+            if self.slot.status.lock().owner.is_none() {
+                self.claim(place.as_ref(), false, &mut handed.dropped)?;
+                continue;
+            }
+            if has_intent {
+                self.take_back(place.as_ref())?;
+                continue;
+            }
+            if !self.move_some(place.as_ref(), group, &mut handed.dropped)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn place(&self) -> Result<Arc<dyn ArchivePlace>, Stopped> {
+        let url = self.present()?.options.expire_into.clone();
+        let url = url.ok_or_else(|| Error::new(Code::InvalidOptions, "the collection has no archive"))?;
+        let places = self.engine.state.read().places.clone();
+        let places = places.ok_or_else(|| there("this program was opened without access to archives"))?;
+        places.open(&url).map_err(there)
+    }
+
+    fn present(&self) -> Result<Arc<CollectionState>> {
+        let present = self.engine.state.read().by_id(self.id).cloned();
+        present.ok_or_else(|| Error::new(Code::NamespaceNotFound, "the collection was dropped meanwhile"))
+    }
+
+    fn number(&self) -> ArchiveNumber {
+        crate::open::new_identity(self.engine.clock.as_ref(), &self.engine.dir)
+    }
+
+    fn set(&self, archive: ArchiveRecord) -> Op {
+        Op::SetArchive { collection: self.id, archive }
+    }
+
+    /// Changes the record of the archive by an edit of its own.
+    fn record(&self, change: impl FnOnce(&mut ArchiveRecord)) -> Result<()> {
+        let _maintenance = self.engine.maintenance.lock();
+        let mut archive = (*self.present()?.archive).clone();
+        change(&mut archive);
+        self.engine.commit(vec![self.set(archive)])
+    }
+
+    /// Claims the place with a new number, which is durable here before, and settles an intent that may have been committed: what
+    /// the place has is dropped here, and the version of the claim is the one that is known from then on.
+    fn claim(&self, place: &dyn ArchivePlace, adopts: bool, dropped: &mut Visit) -> Result<(), Stopped> {
+        let before = self.present()?.archive.clone();
+        let begun = self.slot.status.lock().claiming.filter(|begun| before.owners.contains(begun));
+        let owner = match begun {
+            Some(owner) => owner,
+            None => {
+                let owner = self.number();
+                self.record(|archive| archive.owners.push(owner))?;
+                self.slot.status.lock().claiming = Some(owner);
+                owner
+            }
+        };
+        let claim = ArchiveClaim {
+            identity: self.engine.identity,
+            collection: self.id,
+            schema: self.present()?.schema.clone(),
+            known: before.owners.clone(),
+            owner,
+            version: before.version,
+            commit: before.intent.as_ref().map(|intent| intent.number),
+            adopts,
+        };
+        let claimed = place.claim(&claim).map_err(there)?;
+        let _moving = self.slot.moving.lock();
+        let archive = ArchiveRecord { owners: vec![owner], version: Some(claimed.version), intent: None };
+        match before.intent.as_ref() {
+            Some(intent) if claimed.is_committed => {
+                let visit = self.drop_moved(intent, archive)?;
+                add(dropped, &visit);
+            }
+            intent => {
+                self.record(|record| *record = archive)?;
+                if let Some(intent) = intent {
+                    remove_unneeded(place, &intent.file);
+                }
+            }
+        }
+        let mut status = self.slot.status.lock();
+        (status.owner, status.sent, status.claiming) = (Some(owner), None, None);
+        Ok(())
+    }
+
+    /// Takes back an intent of this process that was not committed.
+    fn take_back(&self, place: &dyn ArchivePlace) -> Result<(), Stopped> {
+        let file = self.present()?.archive.intent.as_ref().map(|intent| intent.file.clone());
+        self.record(|archive| archive.intent = None)?;
+        if let Some(file) = file {
+            remove_unneeded(place, &file);
+        }
+        Ok(())
+    }
+
+    /// Moves the first buckets of a group that go by one rule. Returns whether anything was moved.
+    fn move_some(&self, place: &dyn ArchivePlace, group: Group, dropped: &mut Visit) -> Result<bool, Stopped> {
+        let (collection, buckets) = first_of_one_rule(group);
+        let Some(rule) = buckets.first().map(|planned| planned.rule.clone()) else { return Ok(false) };
+        let mut batches = Vec::with_capacity(buckets.len());
+        for planned in &buckets {
+            batches.push(planned.rows(&collection)?);
+        }
+        let number = self.number();
+        let file = place.encode(number, &collection.schema, &batches).map_err(there)?;
+        drop(batches);
+        let intent = intent_of(&file, &buckets, rule);
+        let owner = {
+            let _maintenance = self.engine.maintenance.lock();
+            let present = self.present()?;
+            let owner = self.slot.status.lock().owner;
+            if !self.is_unchanged((&collection, &present), &buckets)? {
+                return Ok(false);
+            }
+            let archive = ArchiveRecord { intent: Some(intent.clone()), ..(*present.archive).clone() };
+            self.engine.commit(vec![self.set(archive)])?;
+            owner.ok_or_else(|| Error::internal("what moves has claimed the place"))?
+        };
+        place.upload(&file).map_err(there)?;
+        let _moving = self.slot.moving.lock();
+        {
+            let maintenance = self.engine.maintenance.lock();
+            let present = self.present()?;
+            let is_there = present.archive.intent.as_ref().is_some_and(|there| there.number == number);
+            if !is_there || !self.is_unchanged((&collection, &present), &buckets)? {
+                drop(maintenance);
+                if is_there {
+                    self.take_back(place)?;
+                } else {
+                    remove_unneeded(place, &file.name);
+                }
+                return Ok(false);
+            }
+            self.slot.status.lock().sent = Some(number);
+        }
+        let version = match place.commit(owner, &file) {
+            Ok(version) => version,
+            Err(error) => {
+                // It may be there all the same: the next claim tells.
+                self.slot.status.lock().owner = None;
+                return Err(there(error));
+            }
+        };
+        let archive = ArchiveRecord { owners: vec![owner], version: Some(version), intent: None };
+        let visit = self.drop_moved(&intent, archive)?;
+        self.slot.status.lock().sent = None;
+        add(dropped, &visit);
+        Ok(true)
+    }
+
+    /// Whether buckets are still due and the same.
+    fn is_unchanged(&self, (then, now): (&CollectionState, &CollectionState), buckets: &[Planned]) -> Result<bool> {
+        let (still_due, _, _) = due(now, self.now)?;
+        let still_due: HashMap<_, _> = still_due.iter().map(|planned| (&planned.id, planned)).collect();
+        Ok(buckets
+            .iter()
+            .all(|planned| still_due.get(&planned.id).is_some_and(|other| planned.is_same(other, (then, now)))))
+    }
+
+    /// Drops what the place has, with the edit that names the version that has it.
+    fn drop_moved(&self, intent: &Intent, archive: ArchiveRecord) -> Result<Visit> {
+        let _maintenance = self.engine.maintenance.lock();
+        let present = self.present()?;
+        let mut edit = DropEdit::of(&present);
+        // A repair may have set segments aside.
+        let pieces = intent.pieces.iter().filter(|(segment, _)| present.segments.contains_key(segment));
+        let item = Item::Bucket { pieces: pieces.copied().collect(), rows: intent.rows, bytes: intent.bytes };
+        edit.add_unexpired(&item)?;
+        let mut ops = vec![self.set(archive)];
+        let (files, pieces) = edit.edits(self.engine, self.now, &mut ops)?;
+        let Intent { buckets, rows: measurements, bytes, .. } = *intent;
+        let visit = Visit { buckets, measurements, bytes, files, ..Visit::default() };
+        ops.push(match &intent.rule {
+            Some((label, e)) => record_of(self.engine, &present, self.at, (*e, label), &visit),
+            None => record_by_size(&present, self.at, intent.window_end, &visit),
+        });
+        pieces.commit(self.engine, ops)?;
+        Ok(visit)
+    }
+}
+
+/// A file that cannot be removed now is found by a vacuum.
+fn remove_unneeded(place: &dyn ArchivePlace, file: &str) {
+    if let Err(error) = place.remove(file) {
+        tracing::debug!(%file, %error, "a file that the archive does not need stays until a vacuum");
+    }
+}
+
+fn first_of_one_rule(group: Group) -> (Arc<CollectionState>, Vec<Planned>) {
+    let Group { collection, buckets, .. } = group;
+    let mut rows = 0;
+    let mut chosen: Vec<Planned> = Vec::new();
+    for planned in buckets {
+        if rows > 0 && (rows + planned.bucket.rows > ROWS_MAX || chosen[0].rule != planned.rule) {
+            continue;
+        }
+        rows += planned.bucket.rows;
+        chosen.push(planned);
+    }
+    (collection, chosen)
+}
+
+fn intent_of(file: &ArchiveFile, buckets: &[Planned], rule: Option<(String, i64)>) -> Intent {
+    let number: ArchiveNumber = file.number;
+    Intent {
+        number,
+        file: file.name.clone(),
+        checksum: file.checksum,
+        pieces: buckets.iter().flat_map(|planned| planned.bucket.pieces.iter().copied()).collect(),
+        buckets: buckets.len() as u64,
+        rows: file.rows,
+        bytes: buckets.iter().map(|planned| planned.bucket.bytes).sum(),
+        rule,
+        window_end: buckets.iter().map(|planned| planned.id.window.end).max().unwrap_or(i64::MIN),
+    }
+}

@@ -1,0 +1,232 @@
+//! The log of a Delta Lake table, as far as Ebbtide writes it.
+//!
+//! Version `n` is the object `_delta_log/<n, 20 digits>.json`: lines of JSON, each one action. It is made by a put that fails if it
+//! is there, so that each version has one writer. The log never has holes, so the newest version is found by asking for the next.
+
+use crate::file::hex;
+use chrono::{DateTime, SecondsFormat};
+use ebbtide::buckets::Schema;
+use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedFile};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+
+/// What begins the name of an application in `txn` that says who owns the table: identity, collection and owner follow.
+const OWNER: &str = "ebbtide-owner-";
+/// What begins the name in `txn` that says that a commit was made: its number follows.
+const COMMIT: &str = "ebbtide-commit-";
+
+/// The name of the object of a version.
+pub(crate) fn name_of(version: u64) -> String {
+    format!("_delta_log/{version:020}.json")
+}
+
+/// What the log says up to a version.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// The version that comes next.
+    pub(crate) next: u64,
+    pub(crate) owner: Option<Owner>,
+    /// The text of the newest schema.
+    pub(crate) schema: Option<String>,
+    metadata: Value,
+    protocol: Value,
+    commits: HashSet<String>,
+    files: BTreeMap<String, Entry>,
+}
+
+/// Who may add to the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The identity of the database and the number of the collection.
+    pub(crate) of: String,
+    pub(crate) number: String,
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: ArchivedFile,
+    /// The action that added it.
+    add: Value,
+    added: u64,
+    removed: Option<u64>,
+}
+
+/// The part of an owner's name that a database and its copies share.
+pub(crate) fn owned_by(identity: &[u8], collection: u64) -> String {
+    format!("{}-{collection}", hex(identity))
+}
+
+impl Log {
+    /// The files of a version.
+    pub(crate) fn files(&self, version: u64) -> Vec<ArchivedFile> {
+        let is_in = |entry: &&Entry| entry.added <= version && entry.removed.is_none_or(|removed| removed > version);
+        self.files.values().filter(is_in).map(|entry| entry.file.clone()).collect()
+    }
+
+    /// Whether any version names a file.
+    pub(crate) fn names(&self, file: &str) -> bool {
+        self.files.contains_key(file)
+    }
+
+    pub(crate) fn has_commit(&self, number: ArchiveNumber) -> bool {
+        self.commits.contains(&hex(&number))
+    }
+
+    /// The rows that came after a version by other commits than one.
+    pub(crate) fn rows_after(&self, version: Option<u64>, except: Option<ArchiveNumber>) -> u64 {
+        let except = except.map(|number| hex(&number));
+        let is_other = |entry: &&Entry| {
+            version.is_none_or(|version| entry.added > version)
+                && except.as_ref().is_none_or(|except| !entry.file.name.starts_with(except))
+        };
+        self.files.values().filter(is_other).map(|entry| entry.file.rows).sum()
+    }
+
+    /// Adds what the next version says.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for people.
+    pub(crate) fn apply(&mut self, content: &[u8]) -> Result<(), String> {
+        let version = self.next;
+        self.apply_all(version, content).map_err(|what| format!("{} is damaged: {what}", name_of(version)))?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// What a checkpoint of a version says.
+    ///
+    /// # Errors
+    /// As for [`Log::apply`].
+    pub(crate) fn of_checkpoint(version: u64, content: &[u8]) -> Result<Log, String> {
+        let mut log = Log::default();
+        log.apply_all(version, content)?;
+        log.next = version + 1;
+        Ok(log)
+    }
+
+    fn apply_all(&mut self, version: u64, content: &[u8]) -> Result<(), String> {
+        let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
+        let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
+        let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        for action in actions {
+            if let Some(number) = action["txn"]["appId"].as_str().and_then(|app| app.strip_prefix(COMMIT)) {
+                self.commits.insert(number.to_owned());
+            }
+            if let Some(name) = action["txn"]["appId"].as_str().and_then(|app| app.strip_prefix(OWNER)) {
+                let (of, number) = name.rsplit_once('-').ok_or("an owner without a number")?;
+                let epoch = action["txn"]["version"].as_u64().ok_or("an owner without an epoch")?;
+                self.owner = Some(Owner { of: of.to_owned(), number: number.to_owned(), epoch });
+            }
+            if let Some(schema) = action["metaData"]["schemaString"].as_str() {
+                self.schema = Some(schema.to_owned());
+                self.metadata = action["metaData"].clone();
+            }
+            if action["protocol"].is_object() {
+                self.protocol = action["protocol"].clone();
+            }
+            if let Some(path) = action["remove"]["path"].as_str()
+                && let Some(entry) = self.files.get_mut(path)
+            {
+                entry.removed = Some(version);
+            }
+            if let Some(path) = action["add"]["path"].as_str() {
+                let (file, added) = added(&action["add"], path).ok_or("a file that Ebbtide did not add")?;
+                let entry = Entry { file, add: action["add"].clone(), added, removed: None };
+                self.files.insert(path.to_owned(), entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// The actions that say all that the log says.
+    pub(crate) fn checkpoint(&self) -> Vec<Value> {
+        let owner = self.owner.iter().map(|owner| (format!("{OWNER}{}-{}", owner.of, owner.number), owner.epoch));
+        let commits = self.commits.iter().map(|number| (format!("{COMMIT}{number}"), 1));
+        let txns = owner.chain(commits).map(|(app, version)| json!({"txn": {"appId": app, "version": version}}));
+        let files = self.files.values().filter(|entry| entry.removed.is_none());
+        let adds = files.map(|entry| json!({"add": entry.add}));
+        let first = [json!({"protocol": self.protocol}), json!({"metaData": self.metadata})];
+        first.into_iter().chain(txns).chain(adds).collect()
+    }
+
+    /// The version that makes a database the owner. The first one also makes the table.
+    pub(crate) fn claim(&self, of: &str, owner: ArchiveNumber, schema: String, now: i64) -> String {
+        let epoch = self.owner.as_ref().map_or(1, |owner| owner.epoch + 1);
+        let name = format!("{OWNER}{of}-{}", hex(&owner));
+        let mut actions = vec![
+            json!({"commitInfo": {"timestamp": now, "operation": "CLAIM", "engineInfo": "Ebbtide"}}),
+            json!({"txn": {"appId": name, "version": epoch, "lastUpdated": now}}),
+        ];
+        if self.next == 0 {
+            let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [],
+                "writerFeatures": ["appendOnly"]});
+            actions.push(json!({"protocol": protocol}));
+            actions.push(json!({"metaData": {"id": uuid(owner), "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema, "partitionColumns": [], "configuration": {}, "createdTime": now}}));
+        }
+        lines(&actions)
+    }
+
+    /// The version that adds a file.
+    pub(crate) fn add(&self, file: &ArchiveFile, schema: String, now: i64) -> String {
+        let (schema_of, (first, last)) = (&file.schema, file.times);
+        let stats = json!({
+            "numRecords": file.rows,
+            "minValues": {&schema_of.time: instant(first, schema_of, false)},
+            "maxValues": {&schema_of.time: instant(last, schema_of, true)},
+            "nullCount": {&schema_of.time: 0},
+        });
+        let tags = json!({
+            "ebbtide.crc32": format!("{:08x}", file.checksum),
+            "ebbtide.first": first.to_string(),
+            "ebbtide.last": last.to_string(),
+            "ebbtide.version": self.next.to_string(),
+        });
+        let mut actions = vec![
+            json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}}),
+            json!({"txn": {"appId": format!("{COMMIT}{}", hex(&file.number)), "version": 1, "lastUpdated": now}}),
+        ];
+        if self.schema.as_ref() != Some(&schema) {
+            let mut metadata = self.metadata.clone();
+            metadata["schemaString"] = Value::String(schema);
+            actions.push(json!({"metaData": metadata}));
+        }
+        actions.push(json!({"add": {"path": file.name, "partitionValues": {}, "size": file.bytes.len(),
+            "modificationTime": now, "dataChange": true, "stats": stats.to_string(), "tags": tags}}));
+        lines(&actions)
+    }
+}
+
+fn lines(actions: &[Value]) -> String {
+    actions.iter().map(|action| format!("{action}\n")).collect()
+}
+
+/// A file and the version that added it.
+fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
+    let stats: Value = serde_json::from_str(add["stats"].as_str()?).ok()?;
+    let tag = |name: &str| add["tags"][name].as_str();
+    let file = ArchivedFile {
+        name: path.to_owned(),
+        bytes: add["size"].as_u64()?,
+        checksum: u32::from_str_radix(tag("ebbtide.crc32")?, 16).ok()?,
+        rows: stats["numRecords"].as_u64()?,
+        times: (tag("ebbtide.first")?.parse().ok()?, tag("ebbtide.last")?.parse().ok()?),
+    };
+    Some((file, tag("ebbtide.version")?.parse().ok()?))
+}
+
+/// An instant as statistics have it, in milliseconds, rounded down or up; null if it has no such form.
+fn instant(time: i64, schema: &Schema, up: bool) -> Value {
+    let a_milli = schema.precision.per_second() / 1000;
+    let floor = time.div_euclid(a_milli);
+    let millis = floor + i64::from(up && floor.saturating_mul(a_milli) != time);
+    let text = DateTime::from_timestamp_millis(millis).map(|t| t.to_rfc3339_opts(SecondsFormat::Millis, true));
+    text.map_or(Value::Null, Value::String)
+}
+
+/// A number in the form of a UUID.
+fn uuid(number: ArchiveNumber) -> String {
+    let text = hex(&number);
+    format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
+}

@@ -1,0 +1,162 @@
+//! Object storage as a store: S3, Google Cloud Storage, Azure, and what speaks their protocols.
+//!
+//! Requests run on threads of their own, so that they can be waited for anywhere. Requests that are refused because there are too
+//! many (429, 503), and those that fail on the way, are repeated with growing pauses, for [`RETRIES_FOR`] at most.
+
+use crate::store::{Object, Store, StoreError};
+use bytes::Bytes;
+use ebbtide::ttl::{Clock, SystemClock};
+use futures::TryStreamExt;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::path::Path;
+use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig};
+use std::fmt;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// For how long a request is repeated.
+const RETRIES_FOR: Duration = Duration::from_secs(20);
+/// How long one request may take, and how long a connection.
+const REQUEST: Duration = Duration::from_secs(60);
+const CONNECTION: Duration = Duration::from_secs(5);
+
+/// A prefix of a bucket or container.
+pub(crate) struct Objects {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    clock: SystemClock,
+}
+
+// What the store itself shows of its settings is not for logs.
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").field("prefix", &self.prefix.as_ref()).finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// The store of a URL, `s3://bucket/path` and its like, with settings from the environment.
+    pub(crate) fn open(url: &str) -> Result<Objects, StoreError> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| StoreError::new("not a URL"))?;
+        let path = rest.split_once('/').map_or("", |(_, path)| path);
+        let prefix = Path::parse(path.trim_matches('/')).map_err(|error| StoreError::new(&error.to_string()))?;
+        let retry = RetryConfig { retry_timeout: RETRIES_FOR, ..RetryConfig::default() };
+        let client = ClientOptions::new().with_timeout(REQUEST).with_connect_timeout(CONNECTION);
+        let store: Result<Arc<dyn ObjectStore>, Error> = match scheme {
+            "s3" => {
+                // `from_env` has the rest, such as whether plain HTTP is allowed.
+                let builder = AmazonS3Builder::from_env().with_url(url).with_retry(retry);
+                builder.build().map(|store| Arc::new(store) as _)
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry);
+                builder.with_client_options(client).build().map(|store| Arc::new(store) as _)
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry);
+                builder.build().map(|store| Arc::new(store) as _)
+            }
+            other => return Err(StoreError::new(&format!("'{other}' is not a kind of storage"))),
+        };
+        let store = store.map_err(|error| StoreError::new(&error.to_string()))?;
+        Ok(Objects { store, prefix, clock: SystemClock::new() })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// Runs a request to its end.
+    fn run<T, F>(&self, request: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+        let started = RUNTIME.get_or_init(|| {
+            let threads = tokio::runtime::Builder::new_multi_thread();
+            { threads }.worker_threads(2).thread_name("ebbtide-lake").enable_all().build().ok()
+        });
+        let failed = |source: &str| Error::Generic { store: "lake", source: source.to_owned().into() };
+        let runtime = started.as_ref().ok_or_else(|| failed("no threads for requests"))?;
+        let (done, answer) = mpsc::channel();
+        let request = request(Arc::clone(&self.store));
+        drop(runtime.spawn(async move {
+            // Whoever asked waits for it.
+            drop(done.send(request.await));
+        }));
+        answer.recv().map_err(|_| failed("a request ended by a panic"))?
+    }
+}
+
+fn shown(error: &Error) -> StoreError {
+    StoreError::new(&error.to_string())
+}
+
+impl Store for Objects {
+    fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        let path = self.path(name);
+        match self.run(|store| async move { store.get(&path).await?.bytes().await }) {
+            Ok(content) => Ok(Some(content)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(shown(&error)),
+        }
+    }
+
+    fn get_range(&self, name: &str, start: u64, bytes: u64) -> Result<Bytes, StoreError> {
+        let path = self.path(name);
+        let content = self.run(|store| async move { store.get_range(&path, start..start + bytes).await });
+        let content = content.map_err(|error| shown(&error))?;
+        match content.len() as u64 == bytes {
+            true => Ok(content),
+            false => Err(StoreError::new(&format!("{name} is shorter than it was"))),
+        }
+    }
+
+    fn put(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        let path = self.path(name);
+        let put = self.run(|store| async move { store.put(&path, PutPayload::from_bytes(content)).await });
+        put.map(drop).map_err(|error| shown(&error))
+    }
+
+    fn put_if_absent(&self, name: &str, content: Bytes) -> Result<bool, StoreError> {
+        let path = self.path(name);
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.run(|store| async move { store.put_opts(&path, PutPayload::from_bytes(content), options).await }) {
+            Ok(_) => Ok(true),
+            Err(Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(shown(&error)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<Object>, StoreError> {
+        let prefix = self.prefix.clone();
+        let found = self.run(|store| async move {
+            let prefix = Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty());
+            let listed: Vec<_> = store.list(prefix).try_collect().await?;
+            Ok(listed)
+        });
+        let objects = found.map_err(|error| shown(&error))?.into_iter().filter_map(|meta| {
+            let name = meta.location.prefix_match(&self.prefix)?;
+            let name: Vec<_> = name.map(|part| part.as_ref().to_owned()).collect();
+            let [name] = name.as_slice() else { return None };
+            Some(Object { name: name.clone(), modified: meta.last_modified.timestamp_millis() })
+        });
+        Ok(objects.collect())
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path(name);
+        match self.run(|store| async move { store.delete(&path).await }) {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(shown(&error)),
+        }
+    }
+
+    fn now(&self) -> i64 {
+        i64::try_from(self.clock.now().nanos().div_euclid(1_000_000)).unwrap_or(i64::MAX)
+    }
+}

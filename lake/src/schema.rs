@@ -1,0 +1,77 @@
+//! The fields of a collection as Delta Lake writes them.
+
+use ebbtide::buckets::{FieldType, Schema};
+use serde_json::{Value, json};
+
+/// The fields of a table after files with these fields were added to it. `known` is the text of the schema before.
+///
+/// # Errors
+/// A field that had another type, in words for people.
+pub(crate) fn joined(known: Option<&str>, schema: &Schema) -> Result<String, String> {
+    let mut fields: Vec<Value> = match known.map(serde_json::from_str::<Value>) {
+        Some(Ok(mut known)) => match known["fields"].take() {
+            Value::Array(fields) => fields,
+            _ => return Err("the log of the archive has no fields".to_owned()),
+        },
+        Some(Err(error)) => return Err(format!("the fields in the log of the archive cannot be read: {error}")),
+        None => Vec::new(),
+    };
+    join(&mut fields, fields_of(schema), "")?;
+    Ok(json!({"type": "struct", "fields": fields}).to_string())
+}
+
+fn join(known: &mut Vec<Value>, added: Vec<Value>, path: &str) -> Result<(), String> {
+    for mut field in added {
+        let name = field["name"].clone();
+        let Some(old) = known.iter_mut().find(|old| old["name"] == name) else {
+            known.push(field);
+            continue;
+        };
+        let path = format!("{path}{}", name.as_str().unwrap_or_default());
+        let is_object = |ty: &Value| ty["type"] == "struct";
+        if is_object(&old["type"]) && is_object(&field["type"]) {
+            let (Value::Array(known), Value::Array(added)) =
+                (&mut old["type"]["fields"], field["type"]["fields"].take())
+            else {
+                return Err(format!("field '{path}' cannot be read in the log of the archive"));
+            };
+            join(known, added, &format!("{path}."))?;
+        } else if old["type"] != field["type"] {
+            return Err(format!(
+                "field '{path}' is {} now, and the archive has it as {}: a table has one type a field, so name a new place \
+                 with ALTER COLLECTION ... INTO",
+                field["type"], old["type"]
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn fields_of(schema: &Schema) -> Vec<Value> {
+    let mut fields = vec![field(&schema.time, json!("timestamp"))];
+    if let (Some(meta), Some(ty)) = (&schema.meta, &schema.meta_type) {
+        fields.push(field(meta, type_of(ty)));
+    }
+    fields.extend(schema.fields.iter().map(|(name, ty)| field(name, type_of(ty))));
+    fields
+}
+
+fn field(name: &str, ty: Value) -> Value {
+    json!({"name": name, "type": ty, "nullable": true, "metadata": {}})
+}
+
+fn type_of(ty: &FieldType) -> Value {
+    match ty {
+        FieldType::Unknown | FieldType::Bool => json!("boolean"),
+        FieldType::Int64 => json!("long"),
+        FieldType::Double => json!("double"),
+        FieldType::String => json!("string"),
+        FieldType::Timestamp => json!("timestamp"),
+        FieldType::Binary => json!("binary"),
+        FieldType::List(item) => json!({"type": "array", "elementType": type_of(item), "containsNull": true}),
+        FieldType::Object(members) => {
+            let fields: Vec<Value> = members.iter().map(|(name, ty)| field(name, type_of(ty))).collect();
+            json!({"type": "struct", "fields": fields})
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! A simulated store, for tests: it loses requests and answers, lets them have their effect later, and lists what is out of date.
+
+use crate::store::{Object, Store, StoreError};
+use crate::table::Table;
+use bytes::Bytes;
+use ebbtide::{ArchivePlace, ArchivePlaces, SinkError};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A store that fails as it is told to. Copies are the same store.
+#[derive(Debug, Clone, Default)]
+pub struct SimStore(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    objects: BTreeMap<String, (Bytes, i64)>,
+    /// What a listing shows.
+    listed: Vec<Object>,
+    /// Requests that are under way although whoever sent them was told that they failed.
+    late: Vec<Late>,
+    now: i64,
+    random: u64,
+    /// One request in this many fails; 0 for none.
+    one_in: u64,
+    is_away: bool,
+    requests: u64,
+    /// The request from which on nothing arrives any more.
+    stops_at: Option<u64>,
+    bytes_read: u64,
+}
+
+#[derive(Debug)]
+struct Late {
+    name: String,
+    content: Bytes,
+    if_absent: bool,
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        // The constants of Knuth's MMIX generator.
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random >> 33
+    }
+
+    /// Lets late requests arrive, any of them, in any order, and says whether the next one fails.
+    fn begin(&mut self) -> Result<Fate, StoreError> {
+        self.requests += 1;
+        while !self.late.is_empty() && self.next().is_multiple_of(4) {
+            let which = usize::try_from(self.next()).unwrap_or(0) % self.late.len();
+            let late = self.late.swap_remove(which);
+            self.store(&late);
+        }
+        if self.is_away || self.stops_at.is_some_and(|stop| self.requests > stop) {
+            return Err(StoreError::new("the store is away"));
+        }
+        if self.one_in == 0 || !self.next().is_multiple_of(self.one_in) {
+            return Ok(Fate::Done);
+        }
+        match self.next() % 4 {
+            0 => Err(StoreError::new("503 slow down")),
+            1 => Ok(Fate::Lost),
+            2 => Ok(Fate::Late),
+            _ => Ok(Fate::Unanswered),
+        }
+    }
+
+    fn store(&mut self, put: &Late) -> bool {
+        if put.if_absent && self.objects.contains_key(&put.name) {
+            return false;
+        }
+        self.objects.insert(put.name.clone(), (put.content.clone(), self.now));
+        true
+    }
+
+    fn put(&mut self, put: Late) -> Result<bool, StoreError> {
+        let lost = || StoreError::new("the connection was lost");
+        match self.begin()? {
+            Fate::Done => Ok(self.store(&put)),
+            Fate::Lost => Err(lost()),
+            Fate::Unanswered => {
+                self.store(&put);
+                Err(lost())
+            }
+            Fate::Late => {
+                self.late.push(put);
+                Err(lost())
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), StoreError> {
+        match self.begin()? {
+            Fate::Done => Ok(()),
+            _ => Err(StoreError::new("the connection was lost")),
+        }
+    }
+}
+
+/// What becomes of a request.
+enum Fate {
+    Done,
+    /// It does not arrive.
+    Lost,
+    /// It arrives, and the answer does not.
+    Unanswered,
+    /// It arrives later.
+    Late,
+}
+
+impl SimStore {
+    /// An empty store in which one request in `one_in` fails, if it is not 0.
+    #[must_use]
+    pub fn new(seed: u64, one_in: u64) -> SimStore {
+        let store = SimStore::default();
+        {
+            let mut state = store.0.lock();
+            (state.random, state.one_in) = (seed, one_in);
+        }
+        store
+    }
+
+    /// Sets how many requests are there for each that fails.
+    pub fn fail_one_in(&self, one_in: u64) {
+        self.0.lock().one_in = one_in;
+    }
+
+    /// Sets whether the store can be reached.
+    pub fn set_away(&self, is_away: bool) {
+        self.0.lock().is_away = is_away;
+    }
+
+    /// Lets only this many more requests arrive, or all.
+    pub fn stop_after(&self, requests: Option<u64>) {
+        let mut state = self.0.lock();
+        state.stops_at = requests.map(|more| state.requests + more);
+    }
+
+    /// How many requests there were.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.0.lock().requests
+    }
+
+    /// How many bytes were read.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.0.lock().bytes_read
+    }
+
+    /// Lets all late requests arrive.
+    pub fn settle(&self) {
+        let mut state = self.0.lock();
+        for late in std::mem::take(&mut state.late) {
+            state.store(&late);
+        }
+    }
+
+    /// Moves the store's clock on, in milliseconds.
+    pub fn advance(&self, millis: i64) {
+        self.0.lock().now += millis;
+    }
+
+    /// Damages an object.
+    pub fn tamper(&self, name: &str, content: Bytes) {
+        self.0.lock().objects.insert(name.to_owned(), (content, 0));
+    }
+
+    /// The names of all objects.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.0.lock().objects.keys().cloned().collect()
+    }
+}
+
+impl Store for SimStore {
+    fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        let mut state = self.0.lock();
+        state.read()?;
+        let found = state.objects.get(name).map(|(content, _)| content.clone());
+        state.bytes_read += found.as_ref().map_or(0, |content| content.len() as u64);
+        Ok(found)
+    }
+
+    fn get_range(&self, name: &str, start: u64, bytes: u64) -> Result<Bytes, StoreError> {
+        let mut state = self.0.lock();
+        state.read()?;
+        let missing = || StoreError::new(&format!("there is no {name}"));
+        let (content, _) = state.objects.get(name).ok_or_else(missing)?;
+        let range = usize::try_from(start).ok().zip(usize::try_from(start + bytes).ok());
+        let part = range.filter(|(_, end)| *end <= content.len()).map(|(start, end)| content.slice(start..end));
+        state.bytes_read += bytes;
+        part.ok_or_else(missing)
+    }
+
+    fn put(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
+        self.0.lock().put(Late { name: name.to_owned(), content, if_absent: false }).map(drop)
+    }
+
+    fn put_if_absent(&self, name: &str, content: Bytes) -> Result<bool, StoreError> {
+        self.0.lock().put(Late { name: name.to_owned(), content, if_absent: true })
+    }
+
+    fn list(&self) -> Result<Vec<Object>, StoreError> {
+        let mut state = self.0.lock();
+        state.read()?;
+        if state.one_in == 0 || state.next().is_multiple_of(2) {
+            let at_root = state.objects.iter().filter(|(name, _)| !name.contains('/'));
+            let listed = at_root.map(|(name, (_, modified))| Object { name: name.clone(), modified: *modified });
+            state.listed = listed.collect();
+        }
+        Ok(state.listed.clone())
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let mut state = self.0.lock();
+        state.read()?;
+        state.objects.remove(name);
+        Ok(())
+    }
+
+    fn now(&self) -> i64 {
+        self.0.lock().now
+    }
+}
+
+/// Every URL is one store. Each process has its own.
+#[derive(Debug)]
+pub struct SimLake(Arc<Table>);
+
+impl SimLake {
+    /// What a process that starts now knows of the store.
+    #[must_use]
+    pub fn new(store: &SimStore) -> SimLake {
+        SimLake(Arc::new(Table::new("s3://sim/archive", Arc::new(store.clone()))))
+    }
+}
+
+impl ArchivePlaces for SimLake {
+    fn open(&self, _url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError> {
+        Ok(self.0.clone())
+    }
+}

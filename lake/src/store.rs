@@ -1,0 +1,97 @@
+//! Access to object storage, which a simulated store replaces in tests.
+
+use bytes::Bytes;
+use std::fmt;
+
+/// Objects by name. Names have `/` between their parts.
+///
+/// A call that fails may have had its effect all the same, or have it later.
+pub trait Store: fmt::Debug + Send + Sync {
+    /// The content of an object, if there is one of this name.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or refuses.
+    fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError>;
+
+    /// A part of an object.
+    ///
+    /// # Errors
+    /// As for [`Store::get`]; there is no such object, or it is shorter.
+    fn get_range(&self, name: &str, start: u64, bytes: u64) -> Result<Bytes, StoreError>;
+
+    /// Stores an object, durably, and replaces one of that name.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    fn put(&self, name: &str, content: Bytes) -> Result<(), StoreError>;
+
+    /// Stores an object, durably, if there is none of that name; returns whether there was none. Of several that try, one succeeds.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    fn put_if_absent(&self, name: &str, content: Bytes) -> Result<bool, StoreError>;
+
+    /// The objects at the root. The newest may be missing, and removed ones be there.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    fn list(&self) -> Result<Vec<Object>, StoreError>;
+
+    /// Removes an object. One that is not there is no error.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    fn delete(&self, name: &str) -> Result<(), StoreError>;
+
+    /// The store's time, in milliseconds since 1970, by which [`Object::modified`] is to be judged.
+    fn now(&self) -> i64;
+}
+
+/// An object in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its name.
+    pub name: String,
+    /// When it was stored, in milliseconds since 1970.
+    pub modified: i64,
+}
+
+/// Why a store did not do what it was asked for. Parameters of URLs, where signatures may be, are not in the text.
+#[derive(Debug, Clone)]
+pub struct StoreError(String);
+
+impl StoreError {
+    /// An error with this text.
+    #[must_use]
+    pub fn new(text: &str) -> StoreError {
+        StoreError(without_parameters(text))
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// A text without what follows a question mark in a word.
+fn without_parameters(text: &str) -> String {
+    let words = text.split(' ').map(|word| match word.split_once('?') {
+        Some((before, after)) if after.contains('=') => format!("{before}?..."),
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_does_not_show_the_signature_of_a_url() {
+        let error = StoreError::new("GET https://a.example/c/x?sig=secret&se=1 failed: is it there?");
+        assert_eq!(error.to_string(), "GET https://a.example/c/x?... failed: is it there?");
+    }
+}

@@ -1,0 +1,217 @@
+//! A table at a place: the log and the files.
+
+use crate::checkpoint;
+use crate::file::{encode, hex, read};
+use crate::log::{Log, name_of, owned_by};
+use crate::schema::joined;
+use crate::store::{Store, StoreError};
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use ebbtide::buckets::Schema;
+use ebbtide::{
+    ArchiveClaim, ArchiveClaimed, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead, ArchivedBatches, ArchivedFile,
+    SinkError,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A file that no version names is removed once it is this old, in milliseconds: before that it may be part of a commit that is being
+/// made.
+const UNNAMED_FOR: i64 = 3_600_000;
+
+/// A Delta Lake table.
+#[derive(Debug)]
+pub struct Table {
+    url: String,
+    store: Arc<dyn Store>,
+    /// What is known of the log, which only grows.
+    log: Mutex<Log>,
+}
+
+impl Table {
+    /// A table in a store; `url` is for messages.
+    #[must_use]
+    pub fn new(url: &str, store: Arc<dyn Store>) -> Table {
+        Table { url: url.to_owned(), store, log: Mutex::default() }
+    }
+
+    /// Reads versions of the log that are not known yet, up to the newest, or to `last`.
+    fn refresh(&self, log: &mut Log, last: Option<u64>) -> Result<(), SinkError> {
+        if log.next == 0 {
+            self.begin_at_checkpoint(log, last)?;
+        }
+        while last.is_none_or(|last| log.next <= last) {
+            let Some(content) = self.store.get(&name_of(log.next))? else { break };
+            log.apply(&content).map_err(|what| self.error(&what))?;
+        }
+        match last.filter(|last| log.next <= *last) {
+            None => Ok(()),
+            Some(last) => Err(self.error(&format!("{} is missing, and the database has it", name_of(last))).into()),
+        }
+    }
+
+    /// Reads the newest checkpoint, if there is one that is not after `last`.
+    fn begin_at_checkpoint(&self, log: &mut Log, last: Option<u64>) -> Result<(), SinkError> {
+        let Some(pointer) = self.store.get(checkpoint::LAST)? else { return Ok(()) };
+        let version = checkpoint::version_of(&pointer).filter(|version| last.is_none_or(|last| *version <= last));
+        let Some(version) = version else { return Ok(()) };
+        let Some(content) = self.store.get(&checkpoint::name_of(version))? else { return Ok(()) };
+        let lines = checkpoint::decode(content).map_err(|error| error.to_string());
+        match lines.and_then(|lines| Log::of_checkpoint(version, &lines)) {
+            Ok(read) => *log = read,
+            Err(what) => tracing::warn!(version, %what, "a checkpoint of the archive is not used"),
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint of the newest version, if it is time for one.
+    fn checkpoint(&self, log: &Log) {
+        let version = log.next - 1;
+        if version == 0 || !version.is_multiple_of(checkpoint::EVERY) {
+            return;
+        }
+        let actions = log.checkpoint();
+        let written = checkpoint::encode(&actions).and_then(|content| {
+            self.store.put(&checkpoint::name_of(version), content)?;
+            Ok(self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?)
+        });
+        if let Err(error) = written {
+            tracing::warn!(version, %error, "a checkpoint of the archive was not written");
+        }
+    }
+
+    fn error(&self, what: &str) -> StoreError {
+        StoreError::new(&format!("{}: {what}", self.url))
+    }
+
+    /// Makes the next version, if nobody else has; returns whether it was made.
+    fn put(&self, log: &mut Log, content: &str) -> Result<bool, SinkError> {
+        let is_made = self.store.put_if_absent(&name_of(log.next), Bytes::copy_from_slice(content.as_bytes()))?;
+        if is_made {
+            log.apply(content.as_bytes()).map_err(|what| self.error(&what))?;
+            self.checkpoint(log);
+        }
+        Ok(is_made)
+    }
+
+    /// Whether a database may claim the table, if not, why.
+    fn check_claim(&self, log: &Log, claim: &ArchiveClaim) -> Result<(), StoreError> {
+        let is_known = |owner: &str| claim.known.iter().any(|known| hex(known) == owner);
+        match &log.owner {
+            None if claim.version.is_some() => {
+                Err(self.error("the log of the archive is gone: put it back, or name a new place"))
+            }
+            None if log.next > 0 => Err(self.error("there is a table that is no archive: name another place")),
+            None => Ok(()),
+            Some(owner) if owner.of != owned_by(&claim.identity, claim.collection) => {
+                Err(self.error("the archive of another database or collection is there: name another place"))
+            }
+            Some(owner) if is_known(&owner.number) => Ok(()),
+            Some(_) if !claim.adopts => Err(self.error(
+                "a copy of this database archives to this place, so that nothing is archived and dropped here: see \
+                 ebbtide archive adopt",
+            )),
+            Some(_) => match log.rows_after(claim.version, claim.commit) {
+                0 => Ok(()),
+                rows => Err(self.error(&format!(
+                    "a copy of this database has archived {rows} measurements that may be stored here too: they would be \
+                     there twice. Name a new place for this copy"
+                ))),
+            },
+        }
+    }
+}
+
+impl ArchivePlace for Table {
+    fn claim(&self, claim: &ArchiveClaim) -> Result<ArchiveClaimed, SinkError> {
+        let mut log = self.log.lock();
+        loop {
+            self.refresh(&mut log, None)?;
+            self.check_claim(&log, claim)?;
+            let schema = joined(None, &claim.schema)?;
+            let of = owned_by(&claim.identity, claim.collection);
+            let content = log.claim(&of, claim.owner, schema, self.store.now());
+            if self.put(&mut log, &content)? {
+                let is_committed = claim.commit.is_some_and(|number| log.has_commit(number));
+                return Ok(ArchiveClaimed { version: log.next - 1, is_committed });
+            }
+        }
+    }
+
+    fn encode(
+        &self,
+        number: ArchiveNumber,
+        schema: &Arc<Schema>,
+        rows: &[RecordBatch],
+    ) -> Result<ArchiveFile, SinkError> {
+        // What the table cannot have is not uploaded.
+        joined(self.log.lock().schema.as_deref(), schema).map_err(|what| self.error(&what))?;
+        encode(number, schema, rows)
+    }
+
+    fn upload(&self, file: &ArchiveFile) -> Result<(), SinkError> {
+        Ok(self.store.put(&file.name, file.bytes.clone())?)
+    }
+
+    fn commit(&self, owner: ArchiveNumber, file: &ArchiveFile) -> Result<u64, SinkError> {
+        let mut log = self.log.lock();
+        loop {
+            self.refresh(&mut log, None)?;
+            if log.owner.as_ref().is_none_or(|present| present.number != hex(&owner)) {
+                return Err(self.error("a copy of this database has taken the archive over meanwhile").into());
+            }
+            let schema = joined(log.schema.as_deref(), &file.schema).map_err(|what| self.error(&what))?;
+            let content = log.add(file, schema, self.store.now());
+            if self.put(&mut log, &content)? {
+                return Ok(log.next - 1);
+            }
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<(), SinkError> {
+        Ok(self.store.delete(name)?)
+    }
+
+    fn files(&self, version: u64) -> Result<Vec<ArchivedFile>, SinkError> {
+        let mut log = self.log.lock();
+        self.refresh(&mut log, Some(version))?;
+        Ok(log.files(version))
+    }
+
+    fn read(&self, file: &ArchivedFile, request: &ArchiveRead) -> Result<ArchivedBatches, SinkError> {
+        read(Arc::clone(&self.store), file, request)
+    }
+
+    fn vacuum(&self) -> Result<u64, SinkError> {
+        // The log is read after the listing: what is committed in between is named.
+        let listed = self.store.list()?;
+        let mut log = self.log.lock();
+        self.refresh(&mut log, None)?;
+        let oldest = self.store.now().saturating_sub(UNNAMED_FOR);
+        let is_file = |name: &str| {
+            let number = name.strip_suffix(".parquet").unwrap_or_default();
+            number.len() == 32 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let unneeded = listed.iter().filter(|o| is_file(&o.name) && o.modified < oldest && !log.names(&o.name));
+        let mut removed = 0;
+        for object in unneeded {
+            self.store.delete(&object.name)?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn verify(&self, version: u64) -> Result<Vec<String>, SinkError> {
+        let mut faults = Vec::new();
+        for file in self.files(version)? {
+            match self.store.get(&file.name)? {
+                None => faults.push(format!("{} is missing, with {} measurements", file.name, file.rows)),
+                Some(content) if crc32fast::hash(&content) != file.checksum => {
+                    faults.push(format!("{} is damaged, with {} measurements", file.name, file.rows));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(faults)
+    }
+}

@@ -1,0 +1,489 @@
+//! What is moved to an archive: each measurement is in one of both places at every moment, whatever fails.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+use ebbtide::fs::sim::{SimFs, Variant};
+use ebbtide::ttl::{Clock, Code, Filter, Timestamp, Value, VirtualClock};
+use ebbtide::{CollectionChange, CollectionOptions, Database, HoldOptions, Result, ScanRequest};
+use ebbtide_lake::sim::{SimLake, SimStore};
+use std::sync::Arc;
+
+const ROOT: &str = "/data/db";
+const HOUR: i64 = 3600;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
+}
+
+fn reading(seconds: i64, v: i64) -> Value {
+    let sensor = ["a", "b", "c"][v as usize % 3];
+    Value::Object(vec![
+        ("t".into(), Value::Date(at(seconds))),
+        ("sensor".into(), Value::from(sensor)),
+        ("v".into(), Value::Int(v)),
+    ])
+}
+
+/// A disk, a clock and a store.
+struct World {
+    fs: SimFs,
+    clock: VirtualClock,
+    store: SimStore,
+}
+
+impl World {
+    fn new(store: SimStore) -> World {
+        World { fs: SimFs::new(ROOT), clock: VirtualClock::new(at(0)), store }
+    }
+
+    fn on(&self, fs: SimFs) -> World {
+        World { fs, clock: self.clock.clone(), store: self.store.clone() }
+    }
+
+    fn try_open(&self) -> Result<Database> {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let places = Arc::new(SimLake::new(&self.store));
+        Database::builder(ROOT).fs(Arc::new(self.fs.clone())).clock(clock).archives(places).open()
+    }
+
+    fn open(&self) -> Database {
+        self.try_open().unwrap()
+    }
+}
+
+fn options() -> CollectionOptions {
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    options.expire_into("s3://sim/archive")
+}
+
+/// Thirty readings, two minutes apart, of which all but the last few have expired after 1 h 50 min.
+fn filled(world: &World) -> Database {
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    c.insert_documents(&(0..30).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
+    db
+}
+
+fn values(batch: &arrow::array::RecordBatch) -> Vec<i64> {
+    let column = batch.column_by_name("v").unwrap();
+    let value = |row| match ebbtide::buckets::value_at(column.as_ref(), row) {
+        Value::Int(v) => v,
+        other => panic!("a reading of {other:?}"),
+    };
+    (0..batch.num_rows()).map(value).collect()
+}
+
+/// What is visible here, and what has expired: in the archive or not yet.
+fn both(db: &Database) -> Result<(Vec<i64>, Vec<i64>)> {
+    let snapshot = db.snapshot().collection("weather")?;
+    let (mut here, mut expired) = (Vec::new(), Vec::new());
+    for unit in snapshot.scan(&ScanRequest::default())? {
+        for batch in unit.read()? {
+            here.extend(values(&batch?));
+        }
+    }
+    for unit in snapshot.expired(&ScanRequest::default())? {
+        for batch in unit.unit.read()? {
+            expired.extend(values(&batch?));
+        }
+    }
+    for unit in snapshot.archived(&ScanRequest::default())? {
+        for batch in unit.read()? {
+            expired.extend(values(&batch?));
+        }
+    }
+    here.sort_unstable();
+    expired.sort_unstable();
+    Ok((here, expired))
+}
+
+/// Everything, here and there.
+fn all(db: &Database) -> Vec<i64> {
+    let (here, expired) = both(db).unwrap();
+    let mut all: Vec<i64> = here.into_iter().chain(expired).collect();
+    all.sort_unstable();
+    all
+}
+
+fn archived(db: &Database) -> u64 {
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let units = snapshot.archived(&ScanRequest::default()).unwrap();
+    units.iter().map(|unit| unit.file.rows).sum()
+}
+
+fn state_of(db: &Database) -> String {
+    db.snapshot().collection("weather").unwrap().rule_infos().unwrap()[0].state.clone()
+}
+
+fn numbers(range: std::ops::Range<i64>) -> Vec<i64> {
+    range.collect()
+}
+
+#[test]
+fn what_expires_is_moved_and_read_back() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    assert_eq!(state_of(&db), "active, into s3://sim/archive");
+    world.clock.set(at(2 * HOUR));
+    assert_eq!(both(&db).unwrap(), (vec![], numbers(0..30)));
+    let report = db.sweep().unwrap();
+    assert_eq!((report.counts.deleted_documents, report.counts.failed_rules), (30, 0));
+    assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0);
+    assert_eq!((both(&db).unwrap(), archived(&db)), ((vec![], numbers(0..30)), 30));
+    // The same by another process.
+    drop(db);
+    let db = world.open();
+    assert_eq!(all(&db), numbers(0..30));
+    // A late one follows.
+    db.collection("weather").unwrap().insert_documents(&[reading(1, 30)]).unwrap();
+    assert_eq!(all(&db), numbers(0..31));
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..31), 31));
+    assert_eq!(db.sweeps().iter().map(|sweep| sweep.measurements).sum::<u64>(), 31);
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn only_parts_of_the_archive_that_can_have_the_time_are_fetched() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    for day in 0..30 {
+        let rows: Vec<Value> = (0..500).map(|v| reading(day * 86_400 + v * 60, day * 500 + v)).collect();
+        c.insert_documents(&rows).unwrap();
+        world.clock.set(at((day + 2) * 86_400));
+        db.sweep().unwrap();
+    }
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let millis = |seconds: i64| at(seconds).to_units(ebbtide::ttl::Precision::default());
+    let request = ScanRequest { time: (millis(5 * 86_400), millis(6 * 86_400 - 1)), ..ScanRequest::default() };
+    assert_eq!(snapshot.archived(&ScanRequest::default()).unwrap().len(), 30);
+    let units = snapshot.archived(&request).unwrap();
+    assert_eq!(units.len(), 1);
+    let rows: usize = units[0].read().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(rows, 500);
+}
+
+/// Sweeps until everything due is moved, with a store that works.
+fn finish(world: &World) -> Database {
+    world.store.fail_one_in(0);
+    world.store.set_away(false);
+    world.store.stop_after(None);
+    world.store.settle();
+    let db = world.open();
+    for _ in 0..3 {
+        db.sweep().unwrap();
+    }
+    db
+}
+
+#[test]
+fn a_power_cut_at_any_step_leaves_each_measurement_once() {
+    // How many steps there are.
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    let before = world.fs.mutating_ops();
+    db.sweep().unwrap();
+    drop(db);
+    let steps = world.fs.mutating_ops() - before;
+    assert!(steps > 10, "{steps}");
+    for step in 0..steps {
+        for variant in [Variant::V0, Variant::V1, Variant::V3] {
+            let world = World::new(SimStore::new(1, 0));
+            let db = filled(&world);
+            world.clock.set(at(2 * HOUR));
+            world.fs.stop_after(step);
+            drop(db.sweep());
+            let after = world.on(world.fs.crash(variant, step));
+            drop(db);
+            let opened = after.open();
+            assert_eq!(all(&opened), numbers(0..30), "after step {step}");
+            drop(opened);
+            let db = finish(&after);
+            assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after step {step}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
+    for requests in 0..12 {
+        let world = World::new(SimStore::new(requests, 0));
+        let db = filled(&world);
+        world.clock.set(at(2 * HOUR));
+        world.store.stop_after(Some(requests));
+        let report = db.sweep().unwrap();
+        if report.counts.failed_rules > 0 {
+            assert!(state_of(&db).contains("failed: the store is away"), "{}", state_of(&db));
+        }
+        drop(db);
+        let db = finish(&world);
+        assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after {requests} requests");
+    }
+}
+
+#[test]
+fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
+    let runs = std::env::var("EBBTIDE_LAKE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(300);
+    for seed in 0..runs {
+        let mut world = World::new(SimStore::new(seed, 3));
+        let mut db = filled(&world);
+        let mut random = seed;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+            (random >> 33) % below
+        };
+        let mut inserted = 30;
+        let mut deleted = Vec::new();
+        for round in 1..8 {
+            world.clock.set(at(HOUR + round * 700));
+            match next(6) {
+                0 => {
+                    let fs = world.fs.crash(Variant::V0, seed);
+                    drop(db);
+                    world = world.on(fs);
+                    db = world.open();
+                }
+                1 => {
+                    let late = reading(i64::try_from(next(5000)).unwrap(), inserted);
+                    db.collection("weather").unwrap().insert_documents(&[late]).unwrap();
+                    inserted += 1;
+                }
+                2 => {
+                    let which = i64::try_from(next(30)).unwrap();
+                    let c = db.collection("weather").unwrap();
+                    // What the archive has is not deleted.
+                    let is_here = all_here(&db).contains(&which);
+                    match c.delete(&Filter::eq("v", Value::Int(which))) {
+                        Ok(_) => deleted.extend(is_here.then_some(which)),
+                        Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
+                    }
+                }
+                3 => {
+                    drop(db.compact(Some("weather")));
+                }
+                _ => {}
+            }
+            db.sweep().unwrap();
+        }
+        drop(db);
+        world.clock.set(at(5 * HOUR));
+        let db = finish(&world);
+        let expected: Vec<i64> = (0..inserted).filter(|v| !deleted.contains(v)).collect();
+        assert_eq!(all(&db), expected, "seed {seed}");
+        assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+        assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_store_that_is_away_costs_nothing_but_room() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    world.store.set_away(true);
+    let c = db.collection("weather").unwrap();
+    for hour in 2..30 {
+        world.clock.set(at(hour * HOUR));
+        assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+        c.insert_documents(&[reading(hour * HOUR, 28 + hour)]).unwrap();
+    }
+    assert_eq!(state_of(&db), "active, into s3://sim/archive, failed: the store is away");
+    world.store.set_away(false);
+    db.sweep().unwrap();
+    assert_eq!((all(&db), state_of(&db).as_str()), (numbers(0..58), "active, into s3://sim/archive"));
+}
+
+#[test]
+fn of_two_copies_of_a_folder_only_one_archives_until_it_is_told_to() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(HOUR + 1000));
+    db.sweep().unwrap();
+    let moved = archived(&db);
+    drop(db);
+    let copy = world.on(world.fs.fork());
+    let (db, beside) = (world.open(), copy.open());
+    world.clock.set(at(2 * HOUR));
+    beside.sweep().unwrap();
+    assert_eq!((all(&beside), archived(&beside)), (numbers(0..30), 30));
+    let report = db.sweep().unwrap();
+    assert_eq!((report.counts.deleted_documents, report.counts.failed_rules), (0, 1));
+    assert!(state_of(&db).contains("a copy of this database archives to this place"), "{}", state_of(&db));
+    assert_eq!((all(&db), archived(&db)), (numbers(0..30), moved), "what it knew, and what it has");
+    let error = db.adopt_archive("weather").unwrap_err();
+    assert!(error.to_string().contains("measurements that may be stored here too"), "{error}");
+}
+
+#[test]
+fn a_copy_that_has_archived_nothing_since_gives_way() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    drop(db);
+    let copy = world.on(world.fs.fork());
+    let db = world.open();
+    db.collection("weather").unwrap().insert_documents(&[reading(5, 30)]).unwrap();
+    let error = || {
+        let beside = copy.open();
+        beside.adopt_archive("weather").unwrap();
+        beside.collection("weather").unwrap().insert_documents(&[reading(6, 31)]).unwrap();
+        drop(beside);
+        db.sweep().unwrap();
+        state_of(&db)
+    };
+    let told = error();
+    assert!(told.contains("a copy of this database"), "{told}");
+    db.adopt_archive("weather").unwrap();
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..31), 31));
+}
+
+#[test]
+fn another_database_cannot_take_the_place() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    let other = World { fs: SimFs::new(ROOT), clock: world.clock.clone(), store: world.store.clone() };
+    let foreign = other.open();
+    foreign.create_collection("weather", options()).unwrap().insert_documents(&[reading(0, 0)]).unwrap();
+    assert_eq!(foreign.sweep().unwrap().counts.deleted_documents, 0);
+    assert!(state_of(&foreign).contains("the archive of another database"), "{}", state_of(&foreign));
+    assert!(foreign.adopt_archive("weather").is_err());
+}
+
+#[test]
+fn without_access_to_archives_nothing_is_dropped() {
+    let world = World::new(SimStore::new(1, 0));
+    drop(filled(&world));
+    world.clock.set(at(2 * HOUR));
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let db = Database::builder(ROOT).fs(Arc::new(world.fs.clone())).clock(clock).open().unwrap();
+    let options = ebbtide::SweepOptions { without_sink: true, ..ebbtide::SweepOptions::default() };
+    assert_eq!(db.sweep_with(&options).unwrap().counts.deleted_documents, 0);
+    assert!(state_of(&db).contains("without access to archives"), "{}", state_of(&db));
+}
+
+#[test]
+fn what_is_held_stays_and_a_longer_retention_brings_back_only_what_was_not_moved() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    let hold = HoldOptions { filter: Filter::eq("sensor", Value::from("a")), ..HoldOptions::new("case 42") };
+    db.create_hold("case42", "weather", hold).unwrap();
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    assert_eq!((archived(&db), all(&db)), (20, numbers(0..30)));
+    let longer = CollectionChange { expire_after_seconds: Some(Some(10 * HOUR)), ..CollectionChange::default() };
+    db.modify_collection("weather", &longer, None).unwrap();
+    let (here, there) = both(&db).unwrap();
+    assert_eq!((here.len(), there.len()), (10, 20));
+}
+
+#[test]
+fn while_it_is_not_known_what_the_archive_has_nothing_of_it_changes() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    // The claim takes two requests, the upload one, and the commit asks for the next version and then does not arrive.
+    world.store.stop_after(Some(4));
+    db.sweep().unwrap();
+    let c = db.collection("weather").unwrap();
+    let refused = c.delete(&Filter::everything()).unwrap_err();
+    assert_eq!(refused.code(), Code::IllegalOperation, "{refused}");
+    let longer = CollectionChange { expire_after_seconds: Some(Some(10 * HOUR)), ..CollectionChange::default() };
+    assert!(db.modify_collection("weather", &longer, None).is_err());
+    let hold = HoldOptions::new("case 42");
+    assert!(db.create_hold("case42", "weather", hold).is_err());
+    db.compact(Some("weather")).unwrap();
+    c.insert_documents(&[reading(7, 30)]).unwrap();
+    db.flush().unwrap();
+    assert_eq!(all_here(&db), numbers(0..31));
+    world.store.stop_after(None);
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..31), 31));
+    assert_eq!(c.delete(&Filter::everything()).unwrap(), 0);
+}
+
+/// What is stored here, without the archive.
+fn all_here(db: &Database) -> Vec<i64> {
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let mut all = Vec::new();
+    let request = ScanRequest { include_hidden: true, ..ScanRequest::default() };
+    for unit in snapshot.scan(&request).unwrap() {
+        for batch in unit.read().unwrap() {
+            all.extend(values(&batch.unwrap()));
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn vacuum_removes_what_no_version_names_and_verify_finds_damage() {
+    use ebbtide::ArchivePlaces;
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    let left = format!("{}.parquet", "0".repeat(32));
+    world.store.tamper(&left, bytes::Bytes::from_static(b"left over"));
+    let place = SimLake::new(&world.store).open("").unwrap();
+    assert_eq!(place.vacuum().unwrap(), 0, "it may be part of a commit that is being made");
+    world.store.advance(2 * 3_600_000);
+    assert_eq!(place.vacuum().unwrap(), 1);
+    assert!(!world.store.names().contains(&left));
+    assert_eq!(all(&db), numbers(0..30));
+    let (_, version) = db.snapshot().collection("weather").unwrap().archive().unwrap();
+    assert_eq!(place.verify(version.unwrap()).unwrap(), Vec::<String>::new());
+    let name = world.store.names().into_iter().find(|name| name.ends_with(".parquet")).unwrap();
+    world.store.tamper(&name, bytes::Bytes::from_static(b"something else"));
+    assert_eq!(place.verify(version.unwrap()).unwrap(), [format!("{name} is damaged, with 30 measurements")]);
+}
+
+#[test]
+fn a_log_of_hundreds_of_versions_is_read_from_its_checkpoint() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    world.clock.set(at(100 * HOUR));
+    for v in 0..250 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.sweep().unwrap();
+    }
+    drop((c, db));
+    let before = world.store.requests();
+    let db = world.open();
+    assert_eq!(archived(&db), 250);
+    let requests = world.store.requests() - before;
+    assert!(requests < 60, "{requests}");
+    assert_eq!(all(&db), numbers(0..250));
+    drop(db);
+    // With a damaged one every version is read, as without any.
+    let name = format!("_delta_log/{:020}.checkpoint.parquet", 200);
+    let damages = [
+        (name.as_str(), "not Parquet"),
+        (name.as_str(), "PAR1 and no more PAR1"),
+        ("_delta_log/_last_checkpoint", "{}"),
+    ];
+    for (name, content) in damages {
+        world.store.tamper(name, bytes::Bytes::from_static(content.as_bytes()));
+        assert_eq!(all(&world.open()), numbers(0..250), "{name}: {content}");
+    }
+    let db = world.open();
+    db.collection("weather").unwrap().insert_documents(&[reading(1, 250)]).unwrap();
+    db.sweep().unwrap();
+    assert_eq!(all(&db), numbers(0..251));
+}
+
+#[test]
+fn keys_are_not_part_of_a_url() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    for url in ["s3://key:secret@bucket/a", "az://c/a?sig=secret", "https://a", "s3://", "file:///"] {
+        let error = db.create_collection("weather", options().expire_into(url)).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidOptions);
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
