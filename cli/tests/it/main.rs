@@ -22,6 +22,8 @@ mod serve;
 mod serve_flight;
 #[cfg(all(unix, feature = "server"))]
 mod serve_http;
+#[cfg(all(target_os = "linux", feature = "server"))]
+mod serve_memory;
 #[cfg(all(unix, feature = "server"))]
 mod serve_page;
 #[cfg(all(unix, feature = "server"))]

@@ -33,9 +33,14 @@ pub(crate) fn serve(folder: &Path, args: &[&str]) -> Serving {
 }
 
 impl Serving {
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it by a signal; its exit code and its log.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap().success());
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");

@@ -3,6 +3,7 @@ collection `w` of serve_postgres.rs; and python flight.py PORT NAME PASSWORD TOK
 
 import datetime as dt
 import sys
+import urllib.request
 
 import adbc_driver_flightsql.dbapi as flight
 import pandas
@@ -138,5 +139,29 @@ with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.curso
     assert sum(batch.num_rows for batch in cursor.fetch_record_batch()) == 3_000_000
     assert pandas.read_sql("SELECT s, temp FROM w ORDER BY t", db)["s"].tolist() == ["roof", "yard"]
     assert polars.read_database("SELECT s, temp FROM w ORDER BY t", db).shape == (2, 2)
+
+
+def is_running():
+    """Whether the server works at a statement."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics") as page:
+        return b"\nebbtide_server_sql_running 0\n" not in page.read()
+
+
+# A result without an end comes as it is read, and ends with its reader.
+with raw.connect(ADDRESS) as client:
+    (endpoint,) = client.get_flight_info(asked("SELECT value FROM generate_series(1, 1000000000000)")).endpoints
+    reader = client.do_get(endpoint.ticket)
+    assert sum(reader.read_chunk().data.num_rows for _ in range(100)) > 100
+    assert is_running()
+    reader.cancel()
+    while is_running():
+        pass
+with flight.connect(ADDRESS, autocommit=True) as db, db.cursor() as cursor:
+    cursor.execute("SELECT value FROM generate_series(1, 1000000000000)")
+    with cursor.fetch_record_batch() as reader:
+        assert next(iter(reader)).num_rows > 0
+        assert is_running()
+while is_running():
+    pass
 
 print("done")
