@@ -12,10 +12,14 @@ pub use results::{RESULT_SUFFIXES, result_schema};
 pub use stored::{StoredField, stored_columns};
 
 use crate::counts::to_number;
-use crate::meta::MetaKey;
+use crate::meta::{MetaKey, column_of_keys};
 use crate::schema::FieldType;
 use crate::window::Window;
 use ahash::AHashMap;
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::compute::take;
+use arrow::error::ArrowError;
+use ebbtide_ttl::Precision;
 use state::State;
 use std::sync::Arc;
 
@@ -86,6 +90,14 @@ impl Rows {
     }
 }
 
+/// The first and the last bin of a meta, and the slot of the last.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: i64,
+    last: i64,
+    slot: u32,
+}
+
 /// Bins of one width, by meta.
 #[derive(Debug, Clone)]
 pub struct Bins {
@@ -93,7 +105,12 @@ pub struct Bins {
     step: i64,
     keys: Vec<MetaKey>,
     numbers: AHashMap<MetaKey, u32>,
+    /// For each meta, between which bins its own are.
+    spans: Vec<Option<Span>>,
+    /// The slots of bins, as far as one between others was asked for: those of the first `indexed` slots. Bins mostly come in
+    /// order of time, and then the spans are enough.
     slots: AHashMap<(u32, i64), u32>,
+    indexed: usize,
     /// For each slot the number of its meta, and the bin: the number of widths from the epoch to its start.
     ids: Vec<(u32, i64)>,
     rows: Vec<Rows>,
@@ -109,7 +126,9 @@ impl Bins {
             step: step.max(1),
             keys: Vec::new(),
             numbers: AHashMap::new(),
+            spans: Vec::new(),
             slots: AHashMap::new(),
+            indexed: 0,
             ids: Vec::new(),
             rows: Vec::new(),
             fields: fields.into_iter().filter_map(field).collect(),
@@ -166,6 +185,7 @@ impl Bins {
         }
         let number = to_number(self.keys.len());
         self.keys.push(key.clone());
+        self.spans.push(None);
         self.numbers.insert(key.clone(), number);
         number
     }
@@ -213,14 +233,39 @@ impl Bins {
     }
 
     fn slot(&mut self, meta: u32, bin: i64) -> usize {
-        let next = to_number(self.ids.len());
-        let slot = *self.slots.entry((meta, bin)).or_insert(next);
-        if slot == next {
-            self.ids.push((meta, bin));
-            self.rows.push(Rows::NONE);
-            self.fields.iter_mut().for_each(|field| field.states.grow());
+        let span = self.spans[meta as usize];
+        if let Some(span) = span.filter(|span| bin >= span.first && bin <= span.last) {
+            if bin == span.last {
+                return span.slot as usize;
+            }
+            if let Some(slot) = self.find(meta, bin) {
+                return slot;
+            }
         }
-        slot as usize
+        let slot = self.ids.len();
+        let alone = Span { first: bin, last: bin, slot: to_number(slot) };
+        self.spans[meta as usize] = Some(match span {
+            None => alone,
+            Some(span) if bin > span.last => Span { first: span.first, ..alone },
+            Some(span) => Span { first: span.first.min(bin), ..span },
+        });
+        self.ids.push((meta, bin));
+        self.rows.push(Rows::NONE);
+        self.fields.iter_mut().for_each(|field| field.states.grow());
+        slot
+    }
+
+    fn find(&mut self, meta: u32, bin: i64) -> Option<usize> {
+        let new = self.ids.iter().enumerate().skip(self.indexed);
+        self.slots.extend(new.map(|(slot, id)| (*id, to_number(slot))));
+        self.indexed = self.ids.len();
+        self.slots.get(&(meta, bin)).map(|slot| *slot as usize)
+    }
+
+    /// The metas of slots.
+    fn meta_column(&self, slots: &[usize], ty: &FieldType, precision: Precision) -> Result<ArrayRef, ArrowError> {
+        let numbers = UInt32Array::from_iter_values(slots.iter().map(|slot| self.ids[*slot].0));
+        take(&column_of_keys(&self.keys, ty, precision), &numbers, None)
     }
 
     /// The slots in order of meta and time.
@@ -229,8 +274,20 @@ impl Bins {
         by_key.sort_by(|a, b| self.keys[*a as usize].cmp(&self.keys[*b as usize]));
         let mut place = vec![0_u32; by_key.len()];
         by_key.iter().enumerate().for_each(|(at, meta)| place[*meta as usize] = to_number(at));
-        let mut slots: Vec<usize> = (0..self.ids.len()).collect();
-        slots.sort_unstable_by_key(|slot| (place[self.ids[*slot].0 as usize], self.ids[*slot].1));
+        // First by meta, by counting, then those of each meta by time, in which they mostly are already.
+        let mut starts = vec![0_usize; self.keys.len() + 1];
+        self.ids.iter().for_each(|(meta, _)| starts[place[*meta as usize] as usize + 1] += 1);
+        (1..starts.len()).for_each(|at| starts[at] += starts[at - 1]);
+        let mut next = starts.clone();
+        let mut slots = vec![0_usize; self.ids.len()];
+        for (slot, (meta, _)) in self.ids.iter().enumerate() {
+            let at = &mut next[place[*meta as usize] as usize];
+            slots[*at] = slot;
+            *at += 1;
+        }
+        for of_meta in starts.windows(2) {
+            slots[of_meta[0]..of_meta[1]].sort_unstable_by_key(|slot| self.ids[*slot].1);
+        }
         slots
     }
 }

@@ -2,7 +2,6 @@
 
 use super::state::{BinValue, State, Sum};
 use super::{Bins, States};
-use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
 use crate::time_units::{timestamp_type, timestamps};
 use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
@@ -62,8 +61,7 @@ impl Bins {
         let starts = slots.iter().map(|slot| Some(self.window(self.ids[*slot].1).start)).collect();
         let mut columns: Vec<ArrayRef> = vec![timestamps(starts, of.precision)];
         if let (Some(_), Some(ty)) = (&of.meta, &of.meta_type) {
-            let keys: Vec<_> = slots.iter().map(|slot| self.keys[self.ids[*slot].0 as usize].clone()).collect();
-            columns.push(column_of_keys(&keys, ty, of.precision));
+            columns.push(self.meta_column(&slots, ty, of.precision)?);
         }
         let measurements = slots.iter().map(|slot| self.rows[*slot].measurements.cast_signed());
         columns.push(Arc::new(measurements.collect::<Int64Array>()));

@@ -4,7 +4,7 @@
 use super::state::{BinValue, Compensated, State};
 use super::{Bins, Rows, States};
 use crate::columns::times;
-use crate::meta::{column_of_keys, keys_of_column};
+use crate::meta::keys_of_column;
 use crate::schema::{FieldType, Schema};
 use crate::segment::{Decimals, nearest, power};
 use crate::time_units::timestamps;
@@ -85,8 +85,7 @@ impl Bins {
         let starts: Vec<i64> = slots.iter().map(|slot| self.window(self.ids[*slot].1).start).collect();
         let mut columns: Vec<ArrayRef> = vec![timestamps(starts.iter().copied().map(Some).collect(), of.precision)];
         if let Some(ty) = &of.meta_type {
-            let keys: Vec<_> = slots.iter().map(|slot| self.keys[self.ids[*slot].0 as usize].clone()).collect();
-            columns.push(column_of_keys(&keys, ty, of.precision));
+            columns.push(self.meta_column(&slots, ty, of.precision)?);
         }
         let (schema_of, put) = (&mut schema, &mut columns);
         let mut writer =
@@ -318,15 +317,11 @@ struct Source<'a> {
 }
 
 /// Numbers as doubles, whatever they are stored as.
-struct Doubles<'a>(&'a ArrayRef);
-
-impl Doubles<'_> {
-    #[expect(clippy::cast_precision_loss, reason = "the field widened")]
-    fn at(&self, row: usize) -> f64 {
-        match self.0.as_primitive_opt::<Int64Type>() {
-            Some(ints) => ints.value(row) as f64,
-            None => self.0.as_primitive::<Float64Type>().value(row),
-        }
+#[expect(clippy::cast_precision_loss, reason = "the field widened")]
+fn doubles(column: &ArrayRef) -> Float64Array {
+    match column.as_primitive_opt::<Int64Type>() {
+        Some(ints) => ints.unary(|value| value as f64),
+        None => column.as_primitive::<Float64Type>().clone(),
     }
 }
 
@@ -356,11 +351,11 @@ impl<'a> Source<'a> {
     }
 
     /// Merges each row that has values into the state of its slot.
-    fn each<V: BinValue>(
+    fn each<A: Array, V: BinValue>(
         &self,
         states: &mut [State<V>],
-        columns: [&ArrayRef; 4],
-        at: impl Fn(&ArrayRef, usize) -> V,
+        columns: [&A; 4],
+        at: impl Fn(&A, usize) -> V,
         sum: impl Fn(usize) -> V::Sum,
     ) -> Result<(), ArrowError> {
         let int = |state: &str| ints(self.batch, &self.name(state));
@@ -392,37 +387,36 @@ impl<'a> Source<'a> {
     fn ints(&self, states: &mut [State<i64>]) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Int64)? else { return Ok(()) };
         let (low, high) = (ints(self.batch, &self.name(SUM))?, ints(self.batch, &self.name(SUM_HIGH))?);
-        self.each(
-            states,
-            columns,
-            |column, row| column.as_primitive::<Int64Type>().value(row),
-            |row| sum_of_parts(value(low, row).unwrap_or(0), value(high, row)),
-        )
+        self.each(states, columns.map(|column| column.as_primitive::<Int64Type>()), Int64Array::value, |row| {
+            sum_of_parts(value(low, row).unwrap_or(0), value(high, row))
+        })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the field widened")]
     fn doubles(&self, states: &mut [State<f64>]) -> Result<(), ArrowError> {
         let is_number = |ty: &DataType| matches!(ty, DataType::Int64 | DataType::Float64);
         let Some(columns) = self.four(is_number)? else { return Ok(()) };
-        let low = self.column(SUM).filter(|column| is_number(column.data_type())).map(Doubles);
+        let low = self.column(SUM).filter(|column| is_number(column.data_type())).map(doubles);
         let high = ints(self.batch, &self.name(SUM_HIGH))?;
         let sum = |row: usize| {
-            let low = low.as_ref().filter(|low| low.0.is_valid(row)).map_or(0.0, |low| low.at(row));
+            let low = low.as_ref().filter(|low| low.is_valid(row)).map_or(0.0, |low| low.value(row));
             match value(high, row) {
                 Some(high) => Compensated::of(high as f64 * 18_446_744_073_709_551_616.0 + low),
                 None => Compensated::of(low),
             }
         };
-        self.each(states, columns, |column, row| Doubles(column).at(row), sum)
+        let columns = columns.map(doubles);
+        self.each(states, columns.each_ref(), Float64Array::value, sum)
     }
 
     fn bools(&self, states: &mut [State<bool>]) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Boolean)? else { return Ok(()) };
-        self.each(states, columns, |column, row| column.as_boolean().value(row), |_| ())
+        self.each(states, columns.map(|column| column.as_boolean()), BooleanArray::value, |_| ())
     }
 
     fn texts(&self, states: &mut [State<Arc<str>>]) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Utf8View)? else { return Ok(()) };
-        self.each(states, columns, |column, row| column.as_string_view().value(row).into(), |_| ())
+        let columns = columns.map(|column| column.as_string_view());
+        self.each(states, columns, |column, row| column.value(row).into(), |_| ())
     }
 }

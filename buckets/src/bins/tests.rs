@@ -1,7 +1,7 @@
 use super::*;
 use crate::schema::Schema;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
-use arrow::datatypes::{Decimal128Type, Float64Type, Int64Type};
+use arrow::datatypes::{Decimal128Type, Float64Type, Int64Type, TimestampMillisecondType};
 use ebbtide_ttl::{Precision, Value};
 use proptest::prelude::*;
 
@@ -112,6 +112,26 @@ proptest! {
         fold(&mut coarse, &rows);
         merged.merge(&fine, |_, _| true);
         same(&merged, &coarse);
+    }
+}
+
+#[test]
+fn bins_that_come_in_any_order_of_time_are_found_again() {
+    let orders: [[i64; 7]; 4] =
+        [[0, 1, 2, 3, 3, 1, 0], [3, 2, 1, 0, 1, 3, 0], [0, 3, 1, 1, 2, 3, 0], [3, 0, 1, 0, 3, 1, 2]];
+    let expected = [(0, 0, 2), (0, 10, 2), (0, 20, 1), (0, 30, 2), (1, 0, 2), (1, 10, 2), (1, 20, 1), (1, 30, 2)];
+    for order in orders {
+        let mut part = bins(10);
+        for bin in order {
+            fold(&mut part, &[(0, bin * 10, Some(1)), (1, bin * 10, Some(1))]);
+        }
+        let results = part.results(&schema()).unwrap();
+        let metas = results.column_by_name("m").unwrap().as_primitive::<Int64Type>();
+        let times = results.column_by_name("t").unwrap().as_primitive::<TimestampMillisecondType>();
+        let counts = results.column_by_name("measurements").unwrap().as_primitive::<Int64Type>();
+        let shown: Vec<_> =
+            (0..results.num_rows()).map(|r| (metas.value(r), times.value(r), counts.value(r))).collect();
+        assert_eq!(shown, expected, "{order:?}");
     }
 }
 
