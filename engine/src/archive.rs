@@ -175,8 +175,8 @@ pub struct ArchivedFile {
 pub struct ArchiveRead {
     /// The fields to read.
     pub schema: Arc<Schema>,
-    /// The first and the last time that are of interest.
-    pub times: (Option<i64>, Option<i64>),
+    /// The first and the last stored time that are of interest.
+    pub times: (i64, i64),
 }
 
 /// What the manifest knows of a collection's archive.

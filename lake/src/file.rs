@@ -78,11 +78,11 @@ pub(crate) fn read(
 }
 
 /// Whether a row group may have times within bounds.
-fn may_have(group: &RowGroupMetaData, time: Option<usize>, (first, last): (Option<i64>, Option<i64>)) -> bool {
+fn may_have(group: &RowGroupMetaData, time: Option<usize>, (first, last): (i64, i64)) -> bool {
     let statistics = time.and_then(|time| group.column(time).statistics());
     let Some(Statistics::Int64(times)) = statistics else { return true };
     let (Some(min), Some(max)) = (times.min_opt(), times.max_opt()) else { return true };
-    first.is_none_or(|first| *max >= first) && last.is_none_or(|last| *min <= last)
+    *max >= first && *min <= last
 }
 
 /// An object that is read in ranges.

@@ -154,8 +154,7 @@ fn only_parts_of_the_archive_that_can_have_the_time_are_fetched() {
         db.sweep().unwrap();
     }
     let snapshot = db.snapshot().collection("weather").unwrap();
-    let millis = |seconds: i64| at(seconds).to_units(ebbtide::ttl::Precision::default());
-    let request = ScanRequest { time: (millis(5 * 86_400), millis(6 * 86_400 - 1)), ..ScanRequest::default() };
+    let request = ScanRequest { time: (at(5 * 86_400)..at(6 * 86_400)).into(), ..ScanRequest::default() };
     assert_eq!(snapshot.archived(&ScanRequest::default()).unwrap().len(), 30);
     let units = snapshot.archived(&request).unwrap();
     assert_eq!(units.len(), 1);

@@ -27,6 +27,37 @@ pub enum Figure {
     Last(String),
 }
 
+/// Where the figures of a field are among those of a window.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    count: Option<usize>,
+    sum: Option<usize>,
+    min: Option<usize>,
+    max: Option<usize>,
+    first: Option<usize>,
+    last: Option<usize>,
+}
+
+impl Places {
+    pub(crate) fn of(field: &str, figures: &[Figure]) -> Places {
+        let mut places = Places::default();
+        for (at, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.field().is_some_and(|f| f == field))
+        {
+            let place = match figure {
+                Figure::Rows => continue,
+                Figure::Count(_) => &mut places.count,
+                Figure::Sum(_) => &mut places.sum,
+                Figure::Min(_) => &mut places.min,
+                Figure::Max(_) => &mut places.max,
+                Figure::First(_) => &mut places.first,
+                Figure::Last(_) => &mut places.last,
+            };
+            *place = Some(at);
+        }
+        places
+    }
+}
+
 /// Which accumulator.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
@@ -235,21 +266,21 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Adds the figures of a window. `None` if they do not determine what its documents would give. `field` is the
-    /// argument, unless that is a constant.
+    /// Adds the figures of a window. `None` if they do not determine what its documents would give. `places` are
+    /// those of the argument's figures, unless it is a constant; the first figure is the number of documents.
     pub(crate) fn take_figures(
         &mut self,
         kind: &Kind,
         constant: Value,
-        field: Option<&String>,
-        figure: &dyn Fn(Figure) -> Value,
+        places: Option<&Places>,
+        figures: &[Value],
     ) -> Option<()> {
-        let count = |value: Value| match value {
-            Some(RawBson::Int64(count)) => Some(count),
+        let count = |value: Option<&RawBson>| match value {
+            Some(RawBson::Int64(count)) => Some(*count),
             _ => None,
         };
-        let rows = count(figure(Figure::Rows))?;
-        let Some(field) = field else {
+        let rows = count(figures.first()?.as_ref())?;
+        let Some(places) = places else {
             match constant {
                 _ if *kind == Kind::Count => self.total.count += rows.unsigned_abs(),
                 Some(constant) => self.total.take_often(constant.as_raw_bson_ref(), rows)?,
@@ -257,15 +288,16 @@ impl Accumulator {
             }
             return Some(());
         };
+        let figure = |place: Option<usize>| figures.get(place?)?.as_ref();
         match kind {
-            Kind::First => return self.take(Some(narrow(figure(Figure::First(field.clone()))))).ok(),
-            Kind::Last => return self.take(Some(narrow(figure(Figure::Last(field.clone()))))).ok(),
+            Kind::First => return self.take(Some(narrow(figure(places.first).cloned()))).ok(),
+            Kind::Last => return self.take(Some(narrow(figure(places.last).cloned()))).ok(),
             _ => {}
         }
         // A field that no document has has no figures at all.
-        let Some(values @ 1..) = count(figure(Figure::Count(field.clone()))) else { return Some(()) };
-        let (min, max) = (figure(Figure::Min(field.clone()))?, figure(Figure::Max(field.clone()))?);
-        if let (RawBson::Double(min), RawBson::Double(max)) = (&min, &max) {
+        let Some(values @ 1..) = count(figure(places.count)) else { return Some(()) };
+        let (min, max) = (figure(places.min)?, figure(places.max)?);
+        if let (RawBson::Double(min), RawBson::Double(max)) = (min, max) {
             // Which of two zeros comes first is not known.
             let is_definite = match kind {
                 Kind::Min => *min != 0.0 || min.to_bits() == 0,
@@ -277,12 +309,12 @@ impl Accumulator {
             }
         }
         match kind {
-            Kind::Min => self.take(Some(narrow(Some(min)))).ok(),
-            Kind::Max => self.take(Some(narrow(Some(max)))).ok(),
+            Kind::Min => self.take(Some(narrow(Some(min.clone())))).ok(),
+            Kind::Max => self.take(Some(narrow(Some(max.clone())))).ok(),
             _ => {
-                self.total.take_sum(&figure(Figure::Sum(field.clone()))?, values.unsigned_abs())?;
+                self.total.take_sum(figure(places.sum)?, values.unsigned_abs())?;
                 let is_long = |value: &RawBson| matches!(value, RawBson::Int64(i) if i32::try_from(*i).is_err());
-                if is_long(&min) || is_long(&max) {
+                if is_long(min) || is_long(max) {
                     self.total.has_long();
                 }
                 Some(())

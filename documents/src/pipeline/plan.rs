@@ -10,7 +10,7 @@
 use super::Pipeline;
 use super::Stage;
 use super::group::{Group, Grouping};
-use crate::expression::accumulator::{Figure, Kind};
+use crate::expression::accumulator::{Figure, Kind, Places};
 use crate::expression::{Expression, Node, Variable, date_width, gcd, is_date_operator};
 use crate::value_key;
 use bson::DateTime;
@@ -243,6 +243,10 @@ impl GroupPlan {
     #[must_use]
     pub fn fold(&self, windows: impl IntoIterator<Item = WindowFigures>, now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
         let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
+        let places = |argument: &Expression| {
+            argument.as_path().and_then(<[String]>::first).map(|field| Places::of(field, &self.figures))
+        };
+        let places: Vec<Option<Places>> = self.group.fields.iter().map(|(_, _, argument)| places(argument)).collect();
         let mut grouping = Grouping::new(&self.group);
         for window in windows {
             if !matches!(window.figures.first(), Some(Some(RawBson::Int64(1..)))) {
@@ -258,13 +262,10 @@ impl GroupPlan {
             };
             let id = self.group.id.evaluate(&self.document(window.start_ms, window.meta), now_ms).ok()?;
             let accumulators = grouping.of_window(&self.group, id.unwrap_or(RawBson::Null), meta_key)?;
-            for ((_, kind, argument), accumulator) in self.group.fields.iter().zip(accumulators) {
-                let figure = |wanted: Figure| {
-                    let at = self.figures.iter().position(|figure| *figure == wanted)?;
-                    window.figures.get(at).cloned().flatten()
-                };
-                let field = argument.as_path().and_then(<[String]>::first);
-                accumulator.take_figures(kind, argument.constant().cloned().flatten(), field, &figure)?;
+            for (((_, kind, argument), places), accumulator) in self.group.fields.iter().zip(&places).zip(accumulators)
+            {
+                let constant = argument.constant().cloned().flatten();
+                accumulator.take_figures(kind, constant, places.as_ref(), &window.figures)?;
             }
         }
         grouping.finish(&self.group).ok()

@@ -42,12 +42,10 @@ impl CollectionSnapshot {
     pub fn archived(&self, request: &ScanRequest) -> Result<Vec<ArchivedUnit>> {
         let (place, version) = self.archive()?;
         let Some(version) = version else { return Ok(Vec::new()) };
-        let (first, last) = request.time;
-        let is_wanted = |file: &ArchivedFile| {
-            first.is_none_or(|first| file.times.1 >= first) && last.is_none_or(|last| file.times.0 <= last)
-        };
+        let (first, last) = request.time.units(self.options().precision);
+        let is_wanted = |file: &ArchivedFile| file.times.1 >= first && file.times.0 <= last;
         let files = place.files(version).map_err(unreachable)?;
-        let read = ArchiveRead { schema: Arc::new(self.schema_of(request)), times: request.time };
+        let read = ArchiveRead { schema: Arc::new(self.schema_of(request)), times: (first, last) };
         let units = files.into_iter().filter(is_wanted);
         Ok(units.map(|file| ArchivedUnit { file, place: Arc::clone(&place), read: read.clone() }).collect())
     }
