@@ -32,17 +32,17 @@ pub fn parse(line: &[u8]) -> Result<Option<Point<'_>>, String> {
     }
     let text = std::str::from_utf8(line).map_err(|e| format!("column {}: not UTF-8 text", e.valid_up_to() + 1))?;
     let mut cursor = Cursor { text, at: 0 };
-    let measurement = cursor.word(&[b',', b' '], &[b',', b' ']);
+    let measurement = cursor.word(b", ", b", ");
     if measurement.is_empty() {
         return Err(cursor.error("the measurement's name is missing"));
     }
     let mut tags = Vec::new();
     while cursor.take(b',') {
-        let name = cursor.word(&[b',', b' ', b'='], &[b',', b' ', b'=']);
+        let name = cursor.word(b", =", b", =");
         if name.is_empty() || !cursor.take(b'=') {
             return Err(cursor.error("a tag is written name=value"));
         }
-        let value = cursor.word(&[b',', b' '], &[b',', b' ', b'=']);
+        let value = cursor.word(b", ", b", =");
         if value.is_empty() {
             return Err(cursor.error(&format!("tag '{name}' has no value")));
         }
@@ -53,7 +53,7 @@ pub fn parse(line: &[u8]) -> Result<Option<Point<'_>>, String> {
     }
     let mut fields = Vec::new();
     loop {
-        let name = cursor.word(&[b',', b' ', b'='], &[b',', b' ', b'=']);
+        let name = cursor.word(b", =", b", =");
         if name.is_empty() || !cursor.take(b'=') {
             return Err(cursor.error("a field is written name=value"));
         }

@@ -631,7 +631,10 @@ fn a_life_that_is_made_longer_within_a_sweep_counts_from_the_next_visit() {
     assert_eq!(visible(&db), 1);
     let other = db.clone();
     let longer = move || {
-        let change = |options: &mut DocumentsOptions| Ok(options.default_ttl = DefaultTtl::Seconds(3600));
+        let change = |options: &mut DocumentsOptions| {
+            options.default_ttl = DefaultTtl::Seconds(3600);
+            Ok(())
+        };
         other.modify_documents("sessions", change).unwrap();
     };
     *clock.change.lock().unwrap() = Some(Box::new(longer));
