@@ -99,11 +99,14 @@ fn every_sample_of_prometheus_is_stored_once_though_the_server_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (http, own) = (free_port(), free_port());
     drop(Database::open(folder.path().join("metrics")).unwrap());
+    // A fixed number of shards: with another number Prometheus starts them anew, and gives up what the old ones have not sent after a
+    // minute (it counts as failed).
     let config = format!(
         "global: {{scrape_interval: 100ms, scrape_timeout: 100ms}}\n\
          scrape_configs: [{{job_name: itself, static_configs: [{{targets: ['127.0.0.1:{own}']}}]}}]\n\
          remote_write: [{{url: 'http://127.0.0.1:{http}/api/v1/write', \
-         queue_config: {{batch_send_deadline: 100ms, min_backoff: 30ms, max_backoff: 100ms}}}}]\n"
+         queue_config: {{min_shards: 2, max_shards: 2, batch_send_deadline: 100ms, min_backoff: 30ms, \
+         max_backoff: 100ms}}}}]\n"
     );
     std::fs::write(folder.path().join("prometheus.yml"), &config).unwrap();
     let args = [
