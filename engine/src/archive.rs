@@ -26,6 +26,7 @@ use bytes::Bytes;
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Code, Value};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 use std::fmt;
 use std::sync::Arc;
 
@@ -121,7 +122,7 @@ pub struct ArchiveClaim {
     pub owner: ArchiveNumber,
     /// The version that this database knows.
     pub version: Option<u64>,
-    /// A commit of which it wants to know whether it was made.
+    /// An earlier commit with an unknown outcome.
     pub commit: Option<ArchiveNumber>,
     /// Whether it takes over from a copy of itself.
     pub adopts: bool,
@@ -319,6 +320,12 @@ pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
             Err(Error::new(Code::TypeMismatch, what))
         }
     }
+}
+
+/// Whether a command document makes a folder of this machine an archive. A server does not do that for its clients.
+#[must_use]
+pub fn archives_into_folder(command: &Map<String, Json>) -> bool {
+    command.get("expireInto").and_then(Json::as_str).is_some_and(|url| url.starts_with("file:"))
 }
 
 /// Longest URL of a place, in bytes.

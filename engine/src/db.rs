@@ -463,7 +463,7 @@ impl Database {
     /// [`Code::IllegalOperation`] if the archive belongs to another database, or has measurements that this database may store
     /// too; [`Code::NamespaceNotFound`].
     pub fn adopt_archive(&self, collection: &str) -> Result<()> {
-        crate::archive::adopt(self, collection)
+        crate::archive::adopt(&self.engine, collection)
     }
 
     /// Seals all open buckets.

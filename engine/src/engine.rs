@@ -177,7 +177,7 @@ impl Engine {
         *self.lock.lock() = None;
     }
 
-    /// The archive of a time-series collection. Whoever changes what may be on its way there takes its `moving` first.
+    /// The archive of a time-series collection. Lock its `moving` before a change to rows that may be in transit to the archive.
     pub(crate) fn archiving(&self, name: &str) -> Result<Arc<ArchiveSlot>> {
         Ok(self.state.read().collection(name)?.archiving.clone())
     }

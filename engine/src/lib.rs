@@ -83,7 +83,7 @@ mod wal;
 
 pub use crate::archive::{
     ArchiveClaim, ArchiveClaimed, ArchiveFile, ArchiveNumber, ArchivePlace, ArchivePlaces, ArchiveRead,
-    ArchivedBatches, ArchivedFile, ArchivedUnit,
+    ArchivedBatches, ArchivedFile, ArchivedUnit, archives_into_folder,
 };
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;

@@ -85,7 +85,7 @@ impl Objects {
         let (done, answer) = mpsc::channel();
         let request = request(Arc::clone(&self.store));
         drop(runtime.spawn(async move {
-            // Whoever asked waits for it.
+            // The caller waits for the result.
             drop(done.send(request.await));
         }));
         answer.recv().map_err(|_| failed("a request ended by a panic"))?

@@ -17,7 +17,7 @@ struct State {
     objects: BTreeMap<String, (Bytes, i64)>,
     /// What a listing shows.
     listed: Vec<Object>,
-    /// Requests that are under way although whoever sent them was told that they failed.
+    /// Requests that are still in progress, although an error was returned for them.
     late: Vec<Late>,
     now: i64,
     random: u64,

@@ -55,7 +55,7 @@ fn options() -> CollectionOptions {
     options.expire_into("s3://sim/archive")
 }
 
-/// Thirty readings, two minutes apart, of which all but the last few have expired after 1 h 50 min.
+/// Thirty readings, two minutes apart. After 1 h 50 min most of them have expired.
 fn filled(world: &World) -> Database {
     let db = world.open();
     let c = db.create_collection("weather", options()).unwrap();

@@ -356,6 +356,26 @@ async fn a_thousand_idle_connections_and_half_frames_hinder_nobody() {
     running.server.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_makes_no_folder_of_the_server_an_archive() {
+    let running = running(Settings::default()).await;
+    let mut stream = ping(running.address).await;
+    let timeseries = || rawdoc! { "timeField": "t", "metaField": "m" };
+    let create = rawdoc! { "create": "w", "$db": "db", "timeseries": timeseries() };
+    assert_eq!(ask(&mut stream, &create).await.get_f64("ok").unwrap(), 1.0);
+    for command in [
+        rawdoc! { "collMod": "w", "expireAfterSeconds": 60, "expireInto": "file:///tmp/x", "$db": "db" },
+        rawdoc! { "create": "v", "timeseries": timeseries(), "expireInto": "file:///tmp/x", "$db": "db" },
+    ] {
+        let refused = ask(&mut stream, &command).await;
+        assert_eq!(refused.get_str("codeName").unwrap(), "IllegalOperation", "{command:?}: {refused:?}");
+        assert!(refused.get_str("errmsg").unwrap().contains("expireInto"), "{refused:?}");
+    }
+    let listed = ask(&mut stream, &rawdoc! { "listCollections": 1, "$db": "db" }).await;
+    assert!(!format!("{listed:?}").contains("file:///tmp/x"), "{listed:?}");
+    running.server.stop().await.unwrap();
+}
+
 /// What mongodump 100.x asks about a collection of measurements, after it has listed the collections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_asks_for_buckets_is_told_how_to_make_a_backup() {

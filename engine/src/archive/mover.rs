@@ -1,7 +1,6 @@
 //! One pass over an archive: claims the place, settles what was under way, and moves what is due.
 
 use super::{ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRecord, ArchiveSlot, Intent};
-use crate::db::Database;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hand_off::{Group, Handed, Planned, due, plan_unnumbered};
@@ -59,8 +58,7 @@ pub(crate) fn run(engine: &Engine, id: u64, now: Option<Timestamp>, at: Timestam
 }
 
 /// Takes over an archive from a copy of this database.
-pub(crate) fn adopt(database: &Database, name: &str) -> Result<()> {
-    let engine = &database.engine;
+pub(crate) fn adopt(engine: &Engine, name: &str) -> Result<()> {
     engine.check_writable()?;
     let collection = engine.state.read().collection(name)?.clone();
     let slot = collection.archiving.clone();

@@ -48,6 +48,9 @@ impl Session {
         done: &str,
         lenient: bool,
     ) -> Result<StatementStream> {
+        if ebbtide::archives_into_folder(document) {
+            self.begin().check_file("an archive in a folder")?;
+        }
         let (command, name) = match document.iter().next() {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
             _ => ("", ""),
