@@ -106,7 +106,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// The first and the last time that it covers, in units of a precision.
-    fn range(&self, precision: Precision) -> (i64, i64) {
+    pub(crate) fn range(&self, precision: Precision) -> (i64, i64) {
         // The first unit that is not before an instant.
         let ceil = |instant: Timestamp| {
             let floor = instant.to_units_saturating(precision);

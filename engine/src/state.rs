@@ -345,7 +345,8 @@ impl State {
             | Op::SetHandOff { collection: id, .. }
             | Op::SetHandedOver { collection: id, .. }
             | Op::SetExpireInto { collection: id, .. }
-            | Op::SetArchive { collection: id, .. } => collection(id).map(drop),
+            | Op::SetArchive { collection: id, .. }
+            | Op::SetKeep { collection: id, .. } => collection(id).map(drop),
             Op::SetLadder { collection: id, ladder } => {
                 let parent = collection(id)?;
                 let is_rung = |rung: &RungRecord| {
@@ -522,6 +523,9 @@ impl State {
                 Arc::make_mut(&mut known.options).expire_into = url;
                 // A version is one of the place before.
                 known.archive = Arc::new(known.archive.elsewhere());
+            }
+            Op::SetKeep { collection, seconds } => {
+                Arc::make_mut(&mut self.known(collection)?.options).keep_seconds = seconds;
             }
             Op::SetArchive { collection, archive } => self.known(collection)?.archive = Arc::new(archive),
             Op::PutHold(hold) => self.put_hold(hold),

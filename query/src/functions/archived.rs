@@ -17,6 +17,7 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use ebbtide_buckets::to_usize;
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,24 +93,62 @@ struct ArchivedExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// What `EXPLAIN ANALYZE` shows of an archive.
+struct Counts {
+    files: Count,
+    files_skipped: Count,
+    requests: Count,
+    bytes: Count,
+    cached: Count,
+}
+
+impl Counts {
+    fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Counts {
+        let count = |name| MetricBuilder::new(metrics).counter(name, partition);
+        Counts {
+            files: count("archive_files"),
+            files_skipped: count("archive_files_skipped"),
+            requests: count("archive_requests"),
+            bytes: count("archive_bytes_fetched"),
+            cached: count("archive_bytes_cached"),
+        }
+    }
+}
+
 /// Gives every batch to `put` until it says no.
-fn read(spec: &ScanSpec, files: &Count, mut put: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+fn read(spec: &ScanSpec, counts: &Counts, mut put: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
     for unit in spec.snapshot.expired(&spec.request).map_err(external)? {
-        for batch in unit.unit.read().map_err(external)? {
-            if !put(batch.map_err(external).and_then(|batch| conform(&batch, &spec.schema))) {
-                return Ok(());
+        if !put_all(spec, unit.unit.read().map_err(external)?, &mut put) {
+            return Ok(());
+        }
+    }
+    let archived = spec.snapshot.archived(&spec.request).map_err(external)?;
+    counts.files_skipped.add(to_usize(archived.files_skipped));
+    let mut outcome = Ok(());
+    for unit in &archived.units {
+        counts.files.add(1);
+        match unit.read().map_err(external) {
+            Ok(batches) if put_all(spec, batches, &mut put) => {}
+            Ok(_) => break,
+            Err(error) => {
+                outcome = Err(error);
+                break;
             }
         }
     }
-    for unit in spec.snapshot.archived(&spec.request).map_err(external)? {
-        files.add(1);
-        for batch in unit.read().map_err(external)? {
-            if !put(batch.map_err(external).and_then(|batch| conform(&batch, &spec.schema))) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
+    counts.requests.add(to_usize(archived.fetched.requests()));
+    counts.bytes.add(to_usize(archived.fetched.bytes()));
+    counts.cached.add(to_usize(archived.fetched.cached_bytes()));
+    outcome
+}
+
+/// Gives the batches of a unit to `put`; returns whether it takes more.
+fn put_all(
+    spec: &ScanSpec,
+    mut batches: impl Iterator<Item = ebbtide::Result<RecordBatch>>,
+    put: &mut impl FnMut(Result<RecordBatch>) -> bool,
+) -> bool {
+    batches.all(|batch| put(batch.map_err(external).and_then(|batch| conform(&batch, &spec.schema))))
 }
 
 impl DisplayAs for ArchivedExec {
@@ -130,13 +169,13 @@ impl ExecutionPlan for ArchivedExec {
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let files = MetricBuilder::new(&self.metrics).counter("archive_files", partition);
+        let counts = Counts::new(&self.metrics, partition);
         let spec = Arc::clone(&self.spec);
         // Waiting for another machine must not keep a thread of the runtime.
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&spec.schema), BATCHES_AHEAD);
         let batches = stream.tx();
         stream.spawn_blocking(move || {
-            read(&spec, &files, |batch| {
+            read(&spec, &counts, |batch| {
                 if let Ok(batch) = &batch {
                     baseline.record_output(batch.num_rows());
                 }

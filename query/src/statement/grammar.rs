@@ -103,10 +103,10 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
 }
 
 /// Options of a collection that are lengths of time.
-const DURATIONS: [&str; 3] = ["expireAfterSeconds", "defaultTTL", "graceSeconds"];
+const DURATIONS: [&str; 4] = ["expireAfterSeconds", "defaultTTL", "graceSeconds", "keepSeconds"];
 /// Options of a collection that are not in `timeseries`.
-const OTHER_OPTIONS: [&str; 6] =
-    ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff", "expireInto"];
+const OTHER_OPTIONS: [&str; 7] =
+    ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff", "expireInto", "keepSeconds"];
 
 /// Whether a token is a text, such as the name of a file.
 fn is_text(piece: &Piece, at: usize) -> bool {
@@ -631,7 +631,7 @@ impl Parser<'_> {
         Ok(StatementKind::Command { document, done: format!("{kind} {index} dropped"), lenient: false })
     }
 
-    /// `INTO 'URL'` behind a retention.
+    /// `INTO 'URL'` behind a retention, and how long what is moved there is kept.
     fn expire_into(&mut self, document: &mut Map<String, Value>) -> Result<(), SyntaxError> {
         if !self.take_word("INTO") {
             return Ok(());
@@ -643,6 +643,12 @@ impl Parser<'_> {
             return Err(self.error("the archive is given twice: INTO and expireInto"));
         }
         self.next += 1;
+        if self.take_word("KEEP") {
+            let keep = self.duration()?;
+            if document.insert("keepSeconds".to_owned(), keep).is_some() {
+                return Err(self.error("how long the archive keeps is given twice: KEEP and keepSeconds"));
+            }
+        }
         Ok(())
     }
 
