@@ -5,6 +5,7 @@ mod apply_documents;
 mod check;
 mod checkpoint;
 mod collection;
+mod held;
 
 pub(crate) use collection::CollectionState;
 
@@ -18,7 +19,7 @@ use crate::holds::Hold;
 use crate::ladder::rung_of;
 use crate::manifest::SweepRecord;
 use crate::memtable::Memtable;
-use crate::requests::REQUESTS;
+use crate::requests::known::REQUESTS;
 use crate::segment::Segment;
 use crate::segment::folder::SegmentFolder;
 use crate::segment::segment_cache::SegmentCache;
@@ -136,6 +137,21 @@ impl State {
     /// The collections of rungs.
     pub(crate) fn rungs(&self) -> impl Iterator<Item = &Arc<CollectionState>> {
         self.collections.values().filter(|collection| rung_of(&collection.name).is_some())
+    }
+
+    /// How many measurements suspend expiry in a collection, or in the one that a rung is of.
+    pub(crate) fn suspension_of(&self, collection: &CollectionState) -> Option<u64> {
+        match rung_of(&collection.name) {
+            Some((parent, _)) => self.by_id(parent).and_then(|parent| parent.suspension()),
+            None => collection.suspension(),
+        }
+    }
+
+    /// The collections of a collection's rungs, the finest first.
+    pub(crate) fn rungs_of(&self, collection: &CollectionState) -> Result<Vec<Arc<CollectionState>>> {
+        let rungs = collection.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        let missing = || Error::internal("a ladder names a rung that is not there");
+        rungs.map(|rung| self.by_id(rung.collection).cloned().ok_or_else(missing)).collect()
     }
 
     /// Segment files that are held open for reading.

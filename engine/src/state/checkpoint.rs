@@ -3,7 +3,7 @@
 use super::State;
 use crate::archive::ArchiveRecord;
 use crate::files::collection_folder;
-use crate::hand_off::HandedOver;
+use crate::hand_off::record::HandedOver;
 use crate::manifest::Op;
 use ebbtide_buckets::FileTypes;
 

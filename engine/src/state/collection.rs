@@ -3,7 +3,8 @@
 use crate::archive::{ArchiveRecord, ArchiveSlot};
 use crate::batch_id::LastBatch;
 use crate::error::Result;
-use crate::hand_off::{HandedOver, SinkSlot};
+use crate::hand_off::record::HandedOver;
+use crate::hand_off::sink::SinkSlot;
 use crate::holds::Hold;
 use crate::ladder::LadderRecord;
 use crate::manifest::{CollectionRecord, Op};
