@@ -4,7 +4,7 @@ use crate::args::{ArchiveArgs, ArchiveTask, Cli};
 use crate::human::{bytes, counted};
 use crate::{Failure, open, say};
 use ebbtide::{CollectionSnapshot, ScanRequest};
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Timestamp, retention_text};
 
 /// Runs `ebbtide archive`.
 pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ fn status(cli: &Cli) -> Result<(), Failure> {
         is_any = true;
         say!("{name}: into {url}");
         if let Some(keep) = collection.options().keep_seconds {
-            say!("  kept for: {}", retention(keep));
+            say!("  kept for: {}", retention_text(keep));
         }
         let due: (u64, u64) = collection
             .rule_infos()?

@@ -1,10 +1,11 @@
 //! Background work on the caller's tokio runtime: sealing by age, compaction, and the sweeper.
 
-use crate::db::{Database, SweepOptions};
+use crate::db::Database;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::settings::Durability;
 use crate::sweep::SweepReport;
+use crate::sweep::options::SweepOptions;
 use ebbtide_ttl::Code;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -12,6 +12,7 @@ mod find;
 mod holds;
 mod indexes;
 mod projection;
+mod replies;
 mod server;
 
 pub use collections::TIMESERIES_OPTIONS;
@@ -20,7 +21,7 @@ use crate::db::Database;
 use crate::error::{Error, Result};
 use args::Args;
 use ebbtide_ttl::Code;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
 /// Runs a command whose options were checked for unknown names.
 type Handler = fn(&Database, &Args<'_>) -> Result<Map<String, Json>>;
@@ -96,21 +97,6 @@ fn unknown_command(name: &str) -> Error {
         None => format!("the commands are {}", COMMANDS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ")),
     };
     Error::new(Code::CommandNotFound, format!("there is no command '{}'; {hint}", shown.escape_debug()))
-}
-
-/// A reply without content.
-fn done() -> Map<String, Json> {
-    Map::new()
-}
-
-/// A reply of named values.
-fn reply<const N: usize>(members: [(&str, Json); N]) -> Map<String, Json> {
-    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// A reply with a list, all of it in the first batch.
-fn cursor(namespace: &str, batch: Vec<Json>) -> Map<String, Json> {
-    reply([("cursor", json!({"id": 0, "ns": namespace, "firstBatch": batch}))])
 }
 
 #[cfg(test)]

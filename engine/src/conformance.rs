@@ -8,11 +8,12 @@
 mod compare;
 mod reads;
 
-use crate::db::{Database, SweepOptions};
+use crate::db::Database;
 use crate::error::Error;
 use crate::fs::sim::{SimFs, Variant};
 use crate::fs::{Fs, RealFs};
 use crate::json::{json_of, value_of};
+use crate::sweep::options::SweepOptions;
 use ebbtide_ttl::{Timestamp, Value, VirtualClock};
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Debug;

@@ -4,6 +4,8 @@ mod alter;
 mod builder;
 mod collection;
 mod documents;
+mod hand_off;
+mod holds;
 mod operations;
 mod raw;
 mod rewrite;
@@ -13,6 +15,7 @@ mod write_batch;
 pub use builder::Builder;
 pub use collection::{Collection, LenientReply};
 pub use documents::{Documents, Updated};
+pub use holds::HoldOptions;
 pub use operations::{
     DeleteRequest, FindAndModify, FindAndModifyOptions, FoundAndModified, UpdateRequest, WriteOutcome,
 };
@@ -24,23 +27,21 @@ pub use write_batch::{WriteBatch, WriteBatchError};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, RealFs};
-use crate::hand_off::ExpirySink;
 use crate::holds::Hold;
 use crate::ladder::decay::Pieces;
 use crate::ladder::rung_of;
 use crate::manifest::{CollectionRecord, Op, SweepRecord};
 use crate::metrics::MetricsSnapshot;
 use crate::options::{CollectionChange, CollectionOptions, check_collection_name};
-use crate::repair::{RepairMode, RepairReport};
 use crate::snapshot::Snapshot;
 use crate::state::CollectionState;
+use crate::sweep::options::SweepOptions;
 use crate::sweep::{Operation, SweepReport};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{
     Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Ladder, Parameters, RuleSelector, RuleSet, RuleSpec,
     SystemClock, Timestamp, Value,
 };
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -65,26 +66,6 @@ pub struct Database {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// Limits of a pass of the sweeper, and what becomes of what it drops.
-#[derive(Clone, Default)]
-pub struct SweepOptions {
-    /// Stops after this number of sub-passes, even if more is due.
-    pub max_sub_passes: Option<u64>,
-    /// Takes over what this pass drops of every time-series collection without a sink of its own.
-    pub sink: Option<Arc<dyn ExpirySink>>,
-    /// Drops without a hand-off where one is required, and no sink is registered.
-    pub without_sink: bool,
-}
-
-impl fmt::Debug for SweepOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SweepOptions { max_sub_passes, sink, without_sink } = self;
-        let mut shown = f.debug_struct("SweepOptions");
-        shown.field("max_sub_passes", max_sub_passes).field("has_sink", &sink.is_some());
-        shown.field("without_sink", without_sink).finish()
-    }
-}
-
 /// A change of the `expireAfterSeconds` of a partial index.
 #[derive(Debug, Clone)]
 pub struct RuleChange {
@@ -95,27 +76,6 @@ pub struct RuleChange {
 }
 
 impl Database {
-    /// Opens the database at `path` for writing, with default settings; creates it if it does not exist.
-    ///
-    /// # Errors
-    /// As for [`Builder::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::builder(path).open()
-    }
-
-    /// A builder for opening the database at `path` with other settings, another clock, or for reading only.
-    pub fn builder(path: impl AsRef<Path>) -> Builder {
-        Builder::new(path.as_ref().to_owned())
-    }
-
-    /// Repairs the database at `path`, which must not be open. See [`Builder::repair`].
-    ///
-    /// # Errors
-    /// As for [`Builder::repair`].
-    pub fn repair(path: impl AsRef<Path>, mode: RepairMode) -> Result<RepairReport> {
-        Self::builder(path).repair(mode)
-    }
-
     /// Confirms to the process that has the database at `path` open for writing that its clock is right. Returns the
     /// machine's time, which is what is confirmed. After a jump of the clock that process sweeps again from its next pass on;
     /// the confirmation is valid up to `ttlClockJumpToleranceSecs` after the confirmed time. Without such a process it has no
@@ -468,7 +428,7 @@ impl Database {
     /// [`Code::IllegalOperation`] if the archive belongs to another database, or has measurements that this database may store
     /// too; [`Code::NamespaceNotFound`].
     pub fn adopt_archive(&self, collection: &str) -> Result<()> {
-        crate::archive::adopt(&self.engine, collection)
+        crate::archive::mover::adopt(&self.engine, collection)
     }
 
     /// Seals all open buckets.

@@ -11,12 +11,12 @@ use crate::insert::queue::InsertQueue;
 use crate::maintenance::Maintenance;
 use crate::manifest::{ManifestWriter, Op};
 use crate::metrics::Metrics;
-use crate::requests::Requests;
+use crate::requests::known::Requests;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::sweep::sweeper::Sweeper;
-use crate::sync::{Mutex, Ordered, Rank, RwLock};
+use crate::sync::{Guard, Mutex, Ordered, Rank, RwLock};
 use crate::wal::{self, LogWriter};
 use ebbtide_documents::ObjectIds;
 use ebbtide_ttl::{Clock, Code, Timestamp};
@@ -189,7 +189,7 @@ impl Engine {
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         {
             let state = self.state.read();
-            crate::archive::gate(&state, &mut ops)?;
+            crate::archive::gate::gate(&state, &mut ops)?;
             state.check_edit(&ops)?;
         }
         let mut appended = writer.append(&ops);
@@ -296,6 +296,14 @@ impl Engine {
         }
         log.writer = Some(writer);
         Ok(())
+    }
+
+    /// Keeps inserts out while the returned guard is held; `None` if an insert has suspended the expiry of a collection.
+    pub(crate) fn log_unless_suspended(&self, collection: u64) -> Option<Guard<'_, Log>> {
+        let log = self.log.lock();
+        let state = self.state.read();
+        let suspended = state.by_id(collection).is_none_or(|c| state.suspension_of(c).is_some());
+        (!suspended).then_some(log)
     }
 
     /// The instant, unless the clock guard would hold a sweep.

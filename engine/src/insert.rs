@@ -11,7 +11,7 @@ use crate::documents::transaction::Transaction;
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::options::CollectionOptions;
-use crate::requests::{ANSWERED_BYTES, StoredRequest, UnansweredRequest};
+use crate::requests::stored::{ANSWERED_BYTES, StoredRequest, UnansweredRequest};
 use crate::settings::Durability;
 use crate::state::CollectionState;
 use crate::sync::{Guard, Mutex};

@@ -20,21 +20,13 @@ mod transfer;
 
 pub use transfer::DumpedRung;
 
-use crate::error::{Error, Result};
 use crate::holds::Hold;
-use crate::manifest::{Check, CollectionRecord};
-use crate::options::CollectionOptions;
-use crate::state::{CollectionState, State};
 use ebbtide_buckets::{Bins, FieldType, Schema, StoredField, Window};
-use ebbtide_ttl::{
-    Bucketing, Cutoff, Ladder, OutOfRange, Precision, RUNG_RULE, RuleSet, Rung, SPAN_SECONDS_MAX, Timestamp,
-};
+use ebbtide_ttl::{Cutoff, Ladder, Precision, RUNG_RULE, Rung, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bins of one meta in one bucket of a rung, unless that would be wider than a bucket can be.
-const BINS_OF_BUCKET: i64 = 256;
 /// What the names of rungs begin with. No collection of a user begins with a dot.
 const RUNG_PREFIX: &str = ".rung.";
 
@@ -136,11 +128,6 @@ impl LadderRecord {
         let fields = schema.fields.iter().map(|(name, ty)| (name.as_str(), ty));
         fields.filter(move |(name, ty)| named(name) && Bins::takes(ty) && clash(schema, name).is_none())
     }
-
-    /// What is wrong with it by itself.
-    pub(crate) fn check(&self) -> Check {
-        self.definition().validate().map_err(|error| error.to_string())
-    }
 }
 
 /// The time or meta field that a column of a field's bins would have the name of.
@@ -176,39 +163,4 @@ pub(crate) fn holds_of_rung(holds: &[Hold], step_seconds: i64, precision: Precis
     let unit = 1_000_000_000 / i128::from(precision.per_second());
     let first = |from: Timestamp| Timestamp::from_nanos(from.plus_seconds(-step_seconds).nanos().saturating_add(unit));
     Arc::new(holds.iter().map(|hold| Hold { from: hold.from.map(first), ..hold.clone() }).collect())
-}
-
-/// The record of the collection of a rung. Its windows are whole numbers of bins.
-fn rung_record((parent, of): (u64, &Schema), rung: &Rung, id: u64, rules_epoch: u64) -> CollectionRecord {
-    let step = rung.step_seconds;
-    let bins = (SPAN_SECONDS_MAX / step).clamp(1, BINS_OF_BUCKET);
-    let options = CollectionOptions {
-        bucketing: Bucketing::Custom { span_seconds: step * bins },
-        precision: of.precision,
-        // Whether expiry is suspended is asked of the parent.
-        out_of_range: OutOfRange::Expire,
-        meta_field: of.meta.clone(),
-        ..CollectionOptions::new(of.time.clone())
-    };
-    // A bin expires by its end, a measurement by its time: here the start.
-    let rules = RuleSet::new(rung.expire_after_seconds.map(|life| life + step));
-    let schema = Schema::new(of.time.clone(), of.meta.clone(), of.precision);
-    CollectionRecord { id, name: rung_name(parent, step), options, rules, rules_epoch, schema, sealed_seq: 0 }
-}
-
-impl State {
-    /// How many measurements suspend expiry in a collection, or in the one that a rung is of.
-    pub(crate) fn suspension_of(&self, collection: &CollectionState) -> Option<u64> {
-        match rung_of(&collection.name) {
-            Some((parent, _)) => self.by_id(parent).and_then(|parent| parent.suspension()),
-            None => collection.suspension(),
-        }
-    }
-
-    /// The collections of a collection's rungs, the finest first.
-    pub(crate) fn rungs_of(&self, collection: &CollectionState) -> Result<Vec<Arc<CollectionState>>> {
-        let rungs = collection.ladder.iter().flat_map(|ladder| &ladder.rungs);
-        let missing = || Error::internal("a ladder names a rung that is not there");
-        rungs.map(|rung| self.by_id(rung.collection).cloned().ok_or_else(missing)).collect()
-    }
 }

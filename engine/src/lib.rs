@@ -91,10 +91,11 @@ pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,
-    LenientReply, OnConflict, Replaces, Rewrite, RuleChange, SweepOptions, UpdateRequest, Updated, WriteBatch,
+    HoldOptions, LenientReply, OnConflict, Replaces, Rewrite, RuleChange, UpdateRequest, Updated, WriteBatch,
     WriteBatchError, WriteOutcome, value_of_bson,
 };
-pub use crate::delete::{Deleted, RowPredicate};
+pub use crate::delete::Deleted;
+pub use crate::delete::rows::RowPredicate;
 pub use crate::documents::columns::{ColumnKind, DocumentColumn, DocumentColumns};
 pub use crate::documents::find::{FindCursor, FindRequest};
 pub use crate::documents::options::{DocumentsOptions, IndexSpec};
@@ -102,8 +103,7 @@ pub use crate::documents::pace::Stop;
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
 pub use crate::documents::usage::IndexUse;
 pub use crate::error::{Error, ErrorKind, Result};
-pub use crate::hand_off::{ExpiredBucket, ExpirySink, SinkError};
-pub use crate::holds::{HoldInfo, HoldOptions};
+pub use crate::hand_off::sink::{ExpiredBucket, ExpirySink, SinkError};
 pub use crate::ladder::DumpedRung;
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
@@ -116,9 +116,10 @@ pub use crate::settings::{
 };
 pub use crate::snapshot::{
     Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
-    ExpiredUnit, ExpiryRow, FieldBound, MetaFilter, MetaGroups, RollupRequest, RuleInfo, RungInfo, ScanReport,
-    ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
+    ExpiredUnit, ExpiryRow, FieldBound, HoldInfo, MetaFilter, MetaGroups, RollupRequest, RuleInfo, RungInfo,
+    ScanReport, ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
 };
+pub use crate::sweep::options::SweepOptions;
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;
 /// The columnar layer: schemas, metas, windows.

@@ -12,6 +12,7 @@ mod salvage;
 
 pub use report::{Loss, LostMeta, RepairReport};
 
+use self::report::text_of;
 use crate::clean_shutdown::ShutdownMarker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{FileName, Listing};
@@ -279,10 +280,6 @@ impl Plan {
         let files = files.chain(self.marker_is_damaged.then(|| FileName::ShutdownMarker.path(Path::new(""))));
         files.filter(|path| there(path)).map(|path| text_of(&path)).collect()
     }
-}
-
-fn text_of(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 fn apply(fs: &dyn Fs, dir: &Path, plan: &mut Plan) -> Result<()> {

@@ -4,8 +4,12 @@
 //! The keys are documents of an ordinary collection that no command reaches. How long they have been known is counted by the
 //! monotonic clock, and begins anew when the database is opened.
 
-use crate::documents::changes::{self, Change};
-use crate::documents::memtable::{Stored, raw};
+pub(crate) mod known;
+pub(crate) mod stored;
+
+pub use known::RequestKey;
+
+use crate::documents::memtable::raw;
 use crate::documents::options::{DocumentsOptions, DocumentsRecord};
 use crate::documents::pace::Stop;
 use crate::documents::snapshot::visit_stored;
@@ -13,29 +17,13 @@ use crate::documents::state::DocumentsState;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
-use crate::sync::{Condvar, Mutex};
 use bytes::Bytes;
-use ebbtide_documents::bson::raw::{RawBinaryRef, RawBsonRef, RawDocumentBuf, cstr};
-use ebbtide_documents::bson::spec::BinarySubtype;
-use ebbtide_documents::{Filter, id_key};
+use ebbtide_documents::Filter;
 use ebbtide_ttl::{Code, Precision};
-use std::collections::{HashMap, HashSet, VecDeque};
+use known::{LIMITS, REQUESTS, Remembered};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The collection of the keys.
-pub(crate) const REQUESTS: &str = ".requests";
-
-/// How long a key is known, and how many are at most: the oldest are forgotten first.
-const LIMITS: Limits = Limits { life: Duration::from_secs(3600), most: 100_000, at_once: 1000 };
-
-/// Bytes of a reply at most: 16 MiB.
-const REPLY_BYTES_MAX: usize = 16 << 20;
-/// A request with its reply takes less in the log.
-pub(crate) const ANSWERED_BYTES: usize = REPLY_BYTES_MAX + 1024;
-
-/// Identifies a request, for example the SHA-256 of who sends it and of the key that he gave it.
-pub type RequestKey = [u8; 32];
+use stored::{UnansweredRequest, document_key};
 
 /// What a request that may have been sent before begins with.
 #[derive(Debug)]
@@ -71,14 +59,6 @@ impl Drop for Request {
     }
 }
 
-/// A request as it is stored with what it inserts.
-pub(crate) struct StoredRequest {
-    pub(crate) collection: u64,
-    pub(crate) change: Change,
-    /// The change as it is in the log.
-    pub(crate) encoded: Vec<u8>,
-}
-
 impl Request {
     /// The request without its reply, to be stored with it.
     pub(crate) fn unanswered(&self) -> Result<UnansweredRequest> {
@@ -98,117 +78,6 @@ impl Request {
             remembered.add(self.key, now);
         }
         self.engine.requests.end([self.key]);
-    }
-}
-
-/// A request that is about to be stored.
-pub(crate) struct UnansweredRequest {
-    collection: u64,
-    document_key: Bytes,
-    key: RequestKey,
-    digest: [u8; 32],
-    written: i64,
-}
-
-impl UnansweredRequest {
-    /// The request with its reply.
-    pub(crate) fn with_reply(self, reply: &[u8]) -> Result<StoredRequest> {
-        if reply.len() > REPLY_BYTES_MAX {
-            let what = format!("the reply of a request may have {REPLY_BYTES_MAX} bytes, this one has {}", reply.len());
-            return Err(Error::new(Code::BSONObjectTooLarge, what));
-        }
-        let binary = |bytes| RawBinaryRef { subtype: BinarySubtype::Generic, bytes };
-        let mut document = RawDocumentBuf::new();
-        let members: [(_, &[u8]); 3] =
-            [(cstr!("_id"), &self.key), (cstr!("digest"), &self.digest), (cstr!("reply"), reply)];
-        for (name, bytes) in members {
-            document.append(name, RawBsonRef::Binary(binary(bytes)));
-        }
-        let stored = Stored { written: self.written, document: document.into_bytes().into() };
-        let change = Change { key: self.document_key, stored: Some(stored) };
-        let encoded = changes::encode(std::slice::from_ref(&change));
-        Ok(StoredRequest { collection: self.collection, change, encoded })
-    }
-}
-
-fn document_key(key: &RequestKey) -> Result<Bytes> {
-    let binary = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: key };
-    Ok(id_key(RawBsonRef::Binary(binary))?.into())
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    life: Duration,
-    most: usize,
-    /// So many are forgotten with one command.
-    at_once: usize,
-}
-
-/// The requests that are known.
-pub(crate) struct Requests {
-    known: Mutex<Known>,
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct Known {
-    /// Those that are stored; `None` until they are first asked for.
-    remembered: Option<Remembered>,
-    /// Those that are being stored or forgotten.
-    under_way: HashSet<RequestKey>,
-}
-
-/// The requests that are stored.
-#[derive(Debug)]
-struct Remembered {
-    /// The number of their collection.
-    collection: u64,
-    /// Since when each is known, by the monotonic clock.
-    since: HashMap<RequestKey, Duration>,
-    /// The oldest first.
-    order: VecDeque<RequestKey>,
-}
-
-impl Remembered {
-    fn add(&mut self, key: RequestKey, now: Duration) {
-        if self.since.insert(key, now).is_none() {
-            self.order.push_back(key);
-        }
-    }
-
-    fn remove(&mut self, keys: &[RequestKey]) {
-        for key in keys {
-            self.since.remove(key);
-        }
-        self.order.retain(|key| self.since.contains_key(key));
-    }
-
-    /// The oldest keys, if it is time to forget some: there are too many, enough of them are old, or `asked` is.
-    fn due(&self, asked: &RequestKey, now: Duration, limits: Limits) -> Vec<RequestKey> {
-        let is_old =
-            |key: &RequestKey| self.since.get(key).is_some_and(|since| now.saturating_sub(*since) >= limits.life);
-        if self.order.len() >= limits.most {
-            return self.order.iter().take(limits.at_once).copied().collect();
-        }
-        if is_old(asked) || self.order.get(limits.at_once - 1).is_some_and(is_old) {
-            return self.order.iter().take_while(|key| is_old(key)).copied().collect();
-        }
-        Vec::new()
-    }
-}
-
-impl Requests {
-    pub(crate) fn new() -> Self {
-        Requests { known: Mutex::new(Known::default()), ended: Condvar::new() }
-    }
-
-    fn end(&self, keys: impl IntoIterator<Item = RequestKey>) {
-        let mut known = self.known.lock();
-        for key in keys {
-            known.under_way.remove(&key);
-        }
-        drop(known);
-        self.ended.notify_all();
     }
 }
 
@@ -311,6 +180,3 @@ fn forget(engine: &Engine, collection: u64, asked: &RequestKey) -> Result<()> {
     engine.requests.end(due);
     forgotten
 }
-
-#[cfg(test)]
-mod tests;

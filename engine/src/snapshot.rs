@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod expired;
+pub(crate) mod holds;
 mod ladders;
 mod last;
 mod listing;
@@ -17,6 +18,7 @@ mod time_range;
 
 pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, MetaGroups};
 pub use expired::ExpiredUnit;
+pub use holds::HoldInfo;
 pub use ladders::RungInfo;
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use rollup::RollupRequest;
@@ -32,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::holds::Hold;
 use crate::ladder::{reported_name, rung_name};
 use crate::options::CollectionOptions;
-use crate::requests::REQUESTS;
+use crate::requests::known::REQUESTS;
 use crate::state::{CollectionState, State};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};

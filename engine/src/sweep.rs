@@ -4,27 +4,28 @@
 //! without reading its directory, and one edit drops everything that visits counted for a rule. A file is unlinked when the
 //! last snapshot that can see it is dropped.
 
-mod drop_edit;
+pub(crate) mod drop_edit;
 mod open;
+pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod size;
 pub(crate) mod sweeper;
 
-pub(crate) use drop_edit::{DropEdit, record_by_size, record_of};
 pub use sweeper::Operation;
 
-use crate::db::SweepOptions;
 use crate::documents::due::Due;
 use crate::documents::sweep::Drops;
-use crate::engine::{Engine, Log};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ladder::rung_of;
 use crate::metrics::TtlMetrics;
 use crate::state::CollectionState;
 use crate::sync::Guard;
-use drop_edit::{record_of_documents, shown};
+use drop_edit::{DropEdit, record_of, record_of_documents, shown};
 use ebbtide_ttl::{Code, PassTarget, RuleRef, Timestamp, Visit, VisitLimit, run_pass};
-use plan::{Item, OpenBuckets, Plan};
+use options::SweepOptions;
+use plan::item::Item;
+use plan::{OpenBuckets, Plan};
 use serde::Serialize;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -263,7 +264,7 @@ impl Pass<'_> {
         if !counted.stopped_at_limit {
             self.drop_counted(&collection)?;
         }
-        add(&mut visit, &counted);
+        visit.add(&counted);
         visit.stopped_at_limit = counted.stopped_at_limit;
         let (name, label) = shown(engine, &collection, view.label());
         self.note_progress(&name, &label, &visit);
@@ -327,7 +328,7 @@ impl Pass<'_> {
         let (mut ops, visit) = drops.edits(&collection);
         ops.push(record_of_documents(&collection, self.now.instant(), (seconds, name), &visit));
         engine.commit(ops)?;
-        add(&mut self.dropped, &visit);
+        self.dropped.add(&visit);
         let visit = Visit { buckets: drops.counted, stopped_at_limit: stopped, ..visit };
         self.note_progress(&collection.name, name, &visit);
         Ok(visit)
@@ -360,7 +361,7 @@ impl Pass<'_> {
                 Err(error) if error.code() == Code::OutOfDiskSpace => {
                     tracing::warn!(%error, "open buckets are due and could not be sealed");
                     unsealed = open::drop_all(self.engine, collection.id, self.now.instant())?;
-                    add(&mut self.dropped, &unsealed);
+                    self.dropped.add(&unsealed);
                 }
                 flushed => flushed?,
             }
@@ -505,7 +506,7 @@ impl Pass<'_> {
                     tracing::error!(collection = %collection.name, %error, "what is due in an unreadable segment stays");
                     self.unread.insert(error.to_string());
                 }
-                added => add(by_rule.entry(*rule).or_default(), &added?),
+                added => by_rule.entry(*rule).or_default().add(&added?),
             }
         }
         if by_rule.is_empty() {
@@ -519,11 +520,11 @@ impl Pass<'_> {
             if rung_of(&collection.name).is_some() {
                 visit.measurements = 0; // They are bins.
             }
-            add(&mut sum, visit);
+            sum.add(visit);
             let rule = (view.expire_after_seconds, view.label());
             ops.push(record_of(self.engine, collection, self.now.instant(), rule, visit));
         }
-        let Some(_no_inserts) = hold_unless_suspended(self.engine, collection.id) else {
+        let Some(_no_inserts) = self.engine.log_unless_suspended(collection.id) else {
             pieces.take_back(self.engine);
             return Ok(false);
         };
@@ -535,7 +536,7 @@ impl Pass<'_> {
         let touched = items.iter().flat_map(|(_, item)| item.segments());
         assert!(touched.into_iter().all(|id| is_same(&id)), "what was looked at is what is dropped");
         pieces.commit(self.engine, ops)?;
-        add(&mut self.dropped, &sum);
+        self.dropped.add(&sum);
         Ok(true)
     }
 
@@ -557,19 +558,4 @@ impl Pass<'_> {
             }
         }
     }
-}
-
-/// Keeps inserts out while the returned guard is held; `None` if an insert has suspended expiry.
-fn hold_unless_suspended(engine: &Engine, collection: u64) -> Option<Guard<'_, Log>> {
-    let log = engine.log.lock();
-    let state = engine.state.read();
-    let suspended = state.by_id(collection).is_none_or(|c| state.suspension_of(c).is_some());
-    (!suspended).then_some(log)
-}
-
-pub(crate) fn add(sum: &mut Visit, more: &Visit) {
-    sum.buckets += more.buckets;
-    sum.measurements += more.measurements;
-    sum.bytes += more.bytes;
-    sum.files += more.files;
 }

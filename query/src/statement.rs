@@ -6,6 +6,7 @@
 
 mod grammar;
 pub(crate) mod lexer;
+mod parser;
 mod pivot;
 mod predicate;
 #[cfg(test)]

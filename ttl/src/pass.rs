@@ -40,6 +40,16 @@ pub struct Visit {
     pub stopped_at_limit: bool,
 }
 
+impl Visit {
+    /// Adds the counts of another one.
+    pub fn add(&mut self, more: &Visit) {
+        self.buckets += more.buckets;
+        self.measurements += more.measurements;
+        self.bytes += more.bytes;
+        self.files += more.files;
+    }
+}
+
 /// What a pass sweeps.
 pub trait PassTarget {
     /// The rules to visit. Called once for each sub-pass, so the next one includes rules created meanwhile.

@@ -6,11 +6,11 @@ use super::{
 };
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::hand_off::{Group, Handed, Planned, due, plan_unnumbered};
+use crate::hand_off::planned::{Group, Handed, Planned, due, plan_unnumbered};
 use crate::manifest::Op;
 use crate::state::CollectionState;
-use crate::sweep::plan::Item;
-use crate::sweep::{DropEdit, add, record_by_size, record_of};
+use crate::sweep::drop_edit::{DropEdit, record_by_size, record_of};
+use crate::sweep::plan::item::Item;
 use ebbtide_buckets::{Schema, adapt, times as times_of, value_at};
 use ebbtide_ttl::{Code, Cutoff, Timestamp, Value, Visit};
 use std::collections::HashMap;
@@ -220,7 +220,7 @@ impl Mover<'_> {
         match before.intent.as_ref() {
             Some(intent) if claimed.is_committed => {
                 let visit = self.drop_moved(intent, archive)?;
-                add(dropped, &visit);
+                dropped.add(&visit);
             }
             intent => {
                 self.record(|record| *record = archive)?;
@@ -295,7 +295,7 @@ impl Mover<'_> {
         let archive = ArchiveRecord { owners: vec![owner], version: Some(version), intent: None };
         let visit = self.drop_moved(&intent, archive)?;
         self.slot.status.lock().sent = None;
-        add(dropped, &visit);
+        dropped.add(&visit);
         Ok(true)
     }
 

@@ -1,11 +1,12 @@
 //! Commands on collections: create, drop, collMod, listCollections, collStats, compact.
 
 use super::args::Args;
-use super::{cursor, documents, done, reply};
+use super::documents;
+use super::replies::{cursor, done, reply};
 use crate::archive::parse_expire_into;
 use crate::db::{Database, RuleChange};
 use crate::error::{Error, Result};
-use crate::hand_off::parse_hand_off;
+use crate::hand_off::sink::parse_hand_off;
 use crate::json::{json_of, value_of};
 use crate::options::{CollectionChange, CollectionOptions};
 use crate::snapshot::{CollectionSnapshot, RungInfo};

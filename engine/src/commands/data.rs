@@ -1,7 +1,8 @@
 //! Commands that change measurements: insert and delete.
 
 use super::args::{Args, mismatch};
-use super::{documents, reply};
+use super::documents;
+use super::replies::reply;
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::value_of;

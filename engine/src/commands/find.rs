@@ -4,8 +4,9 @@
 //! flush or a compaction does not change what a limit returns.
 
 use super::args::{Args, mismatch};
+use super::documents;
 use super::projection::Projection;
-use super::{cursor, documents, reply};
+use super::replies::{cursor, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};

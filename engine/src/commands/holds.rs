@@ -1,11 +1,12 @@
 //! Commands on legal holds: createHold, dropHold, listHolds.
 
 use super::args::Args;
-use super::{cursor, done};
+use super::replies::{cursor, done};
 use crate::db::Database;
+use crate::db::HoldOptions;
 use crate::error::{Error, Result};
-use crate::holds::{HoldInfo, HoldOptions};
 use crate::json::{json_of, value_of};
+use crate::snapshot::HoldInfo;
 use ebbtide_ttl::{Code, Filter, Timestamp, Value};
 use serde_json::{Map, Value as Json, json};
 

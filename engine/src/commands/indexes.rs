@@ -1,7 +1,8 @@
 //! Commands on partial TTL indexes: createIndexes, dropIndexes, listIndexes.
 
 use super::args::Args;
-use super::{cursor, documents, reply};
+use super::documents;
+use super::replies::{cursor, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};

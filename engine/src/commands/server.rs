@@ -1,7 +1,7 @@
 //! Commands on the database as a whole: state, parameters, the clock.
 
 use super::args::Args;
-use super::{done, reply};
+use super::replies::{done, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 #[cfg(doc)]
 use ebbtide_ttl::Code;
 use ebbtide_ttl::{Clock, SystemClock};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a database is opened.
@@ -85,5 +85,28 @@ impl Builder {
     /// [`Code::NamespaceNotFound`] if it does not exist, and errors of the file system.
     pub fn repair(self, mode: RepairMode) -> Result<RepairReport> {
         crate::repair::repair(&self.fs, self.clock.as_ref(), &self.path, mode)
+    }
+}
+
+impl Database {
+    /// Opens the database at `path` for writing, with default settings; creates it if it does not exist.
+    ///
+    /// # Errors
+    /// As for [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// A builder for opening the database at `path` with other settings, another clock, or for reading only.
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder::new(path.as_ref().to_owned())
+    }
+
+    /// Repairs the database at `path`, which must not be open. See [`Builder::repair`].
+    ///
+    /// # Errors
+    /// As for [`Builder::repair`].
+    pub fn repair(path: impl AsRef<Path>, mode: RepairMode) -> Result<RepairReport> {
+        Self::builder(path).repair(mode)
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::batch_id::BatchId;
 use crate::db::raw::RawMeasurement;
-use crate::delete::{Deleted, FilterPredicate, RowPredicate};
+use crate::delete::rows::RowPredicate;
+use crate::delete::{Deleted, FilterPredicate};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::insert::out_of_range;

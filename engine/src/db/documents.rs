@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::options::check_collection_name;
-use crate::requests::UnansweredRequest;
+use crate::requests::stored::UnansweredRequest;
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBson;
 use ebbtide_documents::bson::{Bson, Document, RawDocument, RawDocumentBuf};

@@ -1,63 +1,23 @@
 //! What is due to be handed over, and the drop of what was taken.
 
-use super::ExpiredBucket;
+use super::sink::ExpiredBucket;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::state::CollectionState;
-use crate::sweep::plan::{DueBucket, Item, readable_due_buckets};
-use crate::sweep::size::{SIZE_RULE, excess};
-use crate::sweep::{DropEdit, add, record_by_size, record_of};
+use crate::sweep::drop_edit::{DropEdit, SIZE_RULE, record_by_size, record_of};
+use crate::sweep::plan::due_scan::{DueBucket, readable_due_buckets};
+use crate::sweep::plan::item::Item;
+use crate::sweep::size::excess;
 use crate::sync::Guard;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::ipc::writer::StreamWriter;
-use ebbtide_buckets::{BucketId, MetaKey, Window, times};
-use ebbtide_ttl::{Code, Timestamp, Value, Visit};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use ebbtide_buckets::{BucketId, times};
+use ebbtide_ttl::{Code, Timestamp, Visit};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-
-/// The identities of buckets that were handed over, or may have been, and are not dropped.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HandedOver {
-    /// The generation of the next bucket that is handed over for the first time.
-    next: u64,
-    pending: Vec<Pending>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Pending {
-    meta: Value,
-    window: (i64, i64),
-    generation: u64,
-}
-
-impl Pending {
-    fn id(&self) -> BucketId {
-        let (start, end) = self.window;
-        BucketId { meta: MetaKey::of(&self.meta), window: Window { start, end } }
-    }
-}
-
-impl HandedOver {
-    fn generations(&self) -> HashMap<BucketId, u64> {
-        self.pending.iter().map(|pending| (pending.id(), pending.generation)).collect()
-    }
-
-    fn add(&mut self, id: &BucketId) -> u64 {
-        let generation = self.next;
-        self.next += 1;
-        let window = (id.window.start, id.window.end);
-        self.pending.push(Pending { meta: id.meta.value(), window, generation });
-        generation
-    }
-
-    fn remove(&mut self, gone: &HashSet<BucketId>) {
-        self.pending.retain(|pending| !gone.contains(&pending.id()));
-    }
-}
 
 /// A bucket to hand over.
 pub(crate) struct Planned {
@@ -76,6 +36,16 @@ pub(crate) struct Group {
     pub(crate) held: u64,
     /// Errors about segments that cannot be read: what is due in them, or elsewhere in their windows, stays.
     pub(crate) unread: Vec<String>,
+}
+
+/// What a pass handed over and dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    pub(crate) dropped: Visit,
+    pub(crate) held: u64,
+    /// How many collections have buckets that could not be handed over.
+    pub(crate) failed: u64,
+    pub(crate) unread: BTreeSet<String>,
 }
 
 /// What is due of a collection, by a rule or by size.
@@ -255,7 +225,7 @@ pub(super) fn drop_accepted(
                 edit.add_unexpired(&item)?
             }
         };
-        add(by_rule.entry(&planned.rule).or_default(), &visit);
+        by_rule.entry(&planned.rule).or_default().add(&visit);
         gone.insert(planned.id.clone());
     }
     if gone.is_empty() {
@@ -265,7 +235,7 @@ pub(super) fn drop_accepted(
     let (files, pieces) = edit.edits(engine, now, &mut ops)?;
     sum.files = files;
     for (rule, visit) in &by_rule {
-        add(&mut sum, visit);
+        sum.add(visit);
         ops.push(match rule {
             Some((label, e)) => record_of(engine, &present, at, (*e, label), visit),
             None => record_by_size(&present, at, end, visit),

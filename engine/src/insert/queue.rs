@@ -3,7 +3,7 @@
 use crate::batch_id::BatchId;
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
-use crate::requests::StoredRequest;
+use crate::requests::stored::StoredRequest;
 use crate::sync::{self, Condvar, Guard, Mutex, Ordered, Rank};
 use ebbtide_buckets::{Chunk, Schema};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! From JSON to values, in one pass: from text, or from what was parsed before.
 
-use super::{BASE64, DEPTH_MAX, json_of};
+use super::write::{BASE64, json_of};
 use base64::Engine as _;
 use ebbtide_ttl::{Name, Timestamp, Value, exact_int};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -23,6 +23,9 @@ const FOREIGN: [&str; 10] = [
     "$maxKey",
     "$dbPointer",
 ];
+
+/// Values do not nest deeper than this.
+pub const DEPTH_MAX: usize = 100;
 
 /// Levels that the content of a `$`-value may have.
 const INNER_DEPTH: usize = 2;

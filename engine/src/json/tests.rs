@@ -1,4 +1,5 @@
 use super::*;
+use ebbtide_ttl::Timestamp;
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -2,13 +2,14 @@
 
 use super::compact::add_segment;
 use super::decay::Pieces;
-use super::{LadderRecord, RungRecord, clash, rung_record};
+use super::{LadderRecord, RungRecord, clash, rung_name};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::{CollectionRecord, Op};
+use crate::options::CollectionOptions;
 use crate::state::{CollectionState, State};
 use ebbtide_buckets::{Bins, MetaKey, Schema};
-use ebbtide_ttl::{Code, Ladder, Rung, Timestamp};
+use ebbtide_ttl::{Bucketing, Code, Ladder, OutOfRange, RuleSet, Rung, SPAN_SECONDS_MAX, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -268,4 +269,25 @@ pub(crate) fn stored_bins(
 /// How many measurements bins have.
 fn counts(bins: &Bins) -> HashMap<(MetaKey, i64), u64> {
     bins.iter().map(|(meta, bin, measurements)| ((meta.clone(), bin.start), measurements)).collect()
+}
+
+/// Bins of one meta in one bucket of a rung, unless that would be wider than a bucket can be.
+const BINS_OF_BUCKET: i64 = 256;
+
+/// The record of the collection of a rung. Its windows are whole numbers of bins.
+fn rung_record((parent, of): (u64, &Schema), rung: &Rung, id: u64, rules_epoch: u64) -> CollectionRecord {
+    let step = rung.step_seconds;
+    let bins = (SPAN_SECONDS_MAX / step).clamp(1, BINS_OF_BUCKET);
+    let options = CollectionOptions {
+        bucketing: Bucketing::Custom { span_seconds: step * bins },
+        precision: of.precision,
+        // Whether expiry is suspended is asked of the parent.
+        out_of_range: OutOfRange::Expire,
+        meta_field: of.meta.clone(),
+        ..CollectionOptions::new(of.time.clone())
+    };
+    // A bin expires by its end, a measurement by its time: here the start.
+    let rules = RuleSet::new(rung.expire_after_seconds.map(|life| life + step));
+    let schema = Schema::new(of.time.clone(), of.meta.clone(), of.precision);
+    CollectionRecord { id, name: rung_name(parent, step), options, rules, rules_epoch, schema, sealed_seq: 0 }
 }

@@ -3,7 +3,7 @@
 use super::alter::stored_bins;
 use super::decay::Pieces;
 use super::{LadderRecord, RungRecord};
-use crate::delete::{Deletion, RowPredicate, removal};
+use crate::delete::rows::{Deletion, RowPredicate, removal};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::snapshot::CollectionSnapshot;

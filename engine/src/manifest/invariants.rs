@@ -4,14 +4,14 @@
 //! next open. It is checked again when it is read: an edit that was forged, or written by a faulty program, is damage whatever
 //! its checksum says. `State::check` compares an edit with the state that it changes.
 
-use super::{CollectionRecord, Op};
+use super::op::{CollectionRecord, Op};
 use crate::archive::check_url;
 use crate::documents::segment::DocumentSegmentRecord;
 use crate::files::{NUMBER_END, collection_of};
 use crate::holds::check_hold_name;
 use crate::ladder::rung_of;
 use crate::options::{MAX_BYTES_MAX, check_collection_name, check_grace, check_view};
-use crate::requests::REQUESTS;
+use crate::requests::known::REQUESTS;
 use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::SegmentMeta;
 use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
@@ -112,7 +112,10 @@ fn check_op(op: &Op) -> Check {
         }
         Op::SetLadder { collection, ladder } => {
             numbers_have_successors(&[*collection])?;
-            ladder.as_ref().map_or(Ok(()), |ladder| ladder.check())
+            match ladder {
+                Some(ladder) => ladder.definition().validate().map_err(|error| error.to_string()),
+                None => Ok(()),
+            }
         }
     }
 }

@@ -1,11 +1,15 @@
 use super::*;
-use crate::batch_id::BatchId;
+use crate::batch_id::{BatchId, LastBatch};
 use crate::db::Database;
 use crate::files::NUMBER_END;
 use crate::fs::replace;
 use crate::fs::sim::SimFs;
+use crate::options::CollectionOptions;
 use crate::segment::bounds::ChangedBucket;
-use ebbtide_ttl::{Bucketing, RuleSet, Timestamp, Value, VirtualClock};
+use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
+use ebbtide_buckets::FileTypes;
+use ebbtide_ttl::{Bucketing, IdPolicy, RuleSet, Timestamp, Value, VirtualClock};
+use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 const DIR: &str = "/db";

@@ -1,7 +1,6 @@
 //! Losses, counted by collection and meta.
 
-use super::report::{Loss, LostMeta};
-use super::text_of;
+use super::report::{Loss, LostMeta, text_of};
 use crate::documents::segment::DocumentSegment;
 use crate::documents::state::DocumentsState;
 use crate::fs::Fs;

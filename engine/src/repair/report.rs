@@ -2,7 +2,7 @@
 
 use ebbtide_ttl::{Timestamp, Value};
 use std::fmt::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Metas of one loss that are printed; the report in the folder has all.
 const METAS_SHOWN: usize = 20;
@@ -127,4 +127,9 @@ impl Loss {
             _ => Ok(()),
         }
     }
+}
+
+/// A path as text.
+pub(super) fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }

@@ -7,104 +7,28 @@
 mod fold;
 mod groups;
 mod guard;
+mod request;
 
 pub use guard::AggregateGuard;
+pub use request::{Aggregate, AggregateRequest, MetaGroups};
 
+use super::CollectionSnapshot;
 use super::meta_numbers::MetaNumbers;
-use super::scan::{BucketSelector, MetaFilter, ScanReport, ScanRequest, SelectedBucket};
-use super::{CollectionSnapshot, TimeRange};
+use super::scan::selection::{BucketSelector, SelectedBucket};
+use super::scan::{ScanReport, ScanRequest};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, FieldStats, FieldType, SegmentReader, column_of_keys};
+use arrow::array::RecordBatch;
+use ebbtide_buckets::{Chunk, FieldType, SegmentReader, column_of_keys};
 use ebbtide_ttl::Code;
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
-use groups::{FieldShape, Shape, Table};
+use groups::{FieldShape, Shape, Source, Table};
 use std::borrow::Cow;
 use std::collections::btree_map;
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Rows of a unit of work of one thread.
 const UNIT_ROWS: u64 = 1 << 16;
-
-/// An aggregate of the measurements, or of a numeric top-level field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Aggregate {
-    /// The number of measurements, an int64.
-    Rows,
-    /// The number of values that are not null, an int64.
-    Count(String),
-    /// The sum, in the field's type; null without values.
-    Sum(String),
-    /// The mean, a double; null without values.
-    Avg(String),
-    /// The least value.
-    Min(String),
-    /// The greatest value.
-    Max(String),
-    /// The value of the measurement with the least time; null if it has none. If several share that time, which one is used is
-    /// unspecified.
-    First(String),
-    /// The value of the measurement with the greatest time, likewise.
-    Last(String),
-}
-
-impl Aggregate {
-    fn field(&self) -> Option<&str> {
-        match self {
-            Aggregate::Rows => None,
-            Aggregate::Count(f) | Aggregate::Sum(f) | Aggregate::Avg(f) | Aggregate::Min(f) => Some(f),
-            Aggregate::Max(f) | Aggregate::First(f) | Aggregate::Last(f) => Some(f),
-        }
-    }
-
-    /// The name of its column: `max(temp)`, and `count(*)` for [`Aggregate::Rows`].
-    #[must_use]
-    pub fn name(&self) -> String {
-        let function = match self {
-            Aggregate::Rows => return "count(*)".to_owned(),
-            Aggregate::Count(_) => "count",
-            Aggregate::Sum(_) => "sum",
-            Aggregate::Avg(_) => "avg",
-            Aggregate::Min(_) => "min",
-            Aggregate::Max(_) => "max",
-            Aggregate::First(_) => "first",
-            Aggregate::Last(_) => "last",
-        };
-        format!("{function}({})", self.field().unwrap_or_default())
-    }
-}
-
-/// What to aggregate, over which measurements, and in which groups.
-#[derive(Debug, Clone, Default)]
-pub struct AggregateRequest {
-    /// The aggregates, in the order of their columns, which follow those of the group.
-    pub aggregates: Vec<Aggregate>,
-    /// The times of the measurements.
-    pub time: TimeRange,
-    /// Selects metas; all if `None`.
-    pub meta: Option<Arc<dyn MetaFilter>>,
-    /// Whether each meta forms a group of its own.
-    pub by_meta: bool,
-    /// With `by_meta`: which metas form one group. The result names one meta of each group.
-    pub meta_groups: Option<Arc<dyn MetaGroups>>,
-    /// The width of groups in time: a whole number of units of the collection's precision. Groups are aligned to the epoch.
-    /// `None` puts all times into one group.
-    pub width: Option<Duration>,
-}
-
-/// Puts metas into groups: by a member of the meta, or by anything else computed from it.
-pub trait MetaGroups: fmt::Debug + Send + Sync {
-    /// The number of each meta's group. `metas` is a column of the meta field without repetitions; groups are numbered
-    /// from 0 in the order in which they appear.
-    ///
-    /// # Errors
-    /// Any error; the aggregation fails with it.
-    fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError>;
-}
 
 /// The result of [`CollectionSnapshot::aggregate_guarded`].
 #[derive(Debug, Clone)]
@@ -439,13 +363,6 @@ fn numbers_of(
         numbers.push(number);
     }
     numbers
-}
-
-/// The source of a field's part of an answer.
-enum Source<'a> {
-    /// The segment has no such field: nulls.
-    Absent,
-    Stats(&'a FieldStats),
 }
 
 /// Moves the buckets that statistics can answer from `rest` into `table`.

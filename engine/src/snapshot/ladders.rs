@@ -4,7 +4,7 @@ use super::listing::ExpiryRow;
 use super::{CollectionSnapshot, Snapshot};
 use crate::error::Result;
 use crate::ladder::alter::stored_bins;
-use crate::sweep::plan::due_buckets;
+use crate::sweep::plan::due_scan::due_buckets;
 use ebbtide_ttl::Timestamp;
 
 /// A rung, as `SHOW LADDERS` lists it.

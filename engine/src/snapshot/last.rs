@@ -2,7 +2,8 @@
 
 use super::CollectionSnapshot;
 use super::meta_numbers::MetaNumbers;
-use super::scan::{BucketSelector, ScanRequest, SelectedBucket};
+use super::scan::ScanRequest;
+use super::scan::selection::{BucketSelector, SelectedBucket};
 use crate::error::{Error, Result};
 use crate::segment::{Segment, ordinal_number, row_number};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};

@@ -1,6 +1,7 @@
 //! Rollups: what the bins of a ladder show.
 
-use super::scan::{BucketSelector, ScanRequest};
+use super::scan::ScanRequest;
+use super::scan::selection::BucketSelector;
 use super::{CollectionSnapshot, MetaFilter, TimeRange};
 use crate::error::{Error, Result};
 use crate::ladder::fold::{Taken, add_open, add_sealed};

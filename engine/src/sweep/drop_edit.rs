@@ -1,7 +1,6 @@
 //! The edit that drops buckets: what goes, what it leaves in the rungs of a ladder, and the records for the history.
 
-use super::plan::{Item, first_of};
-use super::size;
+use super::plan::item::{Item, first_of};
 use crate::documents::state::DocumentsState;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -14,6 +13,9 @@ use ebbtide_ttl::{Cutoff, RUNG_RULE, Timestamp, Visit};
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The name in listings of the rule by which `maxBytes` drops buckets.
+pub(crate) const SIZE_RULE: &str = "size";
 
 /// The name of a collection and the label of a rule of it for people: a rung has the name of the collection that it is of.
 pub(super) fn shown(engine: &Engine, collection: &CollectionState, label: &str) -> (String, String) {
@@ -50,7 +52,7 @@ pub(crate) fn record_by_size(collection: &CollectionState, at: Timestamp, end: i
     Op::Swept(SweepRecord {
         at,
         collection: collection.name.clone(),
-        rule: size::SIZE_RULE.to_owned(),
+        rule: SIZE_RULE.to_owned(),
         expire_after_seconds: 0,
         cutoff: Timestamp::from_units(end, collection.options.precision),
         buckets: visit.buckets,

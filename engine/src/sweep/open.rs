@@ -1,7 +1,7 @@
 //! Open buckets on a full disk: those that are due are dropped without being sealed first.
 
-use super::plan::due_buckets;
-use super::{DropEdit, hold_unless_suspended, record_of};
+use super::drop_edit::{DropEdit, record_of};
+use super::plan::due_scan::due_buckets;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
@@ -55,7 +55,7 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
             ops.push(record_of(engine, &collection, now, (rule.expire_after_seconds, rule.label()), &counts));
         }
     }
-    let Some(no_inserts) = hold_unless_suspended(engine, id) else {
+    let Some(no_inserts) = engine.log_unless_suspended(id) else {
         pieces.take_back(engine);
         return Ok(Visit::default());
     };

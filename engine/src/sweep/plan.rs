@@ -4,7 +4,7 @@
 //!
 //! A bucket (meta, window) may lie in several pieces: at most one in each segment, and one in each chunk in memory.
 //!
-//! 1. No time in a piece is after its bound ([`bound_of`]). So once the cut-off of the effective rule hides the bound, it hides
+//! 1. No time in a piece is after its bound ([`due_scan::bound_of`]). So once the cut-off of the effective rule hides the bound, it hides
 //!    every measurement in the piece. `DropEdit::add` asserts that it hides the last time of everything that is dropped.
 //! 2. A meta has one effective rule, so all pieces of a bucket have the same. `DueScan::buckets` refuses a bucket of two.
 //! 3. A bucket is dropped with all of its pieces. Segments are dropped or cut on their own only where their windows overlap
@@ -16,20 +16,16 @@
 //!    that outlives the lock is compared with the present version ([`Plan::still_holds`]). `Pass::drop` asserts that the
 //!    segments in the state are the very ones of the plan.
 //! 6. While a measurement lies outside of 1970..2038, nothing expires. No insert can add one between the last check for that
-//!    and the edit, because the sweep holds the log (`hold_unless_suspended`).
+//!    and the edit, because the sweep holds the log (`Engine::log_unless_suspended`).
 //! 7. A bucket that has a measurement which a hold covers is not due. Making or lifting a hold needs the maintenance lock too, and
 //!    a plan is of the holds that it was made under.
 //! 8. The instant of a plan is one reading of the clock that the clock guard accepted before the plan was made: only
 //!    `Sweeper::accept` makes an [`AcceptedNow`], and it asserts that the guard accepts the reading. What that instant hides
 //!    stays hidden at every later one.
 
-mod due_scan;
-mod item;
+pub(crate) mod due_scan;
+pub(crate) mod item;
 mod overlaps;
-
-pub(crate) use due_scan::{DueBucket, bound_of, due_buckets, expires_at, readable_due_buckets};
-pub(crate) use item::Item;
-pub(super) use item::first_of;
 
 use super::sweeper::AcceptedNow;
 use crate::error::{Error, Result};
@@ -38,6 +34,7 @@ use crate::segment::Segment;
 use crate::state::CollectionState;
 use due_scan::DueScan;
 use ebbtide_ttl::Visit;
+use item::Item;
 use item::split;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,16 +1,14 @@
 //! `maxBytes`: when a collection stores more, a sweep drops the buckets of its oldest windows, expired or not.
 
-use super::plan::{DueBucket, Item};
-use super::{DropEdit, record_by_size};
+use super::drop_edit::{DropEdit, record_by_size};
+use super::plan::due_scan::DueBucket;
+use super::plan::item::Item;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::state::CollectionState;
 use ebbtide_buckets::BucketId;
 use ebbtide_ttl::{COLLECTION_RULE, Code, Timestamp, Visit};
 use std::collections::{BTreeMap, HashSet};
-
-/// The name of the rule in listings.
-pub(crate) const SIZE_RULE: &str = "size";
 
 /// What has to go so that a collection takes no more than its `maxBytes`.
 #[derive(Default)]
@@ -113,7 +111,7 @@ pub(super) fn enforce(
     }
     let (mut visit, mut edit, mut end) = (Visit::default(), DropEdit::of(&collection), i64::MIN);
     for (id, bucket) in excess.buckets {
-        super::add(&mut visit, &edit.add_unexpired(&Item::from(bucket))?);
+        visit.add(&edit.add_unexpired(&Item::from(bucket))?);
         end = end.max(id.window.end);
     }
     let mut ops = Vec::new();

@@ -128,8 +128,11 @@ fn read(spec: &ScanSpec, counts: &Counts, mut put: impl FnMut(Result<RecordBatch
     for unit in &archived.units {
         counts.files.add(1);
         match unit.read().map_err(external) {
-            Ok(batches) if put_all(spec, batches, &mut put) => {}
-            Ok(_) => break,
+            Ok(batches) => {
+                if !put_all(spec, batches, &mut put) {
+                    break;
+                }
+            }
             Err(error) => {
                 outcome = Err(error);
                 break;

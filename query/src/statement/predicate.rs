@@ -2,7 +2,7 @@
 //! operators and fields are allowed is checked by the engine.
 
 use super::SyntaxError;
-use super::grammar::Parser;
+use super::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serde_json::{Value, json};
 

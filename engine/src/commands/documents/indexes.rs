@@ -2,7 +2,7 @@
 
 use super::{document, refused};
 use crate::commands::args::{Args, mismatch};
-use crate::commands::{cursor, reply};
+use crate::commands::replies::{cursor, reply};
 use crate::db::{Database, Documents};
 use crate::documents::options::{DocumentsOptions, IndexSpec};
 use crate::documents::snapshot::DocumentsSnapshot;

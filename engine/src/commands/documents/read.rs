@@ -2,7 +2,7 @@
 
 use super::document;
 use crate::commands::args::Args;
-use crate::commands::{cursor, reply};
+use crate::commands::replies::{cursor, reply};
 use crate::db::Documents;
 use crate::documents::find::FindRequest;
 use crate::error::Result;

@@ -2,7 +2,7 @@
 
 use super::{indexes, refused};
 use crate::commands::args::Args;
-use crate::commands::{done, reply};
+use crate::commands::replies::{done, reply};
 use crate::db::{Database, Documents};
 use crate::documents::options::DocumentsOptions;
 use crate::documents::snapshot::DocumentsSnapshot;

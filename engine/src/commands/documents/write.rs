@@ -2,7 +2,7 @@
 
 use super::{document, flag};
 use crate::commands::args::{Args, mismatch};
-use crate::commands::reply;
+use crate::commands::replies::reply;
 use crate::db::{DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, UpdateRequest, WriteOutcome};
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::RawDocumentBuf;

@@ -1,19 +1,29 @@
 //! Groups and their states.
 
-use super::{Aggregate, AggregateRequest, MetaNumbers, Source};
+use super::request::{Aggregate, AggregateRequest};
 use crate::error::{Error, Result};
 use crate::segment::bounds::BucketBounds;
 use crate::snapshot::CollectionSnapshot;
+use crate::snapshot::meta_numbers::MetaNumbers;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
-use ebbtide_buckets::{DoubleAccumulator, FieldType, IntAccumulator, Numbers, column_of_keys, to_number, to_usize};
+use ebbtide_buckets::{
+    DoubleAccumulator, FieldStats, FieldType, IntAccumulator, Numbers, column_of_keys, to_number, to_usize,
+};
 use ebbtide_ttl::Code;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Up to this number of states, every meta and every group in time has one; above it, only those that occur.
 const DENSE_STATES_MAX: usize = 1 << 22;
+
+/// The source of a field's part of an answer.
+pub(super) enum Source<'a> {
+    /// The segment has no such field: nulls.
+    Absent,
+    Stats(&'a FieldStats),
+}
 
 /// A field that is aggregated.
 pub(super) struct FieldShape {

@@ -1,6 +1,6 @@
 //! Which buckets of segments and of memory a request selects.
 
-use super::{ScanReport, ScanRequest};
+use super::request::{ScanReport, ScanRequest};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;

@@ -1,7 +1,6 @@
 //! Which segments and buckets of a collection are due at an instant.
 
-use super::Item;
-use super::item::OrdinalRuns;
+use super::item::{Item, OrdinalRuns};
 use super::overlaps::{Interval, Overlaps, window_interval};
 use crate::error::{Error, Result};
 use crate::segment::bounds::BucketBounds;

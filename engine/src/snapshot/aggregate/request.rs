@@ -1,0 +1,85 @@
+//! What an aggregation is asked for.
+
+use crate::snapshot::scan::MetaFilter;
+use crate::snapshot::time_range::TimeRange;
+use arrow::array::ArrayRef;
+use arrow::error::ArrowError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An aggregate of the measurements, or of a numeric top-level field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Aggregate {
+    /// The number of measurements, an int64.
+    Rows,
+    /// The number of values that are not null, an int64.
+    Count(String),
+    /// The sum, in the field's type; null without values.
+    Sum(String),
+    /// The mean, a double; null without values.
+    Avg(String),
+    /// The least value.
+    Min(String),
+    /// The greatest value.
+    Max(String),
+    /// The value of the measurement with the least time; null if it has none. If several share that time, which one is used is
+    /// unspecified.
+    First(String),
+    /// The value of the measurement with the greatest time, likewise.
+    Last(String),
+}
+
+impl Aggregate {
+    pub(super) fn field(&self) -> Option<&str> {
+        match self {
+            Aggregate::Rows => None,
+            Aggregate::Count(f) | Aggregate::Sum(f) | Aggregate::Avg(f) | Aggregate::Min(f) => Some(f),
+            Aggregate::Max(f) | Aggregate::First(f) | Aggregate::Last(f) => Some(f),
+        }
+    }
+
+    /// The name of its column: `max(temp)`, and `count(*)` for [`Aggregate::Rows`].
+    #[must_use]
+    pub fn name(&self) -> String {
+        let function = match self {
+            Aggregate::Rows => return "count(*)".to_owned(),
+            Aggregate::Count(_) => "count",
+            Aggregate::Sum(_) => "sum",
+            Aggregate::Avg(_) => "avg",
+            Aggregate::Min(_) => "min",
+            Aggregate::Max(_) => "max",
+            Aggregate::First(_) => "first",
+            Aggregate::Last(_) => "last",
+        };
+        format!("{function}({})", self.field().unwrap_or_default())
+    }
+}
+
+/// What to aggregate, over which measurements, and in which groups.
+#[derive(Debug, Clone, Default)]
+pub struct AggregateRequest {
+    /// The aggregates, in the order of their columns, which follow those of the group.
+    pub aggregates: Vec<Aggregate>,
+    /// The times of the measurements.
+    pub time: TimeRange,
+    /// Selects metas; all if `None`.
+    pub meta: Option<Arc<dyn MetaFilter>>,
+    /// Whether each meta forms a group of its own.
+    pub by_meta: bool,
+    /// With `by_meta`: which metas form one group. The result names one meta of each group.
+    pub meta_groups: Option<Arc<dyn MetaGroups>>,
+    /// The width of groups in time: a whole number of units of the collection's precision. Groups are aligned to the epoch.
+    /// `None` puts all times into one group.
+    pub width: Option<Duration>,
+}
+
+/// Puts metas into groups: by a member of the meta, or by anything else computed from it.
+pub trait MetaGroups: fmt::Debug + Send + Sync {
+    /// The number of each meta's group. `metas` is a column of the meta field without repetitions; groups are numbered
+    /// from 0 in the order in which they appear.
+    ///
+    /// # Errors
+    /// Any error; the aggregation fails with it.
+    fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError>;
+}
