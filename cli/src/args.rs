@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Sweep(SweepArgs),
     /// Show what the archives of collections have, and look after them.
     Archive(ArchiveArgs),
+    /// Bring the tables of published collections up to date.
+    Publish(PublishArgs),
     /// Show collections, their sizes and rules, the age of what is stored, and what expires next.
     Status(StatusArgs),
     /// Print metrics of what is stored and what is due, in the text format of Prometheus.
@@ -329,6 +331,13 @@ pub(crate) struct SweepArgs {
     /// Drop also in collections that require a hand-off, without one.
     #[arg(long, conflicts_with_all = ["dry_run", "expired_to"])]
     pub(crate) without_sink: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PublishArgs {
+    /// The collections. Default: all that are published.
+    #[arg(value_name = "COLLECTION")]
+    pub(crate) collections: Vec<String>,
 }
 
 #[derive(Debug, Args)]

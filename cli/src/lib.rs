@@ -20,6 +20,7 @@ mod import;
 mod manual;
 mod open;
 mod pager;
+mod publish;
 mod readers;
 mod repair;
 mod repl;
@@ -191,6 +192,7 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
         }
         Command::Sweep(args) => admin::sweep(cli, args),
         Command::Archive(args) => archive::run(cli, args),
+        Command::Publish(args) => publish::run(cli, args),
         Command::Status(args) => status::status(cli, args),
         Command::Metrics(args) => status::metrics(cli, args),
         Command::Files(args) => readers::files(cli, args),

@@ -18,6 +18,7 @@ pub use snapshot::{ArchivedScan, ArchivedUnit};
 use crate::error::{Error, Result};
 use crate::hand_off::sink::SinkError;
 use crate::options::CollectionOptions;
+use crate::publication::{Publication, PublishedVersion};
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
@@ -103,6 +104,13 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// # Errors
     /// The place cannot be reached, or the file is damaged.
     fn read(&self, file: &ArchivedFile, read: &ArchiveRead) -> Result<ArchivedBatches, SinkError>;
+
+    /// Makes a version of a published table: takes the table over, if it belongs to this database or there is none, adds files of
+    /// what is new, and leaves out what is no longer visible.
+    ///
+    /// # Errors
+    /// The table is that of another database, or of a copy of this one; the place cannot be reached.
+    fn publish(&self, content: &Publication) -> Result<PublishedVersion, SinkError>;
 
     /// Removes files that no commit names and that are older than an hour; returns how many there were.
     ///
@@ -328,7 +336,7 @@ impl fmt::Debug for ArchiveSlot {
 pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
     match value {
         Value::String(word) if word == "off" => Ok(None),
-        Value::String(url) => check_url(url).map(|()| Some(url.clone())),
+        Value::String(url) => check_url("expireInto", url).map(|()| Some(url.clone())),
         other => {
             let what = format!("expireInto must be a URL or 'off', not {}", other.class().name());
             Err(Error::new(Code::TypeMismatch, what))
@@ -351,17 +359,19 @@ pub(crate) fn check_keep(options: &CollectionOptions, e: Option<i64>) -> Result<
     Err(Error::new(Code::InvalidOptions, format!("keepSeconds is {keep}: {wrong}")))
 }
 
-/// Whether a command document makes a folder of this machine an archive. A server does not do that for its clients.
+/// Whether a command document makes a folder of this machine an archive or a published table. A server does not do that for its clients.
 #[must_use]
 pub fn archives_into_folder(command: &Map<String, Json>) -> bool {
-    command.get("expireInto").and_then(Json::as_str).is_some_and(|url| url.starts_with("file:"))
+    let is_folder = |url: &Json| url.as_str().is_some_and(|url| url.starts_with("file:"));
+    let published = command.get("to").filter(|_| command.contains_key("publish"));
+    [command.get("expireInto"), published].into_iter().flatten().any(is_folder)
 }
 
 /// Longest URL of a place, in bytes.
 const URL_BYTES_MAX: usize = 2048;
 
 /// Checks the URL of a place. It is stored and shown, so it must not have a password in it.
-pub(crate) fn check_url(url: &str) -> Result<()> {
+pub(crate) fn check_url(of: &str, url: &str) -> Result<()> {
     const SCHEMES: [&str; 4] = ["file://", "s3://", "gs://", "az://"];
     let rest = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme));
     let wrong = match rest {
@@ -375,5 +385,5 @@ pub(crate) fn check_url(url: &str) -> Result<()> {
         Some(_) => return Ok(()),
     };
     // A URL with a password is not repeated.
-    Err(Error::new(Code::InvalidOptions, format!("the URL of expireInto is not allowed: {wrong}")))
+    Err(Error::new(Code::InvalidOptions, format!("the URL of {of} is not allowed: {wrong}")))
 }

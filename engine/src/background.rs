@@ -3,6 +3,7 @@
 use crate::db::Database;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::publication::publisher;
 use crate::settings::Durability;
 use crate::sweep::SweepReport;
 use crate::sweep::options::SweepOptions;
@@ -72,6 +73,8 @@ struct Schedule {
     settles_types: bool,
     /// The hand-off that runs, or the last one.
     hand_off: Option<JoinHandle<()>>,
+    /// The same of publishing.
+    publishing: Option<JoinHandle<()>>,
 }
 
 async fn run(engine: Weak<Engine>) {
@@ -105,7 +108,7 @@ async fn run(engine: Weak<Engine>) {
 
 impl Schedule {
     fn new(now: Duration) -> Self {
-        Schedule { last_sweep: now, last_seal: now, settles_types: true, hand_off: None }
+        Schedule { last_sweep: now, last_seal: now, settles_types: true, hand_off: None, publishing: None }
     }
 
     /// Hands over what is due beside other work, which must not wait for sinks.
@@ -120,10 +123,21 @@ impl Schedule {
         }));
     }
 
+    /// Publishes beside other work, which must not wait for stores.
+    fn publish(&mut self, engine: &Arc<Engine>) {
+        let is_running = self.publishing.as_ref().is_some_and(|publishing| !publishing.is_finished());
+        if is_running || !engine.state.read().collections.values().any(|c| c.publication.is_some()) {
+            return;
+        }
+        let engine = engine.clone();
+        self.publishing = Some(tokio::task::spawn_blocking(move || publisher::run_due(&engine)));
+    }
+
     fn tick(&mut self, engine: &Arc<Engine>) {
         if engine.poisoned().is_some() {
             return;
         }
+        self.publish(engine);
         let now = engine.clock.monotonic();
         if engine.state.read().memtable_bytes() == 0 {
             self.last_seal = now;

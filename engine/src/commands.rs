@@ -12,6 +12,7 @@ mod find;
 mod holds;
 mod indexes;
 mod projection;
+mod publications;
 mod replies;
 mod server;
 
@@ -55,10 +56,13 @@ const COMMANDS: &[Command] = &[
     Command { name: "listHolds", options: &[], run: holds::list },
     Command { name: "listIndexes", options: &[], run: indexes::list },
     Command { name: "listLadders", options: &[], run: collections::list_ladders },
+    Command { name: "listPublications", options: &[], run: publications::list },
     Command { name: "ping", options: &[], run: server::ping },
+    Command { name: "publish", options: publications::PUBLISH_OPTIONS, run: publications::publish },
     Command { name: "serverStatus", options: &[], run: server::server_status },
     Command { name: "renameCollection", options: collections::RENAME_OPTIONS, run: collections::rename },
     Command { name: SET_PARAMETER, options: &[], run: server::set_parameter },
+    Command { name: "unpublish", options: &[], run: publications::unpublish },
     Command { name: "update", options: &["updates", "ordered"], run: data::update },
 ];
 

@@ -52,6 +52,8 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
         }),
         archive: Arc::default(),
         archiving: Arc::default(),
+        publication: None,
+        publishing: Arc::default(),
         ladder: None,
         ..(*source.state).clone()
     };

@@ -7,6 +7,7 @@ mod documents;
 mod hand_off;
 mod holds;
 mod operations;
+mod publications;
 mod raw;
 mod rewrite;
 mod views;

@@ -67,6 +67,7 @@ mod memtable;
 mod metrics;
 mod open;
 mod options;
+mod publication;
 mod repair;
 mod requests;
 mod reserve;
@@ -108,6 +109,10 @@ pub use crate::ladder::DumpedRung;
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
 pub use crate::options::{CollectionChange, CollectionOptions};
+pub use crate::publication::{
+    PUBLISH_EVERY_SECONDS, Publication, PublicationInfo, PublishedBatches, PublishedRows, PublishedSegment,
+    PublishedVersion,
+};
 pub use crate::repair::{Loss, LostMeta, RepairMode, RepairReport};
 pub use crate::requests::{BegunRequest, Request, RequestKey};
 pub use crate::settings::{

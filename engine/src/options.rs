@@ -211,7 +211,7 @@ impl CollectionOptions {
             return Err(Error::new(Code::BadValue, what));
         }
         if let Some(url) = &self.expire_into {
-            crate::archive::check_url(url)?;
+            crate::archive::check_url("expireInto", url)?;
             if self.hand_off {
                 let what = "expireInto and handOff are two ways of keeping what expires: a collection has one of them";
                 return Err(Error::new(Code::InvalidOptions, what));

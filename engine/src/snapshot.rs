@@ -10,6 +10,7 @@ mod ladders;
 mod last;
 mod listing;
 mod meta_numbers;
+mod published;
 mod rollup;
 pub(crate) mod row_filter;
 mod scan;

@@ -78,6 +78,10 @@ fn schema() -> Schema {
                 yes("dataChange"),
                 text("stats"),
                 map("tags"),
+                object(
+                    "deletionVector",
+                    vec![text("storageType"), text("pathOrInlineDv"), version("sizeInBytes"), whole("cardinality")],
+                ),
             ],
         ),
         object("remove", vec![text("path"), whole("deletionTimestamp"), yes("dataChange")]),

@@ -24,6 +24,7 @@ mod folder;
 mod log;
 mod objects;
 mod places;
+mod publish;
 mod reader;
 mod schema;
 #[cfg(any(test, feature = "testing"))]
@@ -31,6 +32,8 @@ mod schema;
 pub mod sim;
 mod store;
 mod table;
+mod vectors;
+mod views;
 
 pub use places::Lake;
 pub use store::{Object, Store, StoreError};

@@ -29,7 +29,7 @@ pub(crate) struct Log {
     pub(crate) owner: Option<Owner>,
     /// The text of the newest schema.
     pub(crate) schema: Option<String>,
-    metadata: Value,
+    pub(crate) metadata: Value,
     protocol: Value,
     commits: HashSet<String>,
     files: BTreeMap<String, Entry>,
@@ -124,6 +124,15 @@ impl Log {
         let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
         let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
         let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        for remove in actions.iter().map(|action| &action["remove"]) {
+            if let Some(path) = remove["path"].as_str() {
+                let at = remove["deletionTimestamp"].as_i64().unwrap_or_default();
+                self.removed.insert(path.to_owned(), (version, at));
+                if let Some(entry) = self.files.get_mut(path) {
+                    entry.removed = Some(version);
+                }
+            }
+        }
         for action in actions {
             if let Some(number) = action["txn"]["appId"].as_str().and_then(|app| app.strip_prefix(COMMIT)) {
                 self.commits.insert(number.to_owned());
@@ -140,17 +149,12 @@ impl Log {
             if action["protocol"].is_object() {
                 self.protocol = action["protocol"].clone();
             }
-            if let Some(path) = action["remove"]["path"].as_str() {
-                let at = action["remove"]["deletionTimestamp"].as_i64().unwrap_or_default();
-                self.removed.insert(path.to_owned(), (version, at));
-                if let Some(entry) = self.files.get_mut(path) {
-                    entry.removed = Some(version);
-                }
-            }
             if let Some(path) = action["add"]["path"].as_str() {
                 let (file, added) = added(&action["add"], path).ok_or("a file that Ebbtide did not add")?;
                 let entry = Entry { file, add: action["add"].clone(), added, removed: None };
                 self.files.insert(path.to_owned(), entry);
+                // The same file with other rows left out.
+                self.removed.remove(path);
             }
         }
         Ok(())
@@ -171,11 +175,9 @@ impl Log {
 
     /// The version that makes a database the owner. The first one also makes the table.
     pub(crate) fn claim(&self, of: &str, owner: ArchiveNumber, schema: String, now: i64) -> String {
-        let epoch = self.owner.as_ref().map_or(1, |owner| owner.epoch + 1);
-        let name = format!("{OWNER}{of}-{}", hex(&owner));
         let mut actions = vec![
             json!({"commitInfo": {"timestamp": now, "operation": "CLAIM", "engineInfo": "Ebbtide"}}),
-            json!({"txn": {"appId": name, "version": epoch, "lastUpdated": now}}),
+            self.owned_from_now(of, owner, now),
         ];
         if self.next == 0 {
             let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [],
@@ -193,8 +195,34 @@ impl Log {
         lines(&std::iter::once(first).chain(files.iter().map(|name| remove(name, now))).collect::<Vec<_>>())
     }
 
+    /// What added the files of the newest version.
+    pub(crate) fn adds(&self) -> impl Iterator<Item = &Value> {
+        self.files.values().filter(|entry| entry.removed.is_none()).map(|entry| &entry.add)
+    }
+
+    /// What says who makes versions from now on.
+    pub(crate) fn owned_from_now(&self, of: &str, owner: ArchiveNumber, now: i64) -> Value {
+        let epoch = self.owner.as_ref().map_or(1, |owner| owner.epoch + 1);
+        json!({"txn": {"appId": format!("{OWNER}{of}-{}", hex(&owner)), "version": epoch, "lastUpdated": now}})
+    }
+
     /// The version that adds a file.
     pub(crate) fn add(&self, file: &ArchiveFile, schema: String, now: i64) -> String {
+        let mut actions = vec![
+            json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}}),
+            json!({"txn": {"appId": format!("{COMMIT}{}", hex(&file.number)), "version": 1, "lastUpdated": now}}),
+        ];
+        if self.schema.as_ref() != Some(&schema) {
+            let mut metadata = self.metadata.clone();
+            metadata["schemaString"] = Value::String(schema);
+            actions.push(json!({"metaData": metadata}));
+        }
+        actions.push(json!({"add": self.added(file, now)}));
+        lines(&actions)
+    }
+
+    /// What adds a file with the next version.
+    pub(crate) fn added(&self, file: &ArchiveFile, now: i64) -> Value {
         let (schema_of, (first, last)) = (&file.schema, file.times);
         let (mut least, mut greatest) = (json!({}), json!({}));
         least[&schema_of.time] = instant(first, schema_of, false);
@@ -215,22 +243,12 @@ impl Log {
             "ebbtide.last": last.to_string(),
             "ebbtide.version": self.next.to_string(),
         });
-        let mut actions = vec![
-            json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}}),
-            json!({"txn": {"appId": format!("{COMMIT}{}", hex(&file.number)), "version": 1, "lastUpdated": now}}),
-        ];
-        if self.schema.as_ref() != Some(&schema) {
-            let mut metadata = self.metadata.clone();
-            metadata["schemaString"] = Value::String(schema);
-            actions.push(json!({"metaData": metadata}));
-        }
-        actions.push(json!({"add": {"path": file.name, "partitionValues": {}, "size": file.bytes.len(),
-            "modificationTime": now, "dataChange": true, "stats": stats.to_string(), "tags": tags}}));
-        lines(&actions)
+        json!({"path": file.name, "partitionValues": {}, "size": file.bytes.len(), "modificationTime": now,
+            "dataChange": true, "stats": stats.to_string(), "tags": tags})
     }
 }
 
-fn lines(actions: &[Value]) -> String {
+pub(crate) fn lines(actions: &[Value]) -> String {
     actions.iter().map(|action| format!("{action}\n")).collect()
 }
 
@@ -304,7 +322,7 @@ fn instant(time: i64, schema: &Schema, up: bool) -> Value {
 }
 
 /// A number in the form of a UUID.
-fn uuid(number: ArchiveNumber) -> String {
+pub(crate) fn uuid(number: ArchiveNumber) -> String {
     let text = hex(&number);
     format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
 }

@@ -20,6 +20,11 @@ pub(crate) fn joined(known: Option<&str>, schema: &Schema) -> Result<String, Str
     Ok(json!({"type": "struct", "fields": fields}).to_string())
 }
 
+/// The fields of a table whose files all have these or fewer.
+pub(crate) fn text_of(schema: &Schema) -> String {
+    json!({"type": "struct", "fields": fields_of(schema)}).to_string()
+}
+
 fn join(known: &mut Vec<Value>, added: Vec<Value>, path: &str) -> Result<(), String> {
     for mut field in added {
         let name = field["name"].clone();

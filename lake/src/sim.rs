@@ -171,6 +171,12 @@ impl SimStore {
         self.0.lock().objects.insert(name.to_owned(), (content, 0));
     }
 
+    /// What is in an object, without a request.
+    #[must_use]
+    pub fn content(&self, name: &str) -> Option<Bytes> {
+        self.0.lock().objects.get(name).map(|(content, _)| content.clone())
+    }
+
     /// The names of all objects.
     #[must_use]
     pub fn names(&self) -> Vec<String> {

@@ -3,19 +3,23 @@
 use crate::checkpoint;
 use crate::file::{encode, hex};
 use crate::log::{Log, name_of, owned_by};
+use crate::publish::published_by;
+use crate::publish::{Uploads, version_of};
 use crate::reader::{FileCache, read};
 use crate::schema::joined;
 use crate::store::{Store, StoreError};
+use crate::views::views;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use ebbtide::buckets::Schema;
 use ebbtide::{
     ArchiveClaim, ArchiveClaimed, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead, ArchivedBatches, ArchivedFile,
-    SinkError,
+    Publication, PublishedVersion, SinkError,
 };
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A file that no version names is removed once it is this old, in milliseconds: before that it may be part of a commit that is being
 /// made. As long stays a file that was removed from the table, for those who read an older version.
@@ -31,6 +35,10 @@ pub struct Table {
     cache: Arc<FileCache>,
     /// What is known of the log, which only grows.
     log: Mutex<Log>,
+    /// How many files were written for published versions.
+    written: AtomicU64,
+    /// What was last written beside a published table, by name.
+    views: Mutex<HashMap<String, String>>,
     /// Files that were removed from the table and are removed from the store too.
     cleaned: Mutex<HashSet<String>>,
 }
@@ -38,7 +46,15 @@ pub struct Table {
 impl Table {
     /// A table in a store; `url` tells it from others that share the cache, and is for messages.
     pub(crate) fn new(url: &str, store: Arc<dyn Store>, cache: Arc<FileCache>) -> Table {
-        Table { url: url.to_owned(), store, cache, log: Mutex::default(), cleaned: Mutex::default() }
+        Table {
+            url: url.to_owned(),
+            store,
+            cache,
+            log: Mutex::default(),
+            cleaned: Mutex::default(),
+            written: AtomicU64::new(0),
+            views: Mutex::default(),
+        }
     }
 
     /// Reads versions of the log that are not known yet, up to the newest, or to `last`.
@@ -86,6 +102,35 @@ impl Table {
         }
     }
 
+    /// Whether the publisher is not the one of the newest version, but may be the next.
+    fn check_publisher(&self, log: &Log, content: &Publication) -> Result<bool, StoreError> {
+        let number = hex(&content.owner);
+        match &log.owner {
+            None if log.next > 0 => Err(self.error("there is a table that Ebbtide did not make: name another place")),
+            None => Ok(true),
+            Some(owner) if owner.of != published_by(&content.identity, content.collection) => {
+                Err(self.error("the table of another database or collection is there: name another place"))
+            }
+            Some(owner) if owner.number == number => Ok(false),
+            Some(owner) if content.adopts || content.known.iter().any(|known| hex(known) == owner.number) => Ok(true),
+            Some(_) => Err(self.error(
+                "a copy of this database publishes to this place: PUBLISH it here again to take the table over, or name another place",
+            )),
+        }
+    }
+
+    /// Writes the views of a published table, those that have changed.
+    fn put_views(&self, content: &Publication) -> Result<(), SinkError> {
+        let mut present = self.views.lock();
+        for (name, text) in views(&self.url, content) {
+            if present.get(name) != Some(&text) {
+                self.store.put(name, Bytes::from(text.clone()))?;
+                present.insert(name.to_owned(), text);
+            }
+        }
+        Ok(())
+    }
+
     fn check_owner(&self, log: &Log, owner: ArchiveNumber) -> Result<(), StoreError> {
         match &log.owner {
             Some(present) if present.number == hex(&owner) => Ok(()),
@@ -119,8 +164,9 @@ impl Table {
             Some(owner) if owner.of != owned_by(&claim.identity, claim.collection) => {
                 Err(self.error("the archive of another database or collection is there: name another place"))
             }
-            Some(owner) if is_known(&owner.number) => Ok(()),
-            Some(_) if !claim.adopts => Err(self.error(
+            // It was at another place meanwhile.
+            Some(owner) if is_known(&owner.number) && claim.version.is_none() => Ok(()),
+            Some(owner) if !is_known(&owner.number) && !claim.adopts => Err(self.error(
                 "a copy of this database archives to this place, so that nothing is archived and dropped here: see \
                  ebbtide archive adopt",
             )),
@@ -228,6 +274,30 @@ impl ArchivePlace for Table {
         read((&self.url, Arc::clone(&self.store), Arc::clone(&self.cache)), file, request)
     }
 
+    fn publish(&self, content: &Publication) -> Result<PublishedVersion, SinkError> {
+        let mut log = self.log.lock();
+        let mut uploads = Uploads { files: HashMap::new(), written: &self.written };
+        let (made, is_new_owner) = loop {
+            self.refresh(&mut log, None)?;
+            let is_new_owner = self.check_publisher(&log, content)?;
+            let next = version_of(&log, content, self.store.as_ref(), &mut uploads)?;
+            let Some(actions) = next.actions else { break (next.version, is_new_owner) };
+            if self.put(&mut log, &actions)? {
+                break (next.version, is_new_owner);
+            }
+        };
+        drop(log);
+        self.put_views(content)?;
+        if content.may_vacuum {
+            self.clean(made.version)?;
+            if is_new_owner {
+                // What a version that never came about has left.
+                self.vacuum()?;
+            }
+        }
+        Ok(made)
+    }
+
     fn vacuum(&self) -> Result<u64, SinkError> {
         // The log is read after the listing: what is committed in between is named.
         let listed = self.store.list()?;
@@ -235,8 +305,8 @@ impl ArchivePlace for Table {
         self.refresh(&mut log, None)?;
         let oldest = self.store.now().saturating_sub(UNNAMED_FOR);
         let is_file = |name: &str| {
-            let number = name.strip_suffix(".parquet").unwrap_or_default();
-            number.len() == 32 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+            let number = name.strip_suffix(".parquet").and_then(|name| name.get(..32)).unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         let unneeded = listed.iter().filter(|o| is_file(&o.name) && o.modified < oldest && !log.needs(&o.name, oldest));
         let mut removed = 0;

@@ -463,6 +463,24 @@ fn of_two_copies_of_a_folder_only_one_archives_until_it_is_told_to() {
 }
 
 #[test]
+fn a_copy_that_was_made_while_the_original_archives_moves_nothing_twice() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    db.collection("weather").unwrap().insert_documents(&[reading(5, 30)]).unwrap();
+    let copy = world.on(world.fs.fork());
+    // The original goes on under the number that the copy knows too.
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..31), 31));
+    let beside = copy.open();
+    let report = beside.sweep().unwrap();
+    assert_eq!((report.counts.deleted_documents, report.counts.failed_rules), (0, 1));
+    assert!(state_of(&beside).contains("they would be there twice"), "{}", state_of(&beside));
+    assert_eq!((all(&beside), all(&db)), (numbers(0..31), numbers(0..31)));
+}
+
+#[test]
 fn a_copy_that_has_archived_nothing_since_gives_way() {
     let world = World::new(SimStore::new(1, 0));
     let db = filled(&world);

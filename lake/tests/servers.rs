@@ -2,12 +2,12 @@
 //! packages, `python3` is the default; without them a test says so and does nothing.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
-use ebbtide::ttl::{Clock, Timestamp, Value, VirtualClock};
-use ebbtide::{CollectionOptions, Database, ScanRequest};
+use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
+use ebbtide::{CollectionChange, CollectionOptions, Database, ScanRequest};
 use ebbtide_lake::Lake;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 const HOUR: i64 = 3600;
@@ -113,6 +113,126 @@ fn an_archive_in_a_folder_is_a_table_for_other_programs() {
     let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     println!("{told}");
     assert!(output.status.success(), "{told}{failed}");
+}
+
+/// A program that ends with the test.
+struct Readers {
+    child: Child,
+    told: BufReader<ChildStdout>,
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Readers {
+    /// Starts other programs that read tables, as far as the interpreter has them.
+    fn start() -> Option<Readers> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/read_table.py");
+        let mut command = Command::new(python());
+        let child = command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.inspect_err(|error| println!("skipped: cannot run {}: {error}", python())).ok()?;
+        let mut readers = Readers { told: BufReader::new(child.stdout.take().unwrap()), child };
+        let names = readers.line();
+        println!("read by: {names}");
+        (!names.is_empty()).then_some(readers)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.told.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn check(&mut self, folder: &Path, (rows, sum): (i64, i64)) -> String {
+        let to = self.child.stdin.as_mut().unwrap();
+        writeln!(to, "{} {rows} {sum}", folder.display()).unwrap();
+        self.line()
+    }
+}
+
+#[test]
+fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(at(0));
+    let db = open(folder.path(), &clock);
+    let place = folder.path().join("table");
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    let c = db.create_collection("weather", options).unwrap();
+    let short = db
+        .run_command(&serde_json::json!({"createIndexes": "weather", "indexes": [{"key": {"t": 1}, "name": "short",
+        "expireAfterSeconds": 1200, "partialFilterExpression": {"sensor.name": "roof"}}]}));
+    short.unwrap();
+    let Some(mut readers) = Readers::start() else { return };
+    let reading = |step: i64, v: i64| {
+        let name = ["roof", "cellar", "garden"][usize::try_from(v % 3).unwrap()];
+        let site = Value::Object(vec![("floor".into(), Value::Int(v % 3)), ("name".into(), Value::from(name))]);
+        let mut members = vec![
+            ("t".into(), Value::Date(at(step * 300 - v % 7 * 200))),
+            ("sensor".into(), site),
+            ("v".into(), Value::Int(v)),
+            (format!("temp{}", step / 30).as_str().into(), Value::Double(v as f64 / 8.0)),
+        ];
+        // A field that widens.
+        let level = if step < 60 { Value::Int(v) } else { Value::Double(v as f64 + 0.5) };
+        members.push(("level".into(), level));
+        Value::Object(members)
+    };
+    let mut inserted = 0;
+    for step in 0..100 {
+        clock.set(at(step * 300));
+        if step % 3 != 2 {
+            let count = 20 + step * 7 % 50;
+            let readings: Vec<Value> = (inserted..inserted + count).map(|v| reading(step, v)).collect();
+            c.insert_documents(&readings).unwrap();
+            inserted += count;
+        }
+        match step % 10 {
+            4 => drop(c.delete(&Filter::eq("v", Value::Int(inserted - 3))).unwrap()),
+            5 => drop(db.sweep().unwrap()),
+            7 => drop(db.compact(Some("weather")).unwrap()),
+            9 => {
+                let e = if step % 20 == 9 { 2 * HOUR } else { HOUR };
+                let change = CollectionChange { expire_after_seconds: Some(Some(e)), ..CollectionChange::default() };
+                db.modify_collection("weather", &change, None).unwrap();
+            }
+            _ => {}
+        }
+        let made = match step {
+            0 => db.publish("weather", &format!("file://{}", place.display()), 60),
+            _ => db.publish_now("weather"),
+        };
+        let hidden = made.unwrap().hides_before;
+        let expected = totals(&db, hidden);
+        let told = readers.check(&place, expected);
+        assert_eq!(told, "ok", "step {step}");
+    }
+    for view in ["view.duckdb.sql", "view.spark.sql", "view.clickhouse.sql"] {
+        let text = std::fs::read_to_string(place.join(view)).unwrap();
+        assert!(text.contains("CREATE OR REPLACE VIEW") && text.contains("1200"), "{text}");
+    }
+}
+
+/// The rows that are visible at an instant, and the sum of their values.
+fn totals(db: &Database, instant: Timestamp) -> (i64, i64) {
+    let (mut rows, mut sum) = (0, 0);
+    for unit in db.snapshot_at(instant).collection("weather").unwrap().scan(&ScanRequest::default()).unwrap() {
+        for batch in unit.read().unwrap() {
+            let batch = batch.unwrap();
+            let column = batch.column_by_name("v").unwrap();
+            for row in 0..batch.num_rows() {
+                rows += 1;
+                sum += match ebbtide::buckets::value_at(column.as_ref(), row) {
+                    Value::Int(v) => v,
+                    other => panic!("a reading of {other:?}"),
+                };
+            }
+        }
+    }
+    (rows, sum)
 }
 
 /// A server that ends with the test.

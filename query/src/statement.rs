@@ -212,6 +212,8 @@ pub enum Listing {
     Holds,
     /// Every rung of every ladder.
     Ladders,
+    /// Every published collection.
+    Publications,
     /// Recent drops by the sweeper.
     Sweeps,
     /// The sweeper's parameters.

@@ -75,6 +75,10 @@ impl SystemTable {
                 holds.iter().flat_map(|hold| [hold.from, hold.to, Some(hold.made_at), hold.lifted_at]).flatten(),
             );
         }
+        if name == "publications" {
+            let publications = context.database().publications();
+            times.extend(publications.into_iter().filter_map(|info| info.last).map(|last| last.hides_before));
+        }
         if name == "ladders" {
             let rungs = snapshot.ladders().map_err(external)?;
             times.extend(rungs.iter().flat_map(|rung| [rung.first_bin, rung.last_bin, rung.next_expiry]).flatten());

@@ -19,7 +19,8 @@ pub(crate) fn of(command: &Command<'_>) -> Map<String, Json> {
 /// Runs a command of the engine.
 pub(crate) fn run(database: &Database, command: Map<String, Json>) -> Result<Map<String, Json>> {
     if ebbtide::archives_into_folder(&command) {
-        let what = "expireInto: clients make no folder of the server an archive; its operator does, with ebbtide sql";
+        let what =
+            "clients make no folder of the server an archive or a published table; its operator does, with ebbtide sql";
         return Err(CommandError::new(Code::IllegalOperation, what.to_owned()));
     }
     match database.run_command(&Json::Object(command))? {

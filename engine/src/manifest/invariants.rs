@@ -93,7 +93,12 @@ fn check_op(op: &Op) -> Check {
         | Op::SetKeep { collection, .. } => numbers_have_successors(&[*collection]),
         Op::SetExpireInto { collection, url } => {
             numbers_have_successors(&[*collection])?;
-            url.as_ref().map_or(Ok(()), |url| check_url(url).map_err(|e| e.to_string()))
+            url.as_ref().map_or(Ok(()), |url| check_url("expireInto", url).map_err(|e| e.to_string()))
+        }
+        Op::SetPublication { collection, publication } => {
+            numbers_have_successors(&[*collection])?;
+            let Some(record) = publication else { return Ok(()) };
+            check_url("a table", &record.url).and_then(|()| record.check()).map_err(|e| e.to_string())
         }
         Op::PutHold(hold) => {
             numbers_have_successors(&[hold.collection])?;
@@ -214,6 +219,7 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             | Op::SetExpireInto { collection, .. }
             | Op::SetArchive { collection, .. }
             | Op::SetKeep { collection, .. }
+            | Op::SetPublication { collection, .. }
             | Op::SetLadder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));

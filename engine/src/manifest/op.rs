@@ -9,6 +9,7 @@ use crate::hand_off::record::HandedOver;
 use crate::holds::Hold;
 use crate::ladder::LadderRecord;
 use crate::options::CollectionOptions;
+use crate::publication::PublicationRecord;
 use crate::segment::Segment;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::{FileTypes, Schema};
@@ -147,6 +148,8 @@ pub(crate) enum Op {
     SetArchive { collection: u64, archive: ArchiveRecord },
     /// For how many seconds what a collection has archived is kept; a new one keeps it for ever.
     SetKeep { collection: u64, seconds: Option<i64> },
+    /// Where a collection is published, if it is.
+    SetPublication { collection: u64, publication: Option<PublicationRecord> },
 }
 
 impl Op {
@@ -188,7 +191,8 @@ impl Op {
             | Op::SetLadder { collection: id, .. }
             | Op::SetExpireInto { collection: id, .. }
             | Op::SetArchive { collection: id, .. }
-            | Op::SetKeep { collection: id, .. } => Some(*id),
+            | Op::SetKeep { collection: id, .. }
+            | Op::SetPublication { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }

@@ -48,6 +48,24 @@ enum Source {
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl ScanUnit {
+    /// Reads these rows of a segment, past the cache.
+    pub(super) fn of_rows(
+        segment: &Arc<Segment>,
+        ranges: Vec<Range<u64>>,
+        columns: Vec<String>,
+        schema: &Arc<Schema>,
+    ) -> ScanUnit {
+        ScanUnit {
+            rows: ranges.iter().map(|range| range.end - range.start).sum(),
+            exact: true,
+            cached: false,
+            source: Source::Sealed { segment: segment.clone(), ranges, filter: None },
+            hidden: Arc::default(),
+            columns: Arc::new(columns),
+            schema: schema.clone(),
+        }
+    }
+
     /// The maximum number of rows of the unit.
     #[must_use]
     pub fn rows_estimate(&self) -> u64 {

@@ -92,6 +92,9 @@ impl State {
             Op::SetKeep { collection, seconds } => {
                 Arc::make_mut(&mut self.known(collection)?.options).keep_seconds = seconds;
             }
+            Op::SetPublication { collection, publication } => {
+                self.known(collection)?.publication = publication.map(Arc::new);
+            }
             Op::SetArchive { collection, archive } => self.known(collection)?.archive = Arc::new(archive),
             Op::PutHold(hold) => self.put_hold(hold),
             Op::PutView { name, text } => {
@@ -234,6 +237,8 @@ impl State {
                     sink: Arc::default(),
                     archive: Arc::default(),
                     archiving: Arc::default(),
+                    publication: None,
+                    publishing: Arc::default(),
                     ladder: None,
                 };
                 self.names.insert(record.id, record.name.clone());

@@ -42,7 +42,8 @@ impl State {
             | Op::SetHandedOver { collection: id, .. }
             | Op::SetExpireInto { collection: id, .. }
             | Op::SetArchive { collection: id, .. }
-            | Op::SetKeep { collection: id, .. } => collection(id).map(drop),
+            | Op::SetKeep { collection: id, .. }
+            | Op::SetPublication { collection: id, .. } => collection(id).map(drop),
             Op::SetLadder { collection: id, ladder } => {
                 let parent = collection(id)?;
                 let is_rung = |rung: &RungRecord| {

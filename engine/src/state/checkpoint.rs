@@ -36,6 +36,10 @@ impl State {
             if *collection.archive != ArchiveRecord::default() {
                 ops.push(Op::SetArchive { collection: collection.id, archive: (*collection.archive).clone() });
             }
+            if let Some(publication) = &collection.publication {
+                let publication = Some((**publication).clone());
+                ops.push(Op::SetPublication { collection: collection.id, publication });
+            }
         }
         for collection in self.collections.values() {
             let ladder = collection.ladder.as_ref().map(|ladder| (**ladder).clone());

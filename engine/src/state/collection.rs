@@ -10,6 +10,7 @@ use crate::ladder::LadderRecord;
 use crate::manifest::{CollectionRecord, Op};
 use crate::memtable::Memtable;
 use crate::options::CollectionOptions;
+use crate::publication::{PublicationRecord, PublicationSlot};
 use crate::segment::Segment;
 use crate::segment::folder::SegmentFolder;
 use arrow::array::RecordBatch;
@@ -46,6 +47,10 @@ pub(crate) struct CollectionState {
     pub(crate) archive: Arc<ArchiveRecord>,
     /// The archive in this process. All versions share it.
     pub(crate) archiving: Arc<ArchiveSlot>,
+    /// Where it is published, if it is.
+    pub(crate) publication: Option<Arc<PublicationRecord>>,
+    /// Its publication in this process. All versions share it.
+    pub(crate) publishing: Arc<PublicationSlot>,
     /// Its ladder, if it has one.
     pub(crate) ladder: Option<Arc<LadderRecord>>,
 }

@@ -49,7 +49,7 @@ impl Session {
         lenient: bool,
     ) -> Result<StatementStream> {
         if ebbtide::archives_into_folder(document) {
-            self.begin().check_file("an archive in a folder")?;
+            self.begin().check_file("an archive or a table in a folder")?;
         }
         let (command, name) = match document.iter().next() {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
@@ -151,6 +151,7 @@ impl Session {
             }
             Listing::Operations => "SELECT * FROM ebbtide.operations".to_owned(),
             Listing::Ladders => "SELECT * FROM ebbtide.ladders".to_owned(),
+            Listing::Publications => "SELECT * FROM ebbtide.publications".to_owned(),
             Listing::Holds => "SELECT * FROM ebbtide.holds".to_owned(),
             Listing::Sweeps => "SELECT * FROM ebbtide.sweeps".to_owned(),
             Listing::Parameters => "SELECT * FROM ebbtide.parameters".to_owned(),

@@ -6,6 +6,7 @@ mod holds;
 mod indexes;
 mod ladders;
 mod listings;
+mod publications;
 
 use self::listings::{LISTINGS, near_listing};
 use super::lexer::Piece;
@@ -49,6 +50,8 @@ pub(super) fn parse(piece: &Piece) -> Result<StatementKind, SyntaxError> {
             p.next = 1;
             return Err(p.expected(&LISTINGS));
         }
+        [a, ..] if a == "PUBLISH" => p.publish()?,
+        [a, ..] if a == "UNPUBLISH" => p.unpublish()?,
         [a, ..] if a == "SWEEP" => {
             p.next = 1;
             StatementKind::Sweep

@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use ebbtide::documents_model::DefaultTtl;
 use ebbtide::{
     BucketInfo, CollectionInfo, CollectionSnapshot, Database, DocumentsSnapshot, ExpiryRow, HoldInfo, Operation,
-    RuleInfo, RungInfo, SegmentInfo, Snapshot, SweepRecord, TtlMetrics,
+    PublicationInfo, RuleInfo, RungInfo, SegmentInfo, Snapshot, SweepRecord, TtlMetrics,
 };
 use ebbtide_ttl::{Bucketing, ExpiryMode, Granularity, OutOfRange, Precision, Value};
 
@@ -39,7 +39,7 @@ impl<R: 'static> Table for Listing<R> {
 }
 
 /// The system tables by name.
-pub(super) const ALL: [(&str, &dyn Table); 10] = [
+pub(super) const ALL: [(&str, &dyn Table); 11] = [
     ("collections", &COLLECTIONS),
     ("ttl_rules", &RULES),
     ("indexes", &INDEXES),
@@ -47,6 +47,7 @@ pub(super) const ALL: [(&str, &dyn Table); 10] = [
     ("segments", &SEGMENTS),
     ("holds", &HOLDS),
     ("ladders", &LADDERS),
+    ("publications", &PUBLICATIONS),
     ("operations", &OPERATIONS),
     ("sweeps", &SWEEPS),
     ("parameters", &PARAMETERS),
@@ -286,6 +287,20 @@ const LADDERS: Listing<RungInfo> = Listing {
         time("next_expiry", |rung| rung.next_expiry),
     ],
     rows: |_, snapshot| snapshot.ladders(),
+};
+
+const PUBLICATIONS: Listing<PublicationInfo> = Listing {
+    columns: &[
+        text("collection", |info| Some(info.collection.clone())),
+        text("url", |info| Some(info.url.clone())),
+        int("every_seconds", |info| Some(info.every_seconds)),
+        int("version", |info| info.last.as_ref().and_then(|last| i64::try_from(last.version).ok())),
+        int("files", |info| info.last.as_ref().and_then(|last| i64::try_from(last.files).ok())),
+        int("measurements", |info| info.last.as_ref().and_then(|last| i64::try_from(last.measurements).ok())),
+        time("hides_before", |info| info.last.as_ref().map(|last| last.hides_before)),
+        text("failed", |info| info.failed.clone()),
+    ],
+    rows: |database, _| Ok(database.publications()),
 };
 
 const OPERATIONS: Listing<Operation> = Listing {

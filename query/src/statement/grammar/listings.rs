@@ -7,13 +7,14 @@ use ebbtide::suggest;
 use serde_json::{Map, Value};
 
 /// What `SHOW` lists.
-pub(super) const LISTINGS: [&str; 11] = [
+pub(super) const LISTINGS: [&str; 12] = [
     "COLLECTIONS",
     "TTL",
     "INDEXES",
     "BUCKETS",
     "HOLDS",
     "LADDERS",
+    "PUBLICATIONS",
     "OPERATIONS",
     "SWEEPS",
     "PARAMETERS",
@@ -43,6 +44,8 @@ impl Parser<'_> {
             Listing::Holds
         } else if self.take_word("LADDERS") {
             Listing::Ladders
+        } else if self.take_word("PUBLICATIONS") {
+            Listing::Publications
         } else if self.take_word("OPERATIONS") {
             Listing::Operations
         } else if self.take_word("SWEEPS") {

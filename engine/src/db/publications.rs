@@ -1,0 +1,45 @@
+//! Published tables.
+
+use super::Database;
+use crate::error::Result;
+use crate::publication::{PublicationInfo, PublishedVersion, publisher};
+
+impl Database {
+    /// Publishes a time-series collection at a place (`file:///folder`, `s3://bucket/path`, `gs://bucket/path`,
+    /// `az://container/path`): a table of what is visible, which other programs read, and whose first version is there when this
+    /// returns. The background makes a version every `every_seconds`, 1 to 86,400; without it [`Database::publish_now`] does. A
+    /// collection that is published already gets another place or interval; what is at the old place stays. A table at the place
+    /// that a copy of this database has published is taken over.
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::NamespaceNotFound`]; [`ebbtide_ttl::Code::InvalidOptions`] for a URL or an interval that is not
+    /// allowed, or a place that another collection uses; [`ebbtide_ttl::Code::HostUnreachable`] if the place cannot be written to
+    /// or has another table. After an error everything is as before.
+    pub fn publish(&self, collection: &str, url: &str, every_seconds: i64) -> Result<PublishedVersion> {
+        publisher::publish_to(&self.engine, collection, url, every_seconds)
+    }
+
+    /// Brings the table of a published collection up to date now.
+    ///
+    /// # Errors
+    /// As for [`Database::publish`]; [`ebbtide_ttl::Code::InvalidOptions`] if the collection is not published.
+    pub fn publish_now(&self, collection: &str) -> Result<PublishedVersion> {
+        let id = self.engine.state.read().collection(collection)?.id;
+        publisher::run(&self.engine, id, false)
+    }
+
+    /// Ends the publication of a collection. The table stays as it is, and what it has does not expire any more: programs that go on
+    /// reading it use its views.
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::NamespaceNotFound`]; [`ebbtide_ttl::Code::InvalidOptions`] if the collection is not published.
+    pub fn unpublish(&self, collection: &str) -> Result<()> {
+        publisher::unpublish(&self.engine, collection)
+    }
+
+    /// The published collections.
+    #[must_use]
+    pub fn publications(&self) -> Vec<PublicationInfo> {
+        self.engine.state.read().collections.values().filter_map(|c| c.publication_info()).collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! Makes the versions of published tables.
+
+use super::{OwnerNumber, Publication, PublicationInfo, PublicationRecord, PublishedVersion, Status};
+use crate::archive::{ArchivePlaces, check_url};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::manifest::Op;
+use crate::snapshot::Snapshot;
+use crate::state::CollectionState;
+use ebbtide_ttl::Code;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much longer than an interval it may take until the next version is there, in seconds, beside a tenth of the interval.
+const SLACK_SECONDS: i64 = 15;
+/// How many earlier numbers are known as this database's own.
+const OWNERS_KEPT: usize = 15;
+
+impl CollectionState {
+    pub(crate) fn publication_info(&self) -> Option<PublicationInfo> {
+        let record = self.publication.as_ref()?;
+        let status = self.publishing.status.lock();
+        Some(PublicationInfo {
+            collection: self.name.clone(),
+            url: record.url.clone(),
+            every_seconds: record.every_seconds,
+            last: status.last.clone(),
+            failed: status.failed.clone(),
+        })
+    }
+}
+
+/// Publishes a collection at a place, or changes where and how often, and makes the first version there.
+pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: i64) -> Result<PublishedVersion> {
+    let (id, before) = {
+        let _maintenance = engine.maintenance.lock();
+        engine.check_writable()?;
+        let state = engine.state.read();
+        let collection = state.collection(name)?;
+        let before = collection.publication.as_ref().filter(|record| record.url == url);
+        let owners = before.map(|record| record.owners.clone()).unwrap_or_default();
+        let record = PublicationRecord { url: url.to_owned(), every_seconds, owners };
+        check_url("the place of a table", url)?;
+        record.check()?;
+        let takes = |c: &Arc<CollectionState>| {
+            let published = c.publication.as_ref().is_some_and(|other| other.url == url);
+            (c.name != name && published) || c.options.expire_into.as_deref() == Some(url)
+        };
+        if let Some(other) = state.collections.values().find(|c| takes(c)) {
+            let what = format!("collection '{}' has a table there: each table needs a place of its own", other.name);
+            return Err(Error::new(Code::InvalidOptions, what));
+        }
+        let id = collection.id;
+        let (is_moved, before) = (before.is_none(), collection.publication.as_deref().cloned());
+        let (slot, is_new) = (collection.publishing.clone(), collection.publication.as_deref() != Some(&record));
+        drop(state);
+        if is_new {
+            engine.commit(vec![Op::SetPublication { collection: id, publication: Some(record) }])?;
+        }
+        if is_moved {
+            *slot.status.lock() = Status::default();
+        }
+        (id, before)
+    };
+    let made = run(engine, id, true);
+    if made.is_err() {
+        // What cannot be published is not promised.
+        let _maintenance = engine.maintenance.lock();
+        engine.commit(vec![Op::SetPublication { collection: id, publication: before }])?;
+    }
+    made
+}
+
+/// Ends the publication of a collection. The table stays as it is.
+pub(crate) fn unpublish(engine: &Engine, name: &str) -> Result<()> {
+    let _maintenance = engine.maintenance.lock();
+    engine.check_writable()?;
+    let collection = engine.state.read().collection(name)?.clone();
+    if collection.publication.is_none() {
+        return Err(not_published(name));
+    }
+    engine.commit(vec![Op::SetPublication { collection: collection.id, publication: None }])
+}
+
+fn not_published(name: &str) -> Error {
+    Error::new(Code::InvalidOptions, format!("collection '{name}' is not published: PUBLISH {name} TO 'URL' does it"))
+}
+
+/// Makes a version of every published collection whose interval is over.
+pub(crate) fn run_due(engine: &Engine) {
+    let now = engine.clock.monotonic();
+    let is_due = |c: &&Arc<CollectionState>| {
+        let Some(record) = &c.publication else { return false };
+        let every = Duration::from_secs(record.every_seconds.unsigned_abs());
+        c.publishing.status.lock().begun.is_none_or(|begun| now.saturating_sub(begun) >= every)
+    };
+    let due: Vec<u64> = engine.state.read().collections.values().filter(is_due).map(|c| c.id).collect();
+    for id in due {
+        if let Err(error) = run(engine, id, false) {
+            tracing::error!(%error, collection = id, "a collection could not be published");
+        }
+    }
+}
+
+/// Makes a version of a collection's table.
+pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVersion> {
+    let present = || {
+        let present = engine.state.read().by_id(id).cloned();
+        present.ok_or_else(|| Error::new(Code::NamespaceNotFound, "the collection was dropped meanwhile"))
+    };
+    let slot = present()?.publishing.clone();
+    let _pass = slot.pass.lock();
+    slot.status.lock().begun = Some(engine.clock.monotonic());
+    let collection = present()?;
+    let made = make(engine, &collection, adopts);
+    let mut status = slot.status.lock();
+    match &made {
+        Ok(version) => (status.last, status.failed) = (Some(version.clone()), None),
+        Err(error) => status.failed = Some(error.to_string()),
+    }
+    drop(status);
+    made
+}
+
+fn make(engine: &Engine, collection: &CollectionState, adopts: bool) -> Result<PublishedVersion> {
+    let id = collection.id;
+    let record = collection.publication.clone().ok_or_else(|| not_published(&collection.name))?;
+    let places: Option<Arc<dyn ArchivePlaces>> = engine.state.read().places.clone();
+    let places = places.ok_or_else(|| failed("this program was opened without access to archives and tables"))?;
+    let place = places.open(&record.url).map_err(failed)?;
+    {
+        let maintenance = engine.maintenance.lock_beside_writers();
+        engine.check_writable()?;
+        crate::seal::flush(engine, &maintenance, Some(&collection.name))?;
+    }
+    let owner = own(engine, collection, &record)?;
+    let now = engine.clock.now();
+    let is_held = engine.sweeper.held(now, engine.clock.monotonic()).is_some();
+    let ahead = record.every_seconds + record.every_seconds / 10 + SLACK_SECONDS;
+    let hides_before = if is_held { now } else { now.plus_seconds(ahead) };
+    let snapshot = Snapshot::take(&engine.state.read(), hides_before).collection_of_id(id);
+    let snapshot =
+        snapshot.ok_or_else(|| Error::new(Code::NamespaceNotFound, "the collection was dropped meanwhile"))?;
+    let content = Publication {
+        identity: engine.identity,
+        collection: id,
+        name: collection.name.clone(),
+        known: record.owners.iter().copied().chain([owner]).collect(),
+        owner,
+        adopts,
+        schema: snapshot.schema().clone(),
+        rules: snapshot.state.rules.clone(),
+        segments: snapshot.published_segments()?,
+        hides_before: if snapshot.suspended().is_some() { now } else { hides_before },
+        may_vacuum: !is_held && snapshot.suspended().is_none(),
+    };
+    place.publish(&content).map_err(failed)
+}
+
+/// The number of this process, which is durable before the table has it.
+fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord) -> Result<OwnerNumber> {
+    let known = collection.publishing.status.lock().owner.filter(|owner| record.owners.contains(owner));
+    if let Some(owner) = known {
+        return Ok(owner);
+    }
+    let owner = crate::open::new_identity(engine.clock.as_ref(), &engine.dir);
+    let mut record = record.clone();
+    // The last one may be that of a process whose version never arrived.
+    record.owners = record.owners.iter().rev().take(OWNERS_KEPT).rev().copied().chain([owner]).collect();
+    let _maintenance = engine.maintenance.lock();
+    engine.commit(vec![Op::SetPublication { collection: collection.id, publication: Some(record) }])?;
+    collection.publishing.status.lock().owner = Some(owner);
+    Ok(owner)
+}
+
+fn failed(error: impl fmt::Display) -> Error {
+    Error::new(Code::HostUnreachable, format!("the table was not published: {error}"))
+}

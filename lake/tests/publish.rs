@@ -1,0 +1,311 @@
+//! Published tables: what their newest version has is what is visible, less what expires before the next one.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+use ebbtide::fs::sim::{SimFs, Variant};
+use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
+use ebbtide::{ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, ScanRequest};
+use ebbtide_lake::sim::{SimLake, SimStore};
+use roaring::{RoaringBitmap, RoaringTreemap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const ROOT: &str = "/data/db";
+const URL: &str = "s3://sim/table";
+const HOUR: i64 = 3600;
+/// How far ahead a version with an interval of a minute hides.
+const AHEAD: i64 = 60 + 6 + 15;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
+}
+
+struct World {
+    fs: SimFs,
+    clock: VirtualClock,
+    store: SimStore,
+}
+
+impl World {
+    fn new(store: SimStore) -> World {
+        World { fs: SimFs::new(ROOT), clock: VirtualClock::new(at(0)), store }
+    }
+
+    fn open(&self) -> Database {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let places = Arc::new(SimLake::new(&self.store));
+        Database::builder(ROOT).fs(Arc::new(self.fs.clone())).clock(clock).archives(places).open().unwrap()
+    }
+
+    /// The values in the newest version of the table, read by its log alone.
+    fn published(&self) -> Vec<i64> {
+        let mut files: BTreeMap<String, serde_json::Value> = BTreeMap::new();
+        for version in 0.. {
+            let Some(content) = self.store.content(&format!("_delta_log/{version:020}.json")) else { break };
+            let lines = String::from_utf8(content.to_vec()).unwrap();
+            let actions: Vec<serde_json::Value> =
+                lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            for remove in actions.iter().filter_map(|action| action.get("remove")) {
+                let gone = files.remove(remove["path"].as_str().unwrap()).unwrap();
+                assert_eq!(
+                    gone.get("deletionVector"),
+                    remove.get("deletionVector"),
+                    "a file is its name and its vector"
+                );
+            }
+            for add in actions.iter().filter_map(|action| action.get("add")) {
+                assert!(files.insert(add["path"].as_str().unwrap().to_owned(), add.clone()).is_none());
+            }
+        }
+        let quiet = SimStore::new(0, 0);
+        for name in self.store.names() {
+            quiet.tamper(&name, self.store.content(&name).unwrap());
+        }
+        let place = SimLake::new(&quiet).open(URL).unwrap();
+        let mut found = Vec::new();
+        for (name, add) in &files {
+            let left_out = left_out(add);
+            let stats: serde_json::Value = serde_json::from_str(add["stats"].as_str().unwrap()).unwrap();
+            let file = ebbtide::ArchivedFile {
+                name: name.clone(),
+                bytes: add["size"].as_u64().unwrap(),
+                checksum: 0,
+                rows: stats["numRecords"].as_u64().unwrap(),
+                times: (i64::MIN, i64::MAX),
+                bounds: Vec::new(),
+            };
+            let schema = ebbtide::buckets::Schema {
+                time: "t".to_owned(),
+                meta: None,
+                meta_type: None,
+                precision: ebbtide::ttl::Precision::Ms,
+                fields: vec![("v".to_owned(), ebbtide::buckets::FieldType::Int64)],
+            };
+            let schema = Arc::new(schema);
+            let read = ArchiveRead {
+                schema: schema.clone(),
+                times: (i64::MIN, i64::MAX),
+                metas: Vec::new(),
+                fetched: Arc::default(),
+            };
+            let mut row = 0;
+            for batch in place.read(&file, &read).unwrap() {
+                let batch = ebbtide::buckets::adapt(&batch.unwrap(), &schema).unwrap();
+                let column = batch.column_by_name("v").unwrap();
+                for index in 0..batch.num_rows() {
+                    if !left_out.contains(row) {
+                        match ebbtide::buckets::value_at(column.as_ref(), index) {
+                            Value::Int(v) => found.push(v),
+                            other => panic!("a reading of {other:?}"),
+                        }
+                    }
+                    row += 1;
+                }
+            }
+            assert_eq!(u64::from(row), file.rows);
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+fn left_out(add: &serde_json::Value) -> RoaringBitmap {
+    let Some(vector) = add.get("deletionVector").filter(|vector| !vector.is_null()) else {
+        return RoaringBitmap::new();
+    };
+    let bytes = z85::decode(vector["pathOrInlineDv"].as_str().unwrap()).unwrap();
+    let rows = RoaringTreemap::deserialize_from(&bytes[4..]).unwrap();
+    assert_eq!(Some(rows.len()), vector["cardinality"].as_u64());
+    rows.iter().map(|row| u32::try_from(row).unwrap()).collect()
+}
+
+fn reading(seconds: i64, v: i64) -> Value {
+    let sensor = ["a", "b", "c"][v.unsigned_abs() as usize % 3];
+    Value::Object(vec![
+        ("t".into(), Value::Date(at(seconds))),
+        ("sensor".into(), Value::from(sensor)),
+        ("v".into(), Value::Int(v)),
+    ])
+}
+
+/// What is visible at an instant.
+fn visible(db: &Database, instant: Timestamp) -> Vec<i64> {
+    let snapshot = db.snapshot_at(instant).collection("weather").unwrap();
+    if snapshot.schema().fields.is_empty() {
+        return Vec::new();
+    }
+    let request = ScanRequest { projection: Some(vec!["v".to_owned()]), ..ScanRequest::default() };
+    let mut found = Vec::new();
+    for unit in snapshot.scan(&request).unwrap() {
+        for batch in unit.read().unwrap() {
+            let batch = batch.unwrap();
+            for row in 0..batch.num_rows() {
+                match ebbtide::buckets::value_at(batch.column(0).as_ref(), row) {
+                    Value::Int(v) => found.push(v),
+                    other => panic!("a reading of {other:?}"),
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+fn weather(db: &Database) -> ebbtide::Collection {
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    db.create_collection("weather", options).unwrap()
+}
+
+#[test]
+fn a_version_has_what_is_visible_until_the_next_one() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = weather(&db);
+    c.insert_documents(&(0..300).map(|v| reading(v * 10, v)).collect::<Vec<_>>()).unwrap();
+    world.clock.set(at(3000));
+    let first = db.publish("weather", URL, 60).unwrap();
+    assert_eq!((first.measurements, first.version), (300, 0));
+    assert_eq!(world.published(), (0..300).collect::<Vec<_>>());
+    // Some have expired, and more will before the next version.
+    let files = world.store.names().len();
+    world.clock.set(at(HOUR + 500));
+    db.publish_now("weather").unwrap();
+    assert_eq!(world.published(), visible(&db, at(HOUR + 500 + AHEAD)));
+    assert!(visible(&db, at(HOUR + 500)).len() > world.published().len());
+    assert_eq!(world.store.names().len(), files + 1, "rows are left out without writing the file anew");
+    // What is deleted is in no file of the table.
+    c.delete(&Filter::eq("v", Value::Int(250))).unwrap();
+    db.publish_now("weather").unwrap();
+    assert!(!world.published().contains(&250));
+    world.store.advance(2 * 3_600_000);
+    db.publish_now("weather").unwrap();
+    let parquet = world.store.names().iter().filter(|name| name.ends_with(".parquet")).count();
+    assert_eq!(parquet, db.publications()[0].last.as_ref().map_or(0, |last| usize::try_from(last.files).unwrap()));
+    // A longer retention brings back what was not dropped.
+    let longer = CollectionChange { expire_after_seconds: Some(Some(10 * HOUR)), ..CollectionChange::default() };
+    db.modify_collection("weather", &longer, None).unwrap();
+    db.publish_now("weather").unwrap();
+    assert_eq!(world.published(), (0..300).filter(|v| *v != 250).collect::<Vec<_>>());
+    db.unpublish("weather").unwrap();
+    assert!(db.publish_now("weather").is_err());
+}
+
+#[test]
+fn nothing_is_written_while_nothing_changes_and_nothing_expires() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", CollectionOptions::new("t").meta_field("sensor")).unwrap();
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    assert_eq!(db.publish("weather", URL, 60).unwrap().version, 0);
+    assert_eq!(db.publish_now("weather").unwrap().version, 0);
+    c.insert_documents(&[reading(5, 30)]).unwrap();
+    assert_eq!(db.publish_now("weather").unwrap().version, 1);
+    assert_eq!(world.published(), (0..31).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_place_that_is_not_ours_is_refused_and_nothing_changes() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    weather(&db);
+    db.create_collection("other", CollectionOptions::new("t")).unwrap();
+    db.publish("weather", URL, 60).unwrap();
+    assert!(db.publish("other", URL, 60).unwrap_err().to_string().contains("a place of its own"));
+    for (url, every) in [("ftp://x/y", 60), ("s3://key@x/y", 60), ("s3://x/y", 0), ("s3://x/y", 1_000_000)] {
+        assert!(db.publish("other", url, every).is_err());
+    }
+    let stranger = World { fs: SimFs::new(ROOT), clock: world.clock.clone(), store: world.store.clone() };
+    let beside = stranger.open();
+    weather(&beside);
+    let error = beside.publish("weather", URL, 60).unwrap_err();
+    assert!(error.to_string().contains("another database"), "{error}");
+    assert_eq!(beside.publications(), []);
+    world.store.set_away(true);
+    assert!(db.publish_now("weather").is_err());
+    assert!(db.publications()[0].failed.is_some());
+    world.store.set_away(false);
+    db.publish_now("weather").unwrap();
+    assert!(db.publications()[0].failed.is_none());
+}
+
+#[test]
+fn of_two_copies_the_one_that_is_told_to_goes_on() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    db.publish("weather", URL, 60).unwrap();
+    drop((c, db));
+    let copy = World { fs: world.fs.fork(), clock: world.clock.clone(), store: world.store.clone() };
+    let (db, beside) = (world.open(), copy.open());
+    let (c, d) = (db.collection("weather").unwrap(), beside.collection("weather").unwrap());
+    c.insert_documents(&[reading(1, 30)]).unwrap();
+    d.insert_documents(&[reading(1, 31)]).unwrap();
+    beside.publish_now("weather").unwrap();
+    assert!(db.publish_now("weather").unwrap_err().to_string().contains("a copy of this database"));
+    db.publish("weather", URL, 60).unwrap();
+    assert_eq!(world.published(), (0..31).collect::<Vec<_>>());
+    assert!(beside.publish_now("weather").is_err());
+    beside.publish("weather", URL, 60).unwrap();
+    assert_eq!(world.published(), (0..30).chain([31]).collect::<Vec<_>>());
+}
+
+#[test]
+fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish_what_is_visible() {
+    let runs = std::env::var("EBBTIDE_LAKE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(200);
+    for seed in 0..runs {
+        let mut world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
+        let mut db = world.open();
+        weather(&db);
+        let mut random = seed;
+        let mut next = |below: i64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+            i64::try_from(random >> 33).unwrap() % below
+        };
+        let mut inserted = 0;
+        drop(db.publish("weather", URL, 60));
+        for round in 0..12 {
+            let now = round * 600;
+            world.clock.set(at(now));
+            let c = db.collection("weather").unwrap();
+            match next(9) {
+                0..=2 => {
+                    let rows: Vec<Value> =
+                        (0..1 + next(20)).map(|v| reading((now - next(4000)).max(0), inserted + v)).collect();
+                    inserted += i64::try_from(rows.len()).unwrap();
+                    c.insert_documents(&rows).unwrap();
+                }
+                3 => drop(c.delete(&Filter::eq("v", Value::Int(next(inserted + 1)))).unwrap()),
+                4 => {
+                    let e = [None, Some(600), Some(HOUR), Some(3 * HOUR)][usize::try_from(next(4)).unwrap()];
+                    let change = CollectionChange { expire_after_seconds: Some(e), ..CollectionChange::default() };
+                    db.modify_collection("weather", &change, None).unwrap();
+                }
+                5 => drop(db.sweep().unwrap()),
+                6 => drop(db.compact(Some("weather")).unwrap()),
+                7 => {
+                    let fs = world.fs.crash(Variant::V0, seed);
+                    drop((c, db));
+                    world = World { fs, ..world };
+                    db = world.open();
+                }
+                _ => world.store.advance(3_700_000),
+            }
+            if db.publications().is_empty() {
+                drop(db.publish("weather", URL, 60));
+            } else {
+                drop(db.publish_now("weather"));
+            }
+            let is_made = db.publications().first().is_some_and(|p| p.last.is_some() && p.failed.is_none());
+            if is_made {
+                assert_eq!(world.published(), visible(&db, at(now + AHEAD)), "seed {seed}, round {round}");
+            }
+        }
+        world.store.fail_one_in(0);
+        world.store.settle();
+        let now = 12 * 600;
+        world.clock.set(at(now));
+        db.publish("weather", URL, 60).unwrap();
+        assert_eq!(world.published(), visible(&db, at(now + AHEAD)), "seed {seed}");
+        assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+    }
+}
