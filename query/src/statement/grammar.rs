@@ -8,9 +8,10 @@ mod ladders;
 mod listings;
 
 use self::listings::{LISTINGS, near_listing};
+use super::error::SyntaxError;
 use super::lexer::Piece;
 use super::parser::Parser;
-use super::{Alteration, Pivot, StatementKind, SyntaxError};
+use super::{Alteration, Pivot, StatementKind};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide::suggest;
 use ebbtide_ttl::Code;
