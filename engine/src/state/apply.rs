@@ -30,17 +30,7 @@ impl State {
                 self.applied_seq = self.applied_seq.max(seq.saturating_sub(1));
             }
             Op::PutCollection(record) => self.put_collection(record)?,
-            Op::DropCollection { id } => {
-                let name = self.known(id)?.name.clone();
-                self.names.remove(&id);
-                if let Some(gone) = self.collections.remove(&name) {
-                    gone.segments.values().for_each(|segment| self.retire(segment.clone()));
-                    if self.unlinks {
-                        gone.folder.retire();
-                        self.retired.collections.push(gone);
-                    }
-                }
-            }
+            Op::DropCollection { id } => self.drop_collection(id)?,
             Op::SetSchema { collection, schema } => {
                 // The visible schema may be newer than the sealed one.
                 let known = self.known(collection)?;
@@ -158,6 +148,19 @@ impl State {
                 rung.holds = holds;
             }
         }
+    }
+
+    fn drop_collection(&mut self, id: u64) -> Result<()> {
+        let name = self.known(id)?.name.clone();
+        self.names.remove(&id);
+        if let Some(gone) = self.collections.remove(&name) {
+            gone.segments.values().for_each(|segment| self.retire(segment.clone()));
+            if self.unlinks {
+                gone.folder.retire();
+                self.retired.collections.push(gone);
+            }
+        }
+        Ok(())
     }
 
     fn rename(&mut self, id: u64, name: String) -> Result<()> {
