@@ -4,7 +4,7 @@ use crate::args::{ArchiveArgs, ArchiveTask, Cli};
 use crate::human::{bytes, counted};
 use crate::{Failure, open, say};
 use ebbtide::{CollectionSnapshot, ScanRequest};
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Timestamp, retention_text};
 
 /// Runs `ebbtide archive`.
 pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
@@ -48,6 +48,9 @@ fn status(cli: &Cli) -> Result<(), Failure> {
         let Some(url) = collection.options().expire_into.clone() else { continue };
         is_any = true;
         say!("{name}: into {url}");
+        if let Some(keep) = collection.options().keep_seconds {
+            say!("  kept for: {}", retention_text(keep));
+        }
         let due: (u64, u64) = collection
             .rule_infos()?
             .iter()
@@ -66,7 +69,7 @@ fn status(cli: &Cli) -> Result<(), Failure> {
 }
 
 fn archived(collection: &CollectionSnapshot) -> Result<String, Failure> {
-    let files: Vec<_> = collection.archived(&ScanRequest::default())?.into_iter().map(|unit| unit.file).collect();
+    let files: Vec<_> = collection.archived(&ScanRequest::default())?.units.into_iter().map(|unit| unit.file).collect();
     let instant = |time| Timestamp::from_units(time, collection.schema().precision);
     let (Some(first), Some(last)) =
         (files.iter().map(|file| file.times.0).min(), files.iter().map(|file| file.times.1).max())

@@ -13,19 +13,23 @@ pub(crate) mod gate;
 pub(crate) mod mover;
 mod snapshot;
 
-pub use snapshot::ArchivedUnit;
+pub use snapshot::{ArchivedScan, ArchivedUnit};
 
 use crate::error::{Error, Result};
 use crate::hand_off::sink::SinkError;
+use crate::options::CollectionOptions;
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use ebbtide_buckets::Schema;
-use ebbtide_ttl::{Code, Value};
+use ebbtide_ttl::{Code, EXPIRE_AFTER_SECONDS_MAX, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A random number, which tells owners of a place and commits at it apart.
 pub type ArchiveNumber = [u8; 16];
@@ -69,6 +73,18 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// # Errors
     /// If the owner is another, or the place cannot be reached: the commit may have been made all the same.
     fn commit(&self, owner: ArchiveNumber, file: &ArchiveFile) -> Result<u64, SinkError>;
+
+    /// Removes files from the table, which stay in the store for those who read an older version; returns the version without them.
+    ///
+    /// # Errors
+    /// As for [`ArchivePlace::commit`].
+    fn retire(&self, owner: ArchiveNumber, files: &[String]) -> Result<u64, SinkError>;
+
+    /// Removes from the store what was removed from the table more than an hour ago, up to a version; returns how many files.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    fn clean(&self, version: u64) -> Result<u64, SinkError>;
 
     /// Removes a file that no version names.
     ///
@@ -151,6 +167,8 @@ pub struct ArchiveFile {
     pub rows: u64,
     /// The first and the last time in it.
     pub times: (i64, i64),
+    /// Bounds of its metas.
+    pub bounds: Vec<ArchivedBounds>,
 }
 
 /// A file of a version.
@@ -166,6 +184,28 @@ pub struct ArchivedFile {
     pub rows: u64,
     /// The first and the last time in it, in the unit of the collection.
     pub times: (i64, i64),
+    /// Bounds of its metas, as far as they are known.
+    pub bounds: Vec<ArchivedBounds>,
+}
+
+/// The least and the greatest value of a member of the metas in a file; metas that lack it do not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedBounds {
+    /// The names that lead to it, the meta field first.
+    pub path: Vec<String>,
+    /// The least value, or one below it.
+    pub min: Value,
+    /// The greatest value, or one above it.
+    pub max: Value,
+}
+
+impl ArchivedBounds {
+    /// Whether no meta in the file has this value. Null and NaN are never said to be missing.
+    #[must_use]
+    pub fn excludes(&self, value: &Value) -> bool {
+        let is = |bound: &Value, order| value.compare_in_class(bound) == Some(order);
+        !value.is_null() && (is(&self.min, Ordering::Less) || is(&self.max, Ordering::Greater))
+    }
 }
 
 /// What to read of a file.
@@ -175,6 +215,46 @@ pub struct ArchiveRead {
     pub schema: Arc<Schema>,
     /// The first and the last stored time that are of interest.
     pub times: (i64, i64),
+    /// Values that all metas of interest have; the names that lead to them begin with the meta field.
+    pub metas: Vec<(Vec<String>, Value)>,
+    /// Counts what is fetched.
+    pub fetched: Arc<ArchiveFetched>,
+}
+
+/// What reads of an archive have fetched so far.
+#[derive(Debug, Default)]
+pub struct ArchiveFetched {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    cached: AtomicU64,
+}
+
+impl ArchiveFetched {
+    /// Counts a request that got this many bytes.
+    pub fn add(&self, bytes: u64) {
+        self.requests.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts bytes that were in memory.
+    pub fn add_cached(&self, bytes: u64) {
+        self.cached.fetch_add(bytes, Relaxed);
+    }
+
+    /// Requests.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Bytes that were fetched.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Bytes that were in memory.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cached.load(Relaxed)
+    }
 }
 
 /// What the manifest knows of a collection's archive.
@@ -254,6 +334,21 @@ pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
             Err(Error::new(Code::TypeMismatch, what))
         }
     }
+}
+
+/// Checks how long what is archived is kept, beside the other options and the collection's own E.
+pub(crate) fn check_keep(options: &CollectionOptions, e: Option<i64>) -> Result<()> {
+    let Some(keep) = options.keep_seconds else { return Ok(()) };
+    let wrong = if options.expire_into.is_none() {
+        "it is about an archive: give the collection one with expireInto".to_owned()
+    } else if !(1..=EXPIRE_AFTER_SECONDS_MAX).contains(&keep) {
+        format!("it must be 1 to {EXPIRE_AFTER_SECONDS_MAX}")
+    } else if let Some(e) = e.filter(|e| *e >= keep) {
+        format!("it counts from the time of a measurement, so it must be more than expireAfterSeconds, which is {e}")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Code::InvalidOptions, format!("keepSeconds is {keep}: {wrong}")))
 }
 
 /// Whether a command document makes a folder of this machine an archive. A server does not do that for its clients.

@@ -45,7 +45,11 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
         handed_over: Arc::default(),
         sink: Arc::default(),
         // Two collections cannot have one archive.
-        options: Arc::new(CollectionOptions { expire_into: None, ..(*source.state.options).clone() }),
+        options: Arc::new(CollectionOptions {
+            expire_into: None,
+            keep_seconds: None,
+            ..(*source.state.options).clone()
+        }),
         archive: Arc::default(),
         archiving: Arc::default(),
         ladder: None,

@@ -268,11 +268,16 @@ impl Database {
         if let Some(into) = &change.expire_into {
             check_unshared(engine, name, into.as_deref())?;
             options.expire_into.clone_from(into);
+            if into.is_none() {
+                options.keep_seconds = None;
+            }
         }
+        options.keep_seconds = change.keep_seconds.unwrap_or(options.keep_seconds);
         record.options.validate()?;
         if let Some(e) = change.expire_after_seconds {
             record.rules.change_collection(e);
         }
+        crate::archive::check_keep(&record.options, record.rules.collection())?;
         if let Some(rule) = rule {
             record.rules.modify(&rule.selector, rule.expire_after_seconds)?;
         }

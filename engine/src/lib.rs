@@ -82,8 +82,8 @@ mod verify;
 mod wal;
 
 pub use crate::archive::{
-    ArchiveClaim, ArchiveClaimed, ArchiveFile, ArchiveNumber, ArchivePlace, ArchivePlaces, ArchiveRead,
-    ArchivedBatches, ArchivedFile, ArchivedUnit, archives_into_folder,
+    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveNumber, ArchivePlace, ArchivePlaces, ArchiveRead,
+    ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit, archives_into_folder,
 };
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;

@@ -53,6 +53,10 @@ pub struct CollectionOptions {
     /// The URL of the archive that what expires is moved to. Default: it is deleted. In the manifest it is an operation of its own.
     #[serde(skip)]
     pub expire_into: Option<String>,
+    /// Seconds after its time for which a measurement is kept in the archive; more than `expire_after_seconds`. `None`, the
+    /// default, for ever. In the manifest it is an operation of its own.
+    #[serde(skip)]
+    pub keep_seconds: Option<i64>,
     /// The collection's ladder: bins of measurements that stay when these go. This is the initial one;
     /// [`CollectionSnapshot::ladder`](crate::CollectionSnapshot::ladder) says which it has now.
     #[serde(skip)]
@@ -76,6 +80,7 @@ impl CollectionOptions {
             max_bytes: None,
             hand_off: false,
             expire_into: None,
+            keep_seconds: None,
             ladder: None,
         }
     }
@@ -164,11 +169,19 @@ impl CollectionOptions {
         self
     }
 
+    /// Sets for how many seconds after its time a measurement is kept in the archive.
+    #[must_use]
+    pub fn keep_seconds(mut self, seconds: i64) -> Self {
+        self.keep_seconds = Some(seconds);
+        self
+    }
+
     /// These options with those of `present` that are operations of their own in the manifest.
     pub(crate) fn with_settings_of(mut self, present: &CollectionOptions) -> Self {
         (self.ids, self.grace_seconds) = (present.ids, present.grace_seconds);
         (self.max_bytes, self.hand_off) = (present.max_bytes, present.hand_off);
         self.expire_into.clone_from(&present.expire_into);
+        self.keep_seconds = present.keep_seconds;
         self
     }
 
@@ -204,6 +217,7 @@ impl CollectionOptions {
                 return Err(Error::new(Code::InvalidOptions, what));
             }
         }
+        crate::archive::check_keep(self, self.expire_after_seconds)?;
         check_grace(self.grace_seconds)?;
         if self.grace_seconds > 0 && self.expiry == ExpiryMode::Bucket {
             let what =
@@ -314,6 +328,8 @@ pub struct CollectionChange {
     pub hand_off: Option<bool>,
     /// `Some(Some(url))` has what expires moved to an archive, `Some(None)` has it deleted.
     pub expire_into: Option<Option<String>>,
+    /// `Some(Some(seconds))` limits how long what is archived is kept, `Some(None)` keeps it for ever.
+    pub keep_seconds: Option<Option<i64>>,
     /// The ladder: `Some(Some(ladder))` sets or changes it, `Some(None)` removes it (see [`crate::Database::set_ladder`]).
     pub ladder: Option<Option<Ladder>>,
     /// Whether rungs go that hold what is stored nowhere else.

@@ -17,12 +17,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounds;
 mod checkpoint;
 mod file;
 mod folder;
 mod log;
 mod objects;
 mod places;
+mod reader;
 mod schema;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

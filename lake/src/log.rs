@@ -6,7 +6,8 @@
 use crate::file::hex;
 use chrono::{DateTime, SecondsFormat};
 use ebbtide::buckets::Schema;
-use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedFile};
+use ebbtide::ttl::Value as Known;
+use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedBounds, ArchivedFile};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,6 +33,8 @@ pub(crate) struct Log {
     protocol: Value,
     commits: HashSet<String>,
     files: BTreeMap<String, Entry>,
+    /// When files were removed from the table, by name, with the versions that did it.
+    removed: BTreeMap<String, (u64, i64)>,
 }
 
 /// Who may add to the table.
@@ -64,9 +67,21 @@ impl Log {
         self.files.values().filter(is_in).map(|entry| entry.file.clone()).collect()
     }
 
-    /// Whether any version names a file.
-    pub(crate) fn names(&self, file: &str) -> bool {
-        self.files.contains_key(file)
+    /// Whether a file may still be read: it is in the newest version, or was removed after an instant.
+    pub(crate) fn needs(&self, file: &str, since: i64) -> bool {
+        self.removed.get(file).map_or(self.files.contains_key(file), |(_, at)| *at >= since)
+    }
+
+    /// The files that were removed before an instant, by a version up to this one.
+    pub(crate) fn removed_before(&self, instant: i64, version: u64) -> Vec<String> {
+        let is_due = |(_, (by, at)): &(&String, &(u64, i64))| *by <= version && *at < instant;
+        self.removed.iter().filter(is_due).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Those of these files that are in the newest version.
+    pub(crate) fn present<'a>(&self, files: &'a [String]) -> Vec<&'a String> {
+        let is_present = |file: &&String| self.files.get(*file).is_some_and(|entry| entry.removed.is_none());
+        files.iter().filter(is_present).collect()
     }
 
     pub(crate) fn has_commit(&self, number: ArchiveNumber) -> bool {
@@ -125,10 +140,12 @@ impl Log {
             if action["protocol"].is_object() {
                 self.protocol = action["protocol"].clone();
             }
-            if let Some(path) = action["remove"]["path"].as_str()
-                && let Some(entry) = self.files.get_mut(path)
-            {
-                entry.removed = Some(version);
+            if let Some(path) = action["remove"]["path"].as_str() {
+                let at = action["remove"]["deletionTimestamp"].as_i64().unwrap_or_default();
+                self.removed.insert(path.to_owned(), (version, at));
+                if let Some(entry) = self.files.get_mut(path) {
+                    entry.removed = Some(version);
+                }
             }
             if let Some(path) = action["add"]["path"].as_str() {
                 let (file, added) = added(&action["add"], path).ok_or("a file that Ebbtide did not add")?;
@@ -139,15 +156,17 @@ impl Log {
         Ok(())
     }
 
-    /// The actions that say all that the log says.
-    pub(crate) fn checkpoint(&self) -> Vec<Value> {
+    /// The actions that say all that the log says, but for files that were removed before an instant.
+    pub(crate) fn checkpoint(&self, since: i64) -> Vec<Value> {
         let owner = self.owner.iter().map(|owner| (format!("{OWNER}{}-{}", owner.of, owner.number), owner.epoch));
         let commits = self.commits.iter().map(|number| (format!("{COMMIT}{number}"), 1));
         let txns = owner.chain(commits).map(|(app, version)| json!({"txn": {"appId": app, "version": version}}));
         let files = self.files.values().filter(|entry| entry.removed.is_none());
         let adds = files.map(|entry| json!({"add": entry.add}));
+        let removed = self.removed.iter().filter(|(_, (_, at))| *at >= since);
+        let removes = removed.map(|(name, (_, at))| remove(name, *at));
         let first = [json!({"protocol": self.protocol}), json!({"metaData": self.metadata})];
-        first.into_iter().chain(txns).chain(adds).collect()
+        first.into_iter().chain(txns).chain(adds).chain(removes).collect()
     }
 
     /// The version that makes a database the owner. The first one also makes the table.
@@ -168,13 +187,26 @@ impl Log {
         lines(&actions)
     }
 
+    /// The version that removes files.
+    pub(crate) fn retire(&self, files: &[&String], now: i64) -> String {
+        let first = json!({"commitInfo": {"timestamp": now, "operation": "DELETE", "engineInfo": "Ebbtide"}});
+        lines(&std::iter::once(first).chain(files.iter().map(|name| remove(name, now))).collect::<Vec<_>>())
+    }
+
     /// The version that adds a file.
     pub(crate) fn add(&self, file: &ArchiveFile, schema: String, now: i64) -> String {
         let (schema_of, (first, last)) = (&file.schema, file.times);
+        let (mut least, mut greatest) = (json!({}), json!({}));
+        least[&schema_of.time] = instant(first, schema_of, false);
+        greatest[&schema_of.time] = instant(last, schema_of, true);
+        for bounds in &file.bounds {
+            place(&mut least, &bounds.path, &bounds.min);
+            place(&mut greatest, &bounds.path, &bounds.max);
+        }
         let stats = json!({
             "numRecords": file.rows,
-            "minValues": {&schema_of.time: instant(first, schema_of, false)},
-            "maxValues": {&schema_of.time: instant(last, schema_of, true)},
+            "minValues": least,
+            "maxValues": greatest,
             "nullCount": {&schema_of.time: 0},
         });
         let tags = json!({
@@ -202,6 +234,51 @@ fn lines(actions: &[Value]) -> String {
     actions.iter().map(|action| format!("{action}\n")).collect()
 }
 
+fn remove(file: &str, at: i64) -> Value {
+    json!({"remove": {"path": file, "deletionTimestamp": at, "dataChange": true}})
+}
+
+/// Puts a value where a path leads.
+fn place(object: &mut Value, path: &[String], value: &Known) {
+    let value = match value {
+        Known::Int(number) => json!(number),
+        Known::Double(number) => json!(number),
+        Known::String(text) => json!(text),
+        _ => return,
+    };
+    let mut at = object;
+    for name in path {
+        at = &mut at[name];
+    }
+    *at = value;
+}
+
+/// The bounds in statistics.
+fn bounds_in(stats: &Value) -> Vec<ArchivedBounds> {
+    let mut found = Vec::new();
+    collect(Vec::new(), &stats["minValues"], &stats["maxValues"], &mut found);
+    found
+}
+
+fn collect(path: Vec<String>, min: &Value, max: &Value, found: &mut Vec<ArchivedBounds>) {
+    if let (Value::Object(least), Value::Object(greatest)) = (min, max) {
+        for (name, min) in least {
+            let path = path.iter().chain([name]).cloned().collect();
+            collect(path, min, greatest.get(name).unwrap_or(&Value::Null), found);
+        }
+    } else if let (Some(min), Some(max)) = (known(min), known(max)) {
+        found.push(ArchivedBounds { path, min, max });
+    }
+}
+
+fn known(value: &Value) -> Option<Known> {
+    match value {
+        Value::String(text) => Some(Known::from(text.as_str())),
+        Value::Number(number) => number.as_i64().map(Known::Int).or_else(|| number.as_f64().map(Known::Double)),
+        _ => None,
+    }
+}
+
 /// A file and the version that added it.
 fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
     let stats: Value = serde_json::from_str(add["stats"].as_str()?).ok()?;
@@ -212,6 +289,7 @@ fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
         checksum: u32::from_str_radix(tag("ebbtide.crc32")?, 16).ok()?,
         rows: stats["numRecords"].as_u64()?,
         times: (tag("ebbtide.first")?.parse().ok()?, tag("ebbtide.last")?.parse().ok()?),
+        bounds: bounds_in(&stats),
     };
     Some((file, tag("ebbtide.version")?.parse().ok()?))
 }

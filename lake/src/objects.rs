@@ -6,13 +6,14 @@
 use crate::store::{Object, Store, StoreError};
 use bytes::Bytes;
 use ebbtide::ttl::{Clock, SystemClock};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -22,6 +23,8 @@ const RETRIES_FOR: Duration = Duration::from_secs(20);
 /// How long one request may take, and how long a connection.
 const REQUEST: Duration = Duration::from_secs(60);
 const CONNECTION: Duration = Duration::from_secs(5);
+/// Parts of an object that are fetched at the same time.
+const REQUESTS_AT_ONCE: usize = 8;
 
 /// A prefix of a bucket or container.
 pub(crate) struct Objects {
@@ -112,6 +115,20 @@ impl Store for Objects {
         let content = content.map_err(|error| shown(&error))?;
         match content.len() as u64 == bytes {
             true => Ok(content),
+            false => Err(StoreError::new(&format!("{name} is shorter than it was"))),
+        }
+    }
+
+    /// Several at a time.
+    fn get_ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, StoreError> {
+        let (path, wanted) = (self.path(name), ranges.to_vec());
+        let parts = self.run(|store| async move {
+            let get = |range: Range<u64>| store.get_range(&path, range);
+            futures::stream::iter(wanted.into_iter().map(get)).buffered(REQUESTS_AT_ONCE).try_collect::<Vec<_>>().await
+        });
+        let parts = parts.map_err(|error| shown(&error))?;
+        match parts.iter().zip(ranges).all(|(part, range)| part.len() as u64 == range.end - range.start) {
+            true => Ok(parts),
             false => Err(StoreError::new(&format!("{name} is shorter than it was"))),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::folder::Folder;
 use crate::objects::Objects;
+use crate::reader::FileCache;
 use crate::store::{Store, StoreError};
 use crate::table::Table;
 use ebbtide::{ArchivePlace, ArchivePlaces, SinkError};
@@ -10,17 +11,34 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Opens archives in folders and in object storage. What is known of a table is kept for later requests.
-#[derive(Debug, Default)]
+/// Default of [`Lake::with_cache`]: 64 MiB.
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+
+/// Opens archives in folders and in object storage. What is known of a table is kept for later requests, and so is what was read of
+/// it, up to a number of bytes.
+#[derive(Debug)]
 pub struct Lake {
     tables: Mutex<HashMap<String, Arc<Table>>>,
+    cache: Arc<FileCache>,
+}
+
+impl Default for Lake {
+    fn default() -> Self {
+        Lake::new()
+    }
 }
 
 impl Lake {
     /// Opens nothing yet.
     #[must_use]
     pub fn new() -> Lake {
-        Lake::default()
+        Lake::with_cache(CACHE_BYTES_MAX)
+    }
+
+    /// Keeps at most this many bytes of what was read in memory. Default: 64 MiB.
+    #[must_use]
+    pub fn with_cache(bytes_max: u64) -> Lake {
+        Lake { tables: Mutex::default(), cache: Arc::new(FileCache::new(bytes_max)) }
     }
 }
 
@@ -30,7 +48,7 @@ impl ArchivePlaces for Lake {
         if let Some(table) = tables.get(url) {
             return Ok(table.clone());
         }
-        let table = Arc::new(Table::new(url, store_of(url)?));
+        let table = Arc::new(Table::new(url, store_of(url)?, Arc::clone(&self.cache)));
         tables.insert(url.to_owned(), table.clone());
         Ok(table)
     }

@@ -1,5 +1,6 @@
 //! A simulated store, for tests: it loses requests and answers, lets them have their effect later, and lists what is out of date.
 
+use crate::reader::FileCache;
 use crate::store::{Object, Store, StoreError};
 use crate::table::Table;
 use bytes::Bytes;
@@ -7,6 +8,9 @@ use ebbtide::{ArchivePlace, ArchivePlaces, SinkError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What a process keeps of what it has read.
+const CACHE_BYTES: u64 = 1 << 20;
 
 /// A store that fails as it is told to. Copies are the same store.
 #[derive(Debug, Clone, Default)]
@@ -233,7 +237,11 @@ impl SimLake {
     /// What a process that starts now knows of the store.
     #[must_use]
     pub fn new(store: &SimStore) -> SimLake {
-        SimLake(Arc::new(Table::new("s3://sim/archive", Arc::new(store.clone()))))
+        SimLake(Arc::new(Table::new(
+            "s3://sim/archive",
+            Arc::new(store.clone()),
+            Arc::new(FileCache::new(CACHE_BYTES)),
+        )))
     }
 }
 

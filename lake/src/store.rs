@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::fmt;
+use std::ops::Range;
 
 /// Objects by name. Names have `/` between their parts.
 ///
@@ -18,6 +19,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As for [`Store::get`]; there is no such object, or it is shorter.
     fn get_range(&self, name: &str, start: u64, bytes: u64) -> Result<Bytes, StoreError>;
+
+    /// Parts of an object, in the order in which they are asked for.
+    ///
+    /// # Errors
+    /// As for [`Store::get_range`].
+    fn get_ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, StoreError> {
+        ranges.iter().map(|range| self.get_range(name, range.start, range.end - range.start)).collect()
+    }
 
     /// Stores an object, durably, and replaces one of that name.
     ///

@@ -1,8 +1,9 @@
 //! A table at a place: the log and the files.
 
 use crate::checkpoint;
-use crate::file::{encode, hex, read};
+use crate::file::{encode, hex};
 use crate::log::{Log, name_of, owned_by};
+use crate::reader::{FileCache, read};
 use crate::schema::joined;
 use crate::store::{Store, StoreError};
 use arrow::array::RecordBatch;
@@ -13,26 +14,31 @@ use ebbtide::{
     SinkError,
 };
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A file that no version names is removed once it is this old, in milliseconds: before that it may be part of a commit that is being
-/// made.
+/// made. As long stays a file that was removed from the table, for those who read an older version.
 const UNNAMED_FOR: i64 = 3_600_000;
+/// For how long checkpoints name files that were removed from the table, in milliseconds: 7 days, as is usual for these tables.
+const REMOVED_FOR: i64 = 7 * 24 * 3_600_000;
 
 /// A Delta Lake table.
 #[derive(Debug)]
 pub struct Table {
     url: String,
     store: Arc<dyn Store>,
+    cache: Arc<FileCache>,
     /// What is known of the log, which only grows.
     log: Mutex<Log>,
+    /// Files that were removed from the table and are removed from the store too.
+    cleaned: Mutex<HashSet<String>>,
 }
 
 impl Table {
-    /// A table in a store; `url` is for messages.
-    #[must_use]
-    pub fn new(url: &str, store: Arc<dyn Store>) -> Table {
-        Table { url: url.to_owned(), store, log: Mutex::default() }
+    /// A table in a store; `url` tells it from others that share the cache, and is for messages.
+    pub(crate) fn new(url: &str, store: Arc<dyn Store>, cache: Arc<FileCache>) -> Table {
+        Table { url: url.to_owned(), store, cache, log: Mutex::default(), cleaned: Mutex::default() }
     }
 
     /// Reads versions of the log that are not known yet, up to the newest, or to `last`.
@@ -70,13 +76,20 @@ impl Table {
         if version == 0 || !version.is_multiple_of(checkpoint::EVERY) {
             return;
         }
-        let actions = log.checkpoint();
+        let actions = log.checkpoint(self.store.now().saturating_sub(REMOVED_FOR));
         let written = checkpoint::encode(&actions).and_then(|content| {
             self.store.put(&checkpoint::name_of(version), content)?;
             Ok(self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?)
         });
         if let Err(error) = written {
             tracing::warn!(version, %error, "a checkpoint of the archive was not written");
+        }
+    }
+
+    fn check_owner(&self, log: &Log, owner: ArchiveNumber) -> Result<(), StoreError> {
+        match &log.owner {
+            Some(present) if present.number == hex(&owner) => Ok(()),
+            _ => Err(self.error("a copy of this database has taken the archive over meanwhile")),
         }
     }
 
@@ -157,15 +170,48 @@ impl ArchivePlace for Table {
         let mut log = self.log.lock();
         loop {
             self.refresh(&mut log, None)?;
-            if log.owner.as_ref().is_none_or(|present| present.number != hex(&owner)) {
-                return Err(self.error("a copy of this database has taken the archive over meanwhile").into());
-            }
+            self.check_owner(&log, owner)?;
             let schema = joined(log.schema.as_deref(), &file.schema).map_err(|what| self.error(&what))?;
             let content = log.add(file, schema, self.store.now());
             if self.put(&mut log, &content)? {
                 return Ok(log.next - 1);
             }
         }
+    }
+
+    fn retire(&self, owner: ArchiveNumber, files: &[String]) -> Result<u64, SinkError> {
+        let mut log = self.log.lock();
+        loop {
+            self.refresh(&mut log, None)?;
+            self.check_owner(&log, owner)?;
+            let present = log.present(files);
+            if present.is_empty() {
+                return Ok(log.next - 1);
+            }
+            let content = log.retire(&present, self.store.now());
+            if self.put(&mut log, &content)? {
+                return Ok(log.next - 1);
+            }
+        }
+    }
+
+    fn clean(&self, version: u64) -> Result<u64, SinkError> {
+        let unneeded = {
+            let mut log = self.log.lock();
+            self.refresh(&mut log, Some(version))?;
+            log.removed_before(self.store.now().saturating_sub(UNNAMED_FOR), version)
+        };
+        let mut removed = 0;
+        for name in unneeded {
+            if self.cleaned.lock().insert(name.clone()) {
+                if let Err(error) = self.store.delete(&name) {
+                    self.cleaned.lock().remove(&name);
+                    return Err(error.into());
+                }
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     fn remove(&self, name: &str) -> Result<(), SinkError> {
@@ -179,7 +225,7 @@ impl ArchivePlace for Table {
     }
 
     fn read(&self, file: &ArchivedFile, request: &ArchiveRead) -> Result<ArchivedBatches, SinkError> {
-        read(Arc::clone(&self.store), file, request)
+        read((&self.url, Arc::clone(&self.store), Arc::clone(&self.cache)), file, request)
     }
 
     fn vacuum(&self) -> Result<u64, SinkError> {
@@ -192,7 +238,7 @@ impl ArchivePlace for Table {
             let number = name.strip_suffix(".parquet").unwrap_or_default();
             number.len() == 32 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
-        let unneeded = listed.iter().filter(|o| is_file(&o.name) && o.modified < oldest && !log.names(&o.name));
+        let unneeded = listed.iter().filter(|o| is_file(&o.name) && o.modified < oldest && !log.needs(&o.name, oldest));
         let mut removed = 0;
         for object in unneeded {
             self.store.delete(&object.name)?;

@@ -1,9 +1,14 @@
 //! What is moved to an archive: each measurement is in one of both places at every moment, whatever fails.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::error::ArrowError;
+use ebbtide::buckets::{times, value_at};
 use ebbtide::fs::sim::{SimFs, Variant};
-use ebbtide::ttl::{Clock, Code, Filter, Timestamp, Value, VirtualClock};
-use ebbtide::{CollectionChange, CollectionOptions, Database, HoldOptions, Result, ScanRequest};
+use ebbtide::ttl::{Clock, Code, Filter, Precision, Timestamp, Value, VirtualClock};
+use ebbtide::{
+    ArchivedUnit, CollectionChange, CollectionOptions, Database, HoldOptions, MetaFilter, Result, ScanRequest,
+};
 use ebbtide_lake::sim::{SimLake, SimStore};
 use std::sync::Arc;
 
@@ -86,7 +91,7 @@ fn both(db: &Database) -> Result<(Vec<i64>, Vec<i64>)> {
             expired.extend(values(&batch?));
         }
     }
-    for unit in snapshot.archived(&ScanRequest::default())? {
+    for unit in snapshot.archived(&ScanRequest::default())?.units {
         for batch in unit.read()? {
             expired.extend(values(&batch?));
         }
@@ -106,7 +111,7 @@ fn all(db: &Database) -> Vec<i64> {
 
 fn archived(db: &Database) -> u64 {
     let snapshot = db.snapshot().collection("weather").unwrap();
-    let units = snapshot.archived(&ScanRequest::default()).unwrap();
+    let units = snapshot.archived(&ScanRequest::default()).unwrap().units;
     units.iter().map(|unit| unit.file.rows).sum()
 }
 
@@ -155,11 +160,138 @@ fn only_parts_of_the_archive_that_can_have_the_time_are_fetched() {
     }
     let snapshot = db.snapshot().collection("weather").unwrap();
     let request = ScanRequest { time: (at(5 * 86_400)..at(6 * 86_400)).into(), ..ScanRequest::default() };
-    assert_eq!(snapshot.archived(&ScanRequest::default()).unwrap().len(), 30);
-    let units = snapshot.archived(&request).unwrap();
-    assert_eq!(units.len(), 1);
-    let rows: usize = units[0].read().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(snapshot.archived(&ScanRequest::default()).unwrap().units.len(), 30);
+    let found = snapshot.archived(&request).unwrap();
+    assert_eq!((found.units.len(), found.files_skipped), (1, 29));
+    let rows: usize = found.units[0].read().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
     assert_eq!(rows, 500);
+    // What was fetched is in memory for the next one.
+    let again = snapshot.archived(&request).unwrap();
+    let rows: usize = again.units[0].read().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!((rows, again.fetched.requests(), again.fetched.bytes()), (500, 0, 0));
+    assert!(found.fetched.bytes() > 0 && again.fetched.cached_bytes() > 0);
+}
+
+/// Selects the metas that have a value at a path.
+#[derive(Debug)]
+struct Having([(Vec<String>, Value); 1]);
+
+impl Having {
+    fn at(path: &[&str], value: impl Into<Value>) -> Option<Arc<dyn MetaFilter>> {
+        Some(Arc::new(Having([(path.iter().map(|name| (*name).to_owned()).collect(), value.into())])))
+    }
+}
+
+impl MetaFilter for Having {
+    fn select(&self, metas: &ArrayRef) -> std::result::Result<BooleanArray, ArrowError> {
+        Ok((0..metas.len()).map(|_| Some(true)).collect())
+    }
+
+    fn equalities(&self) -> &[(Vec<String>, Value)] {
+        &self.0
+    }
+}
+
+#[test]
+fn only_pages_that_can_have_the_series_are_fetched() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    // Two hundred series of three hundred readings, in one file.
+    let site = |number: i64| {
+        Value::Object(vec![
+            ("floor".into(), Value::Int(number % 4)),
+            ("name".into(), Value::from(format!("n{number:03}").as_str())),
+        ])
+    };
+    for number in 0..200 {
+        let reading = |v: i64| {
+            let noise = (v.wrapping_mul(0x9E37_79B9) >> 7) as f64;
+            Value::Object(vec![
+                ("t".into(), Value::Date(at(v * 600))),
+                ("sensor".into(), site(number)),
+                ("v".into(), Value::Int(v)),
+                ("noise".into(), Value::Double(noise / 3.0)),
+            ])
+        };
+        c.insert_documents(&(0..300).map(reading).collect::<Vec<_>>()).unwrap();
+    }
+    world.clock.set(at(1000 * HOUR));
+    db.sweep().unwrap();
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let day = at(86_400)..at(2 * 86_400);
+    let read = |meta: Option<Arc<dyn MetaFilter>>| {
+        let request = ScanRequest { time: day.clone().into(), meta, ..ScanRequest::default() };
+        let found = snapshot.archived(&request).unwrap();
+        let wanted = Timestamp::to_units_saturating;
+        let (first, last) = (wanted(day.start, Precision::Ms), wanted(day.end, Precision::Ms));
+        let rows = found.units.iter().flat_map(|unit| unit.read().unwrap());
+        let is_of = |batch: &RecordBatch, row: usize| {
+            let meta = value_at(batch.column_by_name("sensor").unwrap().as_ref(), row);
+            let t = times(batch).unwrap()[row];
+            meta.normalized() == site(17).normalized() && (first..last).contains(&t)
+        };
+        let counts = rows
+            .map(|batch| batch.unwrap())
+            .map(|batch| (batch.num_rows(), (0..batch.num_rows()).filter(|row| is_of(&batch, *row)).count()));
+        let (all, wanted) = counts.fold((0, 0), |sum, batch| (sum.0 + batch.0, sum.1 + batch.1));
+        (all, wanted, found.units.len(), found.files_skipped)
+    };
+    let (everything, wanted, ..) = read(None);
+    assert_eq!(wanted, 144);
+    // Sorted by floor, so that names are on some pages of each floor.
+    for (meta, times) in [(Having::at(&["name"], "n017"), 2), (Having::at(&[], site(17)), 4)] {
+        let (all, wanted, files, skipped) = read(meta);
+        assert_eq!((wanted, files, skipped), (144, 1, 0));
+        assert!(all * times < everything, "{all} rows of {everything} were read");
+    }
+    assert_eq!(read(Having::at(&["name"], "z")), (0, 0, 0, 1));
+    assert_eq!(read(Having::at(&["floor"], 4.5)), (0, 0, 0, 1));
+    // A value of another kind, or none, says nothing.
+    assert_eq!(read(Having::at(&["name"], Value::Null)).2, 1);
+    assert_eq!(read(Having::at(&["name"], 17)).2, 1);
+    assert_eq!(read(Having::at(&["floor"], f64::NAN)).2, 1);
+}
+
+#[test]
+fn what_was_kept_for_long_enough_leaves_the_archive_and_an_hour_later_the_store() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options().keep_seconds(10 * HOUR)).unwrap();
+    for hour in 0..5 {
+        c.insert_documents(&(0..3).map(|v| reading(hour * HOUR + v, hour * 3 + v)).collect::<Vec<_>>()).unwrap();
+        world.clock.set(at((hour + 2) * HOUR + 60));
+        db.sweep().unwrap();
+    }
+    let files = || world.store.names().iter().filter(|name| name.ends_with(".parquet")).count();
+    assert_eq!((all(&db), files()), (numbers(0..15), 5));
+    let hold = HoldOptions { filter: Filter::eq("sensor", Value::from("b")), ..HoldOptions::new("case 42") };
+    db.create_hold("case42", "weather", hold.until(at(HOUR))).unwrap();
+    // The last of the first two hours has gone by, to the second.
+    world.clock.set(at(11 * HOUR + 1));
+    db.sweep().unwrap();
+    assert_eq!(all(&db), numbers(0..15));
+    world.clock.set(at(11 * HOUR + 2));
+    db.sweep().unwrap();
+    let held_and_later: Vec<i64> = (0..3).chain(6..15).collect();
+    assert_eq!((all(&db), files()), (held_and_later.clone(), 5));
+    world.store.advance(2 * 3_600_000);
+    drop((c, db));
+    let db = world.open();
+    db.sweep().unwrap();
+    assert_eq!((all(&db), files()), (held_and_later, 4));
+    db.lift_hold("case42").unwrap();
+    db.sweep().unwrap();
+    assert_eq!(all(&db), numbers(6..15));
+    let longer = CollectionChange { keep_seconds: Some(None), ..CollectionChange::default() };
+    db.modify_collection("weather", &longer, None).unwrap();
+    world.clock.set(at(100 * HOUR));
+    db.sweep().unwrap();
+    assert_eq!(all(&db), numbers(6..15));
+    let refused = CollectionChange { keep_seconds: Some(Some(HOUR)), ..CollectionChange::default() };
+    let error = db.modify_collection("weather", &refused, None).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidOptions);
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
 }
 
 /// Sweeps until everything due is moved, with a store that works.
@@ -227,6 +359,10 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
     for seed in 0..runs {
         let mut world = World::new(SimStore::new(seed, 3));
         let mut db = filled(&world);
+        let keep = (seed % 3 == 0).then_some(3 * HOUR);
+        let change = CollectionChange { keep_seconds: Some(keep), ..CollectionChange::default() };
+        db.modify_collection("weather", &change, None).unwrap();
+        let mut times: Vec<i64> = (0..30).map(|v| v * 120).collect();
         let mut random = seed;
         let mut next = |below: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
@@ -244,7 +380,8 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
                     db = world.open();
                 }
                 1 => {
-                    let late = reading(i64::try_from(next(5000)).unwrap(), inserted);
+                    times.push(i64::try_from(next(5000)).unwrap());
+                    let late = reading(times[times.len() - 1], inserted);
                     db.collection("weather").unwrap().insert_documents(&[late]).unwrap();
                     inserted += 1;
                 }
@@ -269,7 +406,18 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
         world.clock.set(at(5 * HOUR));
         let db = finish(&world);
         let expected: Vec<i64> = (0..inserted).filter(|v| !deleted.contains(v)).collect();
-        assert_eq!(all(&db), expected, "seed {seed}");
+        let found = all(&db);
+        // A file goes when its last measurement has been kept for long enough, so no other may be missing.
+        let is_old = |v: &i64| keep.is_some_and(|keep| times[usize::try_from(*v).unwrap()] + keep <= 5 * HOUR);
+        let missing: Vec<i64> = expected.iter().copied().filter(|v| !found.contains(v)).collect();
+        assert!(missing.iter().all(is_old), "seed {seed}: {missing:?}");
+        let rest: Vec<i64> = expected.iter().copied().filter(|v| !missing.contains(v)).collect();
+        assert_eq!(found, rest, "seed {seed}");
+        if keep.is_some() {
+            let units = db.snapshot().collection("weather").unwrap().archived(&ScanRequest::default()).unwrap().units;
+            let last = |unit: &ArchivedUnit| Timestamp::from_units(unit.file.times.1, Precision::Ms);
+            assert!(units.iter().all(|unit| last(unit) > at(2 * HOUR)), "seed {seed}");
+        }
         assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
         assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0, "seed {seed}");
     }

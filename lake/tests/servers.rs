@@ -69,7 +69,7 @@ fn fill(db: &Database, clock: &VirtualClock, url: &str) -> (i64, i64) {
 
 fn archived(db: &Database) -> (i64, i64) {
     let (mut rows, mut sum) = (0, 0);
-    for unit in db.snapshot().collection("weather").unwrap().archived(&ScanRequest::default()).unwrap() {
+    for unit in db.snapshot().collection("weather").unwrap().archived(&ScanRequest::default()).unwrap().units {
         for batch in unit.read().unwrap() {
             let batch = batch.unwrap();
             let column = batch.column_by_name("v").unwrap();

@@ -44,7 +44,7 @@ pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, r
 pub use retention::{parse_retention, retention_text, unit_seconds};
 pub use rule::{
     COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleSelector, RuleSet,
-    RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off, parse_grace,
+    RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off, parse_grace, parse_keep,
     parse_max_bytes,
 };
 pub use time::{Precision, Timestamp};

@@ -9,7 +9,7 @@ mod spec;
 
 pub use seconds::{
     EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, parse_expire_after, parse_expire_after_or_off, parse_grace,
-    parse_max_bytes,
+    parse_keep, parse_max_bytes,
 };
 pub use spec::{RuleSelector, RuleSpec, checked_index_name};
 

@@ -1,6 +1,9 @@
 //! One pass over an archive: claims the place, settles what was under way, and moves what is due.
 
-use super::{ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRecord, ArchiveSlot, Intent};
+use super::{
+    ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead, ArchiveRecord, ArchiveSlot, ArchivedFile,
+    Intent,
+};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hand_off::planned::{Group, Handed, Planned, due, plan_unnumbered};
@@ -8,7 +11,8 @@ use crate::manifest::Op;
 use crate::state::CollectionState;
 use crate::sweep::drop_edit::{DropEdit, record_by_size, record_of};
 use crate::sweep::plan::item::Item;
-use ebbtide_ttl::{Code, Timestamp, Visit};
+use ebbtide_buckets::{Schema, adapt, times as times_of, value_at};
+use ebbtide_ttl::{Code, Cutoff, Timestamp, Value, Visit};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -88,17 +92,14 @@ impl Mover<'_> {
     fn run(&self, handed: &mut Handed) -> Result<(), Stopped> {
         let mut place = None;
         loop {
-            let Some(group) = plan_unnumbered(self.engine, self.id, self.now, BUCKETS_MAX)? else { return Ok(()) };
+            let Some(group) = plan_unnumbered(self.engine, self.id, self.now, BUCKETS_MAX)? else { break };
             handed.held = group.held;
             handed.unread.extend(group.unread.iter().cloned());
             let has_intent = group.collection.archive.intent.is_some();
             if group.buckets.is_empty() && !has_intent {
-                return Ok(());
+                break;
             }
-            let place: &Arc<dyn ArchivePlace> = match &mut place {
-                Some(place) => place,
-                none => none.insert(self.place()?),
-            };
+            let place = self.opened(&mut place)?;
             if self.slot.status.lock().owner.is_none() {
                 self.claim(place.as_ref(), false, &mut handed.dropped)?;
                 continue;
@@ -108,8 +109,55 @@ impl Mover<'_> {
                 continue;
             }
             if !self.move_some(place.as_ref(), group, &mut handed.dropped)? {
+                break;
+            }
+        }
+        self.remove_old(&mut place, &mut handed.dropped)
+    }
+
+    fn opened<'p>(&self, place: &'p mut Option<Arc<dyn ArchivePlace>>) -> Result<&'p Arc<dyn ArchivePlace>, Stopped> {
+        match place {
+            Some(place) => Ok(place),
+            none => Ok(none.insert(self.place()?)),
+        }
+    }
+
+    /// Removes from the archive what has been there for as long as it is kept. A version that the manifest does not name yet may
+    /// be read: files leave the store an hour after the version that removed them.
+    fn remove_old(&self, place: &mut Option<Arc<dyn ArchivePlace>>, dropped: &mut Visit) -> Result<(), Stopped> {
+        loop {
+            let present = self.present()?;
+            let keep = present.options.keep_seconds;
+            let (Some(now), Some(keep), Some(version)) = (self.now, keep, present.archive.version) else {
+                return Ok(());
+            };
+            if self.engine.state.read().suspension_of(&present).is_some() {
                 return Ok(());
             }
+            let place = self.opened(place)?;
+            let cutoff = Cutoff::new(now, keep, present.options.precision);
+            let mut old = Vec::new();
+            for file in place.files(version).map_err(there)? {
+                if cutoff.hides(file.times.1) && !is_held(place.as_ref(), &present, &file)? {
+                    old.push(file.name);
+                }
+            }
+            let owner = self.slot.status.lock().owner;
+            let version = match owner {
+                _ if old.is_empty() => version,
+                None => {
+                    self.claim(place.as_ref(), false, dropped)?;
+                    continue;
+                }
+                Some(owner) => {
+                    let version = place.retire(owner, &old).map_err(there)?;
+                    self.record(|archive| archive.version = Some(version))?;
+                    tracing::info!(collection = %present.name, files = old.len(), "removed from the archive: kept for long enough");
+                    version
+                }
+            };
+            place.clean(version).map_err(there)?;
+            return Ok(());
         }
     }
 
@@ -282,6 +330,29 @@ impl Mover<'_> {
     }
 }
 
+/// Whether a hold covers a measurement in a file of the archive.
+fn is_held(place: &dyn ArchivePlace, collection: &CollectionState, file: &ArchivedFile) -> Result<bool, Stopped> {
+    for hold in collection.holds.iter() {
+        let times = hold.range(collection.options.precision);
+        if file.times.1 < times.0 || file.times.0 > times.1 {
+            continue;
+        }
+        let schema = Schema { fields: Vec::new(), ..(*collection.schema).clone() };
+        let read = ArchiveRead { schema: Arc::new(schema), times, metas: Vec::new(), fetched: Arc::default() };
+        for batch in place.read(file, &read).map_err(there)? {
+            let batch = adapt(&batch.map_err(there)?, &read.schema).map_err(Error::from)?;
+            let metas = collection.schema.meta.as_ref().and_then(|meta| batch.column_by_name(meta));
+            for (row, t) in times_of(&batch).map_err(Error::from)?.iter().enumerate() {
+                let meta = metas.map_or(Value::Null, |metas| value_at(metas.as_ref(), row));
+                if hold.covers(*t, collection.options.precision) && hold.filter.matches_meta(&meta) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// A file that cannot be removed now is found by a vacuum.
 fn remove_unneeded(place: &dyn ArchivePlace, file: &str) {
     if let Err(error) = place.remove(file) {
@@ -300,6 +371,8 @@ fn first_of_one_rule(group: Group) -> (Arc<CollectionState>, Vec<Planned>) {
         rows += planned.bucket.rows;
         chosen.push(planned);
     }
+    // The rows of a series lie together, so that a reader fetches few pages of the file.
+    chosen.sort_by(|a, b| (&a.id.meta, a.id.window.start).cmp(&(&b.id.meta, b.id.window.start)));
     (collection, chosen)
 }
 

@@ -1,11 +1,11 @@
 //! Reading an archive: the version that the manifest names.
 
-use super::{ArchivePlace, ArchiveRead, ArchivedFile};
+use super::{ArchiveFetched, ArchivePlace, ArchiveRead, ArchivedFile};
 use crate::error::{Error, Result};
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Schema, adapt};
-use ebbtide_ttl::Code;
+use ebbtide_ttl::{Code, Value};
 use std::sync::Arc;
 
 /// A file of an archive, to be read.
@@ -15,6 +15,17 @@ pub struct ArchivedUnit {
     pub file: ArchivedFile,
     place: Arc<dyn ArchivePlace>,
     read: ArchiveRead,
+}
+
+/// What a request reads of an archive.
+#[derive(Debug, Clone)]
+pub struct ArchivedScan {
+    /// The files that may have requested rows.
+    pub units: Vec<ArchivedUnit>,
+    /// How many files cannot have any.
+    pub files_skipped: u64,
+    /// Counts what is fetched while the units are read.
+    pub fetched: Arc<ArchiveFetched>,
 }
 
 impl ArchivedUnit {
@@ -34,20 +45,34 @@ pub(super) fn unreachable(error: impl std::fmt::Display) -> Error {
 }
 
 impl CollectionSnapshot {
-    /// The files of the collection's archive that may have requested rows: those of the version that has exactly what was dropped
-    /// here. What has expired and is still stored here is not among them ([`CollectionSnapshot::expired`]).
+    /// The files of the collection's archive that may have requested rows, by their times and metas: of the version that has exactly
+    /// what was dropped here. What has expired and is still stored here is not among them ([`CollectionSnapshot::expired`]).
     ///
     /// # Errors
     /// [`Code::InvalidOptions`] if the collection has no archive; [`Code::HostUnreachable`] if the place cannot be read.
-    pub fn archived(&self, request: &ScanRequest) -> Result<Vec<ArchivedUnit>> {
+    pub fn archived(&self, request: &ScanRequest) -> Result<ArchivedScan> {
         let (place, version) = self.archive()?;
-        let Some(version) = version else { return Ok(Vec::new()) };
-        let (first, last) = request.time.units(self.options().precision);
-        let is_wanted = |file: &ArchivedFile| file.times.1 >= first && file.times.0 <= last;
+        let fetched = Arc::new(ArchiveFetched::default());
+        let Some(version) = version else { return Ok(ArchivedScan { units: Vec::new(), files_skipped: 0, fetched }) };
+        let times = request.time.units(self.options().precision);
+        let schema = Arc::new(self.schema_of(request));
+        let read = ArchiveRead { schema, times, metas: self.metas_of(request), fetched: Arc::clone(&fetched) };
         let files = place.files(version).map_err(unreachable)?;
-        let read = ArchiveRead { schema: Arc::new(self.schema_of(request)), times: (first, last) };
-        let units = files.into_iter().filter(is_wanted);
-        Ok(units.map(|file| ArchivedUnit { file, place: Arc::clone(&place), read: read.clone() }).collect())
+        let count = files.len();
+        let units = files.into_iter().filter(|file| may_have(file, &read));
+        let units: Vec<_> =
+            units.map(|file| ArchivedUnit { file, place: Arc::clone(&place), read: read.clone() }).collect();
+        Ok(ArchivedScan { files_skipped: (count - units.len()) as u64, units, fetched })
+    }
+
+    /// Values that all metas of a request have, member by member.
+    fn metas_of(&self, request: &ScanRequest) -> Vec<(Vec<String>, Value)> {
+        let (Some(meta), Some(filter)) = (&self.schema().meta, &request.meta) else { return Vec::new() };
+        let mut wanted = Vec::new();
+        for (path, value) in filter.equalities() {
+            members([meta].into_iter().chain(path).cloned().collect(), value, &mut wanted);
+        }
+        wanted
     }
 
     /// The place of the collection's archive, and the version that is known here.
@@ -75,4 +100,24 @@ impl CollectionSnapshot {
         }
         schema
     }
+}
+
+fn members(path: Vec<String>, value: &Value, wanted: &mut Vec<(Vec<String>, Value)>) {
+    match value {
+        Value::Object(all) => {
+            for (name, value) in all {
+                members(path.iter().cloned().chain([name.to_string()]).collect(), value, wanted);
+            }
+        }
+        value => wanted.push((path, value.clone())),
+    }
+}
+
+/// Whether a file may have rows of interest, by what the log of the archive says of it.
+fn may_have(file: &ArchivedFile, read: &ArchiveRead) -> bool {
+    let (first, last) = read.times;
+    let excludes = |(path, value): &(Vec<String>, Value)| {
+        file.bounds.iter().any(|bounds| bounds.path == *path && bounds.excludes(value))
+    };
+    file.times.1 >= first && file.times.0 <= last && !read.metas.iter().any(excludes)
 }

@@ -12,12 +12,12 @@ use crate::options::{CollectionChange, CollectionOptions};
 use crate::snapshot::{CollectionSnapshot, RungInfo};
 use ebbtide_ttl::{
     Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, IdPolicy, Ladder, OutOfRange, Precision, RuleSelector,
-    Timestamp, Value, parse_expire_after, parse_expire_after_or_off, parse_grace, parse_max_bytes,
+    Timestamp, Value, parse_expire_after, parse_expire_after_or_off, parse_grace, parse_keep, parse_max_bytes,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
-/// Options of `create`: those from the eighth on are MongoDB's, or of ordinary collections, and refused on a time-series collection.
+/// Options of `create`: those from the ninth on are MongoDB's, or of ordinary collections, and refused on a time-series collection.
 pub(super) const CREATE_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
@@ -25,6 +25,7 @@ pub(super) const CREATE_OPTIONS: &[&str] = &[
     "maxBytes",
     "handOff",
     "expireInto",
+    "keepSeconds",
     "ladder",
     "capped",
     "size",
@@ -41,9 +42,9 @@ pub(super) const CREATE_OPTIONS: &[&str] = &[
     "changeStreamPreAndPostImages",
     "defaultTTL",
 ];
-const CREATE_TAKES: usize = 7;
+const CREATE_TAKES: usize = 8;
 
-/// Options of `collMod`: those from the tenth on are MongoDB's, and refused on a time-series collection.
+/// Options of `collMod`: those from the eleventh on are MongoDB's, and refused on a time-series collection.
 pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "timeseries",
     "expireAfterSeconds",
@@ -52,6 +53,7 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "maxBytes",
     "handOff",
     "expireInto",
+    "keepSeconds",
     "ladder",
     "force",
     "capped",
@@ -117,6 +119,7 @@ pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     options.max_bytes = max_bytes(args, false)?.flatten();
     options.hand_off = hand_off(args)?.unwrap_or_default();
     options.expire_into = expire_into(args)?.flatten();
+    options.keep_seconds = keep(args)?.flatten();
     options.ladder = ladder(args)?.flatten();
     db.create_collection(name, options)?;
     Ok(done())
@@ -165,6 +168,10 @@ fn expire_into(args: &Args<'_>) -> Result<Option<Option<String>>> {
     args.value("expireInto")?.map(|value| parse_expire_into(&value)).transpose()
 }
 
+fn keep(args: &Args<'_>) -> Result<Option<Option<i64>>> {
+    Ok(args.value("keepSeconds")?.map(|value| parse_keep(&value)).transpose()?)
+}
+
 fn ladder(args: &Args<'_>) -> Result<Option<Option<Ladder>>> {
     Ok(args.value("ladder")?.map(|value| Ladder::parse_or_off(&value)).transpose()?)
 }
@@ -208,6 +215,7 @@ pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     change.max_bytes = max_bytes(args, true)?;
     change.hand_off = hand_off(args)?;
     change.expire_into = expire_into(args)?;
+    change.keep_seconds = keep(args)?;
     change.ladder = ladder(args)?;
     change.force = args.bool("force")?.unwrap_or_default();
     if change.force && change.ladder.is_none() {
@@ -350,6 +358,9 @@ fn options_of(collection: &CollectionSnapshot) -> Json {
     }
     if let Some(url) = &options.expire_into {
         listed.insert("expireInto".to_owned(), Json::from(url.as_str()));
+    }
+    if let Some(seconds) = options.keep_seconds {
+        listed.insert("keepSeconds".to_owned(), Json::from(seconds));
     }
     if let Some(ladder) = collection.ladder() {
         listed.insert("ladder".to_owned(), json_of(&ladder.document()));

@@ -89,7 +89,8 @@ fn check_op(op: &Op) -> Check {
         | Op::SetIds { collection, .. }
         | Op::SetHandOff { collection, .. }
         | Op::SetHandedOver { collection, .. }
-        | Op::SetArchive { collection, .. } => numbers_have_successors(&[*collection]),
+        | Op::SetArchive { collection, .. }
+        | Op::SetKeep { collection, .. } => numbers_have_successors(&[*collection]),
         Op::SetExpireInto { collection, url } => {
             numbers_have_successors(&[*collection])?;
             url.as_ref().map_or(Ok(()), |url| check_url(url).map_err(|e| e.to_string()))
@@ -212,6 +213,7 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             | Op::SetHandedOver { collection, .. }
             | Op::SetExpireInto { collection, .. }
             | Op::SetArchive { collection, .. }
+            | Op::SetKeep { collection, .. }
             | Op::SetLadder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));

@@ -38,7 +38,7 @@ impl CollectionRecord {
     pub(crate) fn put(self, present: Option<&CollectionOptions>) -> impl Iterator<Item = Op> + use<> {
         let collection = self.id;
         let CollectionOptions { ids, grace_seconds: seconds, max_bytes: bytes, hand_off: required, .. } = self.options;
-        let url = self.options.expire_into.clone();
+        let (url, keep) = (self.options.expire_into.clone(), self.options.keep_seconds);
         let new = CollectionOptions::new("");
         let before = present.unwrap_or(&new);
         let ids = (ids != before.ids).then_some(Op::SetIds { collection, ids });
@@ -46,7 +46,9 @@ impl CollectionRecord {
         let max_bytes = (bytes != before.max_bytes).then_some(Op::SetMaxBytes { collection, bytes });
         let hand_off = (required != before.hand_off).then_some(Op::SetHandOff { collection, required });
         let into = (url != before.expire_into).then_some(Op::SetExpireInto { collection, url });
-        std::iter::once(Op::PutCollection(self)).chain(ids).chain(grace).chain(max_bytes).chain(hand_off).chain(into)
+        let keep = (keep != before.keep_seconds).then_some(Op::SetKeep { collection, seconds: keep });
+        let archive = into.into_iter().chain(keep);
+        std::iter::once(Op::PutCollection(self)).chain(ids).chain(grace).chain(max_bytes).chain(hand_off).chain(archive)
     }
 }
 
@@ -143,6 +145,8 @@ pub(crate) enum Op {
     SetExpireInto { collection: u64, url: Option<String> },
     /// What is known of the archive of a collection, and what is being moved there.
     SetArchive { collection: u64, archive: ArchiveRecord },
+    /// For how many seconds what a collection has archived is kept; a new one keeps it for ever.
+    SetKeep { collection: u64, seconds: Option<i64> },
 }
 
 impl Op {
@@ -183,7 +187,8 @@ impl Op {
             | Op::SetHandedOver { collection: id, .. }
             | Op::SetLadder { collection: id, .. }
             | Op::SetExpireInto { collection: id, .. }
-            | Op::SetArchive { collection: id, .. } => Some(*id),
+            | Op::SetArchive { collection: id, .. }
+            | Op::SetKeep { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }

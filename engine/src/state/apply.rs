@@ -79,6 +79,9 @@ impl State {
                 // A version is one of the place before.
                 known.archive = Arc::new(known.archive.elsewhere());
             }
+            Op::SetKeep { collection, seconds } => {
+                Arc::make_mut(&mut self.known(collection)?.options).keep_seconds = seconds;
+            }
             Op::SetArchive { collection, archive } => self.known(collection)?.archive = Arc::new(archive),
             Op::PutHold(hold) => self.put_hold(hold),
             Op::PutView { name, text } => {

@@ -41,7 +41,8 @@ impl State {
             | Op::SetHandOff { collection: id, .. }
             | Op::SetHandedOver { collection: id, .. }
             | Op::SetExpireInto { collection: id, .. }
-            | Op::SetArchive { collection: id, .. } => collection(id).map(drop),
+            | Op::SetArchive { collection: id, .. }
+            | Op::SetKeep { collection: id, .. } => collection(id).map(drop),
             Op::SetLadder { collection: id, ladder } => self.check_ladder(collection(id)?.id, ladder.as_ref()),
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())

@@ -10,7 +10,9 @@ use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TablePr
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::execution_plan::EmissionType;
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use ebbtide::{ArchiveFetched, ArchivedScan};
+use ebbtide_buckets::to_usize;
 use std::fmt;
 use std::sync::Arc;
 
@@ -75,23 +77,62 @@ impl Rows for ArchivedRows {
     }
 
     fn read(&self, metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
-        let spec = Arc::clone(&self.0);
-        let files = MetricBuilder::new(metrics).counter("archive_files", 0);
+        let (spec, counts) = (Arc::clone(&self.0), Counts::new(metrics));
         let stored = spec.snapshot.expired(&spec.request).map_err(external)?;
         let stored = stored.into_iter().flat_map(|unit| batches_of(unit.unit.read()));
         // The archive is asked when it is its turn.
         let archive = Arc::clone(&spec);
         let archived = std::iter::once_with(move || archive.snapshot.archived(&archive.request));
-        let archived = archived.flat_map(move |units| -> Batches {
-            let files = files.clone();
-            match units {
-                Ok(units) => Box::new(units.into_iter().flat_map(move |unit| {
-                    files.add(1);
-                    batches_of(unit.read())
-                })),
-                Err(error) => Box::new(std::iter::once(Err(external(error)))),
-            }
+        let archived = archived.flat_map(move |scan| match scan {
+            Ok(scan) => batches_of_archive(scan, counts.clone()),
+            Err(error) => Box::new(std::iter::once(Err(external(error)))),
         });
         Ok(Box::new(stored.chain(archived).map(move |batch| conform(&batch?, &spec.schema))))
     }
+}
+
+/// What `EXPLAIN ANALYZE` shows of an archive.
+#[derive(Clone)]
+struct Counts {
+    files: Count,
+    files_skipped: Count,
+    requests: Count,
+    bytes: Count,
+    cached: Count,
+}
+
+impl Counts {
+    fn new(metrics: &ExecutionPlanMetricsSet) -> Counts {
+        let count = |name| MetricBuilder::new(metrics).counter(name, 0);
+        Counts {
+            files: count("archive_files"),
+            files_skipped: count("archive_files_skipped"),
+            requests: count("archive_requests"),
+            bytes: count("archive_bytes_fetched"),
+            cached: count("archive_bytes_cached"),
+        }
+    }
+}
+
+/// A scan of an archive under way: what it fetched is counted when it ends, wherever that is.
+struct Fetching {
+    counts: Counts,
+    fetched: Arc<ArchiveFetched>,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.counts.requests.add(to_usize(self.fetched.requests()));
+        self.counts.bytes.add(to_usize(self.fetched.bytes()));
+        self.counts.cached.add(to_usize(self.fetched.cached_bytes()));
+    }
+}
+
+fn batches_of_archive(scan: ArchivedScan, counts: Counts) -> Batches {
+    counts.files_skipped.add(to_usize(scan.files_skipped));
+    let fetching = Fetching { counts, fetched: scan.fetched };
+    Box::new(scan.units.into_iter().flat_map(move |unit| {
+        fetching.counts.files.add(1);
+        batches_of(unit.read())
+    }))
 }

@@ -149,7 +149,8 @@ impl<R: Rows> ExecutionPlan for CallExec<R> {
         let reader = stream.tx();
         stream.spawn_blocking(move || {
             for batch in counted(rows.read(&metrics)?, baseline) {
-                if reader.blocking_send(batch).is_err() {
+                let is_last = batch.is_err();
+                if reader.blocking_send(batch).is_err() || is_last {
                     break;
                 }
             }

@@ -111,6 +111,10 @@ fn alterations_become_coll_mod() {
         document("CREATE COLLECTION c WITH (timeField = 't') EXPIRE AFTER 1 DAY INTO 'file:///c'"),
         json!({"create": "c", "timeseries": {"timeField": "t"}, "expireAfterSeconds": 86400, "expireInto": "file:///c"})
     );
+    assert_eq!(
+        document("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO 's3://b/c' KEEP 2 DAYS"),
+        json!({"collMod": "c", "expireAfterSeconds": 86400, "expireInto": "s3://b/c", "keepSeconds": 172_800})
+    );
     assert!(
         message("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO place").contains("the URL of an archive in single quotes")
     );

@@ -35,6 +35,17 @@ pub fn parse_grace(value: &Value) -> Result<i64, RuleError> {
     seconds_of("graceSeconds", value, ExpireAfterContext::Create)
 }
 
+/// Reads `keepSeconds`: a whole number of seconds by value, 0..=[`EXPIRE_AFTER_SECONDS_MAX`], or `"off"` for none.
+///
+/// # Errors
+/// As for [`parse_grace`].
+pub fn parse_keep(value: &Value) -> Result<Option<i64>, RuleError> {
+    match value {
+        Value::String(word) if word == "off" => Ok(None),
+        value => seconds_of("keepSeconds", value, ExpireAfterContext::Create).map(Some),
+    }
+}
+
 fn seconds_of(option: &str, value: &Value, context: ExpireAfterContext) -> Result<i64, RuleError> {
     let seconds = match value {
         Value::Int(i) => Some(*i),

@@ -19,6 +19,7 @@ const REFUSED: &[&str] = &[
     "maxBytes",
     "handOff",
     "expireInto",
+    "keepSeconds",
     "ladder",
     "force",
     "capped",

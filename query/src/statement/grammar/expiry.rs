@@ -8,10 +8,10 @@ use ebbtide_ttl::{Code, parse_retention, unit_seconds};
 use serde_json::{Map, Value, json};
 
 /// Options of a collection that are lengths of time.
-const DURATIONS: [&str; 3] = ["expireAfterSeconds", "defaultTTL", "graceSeconds"];
+const DURATIONS: [&str; 4] = ["expireAfterSeconds", "defaultTTL", "graceSeconds", "keepSeconds"];
 /// Options of a collection that are not in `timeseries`.
-const OTHER_OPTIONS: [&str; 6] =
-    ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff", "expireInto"];
+const OTHER_OPTIONS: [&str; 7] =
+    ["expireAfterSeconds", "defaultTTL", "graceSeconds", "maxBytes", "handOff", "expireInto", "keepSeconds"];
 
 impl Parser<'_> {
     /// A retention in seconds: `n UNIT`, `INTERVAL 'n UNIT'`, a text of that form, or ISO 8601's `P10Y`. A number that
@@ -88,7 +88,7 @@ impl Parser<'_> {
         if self.take_word("AFTER") { self.duration() } else { Ok(json!(-1)) }
     }
 
-    /// `INTO 'URL'` behind a retention.
+    /// `INTO 'URL'` behind a retention, and how long what is moved there is kept.
     pub(super) fn expire_into(&mut self, document: &mut Map<String, Value>) -> Result<(), SyntaxError> {
         if !self.take_word("INTO") {
             return Ok(());
@@ -100,6 +100,12 @@ impl Parser<'_> {
             return Err(self.error("the archive is given twice: INTO and expireInto"));
         }
         self.next += 1;
+        if self.take_word("KEEP") {
+            let keep = self.duration()?;
+            if document.insert("keepSeconds".to_owned(), keep).is_some() {
+                return Err(self.error("how long the archive keeps is given twice: KEEP and keepSeconds"));
+            }
+        }
         Ok(())
     }
 
