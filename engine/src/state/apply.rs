@@ -80,7 +80,7 @@ impl State {
                 known.archive = Arc::new(known.archive.elsewhere());
             }
             Op::SetKeep { collection, seconds } => {
-                Arc::make_mut(&mut self.known(collection)?.options).keep_seconds = seconds;
+                self.options_of(collection)?.keep_seconds = seconds;
             }
             Op::SetArchive { collection, archive } => self.known(collection)?.archive = Arc::new(archive),
             Op::PutHold(hold) => self.put_hold(hold),
