@@ -17,13 +17,12 @@ pub use snapshot::{ArchivedScan, ArchivedUnit};
 
 use crate::error::{Error, Result};
 use crate::hand_off::sink::SinkError;
-use crate::options::CollectionOptions;
 use crate::publication::{Publication, PublishedVersion};
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use ebbtide_buckets::Schema;
-use ebbtide_ttl::{Code, EXPIRE_AFTER_SECONDS_MAX, Value};
+use ebbtide_ttl::{Code, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::cmp::Ordering;
@@ -342,21 +341,6 @@ pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
             Err(Error::new(Code::TypeMismatch, what))
         }
     }
-}
-
-/// Checks how long what is archived is kept, beside the other options and the collection's own E.
-pub(crate) fn check_keep(options: &CollectionOptions, e: Option<i64>) -> Result<()> {
-    let Some(keep) = options.keep_seconds else { return Ok(()) };
-    let wrong = if options.expire_into.is_none() {
-        "it is about an archive: give the collection one with expireInto".to_owned()
-    } else if !(1..=EXPIRE_AFTER_SECONDS_MAX).contains(&keep) {
-        format!("it must be 1 to {EXPIRE_AFTER_SECONDS_MAX}")
-    } else if let Some(e) = e.filter(|e| *e >= keep) {
-        format!("it counts from the time of a measurement, so it must be more than expireAfterSeconds, which is {e}")
-    } else {
-        return Ok(());
-    };
-    Err(Error::new(Code::InvalidOptions, format!("keepSeconds is {keep}: {wrong}")))
 }
 
 /// Whether a command document makes a folder of this machine an archive or a published table. A server does not do that for its clients.

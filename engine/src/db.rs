@@ -33,7 +33,7 @@ use crate::ladder::decay::Pieces;
 use crate::ladder::rung_of;
 use crate::manifest::{CollectionRecord, Op, SweepRecord};
 use crate::metrics::MetricsSnapshot;
-use crate::options::{CollectionChange, CollectionOptions, check_collection_name};
+use crate::options::{CollectionChange, CollectionOptions, check_collection_name, check_keep};
 use crate::snapshot::Snapshot;
 use crate::state::CollectionState;
 use crate::sweep::options::SweepOptions;
@@ -278,7 +278,7 @@ impl Database {
         if let Some(e) = change.expire_after_seconds {
             record.rules.change_collection(e);
         }
-        crate::archive::check_keep(&record.options, record.rules.collection())?;
+        check_keep(&record.options, record.rules.collection())?;
         if let Some(rule) = rule {
             record.rules.modify(&rule.selector, rule.expire_after_seconds)?;
         }

@@ -217,7 +217,7 @@ impl CollectionOptions {
                 return Err(Error::new(Code::InvalidOptions, what));
             }
         }
-        crate::archive::check_keep(self, self.expire_after_seconds)?;
+        check_keep(self, self.expire_after_seconds)?;
         check_grace(self.grace_seconds)?;
         if self.grace_seconds > 0 && self.expiry == ExpiryMode::Bucket {
             let what =
@@ -248,6 +248,21 @@ pub(crate) fn check_grace(seconds: i64) -> Result<()> {
     }
     let what = format!("graceSeconds is {seconds}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}");
     Err(Error::new(Code::InvalidOptions, what))
+}
+
+/// Checks how long what is archived is kept, beside the other options and the collection's own E.
+pub(crate) fn check_keep(options: &CollectionOptions, e: Option<i64>) -> Result<()> {
+    let Some(keep) = options.keep_seconds else { return Ok(()) };
+    let wrong = if options.expire_into.is_none() {
+        "it is about an archive: give the collection one with expireInto".to_owned()
+    } else if !(1..=EXPIRE_AFTER_SECONDS_MAX).contains(&keep) {
+        format!("it must be 1 to {EXPIRE_AFTER_SECONDS_MAX}")
+    } else if let Some(e) = e.filter(|e| *e >= keep) {
+        format!("it counts from the time of a measurement, so it must be more than expireAfterSeconds, which is {e}")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Code::InvalidOptions, format!("keepSeconds is {keep}: {wrong}")))
 }
 
 /// A top-level name: not empty, no dot, no leading dollar sign, no NUL, not `_id`.

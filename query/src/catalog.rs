@@ -1,6 +1,8 @@
 //! The catalog of one statement: the collections of its snapshot, the views and tables of its session, and the system
 //! tables.
 
+#[cfg(feature = "postgres")]
+use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::documents::table::DocumentsTable;
 use crate::provider::CollectionTable;
@@ -109,7 +111,7 @@ impl CatalogProvider for StatementCatalog {
             COLLECTIONS => Some(Arc::clone(&self.collections) as _),
             SYSTEM => Some(Arc::clone(&self.system) as _),
             #[cfg(feature = "postgres")]
-            crate::postgres::PG_CATALOG => self.collections.tables.pg_catalog.get().cloned(),
+            PG_CATALOG => self.collections.tables.pg_catalog.get().cloned(),
             _ => None,
         }
     }

@@ -23,6 +23,9 @@ pub(crate) const CATALOG: &str = "db";
 pub(crate) const COLLECTIONS: &str = "public";
 /// Schema of the system tables.
 pub(crate) const SYSTEM: &str = "ebbtide";
+/// The name of the schema that PostgreSQL's clients ask.
+#[cfg(feature = "postgres")]
+pub(crate) const PG_CATALOG: &str = "pg_catalog";
 
 /// What a statement sees, and where it records what it read.
 pub(crate) struct StatementContext {

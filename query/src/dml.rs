@@ -6,7 +6,7 @@
 
 pub(crate) mod forms;
 
-use self::forms::{has_subquery, part, refuse_first, refuse_other_forms, table_name};
+use self::forms::{has_subquery, insert_of, part, refuse_first, refuse_other_forms, source_of, table_name};
 use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
@@ -27,6 +27,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableProviderFilterPushDown, TableType, WriteOp};
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{CollectionSnapshot, Database, MetaFilter, RowPredicate};
@@ -151,8 +152,17 @@ impl DataSink for InsertSink {
 /// to delete.
 #[derive(Debug)]
 pub(crate) struct DeleteSink {
-    pub(crate) collection: String,
-    pub(crate) schema: SchemaRef,
+    collection: String,
+    schema: SchemaRef,
+}
+
+impl DeleteSink {
+    pub(crate) fn plan(collection: &str) -> Arc<dyn ExecutionPlan> {
+        let schema = Arc::new(ArrowSchema::empty());
+        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
+        let sink = DeleteSink { collection: collection.to_owned(), schema };
+        Arc::new(DataSinkExec::new(input, Arc::new(sink), None))
+    }
 }
 
 impl DisplayAs for DeleteSink {
@@ -242,30 +252,14 @@ pub(crate) fn take_insert(
     statement: &ast::Statement,
     schema_of: impl Fn(&str) -> Option<Arc<Schema>>,
 ) -> QueryResult<Option<(Insert, Box<ast::Query>)>> {
-    let (statement, with) = match statement {
-        // WITH ... INSERT INTO ... SELECT.
-        ast::Statement::Query(query) => match query.body.as_ref() {
-            ast::SetExpr::Insert(inner) => (inner, query.with.as_ref()),
-            _ => return Ok(None),
-        },
-        other => (other, None),
-    };
-    let ast::Statement::Insert(insert) = statement else { return Ok(None) };
+    let Some((insert, with)) = insert_of(statement) else { return Ok(None) };
     let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
     let Some(collection) = table_name(name) else { return Ok(None) };
     let Some(schema) = schema_of(&collection) else { return Ok(None) };
     refuse_unusual(insert)?;
     let mut columns: Vec<String> =
         insert.columns.iter().map(|c| c.0.last().and_then(part).unwrap_or_default()).collect();
-    let Some(mut source) = insert.source.clone() else {
-        return Err(QueryError::new(Code::FailedToParse, "INSERT needs rows: VALUES (...) or SELECT ..."));
-    };
-    if let Some(with) = with {
-        if source.with.is_some() {
-            return Err(QueryError::new(Code::BadValue, "WITH appears twice: before INSERT and before its SELECT"));
-        }
-        source.with = Some(with.clone());
-    }
+    let mut source = source_of(insert, with)?;
     if columns.is_empty() {
         columns.push(schema.time.clone());
         columns.extend(schema.meta.clone());

@@ -1,6 +1,6 @@
 //! Why a statement failed: a code for programs to match on and a message for people.
 
-use crate::statement::SyntaxError;
+use crate::statement::error::SyntaxError;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use ebbtide::suggest;

@@ -6,6 +6,7 @@
 
 mod csv;
 mod json;
+mod reader;
 mod text;
 
 use crate::error::QueryError;
@@ -17,8 +18,8 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::execution::context::SessionState;
 use ebbtide::suggest;
 use ebbtide_ttl::Code;
+use reader::{Result, wrong};
 use serde_json::{Map, Value, json};
-use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,12 +65,6 @@ struct Request {
     format: Format,
     paths: Vec<String>,
     options: Map<String, Value>,
-}
-
-type Result<T, E = QueryError> = std::result::Result<T, E>;
-
-fn wrong(message: impl Into<String>) -> QueryError {
-    QueryError::new(Code::BadValue, message)
 }
 
 /// Whether a function reads files.
@@ -182,19 +177,4 @@ async fn parquet(files: &[PathBuf], state: &SessionState) -> Result<Arc<dyn Tabl
         .with_listing_options(options)
         .with_schema(Arc::new(Schema::try_merge(schemas)?));
     Ok(Arc::new(ListingTable::try_new(config)?))
-}
-
-/// Opens a file, and decompresses it.
-#[expect(clippy::disallowed_methods, reason = "a file that a query names is no part of the database")]
-fn reader(path: &Path) -> Result<Box<dyn Read + Send>> {
-    let fail = |error: std::io::Error| wrong(format!("cannot read {}: {error}", path.display()));
-    let mut file = std::fs::File::open(path).map_err(fail)?;
-    let mut magic = Vec::new();
-    file.by_ref().take(4).read_to_end(&mut magic).map_err(fail)?;
-    let whole = std::io::Cursor::new(magic.clone()).chain(file);
-    Ok(match magic.as_slice() {
-        [0x1f, 0x8b, ..] => Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole)))),
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(BufReader::new(zstd::stream::read::Decoder::new(whole).map_err(fail)?)),
-        _ => Box::new(BufReader::with_capacity(1 << 18, whole)),
-    })
 }

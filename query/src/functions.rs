@@ -3,8 +3,9 @@
 //! Functions are registered with the session. Two features are more than functions: gap filling and `ASOF JOIN` are
 //! plan nodes, which [`rewrite`] inserts before the plan is analyzed.
 
-mod apart;
+pub(crate) mod apart;
 mod archived;
+mod arguments;
 mod arithmetic;
 mod asof;
 mod bins;
@@ -22,6 +23,7 @@ mod pivot;
 mod rollup;
 mod series;
 mod sliding;
+mod table;
 mod totals;
 mod zeros;
 
@@ -30,11 +32,10 @@ use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::timestamp_coercion::BeneathCasts;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use datafusion::arrow::datatypes::DataType;
-use datafusion::catalog::{Session, TableFunctionArgs};
+use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result, plan_err};
+use datafusion::common::{Column, Result};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -50,39 +51,14 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
-use asof::MARK;
 pub(crate) use asof::desugar;
 pub(crate) use floats::{canonical_array, double_is_wanted};
-pub(crate) use list::rows as list;
+pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use names::readable;
 pub(crate) use totals::beyond as whole_sum_beyond;
 
-/// Name of the function under which casts keep their text as a name.
-pub(crate) const APART: &str = "__apart";
-
-/// Functions that only rewritten statements call.
-pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
-
 /// Names of the table functions.
 pub const TABLE_FUNCTIONS: [&str; 4] = ["archived", "expired", "latest", "rollup"];
-
-/// The name of the collection that is the one argument of a table function.
-fn collection_argument(args: &TableFunctionArgs<'_, '_>) -> Option<String> {
-    match args.exprs() {
-        [Expr::Literal(value, _)] => value.try_as_str().flatten().map(str::to_owned),
-        [Expr::Column(column)] => Some(column.name.clone()),
-        _ => None,
-    }
-}
-
-/// An error about an argument of a function, such as `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
-fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Result<T> {
-    plan_err!("{function}: argument {at} ({what}) {why}")
-}
-
-fn is_time(kind: &DataType) -> bool {
-    matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
-}
 
 /// Rules that move the access to members of objects closer to the scan. Here a scan reads whole columns, so they gain
 /// nothing; and plans with several tables or nested groups fail after them because columns are not found or ambiguous.
@@ -172,7 +148,7 @@ pub(crate) fn rewrite(
 
 /// Whether a plan calls a function that stands for gap filling or an ASOF join.
 fn asks_for_nodes(plan: &LogicalPlan) -> Result<bool> {
-    const CALLS: [&str; 4] = [date_bin::GAPFILL, date_bin::LOCF, date_bin::INTERPOLATE, MARK];
+    const CALLS: [&str; 4] = [date_bin::GAPFILL, date_bin::LOCF, date_bin::INTERPOLATE, asof::MARK];
     let is_call = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if CALLS.contains(&call.func.name()));
     let mut found = false;
     plan.apply_with_subqueries(|node| {

@@ -3,6 +3,7 @@
 //! could take for the truth.
 
 use crate::catalog::{SessionTables, StatementCatalog};
+use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, StatementContext};
 use crate::error::{QueryError, Result};
 use async_trait::async_trait;
@@ -31,8 +32,6 @@ use ebbtide::Database;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The schema's name.
-pub(crate) const PG_CATALOG: &str = "pg_catalog";
 /// The version of PostgreSQL that clients may expect, and our own.
 const VERSION: &str = concat!("PostgreSQL 16.6 (Ebbtide ", env!("CARGO_PKG_VERSION"), ")");
 

@@ -13,11 +13,9 @@ use datafusion::arrow::array::{RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, not_impl_err};
-use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::empty::EmptyExec;
 use ebbtide::{CollectionSnapshot, ScanReport, ScanUnit};
 use std::sync::Arc;
 
@@ -143,12 +141,8 @@ impl TableProvider for CollectionTable {
     }
 
     async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
-        // DELETE itself does not run as a DataFusion plan (see `dml`): this is what EXPLAIN shows for it, and it
-        // refuses to run.
-        let schema = Arc::new(ArrowSchema::empty());
-        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
-        let sink = DeleteSink { collection: self.planned.name.clone(), schema };
-        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+        // DELETE itself does not run as a DataFusion plan (see `dml`).
+        Ok(DeleteSink::plan(&self.planned.name))
     }
 
     async fn update(

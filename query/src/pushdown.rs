@@ -57,6 +57,14 @@ impl PushdownRules<'_> {
         }
     }
 
+    /// The same for a table that applies a condition exactly or not at all.
+    pub(crate) fn supports_exactly(&self, filter: &Expr) -> TableProviderFilterPushDown {
+        match self.supports(filter) {
+            TableProviderFilterPushDown::Exact => TableProviderFilterPushDown::Exact,
+            _ => TableProviderFilterPushDown::Unsupported,
+        }
+    }
+
     /// The part of `filters` that the engine applies. All filters must hold.
     pub(crate) fn split(&self, filters: &[Expr], schema: &SchemaRef, state: &dyn Session) -> Result<PushedFilters> {
         let mut pushed = PushedFilters::default();

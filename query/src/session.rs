@@ -3,6 +3,7 @@
 mod access;
 mod create;
 mod lookup;
+mod prepared_writes;
 mod short;
 mod sql;
 mod statements;
@@ -33,6 +34,7 @@ use ebbtide::{Database, Snapshot};
 use ebbtide_ttl::{Code, Timestamp};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
+use prepared_writes::PreparedWrites;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -172,7 +174,7 @@ pub struct Session {
     stop: Stop,
     planning: Planning,
     /// Prepared INSERT and DELETE statements.
-    writes: writes::Writes,
+    writes: PreparedWrites,
 }
 
 impl fmt::Debug for Session {
@@ -232,7 +234,7 @@ impl Session {
         if let Some(client) = &settings.postgres {
             crate::postgres::register(&context, &database, &tables, client)?;
         }
-        let (now, files, writes) = (settings.now, settings.files, writes::Writes::default());
+        let (now, files, writes) = (settings.now, settings.files, PreparedWrites::default());
         Ok(Session { context, database, tables, now, files, stop, planning, writes })
     }
 

@@ -2,9 +2,11 @@
 
 mod listing;
 mod tables;
+mod text;
 
 pub use tables::{describe_documents, describe_rows, expiry_rows};
 pub(crate) use tables::{sweep_row, type_name};
+pub use text::value_text;
 
 use crate::context::StatementContext;
 use crate::error::external;
@@ -14,7 +16,7 @@ use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use ebbtide_ttl::{Precision, Value};
+use ebbtide_ttl::Precision;
 use listing::unit_of;
 use std::fmt;
 use std::sync::Arc;
@@ -109,29 +111,5 @@ impl TableProvider for SystemTable {
         let context = StatementContext::of(state.config())?;
         let batch = self.table.rows(context.database(), context.snapshot(), self.unit)?;
         MemTable::try_new(batch.schema(), vec![vec![batch]])?.scan(state, projection, filters, limit).await
-    }
-}
-
-/// A value as text: a string without quotation marks, everything else as JSON.
-#[must_use]
-pub fn value_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => json(other).to_string(),
-    }
-}
-
-fn json(value: &Value) -> serde_json::Value {
-    use serde_json::Value as Json;
-    match value {
-        Value::Null => Json::Null,
-        Value::Bool(b) => Json::Bool(*b),
-        Value::Int(i) => Json::from(*i),
-        Value::Double(d) => serde_json::Number::from_f64(*d).map_or_else(|| Json::String(d.to_string()), Json::Number),
-        Value::String(s) => Json::String(s.clone()),
-        Value::Date(t) => serde_json::json!({ "$date": t.to_string() }),
-        Value::Binary(bytes) => Json::String(bytes.iter().map(|b| format!("{b:02x}")).collect()),
-        Value::Array(items) => Json::Array(items.iter().map(json).collect()),
-        Value::Object(members) => Json::Object(members.iter().map(|(k, v)| (k.to_string(), json(v))).collect()),
     }
 }

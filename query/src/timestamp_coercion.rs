@@ -5,11 +5,12 @@
 //! 2262. So before types are coerced, every comparison of a timestamp with a constant is rewritten here: the constant
 //! becomes a literal of the column's own type, rounded so that the comparison keeps its meaning.
 
+mod beneath_casts;
 #[cfg(test)]
 mod tests;
 mod units;
 
-pub(crate) use units::BeneathCasts;
+pub(crate) use beneath_casts::BeneathCasts;
 
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};

@@ -13,6 +13,9 @@ use ebbtide_ttl::{Bucketing, Code, Ladder, OutOfRange, RuleSet, Rung, SPAN_SECON
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+/// Bins of one meta in one bucket of a rung, unless that would be wider than a bucket can be.
+const BINS_OF_BUCKET: i64 = 256;
+
 /// The edits that give a collection a ladder, another one, or none. Rungs that hold what is stored nowhere else are removed only if
 /// `force`. The caller holds the maintenance lock, and calls [`opened`] once they are committed.
 pub(crate) fn change(engine: &Engine, name: &str, ladder: Option<&Ladder>, force: bool) -> Result<Pieces> {
@@ -270,9 +273,6 @@ pub(crate) fn stored_bins(
 fn counts(bins: &Bins) -> HashMap<(MetaKey, i64), u64> {
     bins.iter().map(|(meta, bin, measurements)| ((meta.clone(), bin.start), measurements)).collect()
 }
-
-/// Bins of one meta in one bucket of a rung, unless that would be wider than a bucket can be.
-const BINS_OF_BUCKET: i64 = 256;
 
 /// The record of the collection of a rung. Its windows are whole numbers of bins.
 fn rung_record((parent, of): (u64, &Schema), rung: &Rung, id: u64, rules_epoch: u64) -> CollectionRecord {

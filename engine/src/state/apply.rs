@@ -30,17 +30,7 @@ impl State {
                 self.applied_seq = self.applied_seq.max(seq.saturating_sub(1));
             }
             Op::PutCollection(record) => self.put_collection(record)?,
-            Op::DropCollection { id } => {
-                let name = self.known(id)?.name.clone();
-                self.names.remove(&id);
-                if let Some(gone) = self.collections.remove(&name) {
-                    gone.segments.values().for_each(|segment| self.retire(segment.clone()));
-                    if self.unlinks {
-                        gone.folder.retire();
-                        self.retired.collections.push(gone);
-                    }
-                }
-            }
+            Op::DropCollection { id } => self.drop_collection(id)?,
             Op::SetSchema { collection, schema } => {
                 // The visible schema may be newer than the sealed one.
                 let known = self.known(collection)?;
@@ -90,7 +80,7 @@ impl State {
                 known.archive = Arc::new(known.archive.elsewhere());
             }
             Op::SetKeep { collection, seconds } => {
-                Arc::make_mut(&mut self.known(collection)?.options).keep_seconds = seconds;
+                self.options_of(collection)?.keep_seconds = seconds;
             }
             Op::SetPublication { collection, publication } => {
                 self.known(collection)?.publication = publication.map(Arc::new);
@@ -164,6 +154,19 @@ impl State {
                 rung.holds = holds;
             }
         }
+    }
+
+    fn drop_collection(&mut self, id: u64) -> Result<()> {
+        let name = self.known(id)?.name.clone();
+        self.names.remove(&id);
+        if let Some(gone) = self.collections.remove(&name) {
+            gone.segments.values().for_each(|segment| self.retire(segment.clone()));
+            if self.unlinks {
+                gone.folder.retire();
+                self.retired.collections.push(gone);
+            }
+        }
+        Ok(())
     }
 
     fn rename(&mut self, id: u64, name: String) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::State;
 use crate::documents::state::DocumentsState;
 use crate::error::Result;
-use crate::ladder::{RungRecord, rung_of};
+use crate::ladder::{LadderRecord, RungRecord, rung_of};
 use crate::manifest::{Check, Op, only_takes_away, refused};
 
 impl State {
@@ -44,15 +44,7 @@ impl State {
             | Op::SetArchive { collection: id, .. }
             | Op::SetKeep { collection: id, .. }
             | Op::SetPublication { collection: id, .. } => collection(id).map(drop),
-            Op::SetLadder { collection: id, ladder } => {
-                let parent = collection(id)?;
-                let is_rung = |rung: &RungRecord| {
-                    self.by_id(rung.collection)
-                        .is_some_and(|c| rung_of(&c.name) == Some((parent.id, rung.rung.step_seconds)))
-                };
-                let other = ladder.iter().flat_map(|ladder| &ladder.rungs).find(|rung| !is_rung(rung));
-                other.map_or(Ok(()), |rung| Err(format!("collection {} is no rung of {id}", rung.collection)))
-            }
+            Op::SetLadder { collection: id, ladder } => self.check_ladder(collection(id)?.id, ladder.as_ref()),
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
             }
@@ -112,6 +104,17 @@ impl State {
                 fails(is_taken, format!("hold '{}' is made twice", hold.name))
             }
             Op::RemoveLog { first_seq } => fails(!self.logs.contains(first_seq), format!("unknown log {first_seq}")),
+        }
+    }
+
+    /// Checks that the rungs of a ladder are collections of their own.
+    fn check_ladder(&self, parent: u64, ladder: Option<&LadderRecord>) -> Check {
+        let is_rung = |rung: &RungRecord| {
+            self.by_id(rung.collection).is_some_and(|c| rung_of(&c.name) == Some((parent, rung.rung.step_seconds)))
+        };
+        match ladder.iter().flat_map(|ladder| &ladder.rungs).find(|rung| !is_rung(rung)) {
+            Some(rung) => Err(format!("collection {} is no rung of {parent}", rung.collection)),
+            None => Ok(()),
         }
     }
 

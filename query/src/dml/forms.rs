@@ -56,3 +56,30 @@ pub(crate) fn has_subquery(expr: &Expr) -> bool {
     })
     .unwrap_or(true)
 }
+
+/// The INSERT that a statement is, with the WITH before it.
+pub(crate) fn insert_of(statement: &ast::Statement) -> Option<(&ast::Insert, Option<&ast::With>)> {
+    match statement {
+        ast::Statement::Insert(insert) => Some((insert, None)),
+        // WITH ... INSERT INTO ... SELECT.
+        ast::Statement::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Insert(ast::Statement::Insert(insert)) => Some((insert, query.with.as_ref())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The rows of an INSERT, as a query.
+pub(crate) fn source_of(insert: &ast::Insert, with: Option<&ast::With>) -> QueryResult<Box<ast::Query>> {
+    let Some(mut source) = insert.source.clone() else {
+        return Err(QueryError::new(Code::FailedToParse, "INSERT needs rows: VALUES (...) or SELECT ..."));
+    };
+    if let Some(with) = with {
+        if source.with.is_some() {
+            return Err(QueryError::new(Code::BadValue, "WITH appears twice: before INSERT and before its SELECT"));
+        }
+        source.with = Some(with.clone());
+    }
+    Ok(source)
+}

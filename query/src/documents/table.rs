@@ -8,14 +8,12 @@ use crate::context::StatementContext;
 use crate::dml::DeleteSink;
 use crate::error::external;
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, not_impl_err};
-use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::empty::EmptyExec;
 use ebbtide::DocumentsSnapshot;
 use std::sync::Arc;
 
@@ -77,11 +75,7 @@ impl TableProvider for DocumentsTable {
     }
 
     async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
-        // What EXPLAIN shows; a DELETE itself does not run as a plan.
-        let schema = Arc::new(Schema::empty());
-        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
-        let sink = DeleteSink { collection: self.planned.name.clone(), schema };
-        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+        Ok(DeleteSink::plan(&self.planned.name))
     }
 
     async fn update(

@@ -4,7 +4,7 @@
 use super::cells::{DOCUMENT, ID, PlannedDocuments, WRITTEN};
 use super::lookup::filter_of;
 use super::values::{plain, value_of};
-use crate::dml::forms::{has_subquery, part, refuse_other_forms, table_name};
+use crate::dml::forms::{has_subquery, insert_of, part, refuse_other_forms, source_of, table_name};
 use crate::error::{QueryError, Result};
 use crate::pushdown::unqualified;
 use crate::timestamp_coercion::rewrite_expr;
@@ -43,14 +43,7 @@ pub(crate) fn take_insert(
     statement: &ast::Statement,
     planned_of: impl Fn(&str) -> Option<PlannedDocuments>,
 ) -> Result<Option<(DocumentsInsert, Box<ast::Query>)>> {
-    let (statement, with) = match statement {
-        ast::Statement::Query(query) => match query.body.as_ref() {
-            ast::SetExpr::Insert(inner) => (inner, query.with.as_ref()),
-            _ => return Ok(None),
-        },
-        other => (other, None),
-    };
-    let ast::Statement::Insert(insert) = statement else { return Ok(None) };
+    let Some((insert, with)) = insert_of(statement) else { return Ok(None) };
     let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
     let Some(planned) = table_name(name).and_then(|name| planned_of(&name)) else { return Ok(None) };
     let refused = |what: &str| Err(QueryError::new(Code::BadValue, format!("not supported: {what}")));
@@ -67,15 +60,7 @@ pub(crate) fn take_insert(
         return refused("REPLACE, OVERWRITE, IGNORE and ON CONFLICT; write INSERT OR REPLACE INTO");
     }
     refuse_other_forms(insert)?;
-    let Some(mut source) = insert.source.clone() else {
-        return Err(QueryError::new(Code::FailedToParse, "INSERT needs rows: VALUES (...) or SELECT ..."));
-    };
-    if let Some(with) = with {
-        if source.with.is_some() {
-            return Err(QueryError::new(Code::BadValue, "WITH appears twice: before INSERT and before its SELECT"));
-        }
-        source.with = Some(with.clone());
-    }
+    let source = source_of(insert, with)?;
     let mut columns: Vec<String> = insert.columns.iter().filter_map(|name| name.0.last()).filter_map(part).collect();
     if columns.is_empty() {
         columns = planned.fields().map(str::to_owned).collect();

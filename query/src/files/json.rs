@@ -1,7 +1,7 @@
 //! JSON files: one object per line, or one list of objects.
 
+use super::reader::{Result, reader, wrong};
 use super::text::{BATCH_ROWS, Rows, TextTable, merged};
-use super::{Result, reader, wrong};
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::json::ReaderBuilder;

@@ -4,7 +4,6 @@
 //! `sum(n::double)`. Where that would happen, [`crate::sql`] puts a call of this function around the cast; it goes when the
 //! plan is simplified.
 
-use super::APART;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -12,6 +11,9 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
+
+/// Name of the function under which casts keep their text as a name.
+pub(crate) const APART: &str = "__apart";
 
 /// `__apart(value, name)`: the value, under this name.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ mod exec;
 mod node;
 mod syntax;
 
-use super::{is_time, wrong};
+use super::arguments::{is_time, wrong};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, JoinType, Result, ScalarValue, plan_err};
@@ -22,10 +22,7 @@ use std::sync::Arc;
 
 pub(super) use exec::{AsofExec, Sides};
 pub(super) use node::{AsofJoin, PushPastAsof};
-pub(crate) use syntax::desugar;
-
-/// Name of the function that marks the condition of an ASOF join.
-pub(crate) const MARK: &str = "__asof";
+pub(crate) use syntax::{MARK, desugar};
 
 /// Marks the condition of a join.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -201,18 +198,4 @@ fn asof(join: Join) -> Result<LogicalPlan> {
         join.join_type == JoinType::Left,
     )?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
-}
-
-/// Translates a condition on the left side's keys into one on the right side's keys.
-fn translated(condition: &Expr, keys: &[(Expr, Expr)]) -> Option<Expr> {
-    let columns = condition.column_refs();
-    let known = !columns.is_empty() && columns.iter().all(|c| keys.iter().any(|(l, _)| l.try_as_col() == Some(c)));
-    if !known {
-        return None;
-    }
-    let moved = condition.clone().transform_up(|e| {
-        let other = e.try_as_col().and_then(|c| keys.iter().find(|(l, _)| l.try_as_col() == Some(c)));
-        Ok(other.map(|(_, r)| r.clone()).map_or(Transformed::no(e), Transformed::yes))
-    });
-    moved.ok().map(|m| m.data)
 }

@@ -2,8 +2,8 @@
 //!
 //! Values are kept once, in the form in which Arrow compares rows, with their counts. Doubles have one NaN and one zero.
 
+use super::arguments::wrong;
 use super::floats::equal_bits;
-use super::wrong;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, ListArray, StructArray, UInt64Array, new_empty_array,
 };

@@ -1,8 +1,8 @@
 //! `date_bin` with time zones, in every unit that a collection stores. `date_bin_gapfill` is the same function; the
 //! plan around it fills the gaps.
 
+use super::arguments::wrong;
 use super::bins::{Bins, DAY, wall_time};
-use super::wrong;
 use crate::timestamp_coercion::scalar_instant;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::array::types::{

@@ -1,8 +1,8 @@
 //! `date_trunc` with time zones, for every year that a collection can store; DataFusion's own supports neither.
 
+use super::arguments::wrong;
 use super::bins::Bins;
 use super::date_bin::{binned, is_text};
-use super::wrong;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err, plan_err};

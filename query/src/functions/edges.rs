@@ -3,7 +3,7 @@
 //! As aggregates they become DataFusion's `first_value` and `last_value` with an order, which have native accumulators
 //! for groups. As window functions they consider the rows of the frame, in whatever order these arrive.
 
-use super::{is_time, wrong};
+use super::arguments::{is_time, wrong};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, plan_err};

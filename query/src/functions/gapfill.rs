@@ -7,8 +7,8 @@
 mod exec;
 mod node;
 
+use super::arguments::wrong;
 use super::date_bin::{self, GAPFILL, INTERPOLATE, LOCF, Shape, misplaced};
-use super::wrong;
 use crate::pushdown::{Bounds, intersect, time_range};
 use crate::timestamp_coercion::{constant_instant, scalar_instant};
 use chrono::{DateTime, Utc};

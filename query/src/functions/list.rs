@@ -1,5 +1,7 @@
 //! The list of `SHOW FUNCTIONS`.
 
+use super::apart::APART;
+use super::asof::MARK;
 use crate::sql::calls;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
@@ -7,6 +9,9 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::Documentation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Functions that only rewritten statements call.
+pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Functions of this crate, and what they do.
 const OWN_FUNCTIONS: [(&str, &str); 20] = [
@@ -56,7 +61,7 @@ pub(crate) fn rows(state: &SessionState, pattern: Option<&str>) -> Result<Record
         let kind = functions.get(name).map_or("table", |(kind, _)| *kind);
         functions.insert(name.to_owned(), (kind, description.to_owned()));
     }
-    functions.retain(|name, _| !super::INTERNAL.contains(&name.as_str()));
+    functions.retain(|name, _| !INTERNAL.contains(&name.as_str()));
     if let Some(pattern) = pattern.map(str::to_lowercase) {
         functions.retain(|name, _| match pattern.contains('%') {
             true => is_like(name, &pattern),

@@ -3,8 +3,8 @@
 //! Rows reach an aggregate in any order, so points are kept, and sorted when the result is asked for. While the rows of
 //! a window arrive in order and none leaves, running sums are used instead.
 
+use super::arguments::{is_time, wrong};
 use super::date_bin::is_text;
-use super::{is_time, wrong};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, PrimitiveArray,
 };

@@ -78,7 +78,7 @@ impl AggregateUDFImpl for Total {
             if kind.is_string() {
                 let name = self.name();
                 let why = format!("is text, numbers are wanted; {name}(x::double) reads numbers from text");
-                return super::wrong(name, 1, "value", &why);
+                return super::arguments::wrong(name, 1, "value", &why);
             }
         }
         let fields: Vec<FieldRef> = given.iter().map(|kind| Arc::new(Field::new("x", kind.clone(), true))).collect();

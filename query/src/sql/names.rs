@@ -6,7 +6,7 @@
 //! where DataFusion would show its own form of it.
 
 use super::rewrite::call;
-use crate::functions::APART;
+use crate::functions::apart::APART;
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, Visit,

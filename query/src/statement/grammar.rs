@@ -9,9 +9,10 @@ mod listings;
 mod publications;
 
 use self::listings::{LISTINGS, near_listing};
+use super::error::SyntaxError;
 use super::lexer::Piece;
 use super::parser::Parser;
-use super::{Alteration, Pivot, StatementKind, SyntaxError};
+use super::{Alteration, Pivot, StatementKind};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide::suggest;
 use ebbtide_ttl::Code;

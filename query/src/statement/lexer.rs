@@ -1,6 +1,6 @@
 //! Splits SQL text into statements and their tokens, respecting quotes and comments.
 
-use super::SyntaxError;
+use super::error::SyntaxError;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 

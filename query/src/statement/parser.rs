@@ -1,6 +1,6 @@
 //! The tokens of one statement and what is read of them in many places: words, names, values and lists.
 
-use super::SyntaxError;
+use super::error::SyntaxError;
 use super::lexer::{Offsets, Piece};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::suggest;

@@ -1,7 +1,7 @@
 //! `PIVOT t ON station USING avg(temp) GROUP BY day` and `UNPIVOT t ON a, b INTO NAME station VALUE temp`, as in
 //! DuckDB: their syntax, and the query that replaces them.
 
-use super::SyntaxError;
+use super::error::SyntaxError;
 use super::lexer::{Offsets, Piece};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! `WHERE` of a TTL index: a predicate over the meta field, turned into the filter document that programs send. Which
 //! operators and fields are allowed is checked by the engine.
 
-use super::SyntaxError;
+use super::error::SyntaxError;
 use super::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serde_json::{Value, json};

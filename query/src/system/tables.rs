@@ -2,7 +2,7 @@
 //! rows.
 
 use super::listing::{Column, batch, batch_in, count, flag, int, schema, text, time};
-use super::value_text;
+use super::text::value_text;
 use crate::documents::cells::PlannedDocuments;
 use crate::error::external;
 use datafusion::arrow::array::RecordBatch;

@@ -1,14 +1,10 @@
 //! Timestamps of different units in one column.
 
-use super::{Rewriter, has_work, input_schema};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
-use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use ebbtide_buckets::unit_nanos;
 use std::sync::Arc;
 
@@ -50,34 +46,4 @@ pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
     };
     let inputs = inputs.iter().map(brought).collect::<Result<_>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
-}
-
-/// Removes casts to finer units from compared columns after filters have been pushed below them, before DataFusion
-/// does: DataFusion truncates the constant to the coarser unit.
-#[derive(Debug)]
-pub(crate) struct BeneathCasts;
-
-impl OptimizerRule for BeneathCasts {
-    fn name(&self) -> &'static str {
-        "exact_instants_beneath_casts"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if !has_work(&plan)? {
-            return Ok(Transformed::no(plan));
-        }
-        let rewriter = Rewriter { schema: input_schema(&plan)?, now: None, config: config.options() };
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let rewritten = expr.transform_up(|expr| {
-                if rewriter.compares_beneath_cast(&expr) { rewriter.node(expr) } else { Ok(Transformed::no(expr)) }
-            })?;
-            Ok(rewritten.update_data(|expr| name.restore(expr)))
-        })
-    }
 }

@@ -1,7 +1,7 @@
 //! How a CSV file is written, and its records.
 
-use super::super::{Result, reader, wrong};
-use super::{Options, quoted};
+use super::options::{Options, quoted};
+use crate::files::reader::{Result, reader, wrong};
 use crate::text_table::cells::Cells;
 use crate::text_table::encoding::{Detected, Encoding, SAMPLE_BYTES, Sample, transcode};
 use crate::text_table::outline::{self, Header, Table, TableSearch};

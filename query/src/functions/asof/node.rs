@@ -1,7 +1,6 @@
 //! The ASOF join as a node of a logical plan, and the rule that pushes conditions through it.
 
-use super::translated;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::build_join_schema;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -155,4 +154,18 @@ fn time_bound(condition: &Expr, join: &AsofJoin) -> Option<Expr> {
         _ => matches!(op, Operator::Gt | Operator::GtEq),
     };
     bounds.then(|| Expr::BinaryExpr(BinaryExpr::new(Box::new(join.times.2.clone()), op, literal.clone())))
+}
+
+/// Translates a condition on the left side's keys into one on the right side's keys.
+fn translated(condition: &Expr, keys: &[(Expr, Expr)]) -> Option<Expr> {
+    let columns = condition.column_refs();
+    let known = !columns.is_empty() && columns.iter().all(|c| keys.iter().any(|(l, _)| l.try_as_col() == Some(c)));
+    if !known {
+        return None;
+    }
+    let moved = condition.clone().transform_up(|e| {
+        let other = e.try_as_col().and_then(|c| keys.iter().find(|(l, _)| l.try_as_col() == Some(c)));
+        Ok(other.map(|(_, r)| r.clone()).map_or(Transformed::no(e), Transformed::yes))
+    });
+    moved.ok().map(|m| m.data)
 }

@@ -2,12 +2,14 @@
 //! ...`, which keeps all rows of the left side; and `ASOF JOIN t USING (s, time)`, whose last column is the time,
 //! compared as left >= right.
 
-use super::MARK;
-use crate::statement::SyntaxError;
+use crate::statement::error::SyntaxError;
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use std::ops::Range;
+
+/// Name of the function that marks the condition of an ASOF join.
+pub(crate) const MARK: &str = "__asof";
 
 /// Words that end the condition of a join.
 const ENDS: [&str; 20] = [

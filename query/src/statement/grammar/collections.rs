@@ -1,7 +1,8 @@
 //! Statements about collections.
 
+use super::super::error::SyntaxError;
 use super::super::parser::Parser;
-use super::super::{Alteration, CreateAs, StatementKind, SyntaxError};
+use super::super::{Alteration, CreateAs, StatementKind};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide::TIMESERIES_OPTIONS;

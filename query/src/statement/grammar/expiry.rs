@@ -1,6 +1,6 @@
 //! Retentions, and the options of a collection.
 
-use super::super::SyntaxError;
+use super::super::error::SyntaxError;
 use super::super::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide::{TIMESERIES_OPTIONS, suggest};

@@ -1,7 +1,8 @@
 //! Statements about holds.
 
+use super::super::StatementKind;
+use super::super::error::SyntaxError;
 use super::super::parser::Parser;
-use super::super::{StatementKind, SyntaxError};
 use serde_json::{Map, json};
 
 impl Parser<'_> {

@@ -1,7 +1,8 @@
 //! Statements about indexes.
 
+use super::super::StatementKind;
+use super::super::error::SyntaxError;
 use super::super::parser::Parser;
-use super::super::{StatementKind, SyntaxError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,8 @@
 //! `SHOW` and `EXPLAIN EXPIRY`.
 
+use super::super::error::SyntaxError;
 use super::super::parser::Parser;
-use super::super::{Listing, StatementKind, SyntaxError};
+use super::super::{Listing, StatementKind};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide::suggest;
 use serde_json::{Map, Value};
