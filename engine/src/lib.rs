@@ -116,8 +116,8 @@ pub use crate::settings::{
 };
 pub use crate::snapshot::{
     Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
-    ExpiredUnit, ExpiryRow, FieldBound, MetaFilter, MetaGroups, RollupRequest, RuleInfo, RungInfo, ScanReport,
-    ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
+    ExpiredUnit, ExpiryRow, FieldBound, MetaFilter, MetaGroups, MetaPart, RollupRequest, RuleInfo, RungInfo,
+    ScanReport, ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
 };
 pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;

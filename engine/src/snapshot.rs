@@ -9,6 +9,7 @@ mod ladders;
 mod last;
 mod listing;
 mod meta_numbers;
+mod meta_part;
 mod rollup;
 pub(crate) mod row_filter;
 mod scan;
@@ -19,6 +20,7 @@ pub use aggregate::{Aggregate, AggregateGuard, AggregateRequest, Aggregated, Met
 pub use expired::ExpiredUnit;
 pub use ladders::RungInfo;
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
+pub use meta_part::MetaPart;
 pub use rollup::RollupRequest;
 pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 pub use segment_files::SegmentFiles;
