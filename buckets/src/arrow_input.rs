@@ -73,7 +73,7 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
     let batch = RecordBatch::try_new_with_options(Arc::new(ArrowSchema::new(fields)), arrays, &options)
         .and_then(|batch| adapt_to(&batch, schema.arrow()))
         .map_err(|e| BatchError::from_arrow(&e))?;
-    Ok(Accepted { batch, schema })
+    Ok(Accepted { batch, schema, meta_numbers: None })
 }
 
 fn twice(name: &str) -> BatchError {

@@ -1,6 +1,6 @@
 //! A chunk: one inserted batch, and which of its rows belong to which bucket.
 
-use crate::meta::keys_of_column;
+use crate::meta::{keys_of_column, keys_of_numbered};
 use crate::schema::Schema;
 use crate::window::{BucketId, Window};
 use ahash::AHashMap;
@@ -46,13 +46,27 @@ pub(crate) fn times(array: &dyn Array, precision: Precision) -> &[i64] {
 impl Chunk {
     /// Groups the rows of a batch that is canonical under `schema` into buckets of `span_seconds`.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "a batch holds fewer than 2^32 rows")]
     pub fn build(batch: RecordBatch, schema: &Schema, span_seconds: i64) -> Chunk {
+        Chunk::build_numbered(batch, schema, span_seconds, None)
+    }
+
+    /// Like [`Chunk::build`], with [`crate::Accepted::meta_numbers`] where they are known.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a batch holds fewer than 2^32 rows")]
+    pub fn build_numbered(
+        batch: RecordBatch,
+        schema: &Schema,
+        span_seconds: i64,
+        meta_numbers: Option<&[u32]>,
+    ) -> Chunk {
         let precision = schema.precision;
         let span = span_seconds.saturating_mul(precision.per_second());
         let times = times(batch.column(0), precision);
         let meta = schema.meta.as_ref().and_then(|name| batch.column_by_name(name));
-        let (keys, ids) = keys_of_column(meta, times.len());
+        let (keys, ids) = match (meta, meta_numbers) {
+            (Some(meta), Some(numbers)) => keys_of_numbered(meta, numbers),
+            _ => keys_of_column(meta, times.len()),
+        };
 
         let mut buckets: Vec<ChunkBucket> = Vec::new();
         let mut sorted: Vec<bool> = Vec::new();

@@ -3,6 +3,7 @@
 mod cell;
 mod column;
 mod infer;
+mod shared;
 
 pub use cell::{Cell, Measurement};
 
@@ -14,6 +15,7 @@ use arrow::error::ArrowError;
 use column::Column;
 use ebbtide_ttl::{Code, RuleError, Value};
 use infer::{Infer, Limits, Members};
+use shared::{SharedMetas, Size};
 use std::fmt;
 
 /// Measurements in canonical columns.
@@ -24,6 +26,8 @@ pub struct Accepted {
     /// The collection's schema extended by these measurements. If a field was int64 and is double here, the caller
     /// checks that no stored value loses precision.
     pub schema: Schema,
+    /// A number for each row that is equal only where the metas are, if that is known without looking at them.
+    pub meta_numbers: Option<Vec<u32>>,
 }
 
 /// Why measurements were refused, and which one is the first bad one.
@@ -77,6 +81,7 @@ pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schem
         fields: Members::of(&schema.fields),
         limits: Limits::new(schema),
         metas: schema.meta_type.as_ref().map_or(Column::Empty, |ty| Column::of(ty, docs.len())),
+        shared: SharedMetas::default(),
         columns: schema.fields.iter().map(|(_, ty)| Column::of(ty, docs.len())).collect(),
     };
     let mut times = Vec::with_capacity(docs.len());
@@ -85,13 +90,17 @@ pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schem
         times.push(Some(time));
     }
 
-    let Reading { meta, fields, metas, columns, .. } = reading;
+    let Reading { meta, fields, metas, shared, columns, .. } = reading;
     let precision = schema.precision;
     let meta_type = meta.field_type();
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len() + 2);
     arrays.push(timestamps(times.into_iter(), precision));
+    let mut meta_numbers = None;
     if let (Some(_), Some(ty)) = (&schema.meta, &meta_type) {
-        arrays.push(metas.finish(ty, docs.len(), precision));
+        let shared = shared.finish(ty, docs.len(), precision).map_err(|e| BatchError::from_arrow(&e))?;
+        let (column, numbers) = shared.unzip();
+        arrays.push(column.unwrap_or_else(|| metas.finish(ty, docs.len(), precision)));
+        meta_numbers = numbers;
     }
     let mut types = Vec::with_capacity(columns.len());
     for ((name, ty), values) in fields.into_types().zip(columns) {
@@ -107,7 +116,7 @@ pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schem
         precision: schema.precision,
     };
     let batch = RecordBatch::try_new(schema.arrow(), arrays).map_err(|e| BatchError::from_arrow(&e))?;
-    Ok(Accepted { batch, schema })
+    Ok(Accepted { batch, schema, meta_numbers })
 }
 
 /// Why a document cannot be read to its end, if it cannot.
@@ -125,6 +134,7 @@ struct Reading<'s, 'a> {
     fields: Members,
     limits: Limits,
     metas: Column<'a>,
+    shared: SharedMetas<'a>,
     columns: Vec<Column<'a>>,
 }
 
@@ -136,6 +146,10 @@ impl<'a> Reading<'_, 'a> {
         let mut room = DocumentRoom::new();
         let mut time = None;
         let mut has_meta = false;
+        if let Some(meta) = doc.shared_meta() {
+            self.take_shared(row, meta, &mut room)?;
+            has_meta = true;
+        }
         self.fields.begin();
         for member in doc.members()? {
             let (name, value) = member?;
@@ -165,6 +179,9 @@ impl<'a> Reading<'_, 'a> {
                 }
                 self.limits.depth(&value, name)?;
                 self.meta.take(&value, name, &mut self.limits)?;
+                if !matches!(value, Cell::Null) {
+                    self.shared.mix();
+                }
                 self.metas.put(row, value, precision);
             } else {
                 self.limits.depth(&value, name)?;
@@ -179,6 +196,31 @@ impl<'a> Reading<'_, 'a> {
             Some(time) => Ok(time),
             None => bad(format!("the time field '{}' is missing", self.schema.time)),
         }
+    }
+
+    /// Takes the meta of a document that shares it with others: it is checked where it comes first.
+    fn take_shared(&mut self, row: usize, meta: &'a Value, room: &mut DocumentRoom) -> Result<(), RuleError> {
+        let Some(name) = self.schema.meta.as_deref() else {
+            return Err(RuleError::new(Code::BadValue, "the collection has no meta field"));
+        };
+        let value = Cell::from(meta);
+        let number = match self.shared.find(meta) {
+            Some((number, size)) => {
+                room.take_bytes(size.bytes)?;
+                self.limits.add_items(size.items, name)?;
+                number
+            }
+            None => {
+                let (left, items) = (room.left(), self.limits.items());
+                room.take(name, &value)?;
+                self.limits.depth(&value, name)?;
+                self.meta.take(&value, name, &mut self.limits)?;
+                self.shared.add(meta, Size { bytes: left - room.left(), items: self.limits.items() - items })
+            }
+        };
+        self.shared.put(row, number);
+        self.metas.put(row, value, self.schema.precision);
+        Ok(())
     }
 }
 

@@ -44,6 +44,16 @@ impl DocumentRoom {
         DocumentRoom(DOCUMENT_BYTES_MAX - 8)
     }
 
+    pub(crate) fn left(&self) -> usize {
+        self.0
+    }
+
+    /// Counts so many bytes, if they fit.
+    pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), RuleError> {
+        self.0 = self.0.checked_sub(bytes).ok_or_else(too_large_document)?;
+        Ok(())
+    }
+
     /// Counts a member, if it fits.
     pub(crate) fn take(&mut self, name: &str, value: &Cell<'_>) -> Result<(), RuleError> {
         let after = |room: usize| match value {
@@ -52,13 +62,13 @@ impl DocumentRoom {
             Cell::Nested(value) => room_left(value, room, NESTING_MAX + 1),
             _ => room.checked_sub(8),
         };
-        self.0 = self
-            .0
-            .checked_sub(name.len())
-            .and_then(after)
-            .ok_or_else(|| too_large(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes")))?;
+        self.0 = self.0.checked_sub(name.len()).and_then(after).ok_or_else(too_large_document)?;
         Ok(())
     }
+}
+
+fn too_large_document() -> RuleError {
+    too_large(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"))
 }
 
 /// An error for something that is too large.

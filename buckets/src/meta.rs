@@ -3,6 +3,7 @@
 mod codec;
 mod keys;
 
+pub(crate) use keys::keys_of_numbered;
 pub use keys::{column_of_keys, keys_of_column, value_at};
 
 use ebbtide_ttl::Value;

@@ -205,6 +205,12 @@ impl Schema {
         Arc::new(ArrowSchema::new(fields))
     }
 
+    /// The names of the columns, in their order: the time, the meta if any measurement had one, and the fields.
+    pub fn column_names(&self) -> impl Iterator<Item = &str> {
+        let meta = self.meta.iter().filter(|_| self.meta_type.is_some());
+        std::iter::once(&self.time).chain(meta).chain(self.fields.iter().map(|(name, _)| name)).map(String::as_str)
+    }
+
     /// The type of a column, time and meta included.
     #[must_use]
     pub fn field_type(&self, name: &str) -> Option<&FieldType> {

@@ -143,7 +143,7 @@ impl Pipeline {
     #[must_use]
     pub fn run(&self, now_ms: i64, bytes_max: usize) -> PipelineRun {
         let states = self.stages.iter().map(|stage| match stage {
-            Stage::Group(group) => State::Group(Grouping::new(group)),
+            Stage::Group(_) => State::Group(Grouping::default()),
             Stage::Sort(..) | Stage::Sample(_) => State::Sort { found: Vec::new(), bytes: 0 },
             Stage::Lookup(_) => State::Lookup(None),
             Stage::Windows(_) | Stage::Densify(_) => State::Kept { found: Vec::new(), bytes: 0 },

@@ -40,7 +40,7 @@ impl Engine {
         let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
         let batch = compact_views(accepted.batch)?;
         let span = collection.options.bucketing.span_seconds();
-        let chunk = Chunk::build(batch, &schema, span);
+        let chunk = Chunk::build_numbered(batch, &schema, span, accepted.meta_numbers.as_deref());
         check_size(&chunk)?;
         check_metas(&chunk)?;
         if collection.options.out_of_range == OutOfRange::Reject {

@@ -5,9 +5,10 @@ use crate::insert;
 use crate::query::Query;
 use crate::request::{Groups, Waited, Which};
 use crate::rows::Rows;
-use crate::values::{datetime_of, instant_of, json_of_py, py_of_json, scalar_of};
+use crate::values::{datetime_of, instant_of, json_of_py, py_of_document, py_of_json, scalar_of};
 use crate::wait::{lock, runtime, wait};
-use ebbtide::{AggregateRequest, Background, CollectionSnapshot, Database, Error, ScanRequest, Snapshot};
+use ebbtide::documents_model::json::document_from_json;
+use ebbtide::{AggregateRequest, Background, CollectionSnapshot, Database, Error, FindRequest, ScanRequest, Snapshot};
 use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
 use pyo3::prelude::*;
@@ -135,6 +136,29 @@ impl Connection {
         let document = json_of_py(document)?;
         let reply = self.with(py, |database| database.run_command(&document))?;
         py_of_json(py, &reply)
+    }
+
+    /// The documents of an ordinary collection that match a filter.
+    fn find_documents<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        asked: (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>),
+        window: (i64, i64),
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let (filter, sort, projection) = (json_of_py(&asked.0)?, json_of_py(&asked.1)?, json_of_py(&asked.2)?);
+        let count = |n: i64, what: &str| {
+            u64::try_from(n).map_err(|_| errors::invalid(py, format!("{what} is a number that is not negative")))
+        };
+        let (skip, limit) = (count(window.0, "skip")?, count(window.1, "limit")?);
+        let found = self.with(py, |database| {
+            let request = FindRequest::new(&document_from_json(&filter)?)?;
+            let request = request.sort(&document_from_json(&sort)?)?;
+            let mut request = request.projection(&document_from_json(&projection)?)?;
+            (request.skip, request.limit) = (skip, Some(limit).filter(|limit| *limit > 0));
+            database.snapshot().documents(name)?.find(request).next_batch(usize::MAX, usize::MAX)
+        })?;
+        found.iter().map(|document| py_of_document(py, document)).collect()
     }
 
     /// Stores what has `__arrow_c_stream__` or `__arrow_c_array__`.

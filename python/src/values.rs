@@ -6,8 +6,10 @@
 
 use crate::errors;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, TimeZone, Utc};
-use ebbtide::documents_model::bson::Bson;
-use ebbtide::documents_model::json::from_json;
+use ebbtide::documents_model::bson::error::Result as BsonResult;
+use ebbtide::documents_model::bson::raw::RawBsonRef;
+use ebbtide::documents_model::bson::{Bson, RawDocument};
+use ebbtide::documents_model::json::{from_json, to_relaxed_value};
 use ebbtide::json::json_of;
 use ebbtide_query::ScalarValue;
 use ebbtide_ttl::{Timestamp, Value};
@@ -176,6 +178,42 @@ pub(crate) fn py_of_json<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'p
             }
             Ok(dict.into_any())
         }
+    }
+}
+
+/// A document of BSON as a dict: what has no class in Python is Extended JSON.
+///
+/// # Errors
+/// OverflowError for a time that no datetime is.
+pub(crate) fn py_of_document<'py>(py: Python<'py>, document: &RawDocument) -> PyResult<Bound<'py, PyAny>> {
+    let dict = PyDict::new(py);
+    for member in document {
+        let (name, value) = member.map_err(|error| errors::internal(py, &error.to_string()))?;
+        dict.set_item(name.as_str(), py_of_bson(py, value)?)?;
+    }
+    Ok(dict.into_any())
+}
+
+fn py_of_bson<'py>(py: Python<'py>, value: RawBsonRef<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        RawBsonRef::Null => Ok(py.None().into_bound(py)),
+        RawBsonRef::Boolean(flag) => flag.into_bound_py_any(py),
+        RawBsonRef::Int32(number) => number.into_bound_py_any(py),
+        RawBsonRef::Int64(number) => number.into_bound_py_any(py),
+        RawBsonRef::Double(number) => number.into_bound_py_any(py),
+        RawBsonRef::String(text) => text.into_bound_py_any(py),
+        RawBsonRef::DateTime(date) => datetime_of(py, Timestamp::from_millis(date.timestamp_millis())),
+        RawBsonRef::Binary(binary) => Ok(PyBytes::new(py, binary.bytes).into_any()),
+        RawBsonRef::Decimal128(number) => py.import("decimal")?.call_method1("Decimal", (number.to_string(),)),
+        RawBsonRef::ObjectId(id) => py.import("ebbtide._object_id")?.call_method1("ObjectId", (id.to_hex(),)),
+        RawBsonRef::Document(document) => py_of_document(py, document),
+        RawBsonRef::Array(list) => {
+            let item = |item: BsonResult<RawBsonRef<'_>>| {
+                py_of_bson(py, item.map_err(|error| errors::internal(py, &error.to_string()))?)
+            };
+            Ok(PyList::new(py, list.into_iter().map(item).collect::<PyResult<Vec<_>>>()?)?.into_any())
+        }
+        other => py_of_json(py, &to_relaxed_value(other)),
     }
 }
 

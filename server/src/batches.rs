@@ -3,6 +3,7 @@
 use crate::command::{Command, mismatch, missing};
 use crate::cursors::Results;
 use crate::error::Result;
+use crate::here::run_long;
 use crate::reply;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use bson::rawdoc;
@@ -42,7 +43,8 @@ pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let count = command.count("batchSize")?.filter(|count| *count > 0).and_then(|count| usize::try_from(count).ok());
     let cursors = &command.shared.cursors;
     let mut results = cursors.take(id, &namespace, command.client.user_name().as_deref())?;
-    let batch = match results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command.deadline) {
+    let mut next = || results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command.deadline);
+    let batch = match run_long(command.shared, &mut next) {
         Ok(batch) => batch,
         Err(error) => {
             cursors.remove(id);

@@ -6,7 +6,6 @@ use crate::shared::{MEMORY_UNIT, Shared, add, is_stopped};
 use crate::{dispatch, login};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{SemaphorePermit, watch};
 use tokio::time::timeout;
@@ -134,25 +133,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A command that reads on the thread of its connection, which saves two switches between threads. One thread of the runtime is left
-/// for all others.
-struct Here<'a>(&'a Shared);
-
-impl<'a> Here<'a> {
-    fn take(shared: &'a Shared) -> Option<Here<'a>> {
-        let threads = tokio::runtime::Handle::current().metrics().num_workers();
-        let running = shared.reads_here.fetch_add(1, Ordering::Relaxed);
-        let here = Here(shared);
-        (running + 1 < threads).then_some(here)
-    }
-}
-
-impl Drop for Here<'_> {
-    fn drop(&mut self) {
-        self.0.reads_here.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 fn invalid(error: frame::FrameError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
@@ -191,13 +171,11 @@ async fn answer(
         tokio::time::sleep(turn.ok_or_else(|| io::Error::other("too many logins wait"))?).await;
     }
     let run = || dispatch::run(shared, client, &message);
-    let here = if dispatch::is_read(&message) { Here::take(shared) } else { None };
-    let reply = match here.is_some() || dispatch::is_quick(&message) {
+    let reply = match dispatch::is_quick(&message) {
         true => run(),
         // Others wait for the disk.
         false => tokio::task::block_in_place(run),
     };
-    drop(here);
     if client.take_refusal() {
         tokio::time::sleep(shared.gate.delay()).await;
     }

@@ -22,6 +22,11 @@ pub(crate) trait Results: Send {
 
     /// Whether nothing is left.
     fn is_done(&self) -> bool;
+
+    /// Whether the next batch takes little time.
+    fn is_short(&self) -> bool {
+        false
+    }
 }
 
 /// Results that are there as a whole.
@@ -49,6 +54,10 @@ impl Results for List {
     fn is_done(&self) -> bool {
         self.0.as_slice().is_empty()
     }
+
+    fn is_short(&self) -> bool {
+        true
+    }
 }
 
 impl Results for ebbtide::FindCursor {
@@ -61,6 +70,10 @@ impl Results for ebbtide::FindCursor {
 
     fn is_done(&self) -> bool {
         ebbtide::FindCursor::is_done(self)
+    }
+
+    fn is_short(&self) -> bool {
+        self.is_of_one()
     }
 }
 

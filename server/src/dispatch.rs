@@ -22,7 +22,7 @@ const HANDLERS: &[Handler] = &[
     Handler::new("collStats", Read, &["scale"], collections::stats),
     Handler::open("compact", Admin, collections::through_engine),
     Handler::quick("connectionStatus", Anyone, &["showPrivileges"], login::connection_status),
-    Handler::new("count", Read, read::COUNT, read::count),
+    Handler::quick("count", Read, read::COUNT, read::count),
     Handler::open("create", Admin, collections::create),
     Handler::new("createIndexes", Admin, &["indexes", "commitQuorum"], collections::create_indexes),
     Handler::new("currentOp", Read, current::CURRENT_OP, current::current_op),
@@ -34,11 +34,11 @@ const HANDLERS: &[Handler] = &[
     Handler::open("dropIndexes", Admin, collections::through_engine),
     Handler::quick("endSessions", Read, &[], handshake::nothing),
     Handler::new("explain", Read, &["verbosity"], explain::explain),
-    Handler::new("find", Read, read::FIND, read::find),
+    Handler::quick("find", Read, read::FIND, read::find),
     Handler::new("findAndModify", Write, write::FIND_AND_MODIFY, write::find_and_modify),
     Handler::quick("getCmdLineOpts", Admin, &[], admin::command_line),
     Handler::new("getLog", Read, &[], admin::log),
-    Handler::new("getMore", Read, &["collection", "batchSize"], batches::get_more),
+    Handler::quick("getMore", Read, &["collection", "batchSize"], batches::get_more),
     Handler::open("getParameter", Read, admin::get_parameter),
     Handler::quick_open("hello", Anyone, handshake::hello),
     Handler::quick("hostInfo", Read, &[], admin::host_info),
@@ -89,14 +89,9 @@ fn name_of<'a>(message: &Message<'a>) -> &'a str {
     message.body.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str())
 }
 
-/// Whether a command can run where it is read, because it waits for nothing.
+/// Whether a command can run where it is read, because it waits for nothing, or itself moves what takes long.
 pub(crate) fn is_quick(message: &Message<'_>) -> bool {
     find(name_of(message)).is_none_or(|handler| handler.is_quick)
-}
-
-/// Whether a command reads a collection and most often takes little time.
-pub(crate) fn is_read(message: &Message<'_>) -> bool {
-    find(name_of(message)).is_some_and(|handler| ["find", "getMore", "count"].contains(&handler.name))
 }
 
 /// Whether a message carries the proof of a login.

@@ -18,7 +18,7 @@ use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocu
 use bson::rawdoc;
 use ebbtide::buckets::value_at;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, MetaFilter, ScanReport, ScanRequest};
-use ebbtide_ttl::{Clock, Code, RuleSet};
+use ebbtide_ttl::{Clock, Code, RuleSet, Value};
 use std::sync::Arc;
 
 /// What kind of command is explained, and so what its plan is called.
@@ -274,6 +274,10 @@ struct OfRule {
 }
 
 impl MetaFilter for OfRule {
+    fn equalities(&self) -> &[(Vec<String>, Value)] {
+        self.selected.as_ref().map_or(&[], |selected| selected.equalities())
+    }
+
     fn select(&self, metas: &ArrayRef) -> std::result::Result<BooleanArray, ArrowError> {
         let selected = self.selected.as_ref().map(|filter| filter.select(metas)).transpose()?;
         let one = |at: usize| {

@@ -280,30 +280,27 @@ fn check(document: &RawDocument, levels: usize) -> Result<()> {
 /// The frame of a reply.
 pub(crate) fn reply(form: Form, response_to: i32, document: &RawDocument, compressor: Option<Compressor>) -> Vec<u8> {
     let body = document.as_bytes();
-    let (op_code, mut content) = match form {
-        Form::Message => (OP_MSG, Vec::with_capacity(5 + body.len())),
-        Form::Query => (OP_REPLY, Vec::with_capacity(20 + body.len())),
-    };
-    match form {
+    let (op_code, before): (_, &[u8]) = match form {
         // No flags, one section of kind 0.
-        Form::Message => content.extend([0; 5]),
+        Form::Message => (OP_MSG, &[0; 5]),
         // AwaitCapable, no cursor, from 0, one document.
-        Form::Query => content.extend([8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]),
-    }
-    content.extend(body);
-    if let Some(compressor) = compressor
-        && let Some(packed) = compressor.pack(&content)
-    {
-        let mut frame = header_bytes(HEADER_BYTES + 9 + packed.len(), 0, response_to, OP_COMPRESSED);
-        frame.extend(op_code.to_le_bytes());
-        frame.extend(length(content.len()));
-        frame.push(compressor.number());
-        frame.extend(packed);
+        Form::Query => (OP_REPLY, &[8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]),
+    };
+    let mut frame = header_bytes(HEADER_BYTES + before.len() + body.len(), 0, response_to, op_code);
+    frame.reserve_exact(before.len() + body.len());
+    frame.extend(before);
+    frame.extend(body);
+    let content = &frame[HEADER_BYTES..];
+    let Some((compressor, packed)) = compressor.and_then(|compressor| Some((compressor, compressor.pack(content)?)))
+    else {
         return frame;
-    }
-    let mut frame = header_bytes(HEADER_BYTES + content.len(), 0, response_to, op_code);
-    frame.extend(content);
-    frame
+    };
+    let mut compressed = header_bytes(HEADER_BYTES + 9 + packed.len(), 0, response_to, OP_COMPRESSED);
+    compressed.extend(op_code.to_le_bytes());
+    compressed.extend(length(content.len()));
+    compressed.push(compressor.number());
+    compressed.extend(packed);
+    compressed
 }
 
 fn header_bytes(bytes: usize, request_id: i32, response_to: i32, op_code: i32) -> Vec<u8> {

@@ -3,13 +3,13 @@
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::measurements::{Query, Selection, bson_of};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use bson::raw::{RawBson, RawDocumentBuf};
-use ebbtide::buckets::{time_values, value_at};
+use ebbtide::buckets::{keys_of_column, time_values, value_at};
 use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups, TimeRange};
-use ebbtide_documents::{Figure, GroupPlan, WindowFigures};
+use ebbtide_documents::{Figure, FigureValue, GroupPlan, WindowFigures};
 use ebbtide_ttl::Precision;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub(crate) fn grouped(
         return Ok(None);
     }
     let Some((from, to)) = times.filter(|(from, to)| from <= to) else {
-        return Ok(plan.fold([], limits.now_ms));
+        return Ok(plan.fold(&[] as &[Part], limits.now_ms));
     };
     let precision = snapshot.schema().precision;
     let per_ms = match precision {
@@ -102,7 +102,7 @@ pub(crate) fn grouped(
     let parts: &[u64] = if request.width.is_some() { &[1, PARTS_MAX] } else { &[1] };
     for parts in parts {
         if let Some(windows) = in_parts(snapshot, &request, (from, to), *parts, &aggregates, limits, per_ms)? {
-            return Ok(plan.fold(windows, limits.now_ms));
+            return Ok(plan.fold(&windows, limits.now_ms));
         }
     }
     Ok(None)
@@ -117,7 +117,7 @@ fn in_parts(
     aggregates: &[Option<Aggregate>],
     limits: &Limits<'_>,
     per_ms: i64,
-) -> Result<Option<Vec<WindowFigures>>> {
+) -> Result<Option<Vec<Part>>> {
     let precision = snapshot.schema().precision;
     let width = request.width.and_then(|width| precision.units_in(width)).unwrap_or(1).unsigned_abs().max(1);
     // Whole windows, so that none is in two parts.
@@ -136,7 +136,7 @@ fn in_parts(
             limits.deadline.check()?;
             return Ok(None);
         };
-        found.extend(windows(&answer.groups, &request, aggregates, per_ms)?);
+        found.push(Part::of(&answer.groups, &request, aggregates, per_ms)?);
         let Some(next) = end.checked_add(1) else { break };
         begin = next;
     }
@@ -157,50 +157,103 @@ pub(crate) fn counted(snapshot: &CollectionSnapshot, query: &Query, limits: &Lim
         limits.deadline.check()?;
         return Ok(None);
     };
-    let rows =
-        found.groups.columns().last().filter(|column| !column.is_empty()).and_then(|column| number_at(column, 0));
-    Ok(match rows {
-        Some(RawBson::Int64(rows)) => u64::try_from(rows).ok(),
+    let rows = found.groups.columns().last().filter(|column| !column.is_empty());
+    Ok(match rows.map(|column| Figures::of(column).at(0)) {
+        Some(Some(FigureValue::Int(rows))) => u64::try_from(rows).ok(),
         _ => Some(0),
     })
 }
 
-/// The rows of the engine's result, in the order of their times.
-fn windows(
-    groups: &RecordBatch,
-    request: &AggregateRequest,
-    aggregates: &[Option<Aggregate>],
-    per_ms: i64,
-) -> Result<Vec<WindowFigures>> {
-    let mut columns = groups.columns().iter();
-    let metas = if request.by_meta { columns.next() } else { None };
-    let starts = match request.width {
-        Some(_) => columns.next().map(time_values).transpose().map_err(ebbtide::Error::from)?,
-        None => None,
-    };
-    let figures: Vec<&ArrayRef> = columns.collect();
-    let window = |row: usize| {
-        let mut known = figures.iter();
-        let figure = |aggregate: &Option<Aggregate>| aggregate.as_ref().and_then(|_| number_at(known.next()?, row));
-        WindowFigures {
-            start_ms: starts.and_then(|starts| starts.get(row)).map_or(0, |start| start.div_euclid(per_ms)),
-            meta: metas.and_then(|metas| bson_of(&value_at(metas.as_ref(), row))),
-            figures: aggregates.iter().map(figure).collect(),
-        }
-    };
-    let mut windows: Vec<WindowFigures> = (0..groups.num_rows()).map(window).collect();
-    windows.sort_by_key(|window| window.start_ms);
-    Ok(windows)
+/// A result of the engine.
+struct Part {
+    /// Its rows in the order of their times.
+    order: Vec<usize>,
+    starts_ms: Vec<i64>,
+    /// The distinct metas, and which one each row has.
+    metas: Vec<Option<RawBson>>,
+    meta_numbers: Vec<u32>,
+    /// Nothing for a field that no measurement has.
+    figures: Vec<Option<Figures>>,
 }
 
-/// A figure: an int64 or a double.
-fn number_at(column: &ArrayRef, row: usize) -> Option<RawBson> {
-    if column.is_null(row) {
-        return None;
+impl Part {
+    fn of(
+        groups: &RecordBatch,
+        request: &AggregateRequest,
+        aggregates: &[Option<Aggregate>],
+        per_ms: i64,
+    ) -> Result<Part> {
+        let rows = groups.num_rows();
+        let mut columns = groups.columns().iter();
+        let metas = if request.by_meta { columns.next() } else { None };
+        let starts = match request.width {
+            Some(_) => columns.next().map(time_values).transpose().map_err(ebbtide::Error::from)?,
+            None => None,
+        };
+        let mut order: Vec<usize> = (0..rows).collect();
+        let mut starts_ms = Vec::new();
+        if let Some(starts) = starts {
+            order.sort_by_key(|row| starts[*row]);
+            starts_ms = starts.iter().map(|start| start.div_euclid(per_ms)).collect();
+        }
+        let (_, meta_numbers) = keys_of_column(metas, rows);
+        let mut distinct = Vec::new();
+        for (row, number) in meta_numbers.iter().enumerate() {
+            // They are numbered in the order in which they come.
+            if *number as usize == distinct.len() {
+                distinct.push(metas.and_then(|metas| bson_of(&value_at(metas.as_ref(), row))));
+            }
+        }
+        let mut figure = || columns.next().map(Figures::of);
+        let figures = aggregates.iter().map(|aggregate| aggregate.as_ref().and_then(|_| figure())).collect();
+        Ok(Part { order, starts_ms, metas: distinct, meta_numbers, figures })
     }
-    match column.data_type() {
-        DataType::Int64 => Some(RawBson::Int64(column.as_primitive::<Int64Type>().value(row))),
-        DataType::Float64 => Some(RawBson::Double(column.as_primitive::<Float64Type>().value(row))),
-        _ => None,
+}
+
+impl WindowFigures for Part {
+    fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    fn start_ms(&self, window: usize) -> i64 {
+        self.starts_ms.get(self.order[window]).copied().unwrap_or(0)
+    }
+
+    fn meta(&self, window: usize) -> usize {
+        self.meta_numbers[self.order[window]] as usize
+    }
+
+    fn metas(&self) -> &[Option<RawBson>] {
+        &self.metas
+    }
+
+    fn figure(&self, window: usize, figure: usize) -> Option<FigureValue> {
+        self.figures.get(figure)?.as_ref()?.at(self.order[window])
+    }
+}
+
+/// A column of figures.
+enum Figures {
+    Ints(Int64Array),
+    Doubles(Float64Array),
+    /// Of another type, which no figure has.
+    Others,
+}
+
+impl Figures {
+    fn of(column: &ArrayRef) -> Figures {
+        match column.data_type() {
+            DataType::Int64 => Figures::Ints(column.as_primitive::<Int64Type>().clone()),
+            DataType::Float64 => Figures::Doubles(column.as_primitive::<Float64Type>().clone()),
+            _ => Figures::Others,
+        }
+    }
+
+    fn at(&self, row: usize) -> Option<FigureValue> {
+        match self {
+            Figures::Ints(ints) => ints.is_valid(row).then(|| FigureValue::Int(ints.value(row))),
+            Figures::Doubles(doubles) => doubles.is_valid(row).then(|| FigureValue::Double(doubles.value(row))),
+            Figures::Others => None,
+        }
     }
 }

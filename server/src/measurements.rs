@@ -6,17 +6,17 @@
 //!    read in slices of time, each sorted by itself, and no more is in memory than a slice.
 //! 3. The filter on meta and time selects buckets; all of the filter is asked of each row.
 
+use crate::columns::columns_of;
 use crate::cursors::Results;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::reply;
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow::error::ArrowError;
+use arrow::array::RecordBatch;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Binary, spec::BinarySubtype};
-use ebbtide::buckets::{FieldType, value_at};
-use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, ScanRequest, TimeRange, value_of_bson};
-use ebbtide_documents::{Projection, Sort, value_key};
+use ebbtide::buckets::{FieldType, Schema, time_values, value_at};
+use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, MetaPart, ScanRequest, ScanUnit, TimeRange, value_of_bson};
+use ebbtide_documents::{Projection, Sort};
 use ebbtide_ttl::{Code, Filter, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// Rows that a slice of time should have.
 const SLICE_ROWS: u64 = 8192;
+/// Rows that are read in little time.
+const SHORT_ROWS: u64 = 1024;
 
 /// A value as BSON; nothing for null, which is the same as missing.
 pub(crate) fn bson_of(value: &Value) -> Option<RawBson> {
@@ -109,6 +111,11 @@ impl Query {
         self
     }
 
+    /// Whether it says which series it is about, so that looking for them takes little time.
+    pub(crate) fn names_series(&self, schema: &Schema) -> bool {
+        MetaPart::of(&self.filter, schema).is_some_and(|part| !part.equalities().is_empty())
+    }
+
     /// What it selects of a collection.
     pub(crate) fn selection(&self, snapshot: &CollectionSnapshot) -> Selection {
         let schema = snapshot.schema();
@@ -118,15 +125,9 @@ impl Query {
             let (first, last) = TimeRange::from(first..=last).units(schema.precision);
             (first.max(wanted.0), last.min(wanted.1))
         });
-        let meta = schema.meta.as_deref();
-        let of_meta = meta.map(|meta| self.filter.meta_part(meta)).filter(|filter| !filter.is_everything());
-        let is_exact = self.filter.is_everything()
-            || self
-                .filter
-                .conjuncts()
-                .iter()
-                .all(|part| part.is_time_range(&schema.time) || meta.is_some_and(|meta| part.is_meta_only(meta)));
-        Selection { times, meta: of_meta.map(|filter| Arc::new(MetaPart(filter)) as _), is_exact }
+        let meta = MetaPart::of(&self.filter, schema).map(|part| Arc::new(part) as _);
+        let is_exact = self.filter.is_of_time_and_meta(&schema.time, schema.meta.as_deref());
+        Selection { times, meta, is_exact }
     }
 
     /// What a scan for it asks for; nothing if no time can match.
@@ -168,23 +169,18 @@ impl Query {
     }
 }
 
-/// The part of a filter that is about the meta, asked once per distinct meta.
-#[derive(Debug)]
-struct MetaPart(Filter);
-
-impl MetaFilter for MetaPart {
-    fn select(&self, metas: &ArrayRef) -> std::result::Result<BooleanArray, ArrowError> {
-        Ok((0..metas.len()).map(|i| Some(self.0.matches_meta(&value_at(metas.as_ref(), i)))).collect())
-    }
-}
-
 /// The results of a find over measurements.
 pub(crate) struct Measurements {
     snapshot: CollectionSnapshot,
     query: Query,
     meta: Option<Arc<dyn MetaFilter>>,
     bounds: Vec<FieldBound>,
-    columns: Vec<String>,
+    /// Nothing for all.
+    columns: Option<Vec<String>>,
+    /// Whether the scan finds just what matches, and no row need be asked.
+    is_exact: bool,
+    /// The scan of all that is not read yet, if it is one slice.
+    planned: Option<Vec<ScanUnit>>,
     /// Whether the latest come first; `None` for another order, in which all is one slice.
     descending: Option<bool>,
     /// The times that are not read yet, both inclusive; `None` once all are.
@@ -199,20 +195,16 @@ pub(crate) struct Measurements {
 
 impl Measurements {
     pub(crate) fn new(snapshot: CollectionSnapshot, query: Query) -> Measurements {
-        let schema = snapshot.schema().clone();
-        let known: Vec<String> = schema.arrow().fields().iter().map(|field| field.name().clone()).collect();
-        let columns = match &query.fields {
-            None => known,
-            Some(fields) => {
-                let mut needed: BTreeSet<String> = query.filter.fields().into_iter().map(str::to_owned).collect();
-                needed.extend(query.sort.paths().filter_map(|(path, _)| Some(path.split('.').next()?.to_owned())));
-                needed.extend(fields.iter().cloned());
-                // Time and meta make the order definite.
-                needed.extend(std::iter::once(schema.time.clone()).chain(schema.meta.clone()));
-                known.into_iter().filter(|name| needed.contains(name)).collect()
-            }
-        };
-        let Selection { times: rest, meta, .. } = query.selection(&snapshot);
+        let schema = snapshot.schema();
+        let columns = query.fields.as_ref().map(|fields| {
+            let mut needed: BTreeSet<String> = query.filter.fields().into_iter().map(str::to_owned).collect();
+            needed.extend(query.sort.paths().filter_map(|(path, _)| Some(path.split('.').next()?.to_owned())));
+            needed.extend(fields.iter().cloned());
+            // Time and meta make the order definite.
+            needed.extend(std::iter::once(schema.time.clone()).chain(schema.meta.clone()));
+            schema.column_names().filter(|name| needed.contains(*name)).map(str::to_owned).collect()
+        });
+        let Selection { times: rest, meta, is_exact } = query.selection(&snapshot);
         let bounds = query.field_bounds(&snapshot);
         let descending = query.time_order(&schema.time);
         let (skip, left) = (query.skip, query.limit.unwrap_or(u64::MAX));
@@ -223,6 +215,8 @@ impl Measurements {
             meta,
             bounds,
             columns,
+            is_exact,
+            planned: None,
             descending,
             rest,
             width: u64::MAX,
@@ -230,28 +224,27 @@ impl Measurements {
             skip,
             left,
         };
-        found.width = found.first_width();
+        found.plan();
         found
     }
 
-    /// The time of the first slice: as much as should hold the rows that are wanted.
-    fn first_width(&self) -> u64 {
-        let (Some((from, to)), Some(_)) = (self.rest, self.descending) else { return u64::MAX };
-        let rows: u64 = match self.snapshot.scan(&self.request(from, to)) {
-            Ok(units) => units.iter().map(ebbtide::ScanUnit::rows_estimate).sum(),
-            // Told when it is read.
-            Err(_) => return u64::MAX,
-        };
+    /// Finds the time of the first slice: as much as should hold the rows that are wanted.
+    fn plan(&mut self) {
+        let (Some((from, to)), Some(_)) = (self.rest, self.descending) else { return };
+        // What is wrong is told when it is read.
+        let Ok(units) = self.snapshot.scan(&self.request(from, to)) else { return };
+        let rows: u64 = units.iter().map(ScanUnit::rows_estimate).sum();
         let wanted = self.left.saturating_add(self.skip).clamp(128, SLICE_ROWS);
         if rows <= wanted.saturating_mul(2) {
-            return u64::MAX;
+            self.planned = Some(units);
+        } else {
+            self.width = (to.abs_diff(from) / (rows / wanted).max(1)).max(1);
         }
-        (to.abs_diff(from) / (rows / wanted).max(1)).max(1)
     }
 
     fn request(&self, from: i64, to: i64) -> ScanRequest {
         ScanRequest {
-            projection: Some(self.columns.clone()),
+            projection: self.columns.clone(),
             time: TimeRange::of_units(Some(from), Some(to), self.snapshot.schema().precision),
             meta: self.meta.clone(),
             bounds: self.bounds.clone(),
@@ -276,7 +269,11 @@ impl Measurements {
         let mut found: Vec<(Vec<u8>, RawDocumentBuf)> = Vec::new();
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
         let (mut bytes, mut rows) = (0, 0);
-        for unit in self.snapshot.scan(&self.request(first, last))? {
+        let units = match self.planned.take() {
+            Some(units) => units,
+            None => self.snapshot.scan(&self.request(first, last))?,
+        };
+        for unit in units {
             for batch in unit.read()? {
                 deadline.check()?;
                 let batch = batch?;
@@ -315,33 +312,24 @@ impl Measurements {
     /// Adds the rows that match, each with the key of its order.
     fn collect(&self, batch: &RecordBatch, found: &mut Vec<(Vec<u8>, RawDocumentBuf)>) -> Result<()> {
         let schema = self.snapshot.schema();
-        let columns = batch.schema();
-        let matches_all = self.query.filter.is_everything();
+        let columns = columns_of(batch);
+        let times = batch.column_by_name(&schema.time).map(time_values).transpose().map_err(ebbtide::Error::from)?;
+        let meta = schema.meta.as_ref().and_then(|meta| columns.iter().find(|column| column.is_named(meta)));
         for row in 0..batch.num_rows() {
             let field = |name: &str| match batch.column_by_name(name) {
                 Some(column) => Cow::Owned(value_at(column.as_ref(), row)),
                 None => Cow::Owned(Value::Null),
             };
-            if !matches_all && !self.query.filter.matches(&field) {
+            if !self.is_exact && !self.query.filter.matches(&field) {
                 continue;
             }
             let mut document = RawDocumentBuf::new();
-            let mut order = Vec::new();
-            let mut meta_key = Vec::new();
-            for (field, column) in columns.fields().iter().zip(batch.columns()) {
-                let value = value_at(column.as_ref(), row);
-                if let (Value::Date(t), true) = (&value, *field.name() == schema.time) {
-                    order = time_key(t.to_units_saturating(schema.precision), self.descending == Some(true));
-                }
-                let Some(value) = bson_of(&value) else { continue };
-                if schema.meta.as_deref() == Some(field.name()) {
-                    meta_key = value_key(value.as_raw_bson_ref());
-                }
-                reply::append(&mut document, field.name(), value);
-            }
+            columns.iter().for_each(|column| column.append(row, &mut document));
             let mut key = if self.descending.is_none() { self.query.sort.key(&document)? } else { Vec::new() };
-            key.extend(order);
-            key.extend(meta_key);
+            key.extend(times.iter().flat_map(|times| time_key(times[row], self.descending == Some(true))));
+            if let Some(meta) = meta {
+                meta.append_key(row, &mut key);
+            }
             let shown = match &self.query.projection {
                 Some(projection) => projection.apply(&document, 0),
                 None => document,
@@ -357,9 +345,9 @@ fn size((key, document): &(Vec<u8>, RawDocumentBuf)) -> usize {
 }
 
 /// Bytes in the order of the times.
-fn time_key(units: i64, descending: bool) -> Vec<u8> {
-    let flipped = (units.cast_unsigned() ^ (1 << 63)).to_be_bytes();
-    flipped.into_iter().map(|byte| if descending { !byte } else { byte }).collect()
+fn time_key(units: i64, descending: bool) -> [u8; 8] {
+    let flipped = units.cast_unsigned() ^ (1 << 63);
+    if descending { !flipped } else { flipped }.to_be_bytes()
 }
 
 impl Results for Measurements {
@@ -385,5 +373,10 @@ impl Results for Measurements {
 
     fn is_done(&self) -> bool {
         self.left == 0 || (self.rest.is_none() && self.ready.is_empty())
+    }
+
+    fn is_short(&self) -> bool {
+        let rows = |units: &Vec<ScanUnit>| units.iter().map(ScanUnit::rows_estimate).sum::<u64>();
+        self.rest.is_none() || self.planned.as_ref().is_some_and(|units| rows(units) <= SHORT_ROWS)
     }
 }

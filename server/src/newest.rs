@@ -1,11 +1,10 @@
 //! The newest measurement of each series, for pipelines that need no other.
 
+use crate::columns::columns_of;
 use crate::error::Result;
-use crate::measurements::{Query, Selection, bson_of};
-use crate::reply;
+use crate::measurements::{Query, Selection};
 use arrow::array::RecordBatch;
 use bson::raw::RawDocumentBuf;
-use ebbtide::buckets::value_at;
 use ebbtide::{CollectionSnapshot, ScanRequest, TimeRange};
 use ebbtide_documents::Pipeline;
 
@@ -36,14 +35,10 @@ pub(crate) fn newest(
 }
 
 fn documents(rows: &RecordBatch) -> Vec<RawDocumentBuf> {
-    let columns = rows.schema();
+    let columns = columns_of(rows);
     let document = |row: usize| {
         let mut document = RawDocumentBuf::new();
-        for (field, column) in columns.fields().iter().zip(rows.columns()) {
-            if let Some(value) = bson_of(&value_at(column.as_ref(), row)) {
-                reply::append(&mut document, field.name(), value);
-            }
-        }
+        columns.iter().for_each(|column| column.append(row, &mut document));
         document
     };
     (0..rows.num_rows()).map(document).collect()

@@ -5,6 +5,7 @@ use crate::collections::indexes_of;
 use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
+use crate::here::run_long;
 use crate::listed::{self, Wanted};
 use crate::measurements::{Measurements, Query};
 use crate::piped::{Piped, READ_BYTES};
@@ -146,7 +147,8 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
         if !projection.is_empty() {
             stages.push(rawdoc! { "$project": projection.to_owned() });
         }
-        return answer_find(command, Box::new(aggregate::piped(command, &stages)?));
+        let results = run_long(command.shared, || aggregate::piped(command, &stages))?;
+        return answer_find(command, Box::new(results));
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -163,7 +165,9 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Source::Measurements(snapshot) => {
             let sort_bytes_max = command.shared.settings.statement_bytes_max;
             let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
-            Box::new(Measurements::new(snapshot, query))
+            let names_series = query.names_series(snapshot.schema());
+            let plan = || Measurements::new(snapshot, query);
+            Box::new(if names_series { plan() } else { run_long(command.shared, plan) })
         }
         Source::Profile => {
             let wanted = Wanted { filter, sort, projection, skip, limit };
@@ -188,7 +192,10 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
 fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDocumentBuf> {
     let namespace = command.namespace(command.collection()?);
     let only_one = command.flag("singleBatch")?.unwrap_or(false);
-    first_batch(command, &namespace, results, command.count("batchSize")?, only_one)
+    let batch_size = command.count("batchSize")?;
+    let is_short = results.is_short();
+    let answer = || first_batch(command, &namespace, results, batch_size, only_one);
+    if is_short { answer() } else { run_long(command.shared, answer) }
 }
 
 /// Whether a filter has a condition in the language of expressions: then it is a filter of a pipeline.
@@ -227,6 +234,10 @@ fn computes(projection: &RawDocument) -> bool {
 }
 
 pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    run_long(command.shared, || counted(command))
+}
+
+fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["collation"])?;
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;

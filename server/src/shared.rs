@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<tokio::sync::Mutex<()>>,
     /// The memory of messages, in units of [`MEMORY_UNIT`].
     pub(crate) memory: Semaphore,
-    /// Commands that read on the threads of their connections.
+    /// Reads that may take long.
     pub(crate) reads_here: AtomicUsize,
     pub(crate) address: SocketAddr,
     /// What runs SQL, if anything does.

@@ -13,7 +13,7 @@ mod text;
 use crate::code::RuleError;
 use crate::time::Timestamp;
 use crate::value::{TypeClass, Value};
-use node::{Node, Test};
+use node::{Condition, Node, Test};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -182,7 +182,7 @@ impl Filter {
     /// Whether all conditions mention only the meta field or its sub-fields.
     #[must_use]
     pub fn is_meta_only(&self, meta_field: &str) -> bool {
-        self.fields().iter().all(|field| *field == meta_field)
+        self.root.mentions_only(meta_field)
     }
 
     /// Whether a document matches; `field` returns a top-level field by name, null for a missing one.
@@ -229,9 +229,13 @@ impl Filter {
     /// The conjuncts, each usable for pruning since all must match; the filter itself if it is no conjunction.
     #[must_use]
     pub fn conjuncts(&self) -> Vec<Filter> {
+        self.parts().iter().cloned().map(Self::of).collect()
+    }
+
+    fn parts(&self) -> &[Node] {
         match &self.root {
-            Node::And(parts) => parts.iter().cloned().map(Self::of).collect(),
-            other => vec![Self::of(other.clone())],
+            Node::And(parts) => parts,
+            other => std::slice::from_ref(other),
         }
     }
 
@@ -239,7 +243,30 @@ impl Filter {
     /// not match.
     #[must_use]
     pub fn meta_part(&self, meta_field: &str) -> Filter {
-        Self::and(self.conjuncts().into_iter().filter(|part| part.is_meta_only(meta_field)).collect())
+        let parts = self.parts().iter().filter(|part| part.mentions_only(meta_field));
+        Self::of(Node::and(parts.cloned().collect()))
+    }
+
+    /// Whether each conjunct is a range of times, as [`Filter::is_time_range`] says, or mentions only the meta field.
+    #[must_use]
+    pub fn is_of_time_and_meta(&self, time_field: &str, meta_field: Option<&str>) -> bool {
+        self.parts().iter().all(|part| {
+            matching::is_time_range(part, time_field) || meta_field.is_some_and(|meta| part.mentions_only(meta))
+        })
+    }
+
+    /// Scalars that every document has which matches, each with its path below a top-level field; of a list at the path, one of
+    /// the items is the scalar.
+    #[must_use]
+    pub fn equalities(&self, field: &str) -> Vec<(Vec<String>, Value)> {
+        let equality = |part: &Node| match part {
+            Node::Condition(Condition { path, test: Test::Eq(value) }) if path.first().is_some_and(|f| f == field) => {
+                let is_scalar = !matches!(value, Value::Null | Value::Object(_) | Value::Array(_));
+                is_scalar.then(|| (path[1..].to_vec(), value.clone()))
+            }
+            _ => None,
+        };
+        self.parts().iter().filter_map(equality).collect()
     }
 }
 

@@ -24,6 +24,38 @@ pub enum Cell<'a> {
     Nested(Cow<'a, Value>),
 }
 
+impl<'a> Cell<'a> {
+    /// The same value, borrowed from this one.
+    #[must_use]
+    pub fn borrowed(&'a self) -> Cell<'a> {
+        match self {
+            Cell::String(text) => Cell::String(Cow::Borrowed(text)),
+            Cell::Binary(bytes) => Cell::Binary(Cow::Borrowed(bytes)),
+            Cell::Nested(value) => Cell::Nested(Cow::Borrowed(value)),
+            Cell::Null => Cell::Null,
+            Cell::Bool(b) => Cell::Bool(*b),
+            Cell::Int(i) => Cell::Int(*i),
+            Cell::Double(d) => Cell::Double(*d),
+            Cell::Date(t) => Cell::Date(*t),
+        }
+    }
+}
+
+impl From<Cell<'_>> for Value {
+    fn from(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Null => Value::Null,
+            Cell::Bool(b) => Value::Bool(b),
+            Cell::Int(i) => Value::Int(i),
+            Cell::Double(d) => Value::Double(d),
+            Cell::String(text) => Value::String(text.into_owned()),
+            Cell::Date(t) => Value::Date(t),
+            Cell::Binary(bytes) => Value::Binary(bytes.into_owned()),
+            Cell::Nested(value) => value.into_owned(),
+        }
+    }
+}
+
 impl<'a> From<&'a Value> for Cell<'a> {
     fn from(value: &'a Value) -> Self {
         match value {
@@ -62,6 +94,11 @@ pub trait Measurement<'a>: Copy {
     /// [`ebbtide_ttl::Code::BadValue`] for what is no object; the iterator: for a member that no column holds, after which
     /// nothing more is read.
     fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError>;
+
+    /// The meta, if it is no member but a value that several documents share: what is at one address is looked at once.
+    fn shared_meta(self) -> Option<&'a Value> {
+        None
+    }
 }
 
 impl<'a> Measurement<'a> for &'a Value {

@@ -48,7 +48,12 @@ impl Limits {
         Ok(())
     }
 
-    fn add_items(&mut self, count: usize, path: &str) -> Result<(), RuleError> {
+    /// Items of lists and bytes of binary values so far.
+    pub(super) fn items(&self) -> usize {
+        self.items
+    }
+
+    pub(super) fn add_items(&mut self, count: usize, path: &str) -> Result<(), RuleError> {
         self.items = self.items.saturating_add(count);
         if self.items > BATCH_ITEMS_MAX {
             let message = format!("field '{path}': too many bytes or items in one insert; insert fewer at a time");

@@ -1,4 +1,5 @@
 use super::*;
+use crate::chunk::Chunk;
 use crate::limits::{FIELDS_MAX, NESTING_MAX};
 use crate::schema::FieldType;
 use crate::testing::{accept, date, exact, object, rows, schema};
@@ -193,4 +194,70 @@ fn numbers_stand_in_their_rows_whatever_is_missing_and_whenever_they_turn_double
     assert_eq!(rows(&accepted.batch), expected);
     let nulls: Vec<usize> = accepted.batch.columns().iter().map(|column| column.null_count()).collect();
     assert_eq!(nulls, [0, 8, 8, 5, 8, 6, 8]);
+}
+
+/// A document whose meta is beside it.
+#[derive(Clone, Copy)]
+struct WithMeta<'a>(&'a Value, Option<&'a Value>);
+
+impl<'a> Measurement<'a> for WithMeta<'a> {
+    fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
+        self.0.members()
+    }
+
+    fn shared_meta(self) -> Option<&'a Value> {
+        self.1
+    }
+}
+
+#[test]
+fn metas_that_documents_share_are_those_of_documents_of_their_own() {
+    let metas = [
+        object(&[("a", Value::from("x")), ("b", Value::Int(1))]),
+        object(&[("b", Value::Double(1.5)), ("c", Value::Array(vec![Value::Int(1), Value::Int(2)]))]),
+        object(&[("b", Value::Double(1.0)), ("a", Value::from("x"))]),
+        object(&[]),
+        Value::Null,
+    ];
+    let some = [Some(0), Some(1), None, Some(0), Some(2), Some(3), Some(4), Some(1), None];
+    let plain: Vec<Value> = (0..some.len()).map(|at| doc(&[("v", Value::Int(at as i64))])).collect();
+    for mixed in [false, true] {
+        let mut rows: Vec<WithMeta<'_>> =
+            plain.iter().zip(some).map(|(doc, at)| WithMeta(doc, at.map(|at| &metas[at]))).collect();
+        let mut own: Vec<Value> = plain.clone();
+        for (doc, at) in own.iter_mut().zip(some) {
+            let Value::Object(members) = doc else { panic!() };
+            members.extend(at.map(|at| ("m".into(), metas[at].clone())));
+        }
+        let last = doc(&[("m", metas[1].clone())]);
+        if mixed {
+            rows.push(WithMeta(&last, None));
+            own.push(last.clone());
+        }
+        let shared = batch_from_measurements(&rows, &schema()).unwrap();
+        let expected = accept(&own, &schema());
+        assert_eq!((&shared.batch, &shared.schema), (&expected.batch, &expected.schema));
+        assert_eq!(shared.meta_numbers.is_none(), mixed);
+        let told =
+            |chunk: Chunk| chunk.buckets.into_iter().map(|bucket| (bucket.id.meta, bucket.rows)).collect::<Vec<_>>();
+        let numbered = Chunk::build_numbered(shared.batch, &shared.schema, 60, shared.meta_numbers.as_deref());
+        assert_eq!(told(numbered), told(Chunk::build(expected.batch, &expected.schema, 60)));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_shared_meta_is_told_of_its_first_document() {
+    let (good, bad) = (object(&[("a", Value::from("x"))]), object(&[("a", Value::Int(1))]));
+    let plain = doc(&[]);
+    let of = |metas: &[&Value], schema: &Schema| {
+        let rows: Vec<_> = metas.iter().map(|meta| WithMeta(&plain, Some(meta))).collect();
+        batch_from_measurements(&rows, schema).unwrap_err()
+    };
+    let error = of(&[&good, &good, &bad, &bad], &schema());
+    assert_eq!((error.index, error.error.code), (2, Code::TypeMismatch));
+    let without = Schema::new("t", None, Precision::Ms);
+    assert!(of(&[&good], &without).to_string().contains("no meta field"));
+    let twice = doc(&[("m", good.clone())]);
+    let error = batch_from_measurements(&[WithMeta(&twice, Some(&good))], &schema()).unwrap_err();
+    assert!(error.to_string().contains("'m' is there twice"), "{error}");
 }

@@ -38,15 +38,24 @@ fn null_key() -> MetaKey {
     MetaKey::of(&Value::Null)
 }
 
+/// Like [`keys_of_column`], with a number for each row that is equal only where the metas are.
+pub(crate) fn keys_of_numbered(meta: &ArrayRef, numbers: &[u32]) -> (Vec<MetaKey>, Vec<u32>) {
+    merged(distinct(numbers.iter(), |row, _| MetaKey::of(&value_at(meta, row))))
+}
+
 fn generic_keys(array: &ArrayRef) -> (Vec<MetaKey>, Vec<u32>) {
     let key_at = |row: usize| MetaKey::of(&value_at(array, row));
     // Arrow's row form is only a cheap first sieve: rows that differ there (-0.0 and 0.0) can still be one key.
     let sieve = RowConverter::new(vec![SortField::new(array.data_type().clone())])
         .and_then(|converter| converter.convert_columns(std::slice::from_ref(array)));
-    let (candidates, ids) = match &sieve {
+    merged(match &sieve {
         Ok(rows) => distinct((0..array.len()).map(|row| rows.row(row)), |row, _| key_at(row)),
         Err(_) => distinct(0..array.len(), |row, _| key_at(row)),
-    };
+    })
+}
+
+/// Makes equal keys one.
+fn merged((candidates, ids): (Vec<MetaKey>, Vec<u32>)) -> (Vec<MetaKey>, Vec<u32>) {
     let (keys, places) = distinct(candidates.iter(), |_, key| key.clone());
     if keys.len() == candidates.len() {
         return (keys, ids);

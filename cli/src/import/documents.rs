@@ -359,7 +359,7 @@ fn of_point(
             return Err(format!("there are two fields '{name}'"));
         }
         if !job.shape.without.iter().any(|n| *n == name) {
-            object.push((name, value));
+            object.push((name, value.into()));
         }
     }
     Ok((Some(time), Value::Object(object)))

@@ -5,7 +5,7 @@ use super::total::{DoubleSum, Total};
 use super::{ExpressionError, Result, Value, is_nothing, real_of};
 use crate::order::{Number, compare};
 use crate::{Sort, value_key};
-use bson::raw::{RawArrayBuf, RawBson, RawDocument};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use std::collections::BTreeMap;
 
 /// A figure of the documents of one window and meta.
@@ -25,6 +25,15 @@ pub enum Figure {
     First(String),
     /// The value of the latest document.
     Last(String),
+}
+
+/// A figure's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FigureValue {
+    /// A whole number.
+    Int(i64),
+    /// A floating-point number.
+    Double(f64),
 }
 
 /// Where the figures of a field are among those of a window.
@@ -107,10 +116,10 @@ impl Kind {
 }
 
 /// A figure as the value that a document would have: int32 where it fits, null where there is none.
-fn narrow(figure: Value) -> RawBson {
+fn narrow(figure: Option<FigureValue>) -> RawBson {
     match figure {
-        Some(RawBson::Int64(i)) => i32::try_from(i).map_or(RawBson::Int64(i), RawBson::Int32),
-        Some(other) => other,
+        Some(FigureValue::Int(i)) => i32::try_from(i).map_or(RawBson::Int64(i), RawBson::Int32),
+        Some(FigureValue::Double(d)) => RawBson::Double(d),
         None => RawBson::Null,
     }
 }
@@ -123,66 +132,85 @@ struct Spread {
     squares: f64,
 }
 
-/// One accumulator of one group.
+/// One accumulator of one group. There may be a million of them, so it has no more than its kind needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Accumulator {
-    kind: Kind,
-    total: Total<DoubleSum>,
-    spread: Spread,
-    /// The value of `$min`, `$max`, `$first`, `$last`.
-    value: Value,
-    list: RawArrayBuf,
-    set: BTreeMap<Vec<u8>, RawBson>,
-    /// The best ones so far, by their order and the number in which they came.
-    ranked: BTreeMap<(Vec<u8>, u64), RawBson>,
-    numbers: Vec<f64>,
-    taken: u64,
+    state: State,
     bytes: usize,
 }
 
-impl Accumulator {
-    pub(crate) fn new(kind: &Kind) -> Accumulator {
-        Accumulator {
-            kind: kind.clone(),
-            total: Total::default(),
-            spread: Spread::default(),
-            value: None,
-            list: RawArrayBuf::new(),
-            set: BTreeMap::new(),
-            ranked: BTreeMap::new(),
-            numbers: Vec::new(),
-            taken: 0,
-            bytes: 0,
+#[derive(Debug, Clone)]
+enum State {
+    /// Of `$sum`, `$avg`, `$count`.
+    Total(Total<DoubleSum>),
+    Spread(Spread),
+    /// Of `$min`, `$max`, `$first`, `$last`, `$mergeObjects`.
+    Value(Value),
+    List(RawArrayBuf),
+    Set(BTreeMap<Vec<u8>, RawBson>),
+    Ranked(Ranked),
+    Numbers(Vec<f64>),
+}
+
+/// The best values so far, by their order and the number in which they came.
+#[derive(Debug, Clone, Default)]
+struct Ranked {
+    values: BTreeMap<(Vec<u8>, u64), RawBson>,
+    taken: u64,
+}
+
+impl Ranked {
+    /// Keeps a value if it is among the first so many of its order, or among the last; the bytes that it takes then.
+    fn take(&mut self, bytes: usize, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) -> usize {
+        let size = |key: &[u8], value: &RawBson| key.len() + 96 + size_of_value(value);
+        let value = value.unwrap_or(RawBson::Null);
+        let bytes = bytes + size(&key, &value);
+        self.taken += 1;
+        self.values.insert((key, self.taken), value);
+        if self.values.len() <= n {
+            return bytes;
         }
+        let worst = if keeps_first { self.values.pop_last() } else { self.values.pop_first() };
+        bytes - worst.map_or(0, |((key, _), value)| size(&key, &value))
+    }
+}
+
+/// Whether a value is better than the one before for `$min` or `$max`.
+fn is_better(is_min: bool, new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new, old) else { return true };
+    let order = compare(new.as_raw_bson_ref(), old.as_raw_bson_ref());
+    if is_min { order.is_lt() } else { order.is_gt() }
+}
+
+impl Accumulator {
+    /// One of this kind, which is given to each of its methods.
+    pub(crate) fn new(kind: &Kind) -> Accumulator {
+        let state = match kind {
+            Kind::Sum | Kind::Avg | Kind::Count => State::Total(Total::default()),
+            Kind::StdDevPop | Kind::StdDevSamp => State::Spread(Spread::default()),
+            Kind::Min | Kind::Max | Kind::First | Kind::Last | Kind::MergeObjects => State::Value(None),
+            Kind::Push => State::List(RawArrayBuf::new()),
+            Kind::AddToSet => State::Set(BTreeMap::new()),
+            Kind::FirstN(_) | Kind::LastN(_) | Kind::MinN(_) | Kind::MaxN(_) | Kind::Top(..) | Kind::Bottom(..) => {
+                State::Ranked(Ranked::default())
+            }
+            Kind::Percentile(..) => State::Numbers(Vec::new()),
+        };
+        Accumulator { state, bytes: 0 }
     }
 
     /// Takes the value of a document.
-    pub(crate) fn take_from(&mut self, value: Value, document: &RawDocument) -> Result<()> {
-        match &self.kind {
-            Kind::Top(sort, n) => {
-                let (key, n) = (sort.key(document)?, n.unwrap_or(1));
-                self.rank(key, value, n, true);
+    pub(crate) fn take_from(&mut self, kind: &Kind, value: Value, document: &RawDocument) -> Result<()> {
+        match (kind, &mut self.state) {
+            (Kind::Top(sort, n), State::Ranked(ranked)) => {
+                self.bytes = ranked.take(self.bytes, sort.key(document)?, value, n.unwrap_or(1), true);
                 Ok(())
             }
-            Kind::Bottom(sort, n) => {
-                let (key, n) = (sort.key(document)?, n.unwrap_or(1));
-                self.rank(key, value, n, false);
+            (Kind::Bottom(sort, n), State::Ranked(ranked)) => {
+                self.bytes = ranked.take(self.bytes, sort.key(document)?, value, n.unwrap_or(1), false);
                 Ok(())
             }
-            _ => self.take(value),
-        }
-    }
-
-    /// Keeps a value if it is among the first so many of its order, or among the last.
-    fn rank(&mut self, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) {
-        let size = |key: &[u8], value: &RawBson| key.len() + 96 + size_of_value(value);
-        let value = value.unwrap_or(RawBson::Null);
-        self.bytes += size(&key, &value);
-        self.taken += 1;
-        self.ranked.insert((key, self.taken), value);
-        if self.ranked.len() > n {
-            let worst = if keeps_first { self.ranked.pop_last() } else { self.ranked.pop_first() };
-            self.bytes -= worst.map_or(0, |((key, _), value)| size(&key, &value));
+            _ => self.take(kind, value),
         }
     }
 
@@ -191,76 +219,71 @@ impl Accumulator {
         self.bytes
     }
 
-    fn replace(&mut self, value: Value) {
-        let size = |value: &Value| value.as_ref().map_or(0, size_of_value);
-        self.bytes = self.bytes - size(&self.value) + size(&value);
-        self.value = value;
-    }
-
     /// Takes a value.
-    pub(crate) fn take(&mut self, value: Value) -> Result<()> {
-        match self.kind {
-            Kind::FirstN(n) => self.rank(Vec::new(), value, n, true),
-            Kind::LastN(n) => self.rank(Vec::new(), value, n, false),
-            Kind::MinN(n) | Kind::MaxN(n) => {
-                let Some(value) = value.filter(|value| !matches!(value, RawBson::Null | RawBson::Undefined)) else {
-                    return Ok(());
-                };
-                let is_min = matches!(self.kind, Kind::MinN(_));
-                self.rank(value_key(value.as_raw_bson_ref()), Some(value), n, is_min);
-            }
-            Kind::Percentile(..) => {
-                let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())).map(real_of);
-                self.numbers.extend(number.filter(|x| !x.is_nan()));
-                self.bytes = self.numbers.len() * size_of::<f64>();
-            }
-            // Without a document there is no order.
-            Kind::Top(..) | Kind::Bottom(..) => {}
-            Kind::Sum | Kind::Avg => {
+    pub(crate) fn take(&mut self, kind: &Kind, value: Value) -> Result<()> {
+        let size = |value: &Value| value.as_ref().map_or(0, size_of_value);
+        match (&mut self.state, kind) {
+            (State::Total(total), Kind::Count) => total.count += 1,
+            (State::Total(total), _) => {
                 if let Some(value) = &value {
-                    self.total.take(value.as_raw_bson_ref());
+                    total.take(value.as_raw_bson_ref());
                 }
             }
-            Kind::Count => self.total.count += 1,
-            Kind::Min | Kind::Max if is_nothing(&value) => {}
-            Kind::Min | Kind::Max => {
-                let is_better = match (&value, &self.value) {
-                    (Some(new), Some(old)) => {
-                        let order = compare(new.as_raw_bson_ref(), old.as_raw_bson_ref());
-                        if self.kind == Kind::Min { order.is_lt() } else { order.is_gt() }
-                    }
-                    _ => true,
+            (State::Spread(spread), _) => {
+                let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref()));
+                if let Some(number) = number {
+                    spread.take(real_of(number));
+                }
+            }
+            (State::Value(known), kind) => {
+                let value = match kind {
+                    Kind::Min | Kind::Max if is_nothing(&value) => return Ok(()),
+                    Kind::Min | Kind::Max if !is_better(*kind == Kind::Min, &value, known) => return Ok(()),
+                    Kind::First if known.is_some() => return Ok(()),
+                    Kind::First | Kind::Last => Some(value.unwrap_or(RawBson::Null)),
+                    Kind::MergeObjects => merge_objects("$mergeObjects", &[known.clone(), value])?,
+                    _ => value,
                 };
-                if is_better {
-                    self.replace(value);
-                }
+                self.bytes = self.bytes - size(known) + size(&value);
+                *known = value;
             }
-            Kind::First if self.value.is_some() => {}
-            Kind::First | Kind::Last => self.replace(Some(value.unwrap_or(RawBson::Null))),
-            Kind::Push => {
+            (State::List(list), _) => {
                 if let Some(value) = value {
-                    self.list.push(value);
+                    list.push(value);
                 }
-                self.bytes = self.list.as_bytes().len();
+                self.bytes = list.as_bytes().len();
             }
-            Kind::AddToSet => {
+            (State::Set(set), _) => {
                 if let Some(value) = value {
                     let key = value_key(value.as_raw_bson_ref());
                     let size = key.len() + 64 + size_of_value(&value);
-                    if self.set.insert(key, value).is_none() {
+                    if set.insert(key, value).is_none() {
                         self.bytes += size;
                     }
                 }
             }
-            Kind::StdDevPop | Kind::StdDevSamp => {
-                let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref()));
-                if let Some(number) = number {
-                    self.spread.take(real_of(number));
-                }
+            (State::Ranked(ranked), kind) => {
+                let (n, keeps_first) = match kind {
+                    Kind::FirstN(n) => (*n, true),
+                    Kind::LastN(n) => (*n, false),
+                    Kind::MinN(n) | Kind::MaxN(n) => {
+                        let Some(value) = value.filter(|value| !matches!(value, RawBson::Null | RawBson::Undefined))
+                        else {
+                            return Ok(());
+                        };
+                        let key = value_key(value.as_raw_bson_ref());
+                        self.bytes = ranked.take(self.bytes, key, Some(value), *n, matches!(kind, Kind::MinN(_)));
+                        return Ok(());
+                    }
+                    // Without a document there is no order.
+                    _ => return Ok(()),
+                };
+                self.bytes = ranked.take(self.bytes, Vec::new(), value, n, keeps_first);
             }
-            Kind::MergeObjects => {
-                let merged = merge_objects("$mergeObjects", &[self.value.clone(), value])?;
-                self.replace(merged);
+            (State::Numbers(numbers), _) => {
+                let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())).map(real_of);
+                numbers.extend(number.filter(|x| !x.is_nan()));
+                self.bytes = numbers.len() * size_of::<f64>();
             }
         }
         Ok(())
@@ -271,74 +294,77 @@ impl Accumulator {
     pub(crate) fn take_figures(
         &mut self,
         kind: &Kind,
-        constant: Value,
+        constant: Option<RawBsonRef<'_>>,
         places: Option<&Places>,
-        figures: &[Value],
+        figures: impl Fn(usize) -> Option<FigureValue>,
     ) -> Option<()> {
-        let count = |value: Option<&RawBson>| match value {
-            Some(RawBson::Int64(count)) => Some(*count),
+        let count = |value: Option<FigureValue>| match value {
+            Some(FigureValue::Int(count)) => Some(count),
             _ => None,
         };
-        let rows = count(figures.first()?.as_ref())?;
+        let rows = count(figures(0))?;
+        let figure = |place: Option<usize>| figures(place?);
         let Some(places) = places else {
-            match constant {
-                _ if *kind == Kind::Count => self.total.count += rows.unsigned_abs(),
-                Some(constant) => self.total.take_often(constant.as_raw_bson_ref(), rows)?,
-                None => return None,
+            match (&mut self.state, constant) {
+                (State::Total(total), _) if *kind == Kind::Count => total.count += rows.unsigned_abs(),
+                (State::Total(total), Some(constant)) => total.take_often(constant, rows)?,
+                _ => return None,
             }
             return Some(());
         };
-        let figure = |place: Option<usize>| figures.get(place?)?.as_ref();
         match kind {
-            Kind::First => return self.take(Some(narrow(figure(places.first).cloned()))).ok(),
-            Kind::Last => return self.take(Some(narrow(figure(places.last).cloned()))).ok(),
+            Kind::First => return self.take(kind, Some(narrow(figure(places.first)))).ok(),
+            Kind::Last => return self.take(kind, Some(narrow(figure(places.last)))).ok(),
             _ => {}
         }
         // A field that no document has has no figures at all.
         let Some(values @ 1..) = count(figure(places.count)) else { return Some(()) };
         let (min, max) = (figure(places.min)?, figure(places.max)?);
-        if let (RawBson::Double(min), RawBson::Double(max)) = (min, max) {
+        if let (FigureValue::Double(min), FigureValue::Double(max)) = (min, max) {
             // Which of two zeros comes first is not known.
             let is_definite = match kind {
-                Kind::Min => *min != 0.0 || min.to_bits() == 0,
-                Kind::Max => *max != 0.0 || min.to_bits() == 0,
+                Kind::Min => min != 0.0 || min.to_bits() == 0,
+                Kind::Max => max != 0.0 || min.to_bits() == 0,
                 _ => true,
             };
             if !(is_definite && min.is_finite() && max.is_finite()) {
                 return None;
             }
         }
-        match kind {
-            Kind::Min => self.take(Some(narrow(Some(min.clone())))).ok(),
-            Kind::Max => self.take(Some(narrow(Some(max.clone())))).ok(),
-            _ => {
-                self.total.take_sum(figure(places.sum)?, values.unsigned_abs())?;
-                let is_long = |value: &RawBson| matches!(value, RawBson::Int64(i) if i32::try_from(*i).is_err());
+        match (kind, &mut self.state) {
+            (Kind::Min, _) => self.take(kind, Some(narrow(Some(min)))).ok(),
+            (Kind::Max, _) => self.take(kind, Some(narrow(Some(max)))).ok(),
+            (_, State::Total(total)) => {
+                total.take_sum(figure(places.sum)?, values.unsigned_abs())?;
+                let is_long = |value| matches!(value, FigureValue::Int(i) if i32::try_from(i).is_err());
                 if is_long(min) || is_long(max) {
-                    self.total.has_long();
+                    total.has_long();
                 }
                 Some(())
             }
+            _ => None,
         }
     }
 
-    pub(crate) fn finish(self) -> Result<RawBson> {
-        Ok(match self.kind {
-            Kind::Sum => self.total.sum(),
-            Kind::Avg => self.total.mean(),
-            Kind::Count => number(self.total.count),
-            Kind::Min | Kind::Max | Kind::First | Kind::Last => self.value.unwrap_or(RawBson::Null),
-            Kind::Push => RawBson::Array(self.list),
-            Kind::AddToSet => RawBson::Array(self.set.into_values().collect()),
-            Kind::StdDevPop => self.spread.deviation(0),
-            Kind::StdDevSamp => self.spread.deviation(1),
-            Kind::FirstN(_) | Kind::LastN(_) | Kind::MinN(_) | Kind::Top(_, Some(_)) | Kind::Bottom(_, Some(_)) => {
-                RawBson::Array(self.ranked.into_values().collect())
+    pub(crate) fn finish(self, kind: &Kind) -> Result<RawBson> {
+        Ok(match (self.state, kind) {
+            (State::Total(total), Kind::Sum) => total.sum(),
+            (State::Total(total), Kind::Avg) => total.mean(),
+            (State::Total(total), _) => number(total.count),
+            (State::Spread(spread), kind) => spread.deviation(u64::from(*kind == Kind::StdDevSamp)),
+            (State::Value(value), Kind::MergeObjects) => {
+                value.unwrap_or_else(|| RawBson::Document(bson::RawDocumentBuf::new()))
             }
-            Kind::MaxN(_) => RawBson::Array(self.ranked.into_values().rev().collect()),
-            Kind::Top(_, None) | Kind::Bottom(_, None) => self.ranked.into_values().next().unwrap_or(RawBson::Null),
-            Kind::Percentile(shares, is_single) => percentile(self.numbers, &shares, is_single),
-            Kind::MergeObjects => self.value.unwrap_or_else(|| RawBson::Document(bson::RawDocumentBuf::new())),
+            (State::Value(value), _) => value.unwrap_or(RawBson::Null),
+            (State::List(list), _) => RawBson::Array(list),
+            (State::Set(set), _) => RawBson::Array(set.into_values().collect()),
+            (State::Ranked(ranked), Kind::Top(_, None) | Kind::Bottom(_, None)) => {
+                ranked.values.into_values().next().unwrap_or(RawBson::Null)
+            }
+            (State::Ranked(ranked), Kind::MaxN(_)) => RawBson::Array(ranked.values.into_values().rev().collect()),
+            (State::Ranked(ranked), _) => RawBson::Array(ranked.values.into_values().collect()),
+            (State::Numbers(numbers), Kind::Percentile(shares, is_single)) => percentile(numbers, shares, *is_single),
+            (State::Numbers(_), _) => RawBson::Null,
         })
     }
 }
@@ -396,9 +422,9 @@ fn accumulated(name: &str, values: impl IntoIterator<Item = Option<RawBson>>) ->
         Kind::named(name).ok_or_else(|| ExpressionError::new(15952, format!("unknown group operator '{name}'")))?;
     let mut accumulator = Accumulator::new(&kind);
     for value in values {
-        accumulator.take(value)?;
+        accumulator.take(&kind, value)?;
     }
-    Ok(Some(accumulator.finish()?))
+    Ok(Some(accumulator.finish(&kind)?))
 }
 
 /// A count in the smallest type that holds it.

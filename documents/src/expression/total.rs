@@ -1,6 +1,7 @@
 //! Sums of numbers.
 
 use super::Value;
+use super::accumulator::FigureValue;
 use crate::Decimal;
 use crate::order::Number;
 use bson::raw::{RawBson, RawBsonRef};
@@ -138,7 +139,8 @@ impl Summation for Exact {
 pub(crate) struct Total<S> {
     ints: i128,
     doubles: S,
-    decimal: Option<Decimal>,
+    /// Rare, and large.
+    decimal: Option<Box<Decimal>>,
     double_count: u64,
     long_count: u64,
     pub(crate) count: u64,
@@ -149,7 +151,7 @@ impl<S: Summation> Total<S> {
     pub(crate) fn take(&mut self, value: RawBsonRef<'_>) {
         match (value, Number::of(value)) {
             (RawBsonRef::Decimal128(_), Some(Number::Decimal(d))) => {
-                self.decimal = Some(self.decimal.map_or(d, |total| total.add(d)));
+                self.decimal = Some(Box::new(self.decimal.as_ref().map_or(d, |total| total.add(d))));
             }
             (_, Some(Number::Int(i))) => {
                 self.ints += i128::from(i);
@@ -182,14 +184,14 @@ impl<S: Summation> Total<S> {
     }
 
     /// Takes the sum of this many values.
-    pub(crate) fn take_sum(&mut self, sum: &RawBson, count: u64) -> Option<()> {
+    pub(crate) fn take_sum(&mut self, sum: FigureValue, count: u64) -> Option<()> {
         match sum {
-            RawBson::Int64(sum) => self.ints += i128::from(*sum),
-            RawBson::Double(sum) if sum.is_finite() => {
-                self.doubles.add(*sum);
+            FigureValue::Int(sum) => self.ints += i128::from(sum),
+            FigureValue::Double(sum) if sum.is_finite() => {
+                self.doubles.add(sum);
                 self.double_count += 1;
             }
-            _ => return None,
+            FigureValue::Double(_) => return None,
         }
         self.count += count;
         Some(())
@@ -215,7 +217,7 @@ impl<S: Summation> Total<S> {
     }
 
     pub(crate) fn sum(&self) -> RawBson {
-        if let Some(decimal) = self.decimal {
+        if let Some(decimal) = &self.decimal {
             let rest = if self.double_count > 0 { self.numbers().decimal() } else { self.whole_decimal() };
             return RawBson::Decimal128(decimal.add(rest).encode());
         }

@@ -29,38 +29,13 @@ impl Group {
 }
 
 /// The groups so far, in the order of their `_id`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Grouping {
     groups: BTreeMap<Vec<u8>, (RawBson, Vec<Accumulator>)>,
     bytes: usize,
-    /// The key of the metas of each group whose figures come by windows.
-    metas: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Grouping {
-    pub(super) fn new(_: &Group) -> Grouping {
-        Grouping { groups: BTreeMap::new(), bytes: 0, metas: BTreeMap::new() }
-    }
-
-    /// The accumulators of the group that a window belongs to. `None` if the result depends on the order of documents: two
-    /// `_id`s compare equal but differ (1 and 1.0; the first document's is kept), or the group spans several metas.
-    pub(super) fn of_window(
-        &mut self,
-        group: &Group,
-        id: RawBson,
-        metas: Option<Vec<u8>>,
-    ) -> Option<&mut Vec<Accumulator>> {
-        let key = value_key(id.as_raw_bson_ref());
-        if let Some(metas) = metas
-            && *self.metas.entry(key.clone()).or_insert_with(|| metas.clone()) != metas
-        {
-            return None;
-        }
-        let fresh = || group.fields.iter().map(|(_, kind, _)| Accumulator::new(kind)).collect();
-        let (known, accumulators) = self.groups.entry(key).or_insert_with(|| (id.clone(), fresh()));
-        (*known == id).then_some(accumulators)
-    }
-
     pub(super) fn take(&mut self, group: &Group, document: &RawDocument, now_ms: i64, memory: &Memory) -> Result<()> {
         let id: Value = group.id.evaluate(document, now_ms)?;
         let id = id.unwrap_or(RawBson::Null);
@@ -71,9 +46,9 @@ impl Grouping {
             *bytes += key.len() + size_of_value(&id) + 128 + group.fields.len() * size_of::<Accumulator>();
             (id, group.fields.iter().map(|(_, kind, _)| Accumulator::new(kind)).collect())
         });
-        for ((_, _, expression), accumulator) in group.fields.iter().zip(accumulators) {
+        for ((_, kind, expression), accumulator) in group.fields.iter().zip(accumulators) {
             let known = accumulator.bytes();
-            accumulator.take_from(expression.evaluate(document, now_ms)?, document)?;
+            accumulator.take_from(kind, expression.evaluate(document, now_ms)?, document)?;
             *bytes = *bytes + accumulator.bytes() - known;
         }
         memory.change(before, *bytes, "$group")
@@ -89,8 +64,8 @@ impl Grouping {
         for (id, accumulators) in self.groups.into_values() {
             let mut document = RawDocumentBuf::new();
             document.append(cstr!("_id"), id);
-            for ((name, _, _), accumulator) in group.fields.iter().zip(accumulators) {
-                document.append(name, accumulator.finish()?);
+            for ((name, kind, _), accumulator) in group.fields.iter().zip(accumulators) {
+                document.append(name, accumulator.finish(kind)?);
             }
             documents.push(document);
         }

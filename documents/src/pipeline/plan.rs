@@ -9,22 +9,31 @@
 
 use super::Pipeline;
 use super::Stage;
-use super::group::{Group, Grouping};
-use crate::expression::accumulator::{Figure, Kind, Places};
-use crate::expression::{Expression, Node, Variable, date_width, gcd, is_date_operator};
+use super::group::Group;
+use crate::expression::accumulator::{Accumulator, Figure, FigureValue, Kind, Places};
+use crate::expression::{Expression, Node, Scope, Value, Variable, date_width, gcd, is_date_operator};
 use crate::value_key;
 use bson::DateTime;
-use bson::raw::{CString, RawBson, RawDocumentBuf};
+use bson::raw::{CString, RawBson, RawDocumentBuf, cstr};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-/// The figures of one window of time and one meta.
-#[derive(Debug, Clone)]
-pub struct WindowFigures {
-    /// When the window begins, in milliseconds since 1970; any, if the plan has no width.
-    pub start_ms: i64,
-    /// The meta; that of one of them if metas are grouped.
-    pub meta: Option<RawBson>,
-    /// In the order of [`GroupPlan::figures`]: an int64, a double, or `None`.
-    pub figures: Vec<Option<RawBson>>,
+/// Windows of time with the figures of each, in the order of their times.
+pub trait WindowFigures {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// When a window begins, in milliseconds since 1970; any, if the plan has no width.
+    fn start_ms(&self, window: usize) -> i64;
+
+    /// Which of the metas it has; one of them if metas are grouped.
+    fn meta(&self, window: usize) -> usize;
+
+    /// The metas.
+    fn metas(&self) -> &[Option<RawBson>];
+
+    /// A figure of a window, by its place in [`GroupPlan::figures`].
+    fn figure(&self, window: usize, figure: usize) -> Option<FigureValue>;
 }
 
 /// How the figures of windows become the documents of a `$group`.
@@ -238,36 +247,143 @@ impl GroupPlan {
         document
     }
 
-    /// The documents of the groups, from the figures of all windows in the order of their times; `None` if they do not tell
-    /// what comes out document by document.
+    /// The documents of the groups, from the figures of all windows, those of one part after those of another; `None` if they do
+    /// not tell what comes out document by document.
     #[must_use]
-    pub fn fold(&self, windows: impl IntoIterator<Item = WindowFigures>, now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
+    pub fn fold(&self, parts: &[impl WindowFigures], now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
         let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
+        // The windows of each group, in the order of their times.
+        let mut groups: BTreeMap<Vec<u8>, GroupOfWindows> = BTreeMap::new();
+        for (part, windows) in parts.iter().enumerate() {
+            let mut ids = Ids::new(self, windows.metas(), now_ms);
+            let mut meta_keys: Vec<Option<Vec<u8>>> = vec![None; windows.metas().len()];
+            for window in 0..windows.count() {
+                if !matches!(windows.figure(window, 0), Some(FigureValue::Int(1..))) {
+                    continue;
+                }
+                let (start_ms, meta) = (windows.start_ms(window), windows.meta(window));
+                if start_ms < self.since_ms {
+                    return None;
+                }
+                let id = ids.evaluate(start_ms, meta)?;
+                let meta_key = match &mut meta_keys[meta] {
+                    _ if !has_edges => None,
+                    Some(known) => Some(known.clone()),
+                    fresh => Some(fresh.insert(self.meta_key(windows.metas()[meta].clone()).ok()?).clone()),
+                };
+                match groups.entry(value_key(id.as_raw_bson_ref())) {
+                    Entry::Vacant(place) => {
+                        place.insert(GroupOfWindows { id, meta_key, windows: vec![(part, window)] });
+                    }
+                    // Of several metas it is not known which has the earliest document. Nor which comes first of two `_id`s that
+                    // compare equal but differ (1 and 1.0): that of the first document is kept.
+                    Entry::Occupied(group) if group.get().id != id || group.get().meta_key != meta_key => return None,
+                    Entry::Occupied(mut group) => group.get_mut().windows.push((part, window)),
+                }
+            }
+        }
         let places = |argument: &Expression| {
             argument.as_path().and_then(<[String]>::first).map(|field| Places::of(field, &self.figures))
         };
         let places: Vec<Option<Places>> = self.group.fields.iter().map(|(_, _, argument)| places(argument)).collect();
-        let mut grouping = Grouping::new(&self.group);
-        for window in windows {
-            if !matches!(window.figures.first(), Some(Some(RawBson::Int64(1..)))) {
-                continue;
+        groups.into_values().map(|group| self.document_of(group, &places, parts)).collect()
+    }
+
+    /// The document of a group; `None` if the figures do not tell it.
+    fn document_of(
+        &self,
+        group: GroupOfWindows,
+        places: &[Option<Places>],
+        parts: &[impl WindowFigures],
+    ) -> Option<RawDocumentBuf> {
+        let mut document = RawDocumentBuf::new();
+        document.append(cstr!("_id"), group.id);
+        for ((name, kind, argument), places) in self.group.fields.iter().zip(places) {
+            let constant = argument.constant().and_then(|constant| Some(constant.as_ref()?.as_raw_bson_ref()));
+            let mut accumulator = Accumulator::new(kind);
+            for (part, window) in &group.windows {
+                let figure = |figure| parts[*part].figure(*window, figure);
+                accumulator.take_figures(kind, constant, places.as_ref(), figure)?;
             }
-            if window.start_ms < self.since_ms {
-                return None;
-            }
-            let meta_key = match has_edges {
-                // Of several metas it is not known which has the earliest document.
-                true => Some(self.meta_key(window.meta.clone()).ok()?),
-                false => None,
+            document.append(name, accumulator.finish(kind).ok()?);
+        }
+        Some(document)
+    }
+}
+
+/// A group and its windows, by part and number.
+struct GroupOfWindows {
+    id: RawBson,
+    /// The key of its metas, if it must be one.
+    meta_key: Option<Vec<u8>>,
+    windows: Vec<(usize, usize)>,
+}
+
+/// The `_id`s of windows: what depends on the meta alone, or on the time alone, is not computed for each of them.
+struct Ids<'p> {
+    plan: &'p GroupPlan,
+    metas: &'p [Option<RawBson>],
+    now_ms: i64,
+    /// The members of an object, or the whole `_id` without a name.
+    parts: Vec<(Option<&'p CString>, &'p Node, Known)>,
+}
+
+/// What was computed of a part of an `_id`.
+enum Known {
+    OfMeta(Vec<Option<Value>>),
+    /// Of the last time.
+    OfTime(Option<(i64, Value)>),
+    Nothing,
+}
+
+impl<'p> Ids<'p> {
+    fn new(plan: &'p GroupPlan, metas: &'p [Option<RawBson>], now_ms: i64) -> Ids<'p> {
+        let known = |node: &Node| match depends(node, &plan.time, plan.meta.as_deref()) {
+            Some(Depends { width_ms: None, .. }) => Known::OfMeta(vec![None; metas.len()]),
+            Some(Depends { on_meta: false, .. }) => Known::OfTime(None),
+            _ => Known::Nothing,
+        };
+        let parts = match plan.group.id.node() {
+            Node::Object(members) => members.iter().map(|(name, node)| (Some(name), node, known(node))).collect(),
+            node => vec![(None, node, known(node))],
+        };
+        Ids { plan, metas, now_ms, parts }
+    }
+
+    /// The `_id` of a window; `None` if it cannot be computed.
+    fn evaluate(&mut self, start_ms: i64, meta: usize) -> Option<RawBson> {
+        let mut object = RawDocumentBuf::new();
+        for (name, node, known) in &mut self.parts {
+            let compute = || {
+                let document = self.plan.document(start_ms, self.metas[meta].clone());
+                node.evaluate(&mut Scope::new(&document, self.now_ms)).ok()
             };
-            let id = self.group.id.evaluate(&self.document(window.start_ms, window.meta), now_ms).ok()?;
-            let accumulators = grouping.of_window(&self.group, id.unwrap_or(RawBson::Null), meta_key)?;
-            for (((_, kind, argument), places), accumulator) in self.group.fields.iter().zip(&places).zip(accumulators)
-            {
-                let constant = argument.constant().cloned().flatten();
-                accumulator.take_figures(kind, constant, places.as_ref(), &window.figures)?;
+            let computed;
+            let value = match known {
+                Known::OfMeta(values) => {
+                    let value = &mut values[meta];
+                    if value.is_none() {
+                        *value = Some(compute()?);
+                    }
+                    value.as_ref()?
+                }
+                Known::OfTime(last) => {
+                    if last.as_ref().is_none_or(|(at, _)| *at != start_ms) {
+                        *last = Some((start_ms, compute()?));
+                    }
+                    &last.as_ref()?.1
+                }
+                Known::Nothing => {
+                    computed = compute()?;
+                    &computed
+                }
+            };
+            match (name, value) {
+                (None, value) => return Some(value.clone().unwrap_or(RawBson::Null)),
+                (Some(name), Some(value)) => object.append(name, value.as_raw_bson_ref()),
+                (Some(_), None) => {}
             }
         }
-        grouping.finish(&self.group).ok()
+        Some(RawBson::Document(object))
     }
 }

@@ -356,10 +356,10 @@ impl Partition<'_> {
                 if at.is_multiple_of(1 << 10) {
                     self.stop.check()?;
                 }
-                accumulator.take_from(value.clone(), document)?;
+                accumulator.take_from(kind, value.clone(), document)?;
             }
             taken = (low, high);
-            let value = Some(accumulator.clone().finish()?);
+            let value = Some(accumulator.clone().finish(kind)?);
             self.count(&value)?;
             found.push(value);
         }

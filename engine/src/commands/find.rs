@@ -10,9 +10,8 @@ use super::replies::{cursor, reply};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::json::{json_of, value_of};
-use crate::snapshot::{CollectionSnapshot, MetaFilter, ScanRequest, TimeRange};
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow::error::ArrowError;
+use crate::snapshot::{CollectionSnapshot, MetaFilter, MetaPart, ScanRequest, TimeRange};
+use arrow::array::RecordBatch;
 use ebbtide_buckets::value_at;
 use ebbtide_ttl::{Code, Filter, Value, exact_int};
 use serde_json::{Map, Value as Json};
@@ -113,16 +112,6 @@ struct Candidate {
     document: Value,
 }
 
-/// The part of a filter that is about the meta, asked once per distinct meta.
-#[derive(Debug)]
-struct MetaPart(Filter);
-
-impl MetaFilter for MetaPart {
-    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
-        Ok((0..metas.len()).map(|i| Some(self.0.matches_meta(&value_at(metas.as_ref(), i)))).collect())
-    }
-}
-
 impl Query {
     fn run(&self, collection: &CollectionSnapshot) -> Result<Vec<Value>> {
         // These only make the order definite: the time, and the meta if the collection has one.
@@ -159,11 +148,10 @@ impl Query {
             known.iter().filter(|name| needed.contains(name.as_str())).cloned().collect()
         });
         let (first, last) = self.filter.time_bounds(&schema.time);
-        let meta = schema.meta.as_deref().map(|meta| self.filter.meta_part(meta)).filter(|f| !f.is_everything());
         ScanRequest {
             projection: Some(columns.unwrap_or(known)),
             time: TimeRange::new(first, last),
-            meta: meta.map(|filter| Arc::new(MetaPart(filter)) as Arc<dyn MetaFilter>),
+            meta: MetaPart::of(&self.filter, schema).map(|part| Arc::new(part) as Arc<dyn MetaFilter>),
             ..ScanRequest::default()
         }
     }

@@ -202,13 +202,13 @@ impl Collection {
         })
     }
 
-    /// Whether [`Collection::insert_documents`] would take these documents as the schema is now. Nothing is stored.
+    /// Whether an insert would take these measurements as the schema is now. Nothing is stored.
     ///
     /// # Errors
     /// As for [`Collection::insert`], but those about the disk.
-    pub fn check_documents(&self, documents: &[Value]) -> Result<()> {
-        let build = |schema: &Schema, rows: usize| Ok(batch_from_documents(&documents[..rows], schema)?);
-        let checked = self.engine.check(&self.name, &|schema| build(schema, documents.len()));
+    pub fn check_measurements<'a>(&self, measurements: &[impl Measurement<'a>]) -> Result<()> {
+        let build = |schema: &Schema, rows: usize| Ok(batch_from_measurements(&measurements[..rows], schema)?);
+        let checked = self.engine.check(&self.name, &|schema| build(schema, measurements.len()));
         checked.map_err(|error| self.first_fault(error, &build))
     }
 
@@ -229,18 +229,14 @@ impl Collection {
         self.insert_lenient(&documents.iter().collect::<Vec<_>>())
     }
 
-    /// Which of these documents [`Collection::insert_documents_lenient`] would not store as the schema is now, by index, with the
-    /// reason. Nothing is stored.
+    /// Which of these measurements a lenient insert would not store as the schema is now, by index, with the reason. Nothing is
+    /// stored.
     ///
     /// # Errors
     /// As for [`Collection::insert_documents_lenient`], but those about the disk.
-    pub fn check_documents_lenient(&self, documents: &[Value]) -> Result<Vec<(usize, Error)>> {
-        let check = |documents: &[&Value]| {
-            let build = |schema: &Schema, rows: usize| Ok(batch_from_measurements(&documents[..rows], schema)?);
-            let checked = self.engine.check(&self.name, &|schema| build(schema, documents.len()));
-            checked.map(|()| 0).map_err(|error| self.first_fault(error, &build))
-        };
-        Ok(self.store_lenient(&documents.iter().collect::<Vec<_>>(), &check)?.errors)
+    pub fn check_measurements_lenient<'a>(&self, measurements: &[impl Measurement<'a>]) -> Result<Vec<(usize, Error)>> {
+        let checked = self.store_lenient(measurements, &|some| self.check_measurements(some).map(|()| 0));
+        Ok(checked?.errors)
     }
 
     fn insert_lenient<'a, M: Measurement<'a>>(&self, documents: &[M]) -> Result<LenientReply> {

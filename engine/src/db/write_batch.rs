@@ -6,7 +6,7 @@ use crate::insert::Part;
 use crate::requests::{self, BegunRequest, Request, RequestKey};
 use crate::{Result, engine::Engine};
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Accepted, Schema, batch_from_arrow, batch_from_documents};
+use ebbtide_buckets::{Accepted, Measurement, Schema, batch_from_arrow, batch_from_documents, batch_from_measurements};
 use ebbtide_ttl::{Code, Value};
 use std::sync::Arc;
 
@@ -113,6 +113,12 @@ impl<'a> WriteBatch<'a> {
     pub fn insert_documents(self, collection: &str, documents: &'a [Value]) -> Self {
         let build = |schema: &Schema, rows: usize| Ok(batch_from_documents(&documents[..rows], schema)?);
         self.add(collection, documents.len(), Box::new(build))
+    }
+
+    /// Adds measurements that are read in place.
+    pub fn insert_measurements<M: Measurement<'a>>(self, collection: &str, measurements: &'a [M]) -> Self {
+        let build = |schema: &Schema, rows: usize| Ok(batch_from_measurements(&measurements[..rows], schema)?);
+        self.add(collection, measurements.len(), Box::new(build))
     }
 
     fn add(mut self, collection: &str, rows: usize, build: Build<'a>) -> Self {

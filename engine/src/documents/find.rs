@@ -84,6 +84,12 @@ impl FindCursor {
         self.is_done
     }
 
+    /// Whether it looks for the document of one `_id`.
+    #[must_use]
+    pub fn is_of_one(&self) -> bool {
+        self.request.filter.id_keys().is_some_and(|keys| keys.len() == 1)
+    }
+
     /// The next documents: at most `count`, and of about `bytes_max` bytes, but at least one if any is left.
     ///
     /// # Errors

@@ -192,10 +192,11 @@ impl CollectionSnapshot {
 
     /// The columns that a request asks for.
     pub(super) fn columns(&self, request: &ScanRequest) -> Result<Vec<String>> {
-        let schema = self.state.schema.arrow();
-        let all = || schema.fields().iter().map(|f| f.name().clone()).collect();
-        let columns: Vec<String> = request.projection.clone().unwrap_or_else(all);
-        match columns.iter().find(|c| schema.index_of(c).is_err()) {
+        let schema = &self.state.schema;
+        let Some(columns) = request.projection.clone() else {
+            return Ok(schema.column_names().map(str::to_owned).collect());
+        };
+        match columns.iter().find(|column| schema.column_names().all(|name| name != column.as_str())) {
             None => Ok(columns),
             Some(unknown) => {
                 let what = format!("collection '{}' has no column '{unknown}'", self.name());

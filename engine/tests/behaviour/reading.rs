@@ -1,8 +1,10 @@
 //! Who may open a database, and what readers see.
 
-use crate::{DAY, NOTHING, Sim, at, made, numbered, numbers, numbers_in, readings, weather};
-use ebbtide::ttl::{Code, Filter};
-use ebbtide::{Database, ErrorKind};
+use crate::{DAY, NOTHING, Sim, at, made, numbered, numbers, numbers_in, reading, readings, weather};
+use ebbtide::buckets::value_at;
+use ebbtide::ttl::{Code, Filter, Value};
+use ebbtide::{Database, ErrorKind, MetaFilter, MetaPart, ScanRequest};
+use std::sync::Arc;
 
 #[test]
 fn a_second_writer_is_refused_and_told_who_holds_the_database() {
@@ -230,4 +232,65 @@ fn a_path_may_hold_spaces_and_letters_of_any_alphabet() {
     assert_eq!(numbers(&db), numbered(0..20));
     assert!(db.verify().unwrap().faults.is_empty());
     db.close().unwrap();
+}
+
+/// The numbers of the readings that a filter on the meta alone finds, by a scan that may look metas up.
+fn numbers_of(db: &Database, filter: &Filter) -> Vec<i64> {
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let part = MetaPart::of(filter, snapshot.schema()).map(|part| Arc::new(part) as Arc<dyn MetaFilter>);
+    let request = ScanRequest { projection: Some(vec!["v".into()]), meta: part, ..ScanRequest::default() };
+    let mut numbers = Vec::new();
+    for unit in snapshot.scan(&request).unwrap() {
+        for batch in unit.read().unwrap() {
+            let batch = batch.unwrap();
+            numbers.extend((0..batch.num_rows()).map(|row| value_at(batch.column(0), row)));
+        }
+    }
+    numbers.sort();
+    numbers.iter().map(|v| if let Value::Int(v) = v { *v } else { panic!("{v:?}") }).collect()
+}
+
+#[test]
+fn series_that_a_filter_names_are_those_that_match_it() {
+    let object = |members: &[(&str, Value)]| {
+        Value::Object(members.iter().map(|(name, value)| ((*name).into(), value.clone())).collect())
+    };
+    let (text, list) = (|text: &str| Value::from(text), |items: &[Value]| Value::Array(items.to_vec()));
+    let kinds = [
+        vec![text("a"), text("b"), text("ab"), text("a")],
+        vec![list(&[text("a"), text("b")]), list(&[text("a")]), list(&[text("b")]), list(&[])],
+        vec![Value::Int(1), Value::Double(1.5), Value::Double(1.0), Value::Double(-0.0)],
+        vec![
+            object(&[("s", text("a")), ("n", Value::Int(1))]),
+            object(&[("s", text("b")), ("n", Value::Double(1.0))]),
+            object(&[("s", text("a")), ("l", list(&[text("a"), text("c")]))]),
+            object(&[("n", Value::Int(2)), ("o", object(&[("s", text("a"))]))]),
+        ],
+    ];
+    let paths = ["sensor", "sensor.s", "sensor.n", "sensor.l", "sensor.o.s", "sensor.o"];
+    let values =
+        [text("a"), text("b"), Value::Int(1), Value::Int(0), Value::Double(1.0), Value::Bool(true), Value::Null];
+    for metas in kinds {
+        let sim = Sim::new();
+        let (db, weather) = made(&sim);
+        // Half of the readings are in a file and half are in memory.
+        for half in 0..2 {
+            let rows = metas.iter().enumerate().map(|(v, meta)| {
+                let Value::Object(mut members) = reading(v as i64, "", 4 * half + v as i64) else { panic!() };
+                members[1].1 = meta.clone();
+                Value::Object(members)
+            });
+            weather.insert_documents(&rows.collect::<Vec<_>>()).unwrap();
+            if half == 0 {
+                db.flush().unwrap();
+            }
+        }
+        for (path, value) in paths.iter().flat_map(|path| values.iter().map(move |value| (path, value))) {
+            let filter = Filter::eq(path, value.clone());
+            let expected: Vec<i64> = (0..8).filter(|v| filter.matches_meta(&metas[*v as usize % 4].clone())).collect();
+            assert_eq!(numbers_of(&db, &filter), expected, "{filter} of {metas:?}");
+            let both = Filter::and(vec![filter, Filter::exists("sensor")]);
+            assert_eq!(numbers_of(&db, &both), expected, "{both} of {metas:?}");
+        }
+    }
 }

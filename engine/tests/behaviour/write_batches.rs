@@ -266,9 +266,10 @@ fn documents_that_would_be_refused_are_told_without_storing_any() {
     let db = with_two(&Sim::new());
     let bad = Value::Object(vec![("v".into(), Value::Int(2))]);
     let documents = [reading(0, "roof", 1), bad.clone(), reading(1, "roof", 2), bad];
+    let documents: Vec<&Value> = documents.iter().collect();
     let inside = db.collection("inside").unwrap();
     let refused: Vec<usize> =
-        inside.check_documents_lenient(&documents).unwrap().into_iter().map(|(at, _)| at).collect();
+        inside.check_measurements_lenient(&documents).unwrap().into_iter().map(|(at, _)| at).collect();
     assert_eq!(refused, [1, 3]);
     assert_eq!(inside.snapshot().unwrap().count().unwrap(), 0);
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ._durations import Duration, seconds
 from ._ebbtide import Connection
-from ._measurements import _find, _index_error
+from ._measurements import _index_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Documents:
         limit: int = 0,
     ) -> list[dict[str, Any]]:
         """The documents that match a filter in MongoDB's form, in order of `_id`. `limit=0` is no limit."""
-        return _find(self._native, self._name, filter, sort, projection, skip, limit)
+        asked = (filter or {}, sort or {}, projection or {})
+        return self._native.find_documents(self._name, asked, (skip, limit))
 
     def get(self, id: object) -> dict[str, Any] | None:
         """The document with this `_id`, unless it has expired."""

@@ -1,19 +1,14 @@
-//! What a body of line protocol says: documents by collection, and the lines that say nothing.
+//! What a body of line protocol says: points by collection, and the lines that say nothing.
 
-use ebbtide::line_protocol::{self, Point};
-use ebbtide_ttl::{Timestamp, Value};
+use ebbtide::line_protocol::{Lines, Points};
+use ebbtide_ttl::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::collections::HashSet;
 
 /// The time field of collections that line protocol creates.
 pub(super) const TIME: &str = "time";
 /// Their meta field, which has the tags as an object.
 pub(super) const TAGS: &str = "tags";
-
-/// Names that are compared with each other; more are hashed.
-const COMPARED_MAX: usize = 24;
 
 /// Characters of a bad line that an error shows.
 const SHOWN: usize = 200;
@@ -78,19 +73,10 @@ impl BadLine {
     }
 }
 
-/// The points of one measurement.
-#[derive(Debug, Default)]
-pub(super) struct Points<'a> {
-    pub(super) points: Vec<Point<'a>>,
-    pub(super) instants: Vec<Timestamp>,
-    /// The numbers of their lines.
-    pub(super) lines: Vec<usize>,
-}
-
 /// The points of a body by measurement, and the lines that have none.
 #[derive(Debug, Default)]
 pub(super) struct Body<'a> {
-    pub(super) measurements: BTreeMap<Cow<'a, str>, Points<'a>>,
+    pub(super) lines: Lines<'a>,
     pub(super) bad: Vec<BadLine>,
 }
 
@@ -99,86 +85,58 @@ impl<'a> Body<'a> {
     pub(super) fn read(text: &'a [u8], unit: Unit, now: Timestamp) -> Body<'a> {
         let mut body = Body::default();
         for (number, line) in lines(text) {
-            match point(line, unit, now) {
-                Ok(None) => {}
-                Ok(Some((point, instant))) => {
-                    let points = body.measurements.entry(point.measurement.clone()).or_default();
-                    points.points.push(point);
-                    points.instants.push(instant);
-                    points.lines.push(number);
-                }
-                Err(reason) => body.bad.push(BadLine::new(number, reason, line)),
-            }
+            let read = body.lines.read(line, number, |time| instant(time, unit, now));
+            body.bad.extend(read.err().map(|reason| BadLine::new(number, reason, line)));
         }
         body
     }
 
     /// How many points there are.
     pub(super) fn len(&self) -> usize {
-        self.measurements.values().map(|points| points.points.len()).sum()
+        self.lines.measurements().map(Points::len).sum()
     }
 }
 
 /// The lines of a text that are not empty, with their numbers from 1.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let lines = text.split(|byte| *byte == b'\n').map(|line| line.trim_ascii());
+    let mut rest = Some(text);
+    let lines = std::iter::from_fn(move || {
+        let text = rest?;
+        let (line, after) = match memchr::memchr(b'\n', text) {
+            Some(end) => (&text[..end], Some(&text[end + 1..])),
+            None => (text, None),
+        };
+        rest = after;
+        Some(line.trim_ascii())
+    });
     lines.enumerate().filter(|(_, line)| !line.is_empty()).map(|(at, line)| (at + 1, line))
 }
 
-fn point(line: &[u8], unit: Unit, now: Timestamp) -> Result<Option<(Point<'_>, Timestamp)>, String> {
-    let Some(point) = line_protocol::parse(line)? else { return Ok(None) };
-    for (what, twice) in [("tags", twice(&point.tags)), ("fields", twice(&point.fields))] {
-        if let Some(twice) = twice {
-            return Err(format!("there are two {what} '{twice}'"));
-        }
-    }
-    let instant = match &point.time {
-        None => now,
-        Some(digits) => {
-            let units = digits.parse().map_err(|_| format!("the time {digits} is not a 64-bit integer"))?;
-            unit.instant(units)
-        }
+fn instant(digits: Option<&str>, unit: Unit, now: Timestamp) -> Result<Timestamp, String> {
+    let Some(digits) = digits else { return Ok(now) };
+    let units = digits.parse().map_err(|_| format!("the time {digits} is not a 64-bit integer"))?;
+    Ok(unit.instant(units))
+}
+
+/// Why points are none of a collection with these fields, by their layout, and of those with tags.
+pub(super) fn unfit(
+    points: &Points<'_>,
+    time: &str,
+    meta: Option<&str>,
+) -> (Vec<Option<String>>, Option<&'static str>) {
+    let unfit = |names: &Vec<Cow<'_, str>>| {
+        let taken = names.iter().find(|name| **name == time || Some(&***name) == meta)?;
+        Some(format!("field '{taken}' has the name of the collection's time or meta field"))
     };
-    Ok(Some((point, instant)))
-}
-
-/// The first name that comes a second time.
-fn twice<'m, T>(members: &'m [(Cow<'_, str>, T)]) -> Option<&'m str> {
-    let mut names = members.iter().map(|(name, _)| &**name).enumerate();
-    if members.len() <= COMPARED_MAX {
-        return names.find(|(at, name)| members[..*at].iter().any(|(other, _)| other == name)).map(|(_, name)| name);
-    }
-    let mut seen = HashSet::new();
-    names.find(|(_, name)| !seen.insert(*name)).map(|(_, name)| name)
-}
-
-/// The document of a point in a collection with these fields.
-///
-/// # Errors
-/// If a name of it is taken.
-pub(super) fn document(point: &Point<'_>, at: Timestamp, time: &str, meta: Option<&str>) -> Result<Value, String> {
-    let mut members = vec![(time.into(), Value::Date(at))];
-    match meta {
-        Some(meta) if !point.tags.is_empty() => {
-            let tags =
-                point.tags.iter().map(|(name, value)| ((&**name).into(), Value::String(value.clone().into_owned())));
-            members.push((meta.into(), Value::Object(tags.collect())));
-        }
-        None if !point.tags.is_empty() => return Err("the collection has no meta field for tags".to_owned()),
-        _ => {}
-    }
-    for (name, value) in &point.fields {
-        if name == time || Some(&**name) == meta {
-            return Err(format!("field '{name}' has the name of the collection's time or meta field"));
-        }
-        members.push(((&**name).into(), value.clone()));
-    }
-    Ok(Value::Object(members))
+    let without_meta = meta.is_none().then_some("the collection has no meta field for tags");
+    (points.layouts().iter().map(unfit).collect(), without_meta)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebbtide::buckets::{Cell, Measurement};
+    use ebbtide::line_protocol::LinePoint;
 
     #[test]
     fn times_are_in_the_unit_that_is_named_or_guessed() {
@@ -207,9 +165,14 @@ mod tests {
         let text = b"# a\r\ncpu,host=a v=1i 5\r\n\n  cpu v=2i\nmem v=t 7\nbad\ncpu v=1,v=2\ncpu,a=1,a=2 v=1\ncpu v=1 99999999999999999999";
         let now = Timestamp::from_nanos(9);
         let body = Body::read(text, Unit::Nanos(1), now);
-        let numbers = |name: &str| body.measurements[name].lines.clone();
-        assert_eq!((numbers("cpu"), numbers("mem"), body.len()), (vec![2, 4], vec![5], 3));
-        assert_eq!(body.measurements["cpu"].instants, [Timestamp::from_nanos(5), now]);
+        let found = |points: &Points<'_>| {
+            let points = points.as_measurements(TIME).map(|point| (point.number(), time_of(point)));
+            points.collect::<Vec<_>>()
+        };
+        let names: Vec<_> = body.lines.measurements().map(|points| (points.name(), found(points))).collect();
+        let five = Timestamp::from_nanos(5);
+        assert_eq!(names, [("cpu", vec![(2, five), (4, now)]), ("mem", vec![(5, Timestamp::from_nanos(7))])]);
+        assert_eq!(body.len(), 3);
         let bad: Vec<_> = body.bad.iter().map(|bad| (bad.number, bad.reason.as_str())).collect();
         assert_eq!(
             bad[1..],
@@ -223,17 +186,24 @@ mod tests {
         assert!(BadLine::new(1, "", "ü".repeat(300).as_bytes()).text.ends_with("ü ..."));
     }
 
+    fn time_of(point: LinePoint<'_>) -> Timestamp {
+        match point.members().unwrap().next() {
+            Some(Ok((TIME, Cell::Date(at)))) => at,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn a_point_becomes_a_document_unless_a_name_is_taken() {
-        let of = |line: &str, meta| {
-            let point = line_protocol::parse(line.as_bytes()).unwrap().unwrap();
-            document(&point, Timestamp::from_nanos(0), TIME, meta)
-        };
-        let made = of("m,a=b v=1i", Some(TAGS)).unwrap();
-        assert_eq!(format!("{made:?}").matches("tags").count(), 1);
-        assert!(of("m v=1i", None).is_ok());
-        assert!(of("m,a=b v=1i", None).unwrap_err().contains("no meta field"));
-        assert!(of("m time=1i", Some(TAGS)).unwrap_err().contains("'time'"));
-        assert!(of("m tags=1i", Some(TAGS)).unwrap_err().contains("'tags'"));
+    fn a_point_is_a_measurement_unless_a_name_is_taken() {
+        let body =
+            Body::read(b"m,a=b v=1i\nm v=1i\nm time=1i\nm v=1i,tags=1i", Unit::Nanos(1), Timestamp::from_nanos(0));
+        let points = body.lines.measurements().next().unwrap();
+        let (layouts, no_meta) = unfit(points, TIME, Some(TAGS));
+        let of: Vec<_> = points.as_measurements(TIME).map(|point| layouts[point.layout()].as_deref()).collect();
+        assert!(of[..2] == [None, None] && no_meta.is_none());
+        assert!(of[2].unwrap().contains("'time'") && of[3].unwrap().contains("'tags'"), "{of:?}");
+        assert!(unfit(points, TIME, None).1.unwrap().contains("no meta field"));
+        let tags: Vec<_> = points.as_measurements(TIME).map(|point| point.has_tags()).collect();
+        assert_eq!(tags, [true, false, false, false]);
     }
 }

@@ -17,8 +17,9 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use ebbtide::buckets::{Cell, Measurement};
 use ebbtide::{Database, Request};
-use ebbtide_ttl::{Name, Precision, Timestamp, Value};
+use ebbtide_ttl::{Precision, RuleError, Timestamp, Value};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,34 +176,53 @@ fn insert(
         let made = || options(auto, &name, LABELS).precision(Precision::Ms);
         let collection = collection_or_new(shared, database, &name, made)?;
         let snapshot = collection.snapshot()?;
-        let (time, meta) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
-        let Some(meta) = meta else {
+        let time = &snapshot.options().time_field;
+        if snapshot.options().meta_field.is_none() {
             return Err(Problem::bad(format!("collection '{name}' has no meta field for labels")));
-        };
-        ready.push((samples(series, time, meta), name));
+        }
+        let labels: Vec<Value> = series.iter().map(labels_of).collect();
+        ready.push((name, time.clone(), series, labels));
     }
-    let written = Written::all(ready.iter().map(|(samples, _)| samples.len() as u64).sum());
+    let samples: Vec<_> =
+        ready.iter().map(|(name, time, series, labels)| (name, samples(series, labels, time))).collect();
+    let written = Written::all(samples.iter().map(|(_, samples)| samples.len() as u64).sum());
     let batch =
-        ready.iter().fold(database.write_batch(), |batch, (samples, name)| batch.insert_documents(name, samples));
+        samples.iter().fold(database.write_batch(), |batch, (name, samples)| batch.insert_measurements(name, samples));
     once::commit(batch, request, &written).map_err(|refused| Problem::of(&refused.error))?;
     Ok(written)
 }
 
-/// The samples of series as measurements.
-fn samples(series: Vec<TimeSeries>, time: &str, meta: &str) -> Vec<Value> {
-    let (time, meta, value) = (Name::from(time), Name::from(meta), Name::from(VALUE));
-    let mut all = Vec::new();
-    for series in series {
-        let labels = series.labels.into_iter().map(|label| (label.name.as_str().into(), Value::String(label.value)));
-        let labels = Value::Object(labels.collect());
-        for sample in series.samples {
-            let at = Value::Date(Timestamp::from_millis(sample.timestamp));
-            let members =
-                vec![(time.clone(), at), (meta.clone(), labels.clone()), (value.clone(), Value::Double(sample.value))];
-            all.push(Value::Object(members));
-        }
+/// The labels of a series.
+fn labels_of(series: &TimeSeries) -> Value {
+    let label = |label: &Label| (label.name.as_str().into(), Value::String(label.value.clone()));
+    Value::Object(series.labels.iter().map(label).collect())
+}
+
+/// The samples of series as measurements of a collection with a time field of this name.
+fn samples<'a>(series: &'a [TimeSeries], labels: &'a [Value], time: &'a str) -> Vec<Labelled<'a>> {
+    let of_one = |(series, labels): (&'a TimeSeries, &'a Value)| {
+        series.samples.iter().map(move |sample| Labelled { time, labels, sample: *sample })
+    };
+    series.iter().zip(labels).flat_map(of_one).collect()
+}
+
+/// A sample with its labels, which are the meta.
+#[derive(Debug, Clone, Copy)]
+struct Labelled<'a> {
+    time: &'a str,
+    labels: &'a Value,
+    sample: Sample,
+}
+
+impl<'a> Measurement<'a> for Labelled<'a> {
+    fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
+        let at = Cell::Date(Timestamp::from_millis(self.sample.timestamp));
+        Ok([Ok((self.time, at)), Ok((VALUE, Cell::Double(self.sample.value)))].into_iter())
     }
-    all
+
+    fn shared_meta(self) -> Option<&'a Value> {
+        Some(self.labels)
+    }
 }
 
 impl Prometheus {

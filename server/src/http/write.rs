@@ -2,7 +2,7 @@
 //!
 //! A measurement is a collection, its tags are the meta, and all of a request is examined before any of it is stored.
 
-use super::lines::{BadLine, Body, Points, TAGS, TIME, Unit, document, lines};
+use super::lines::{BadLine, Body, TAGS, TIME, Unit, lines, unfit};
 use super::once::{self, Once, Written};
 use super::problem::{self, Form, Outcome, Problem, reason};
 use super::{Caller, Ends, Refused, authorize, body};
@@ -15,8 +15,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use ebbtide::line_protocol::{LinePoint, Points};
 use ebbtide::{Collection, CollectionOptions, Database, ErrorKind, Request};
-use ebbtide_ttl::{Clock as _, Code, Value};
+use ebbtide_ttl::{Clock as _, Code};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -154,31 +155,35 @@ impl Write<'_> {
         mut request: Option<&mut Request>,
         text: &[u8],
     ) -> Result<Written, Problem> {
-        let (mut bad, mut ready) = (body.bad, Vec::with_capacity(body.measurements.len()));
-        for (name, points) in body.measurements {
-            match self.ready(database, &name, &points) {
-                Ok((one, refused)) => {
-                    bad.extend(refused);
-                    ready.push(one);
-                }
+        let (mut bad, mut places) = (body.bad, Vec::new());
+        for points in body.lines.measurements() {
+            match self.place(database, points.name()) {
+                Ok(place) => places.push((points, place)),
                 Err(problem) if self.partial && problem.status == StatusCode::BAD_REQUEST => {
-                    bad.extend(points.lines.iter().map(|line| BadLine::new(*line, problem.message.as_str(), b"")));
+                    let refused = |point: LinePoint<'_>| BadLine::new(point.number(), problem.message.as_str(), b"");
+                    bad.extend(points.as_measurements(TIME).map(refused));
                 }
                 Err(problem) => return Err(problem),
             }
+        }
+        let mut ready = Vec::with_capacity(places.len());
+        for (points, place) in &places {
+            let (one, refused) = Ready::of(points, place);
+            bad.extend(refused);
+            ready.push(one);
         }
         loop {
             if !self.partial && !bad.is_empty() {
                 bad.extend(ready.iter().filter_map(Ready::examined));
                 return Err(Problem::of_lines(with_text(bad, text), 0));
             }
-            let stored = ready.iter().map(|one| one.documents.len() as u64).sum();
+            let stored = ready.iter().map(|one| one.points.len() as u64).sum();
             let written = Written { stored, bad: with_text(bad.clone(), text) };
             if stored == 0 {
                 return Ok(written);
             }
             let batch = ready.iter().fold(database.write_batch(), |batch, one| {
-                batch.insert_documents(one.collection.name(), &one.documents)
+                batch.insert_measurements(one.collection.name(), &one.points)
             });
             let refused = match once::commit(batch, request.as_deref_mut(), &written) {
                 Ok(_) => return Ok(written),
@@ -202,25 +207,13 @@ impl Write<'_> {
         }
     }
 
-    /// The points of a measurement as documents of its collection, which is created if there is none, and the points of which
-    /// none can be made.
-    fn ready(&self, database: &Database, name: &str, points: &Points<'_>) -> Result<(Ready, Vec<BadLine>), Problem> {
+    /// Where the points of a measurement go: its collection, which is created if there is none.
+    fn place(&self, database: &Database, name: &str) -> Result<Place, Problem> {
         crate::databases::check_collection(name).map_err(|e| Problem::of_command(&e))?;
         let collection = self.collection(database, name)?;
         let snapshot = collection.snapshot()?;
-        let (time, meta) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
-        let mut ready = Ready { documents: Vec::new(), lines: Vec::new(), collection };
-        let mut bad = Vec::new();
-        for ((point, instant), line) in points.points.iter().zip(&points.instants).zip(&points.lines) {
-            match document(point, *instant, time, meta) {
-                Ok(document) => {
-                    ready.documents.push(document);
-                    ready.lines.push(*line);
-                }
-                Err(why) => bad.push(BadLine::new(*line, why, b"")),
-            }
-        }
-        Ok((ready, bad))
+        let options = snapshot.options();
+        Ok(Place { collection, time: options.time_field.clone(), meta: options.meta_field.clone() })
     }
 
     fn collection(&self, database: &Database, name: &str) -> Result<Collection, Problem> {
@@ -260,31 +253,51 @@ pub(super) fn options(auto: &AutoCreate, bucket: &str, meta: &str) -> Collection
     }
 }
 
-/// Documents for a collection.
-struct Ready {
+/// A collection, and the names of its fields.
+struct Place {
     collection: Collection,
-    documents: Vec<Value>,
-    /// The number of the line of each.
-    lines: Vec<usize>,
+    time: String,
+    meta: Option<String>,
 }
 
-impl Ready {
-    /// The first document that the collection would refuse.
-    fn examined(&self) -> Option<BadLine> {
-        let error = self.collection.check_documents(&self.documents).err()?;
-        let line = error.index().and_then(|index| self.lines.get(index)).or(self.lines.last())?;
-        Some(BadLine::new(*line, reason(&error), b""))
+/// Points for a collection.
+struct Ready<'a> {
+    collection: &'a Collection,
+    points: Vec<LinePoint<'a>>,
+}
+
+impl<'a> Ready<'a> {
+    /// The points of a measurement, and those that cannot be of its collection.
+    fn of(points: &'a Points<'_>, place: &'a Place) -> (Ready<'a>, Vec<BadLine>) {
+        let (layouts, with_tags) = unfit(points, &place.time, place.meta.as_deref());
+        let mut ready = Ready { collection: &place.collection, points: Vec::with_capacity(points.len()) };
+        let mut bad = Vec::new();
+        for point in points.as_measurements(&place.time) {
+            let with_tags = with_tags.filter(|_| point.has_tags());
+            match with_tags.or(layouts[point.layout()].as_deref()) {
+                Some(why) => bad.push(BadLine::new(point.number(), why, b"")),
+                None => ready.points.push(point),
+            }
+        }
+        (ready, bad)
     }
 
-    /// Takes out the documents that the collection would refuse.
+    /// The first point that the collection would refuse.
+    fn examined(&self) -> Option<BadLine> {
+        let error = self.collection.check_measurements(&self.points).err()?;
+        let point = error.index().and_then(|index| self.points.get(index)).or(self.points.last())?;
+        Some(BadLine::new(point.number(), reason(&error), b""))
+    }
+
+    /// Takes out the points that the collection would refuse.
     fn sort_out(&mut self) -> Result<Vec<BadLine>, Problem> {
-        let refused = self.collection.check_documents_lenient(&self.documents)?;
-        let of_line =
-            |(index, error): &(usize, ebbtide::Error)| Some(BadLine::new(*self.lines.get(*index)?, reason(error), b""));
+        let refused = self.collection.check_measurements_lenient(&self.points)?;
+        let of_line = |(index, error): &(usize, ebbtide::Error)| {
+            Some(BadLine::new(self.points.get(*index)?.number(), reason(error), b""))
+        };
         let bad = refused.iter().filter_map(of_line).collect();
         for (index, _) in refused.iter().rev() {
-            self.documents.remove(*index);
-            self.lines.remove(*index);
+            self.points.remove(*index);
         }
         Ok(bad)
     }

@@ -49,6 +49,15 @@ impl Condition {
 }
 
 impl Node {
+    /// Whether all conditions are on one top-level field.
+    pub(super) fn mentions_only(&self, field: &str) -> bool {
+        match self {
+            Node::Condition(condition) => condition.field() == field,
+            Node::And(parts) | Node::Or(parts) => parts.iter().all(|part| part.mentions_only(field)),
+            Node::Not(inner) => inner.mentions_only(field),
+        }
+    }
+
     pub(super) fn condition(path: &str, test: Test) -> Node {
         Node::Condition(Condition { path: path.split('.').map(str::to_owned).collect(), test })
     }

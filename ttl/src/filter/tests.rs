@@ -279,6 +279,12 @@ fn documents_match_field_by_field() {
     assert_eq!(filter.meta_part("m"), query(r#"{"m.site": "a"}"#));
     assert!(filter.meta_part("x").is_everything());
     assert_eq!(filter.conjuncts().len(), 3);
+    assert_eq!(filter.equalities("m"), [(vec!["site".to_owned()], Value::from("a"))]);
+    assert!(filter.equalities("v").is_empty() && query(r#"{"$or": [{"m": 1}, {"m": 2}]}"#).equalities("m").is_empty());
+    assert!(!filter.is_of_time_and_meta("t", Some("m")));
+    let other = query(r#"{"m.site": "a", "t": {"$lt": {"$date": "2024-01-01T00:00:00Z"}}}"#);
+    assert!(other.is_of_time_and_meta("t", Some("m")) && !other.is_of_time_and_meta("t", None));
+    assert!(Filter::everything().is_of_time_and_meta("t", None));
 }
 
 #[test]

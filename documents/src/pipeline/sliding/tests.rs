@@ -8,8 +8,8 @@ use serde_json::json;
 fn anew(kind: &Kind, values: &[Value], bounds: &[(usize, usize)]) -> Vec<Value> {
     let one = |(low, high): &(usize, usize)| {
         let mut accumulator = Accumulator::new(kind);
-        values[*low..*high].iter().for_each(|value| accumulator.take(value.clone()).unwrap());
-        Some(accumulator.finish().unwrap())
+        values[*low..*high].iter().for_each(|value| accumulator.take(kind, value.clone()).unwrap());
+        Some(accumulator.finish(kind).unwrap())
     };
     bounds.iter().map(one).collect()
 }

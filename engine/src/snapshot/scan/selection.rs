@@ -28,13 +28,17 @@ pub(in crate::snapshot) struct BucketSelector<'a> {
     snapshot: &'a CollectionSnapshot,
     request: &'a ScanRequest,
     time: StoredRange,
+    /// The one meta that is selected, if it is named.
+    only_meta: Option<MetaKey>,
     report: ScanReport,
 }
 
 impl<'a> BucketSelector<'a> {
     pub(in crate::snapshot) fn new(snapshot: &'a CollectionSnapshot, request: &'a ScanRequest) -> Self {
         let time = request.time.stored(snapshot.options().precision);
-        BucketSelector { snapshot, request, time, report: ScanReport::default() }
+        let equalities = request.meta.iter().flat_map(|filter| filter.equalities());
+        let only_meta = equalities.into_iter().find(|(path, _)| path.is_empty()).map(|(_, value)| MetaKey::of(value));
+        BucketSelector { snapshot, request, time, only_meta, report: ScanReport::default() }
     }
 
     pub(in crate::snapshot) fn report(&self) -> ScanReport {
@@ -174,15 +178,21 @@ impl<'a> BucketSelector<'a> {
     /// The selected buckets of a chunk by number, each with its selected rows in order of time.
     pub(in crate::snapshot) fn select_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
         let state = &self.snapshot.state;
-        let metas: Vec<MetaKey> = chunk.buckets.iter().map(|b| b.id.meta.clone()).collect();
+        let may_be_wanted = |key: &MetaKey| self.only_meta.as_ref().is_none_or(|only| only == key);
+        let buckets: Vec<_> = chunk.buckets.iter().enumerate().filter(|(_, b)| may_be_wanted(&b.id.meta)).collect();
+        self.report.buckets_pruned += (chunk.buckets.len() - buckets.len()) as u64;
+        if buckets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let metas: Vec<MetaKey> = buckets.iter().map(|(_, bucket)| bucket.id.meta.clone()).collect();
         let wanted = self.metas(&metas);
         let failed = wanted.is_err(); // As in a segment.
         let wanted = wanted.unwrap_or_default();
         let class_of_all = state.rules.effective_for_all();
         let values = times(&chunk.batch)?;
         let mut selected = Vec::new();
-        for (number, bucket) in chunk.buckets.iter().enumerate() {
-            if wanted.as_ref().is_some_and(|wanted| !wanted.value(number)) {
+        for (at, (number, bucket)) in buckets.into_iter().enumerate() {
+            if wanted.as_ref().is_some_and(|wanted| !wanted.value(at)) {
                 self.report.buckets_pruned += 1;
                 continue;
             }
@@ -204,7 +214,8 @@ impl<'a> BucketSelector<'a> {
             ));
         }
         if failed {
-            let keys: Vec<MetaKey> = selected.iter().map(|(number, _)| metas[*number].clone()).collect();
+            let keys: Vec<MetaKey> =
+                selected.iter().map(|(number, _)| chunk.buckets[*number].id.meta.clone()).collect();
             if let Some(wanted) = self.metas(&keys)? {
                 let before = selected.len();
                 let mut wanted = wanted.values().iter();
