@@ -105,6 +105,10 @@ impl WriteFile for Unsynced {
         self.0.append(bytes)
     }
 
+    fn fill_ahead(&mut self, bytes: usize) -> io::Result<()> {
+        self.0.fill_ahead(bytes)
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -150,8 +150,12 @@ impl Engine {
 
     /// Records the lengths of the log and the manifest, now that nothing more can be written to them.
     fn mark_closed(&self) {
-        let (log, manifest) = (self.log.lock(), self.manifest.lock());
-        let (Some(log), Some(manifest)) = (&log.writer, &*manifest) else { return };
+        let (mut log, manifest) = (self.log.lock(), self.manifest.lock());
+        let (Some(log), Some(manifest)) = (&mut log.writer, &*manifest) else { return };
+        if let Err(error) = log.finish() {
+            tracing::warn!(%error, "the close could not be marked: the log could not be cut to its end");
+            return;
+        }
         let marker = ShutdownMarker { identity: self.identity, manifest: manifest.end(), log: log.end() };
         if let Err(error) = marker.write(self.fs.as_ref(), &self.dir) {
             tracing::warn!(%error, "the close could not be marked: damage at the end of the log may look like a crash");
@@ -277,9 +281,9 @@ impl Engine {
     /// Starts a new log file. The manifest names it before its first record, so that a lost log is noticed.
     fn rotate_log(&self, log: &mut Log) -> Result<()> {
         if let Some(writer) = log.writer.as_mut()
-            && log.synced_seq + 1 < log.next_seq
+            && (log.synced_seq + 1 < log.next_seq || writer.is_filled_ahead())
         {
-            writer.sync().map_err(|e| self.poison(&e))?;
+            writer.finish().map_err(|e| self.poison(&e))?;
             self.metrics.synced();
             log.synced_seq = log.next_seq - 1;
         }

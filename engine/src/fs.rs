@@ -142,6 +142,11 @@ pub trait WriteFile: Debug + Send {
     /// Appends all of `bytes`. After an error any prefix of them may be in the file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes `bytes` zeros behind the end, which stays where it is: [`len`](WriteFile::len) does not count them and appends
+    /// overwrite them. To sync an append over zeros that were synced, a file system need not note a new length or new
+    /// blocks, which takes it a write or two more. After an error any number of zeros may be there.
+    fn fill_ahead(&mut self, bytes: usize) -> io::Result<()>;
+
     /// Makes the content durable. After an error nothing is known about what was appended since the last sync, and a
     /// second sync that succeeds proves nothing.
     fn sync(&mut self) -> io::Result<()>;
@@ -149,7 +154,7 @@ pub trait WriteFile: Debug + Send {
     /// The length of the file, counting only appends which succeeded.
     fn len(&self) -> u64;
 
-    /// Cuts the file to `len` bytes, which must not be more than it has. Durable after [`sync`](WriteFile::sync).
+    /// Cuts the file to `len` bytes, which must not be more than it has, and takes away what is behind its end. Durable after [`sync`](WriteFile::sync).
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 }
 

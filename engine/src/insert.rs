@@ -6,6 +6,8 @@ mod widen;
 
 use crate::batch_id::BatchId;
 use crate::documents::changes;
+use crate::documents::columns::DocumentColumns;
+use crate::documents::memtable::{self, Memtable};
 use crate::documents::state::DocumentsState;
 use crate::documents::transaction::Transaction;
 use crate::engine::{Engine, Log};
@@ -23,6 +25,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use widen::check_widening;
+
+/// Changes of documents that are added while readers wait: what takes about half a millisecond.
+const ADDED_IN_PLACE_MAX: usize = 1024;
 
 impl Engine {
     /// The submission that `build` makes under the newest schema; `None` without rows. Whether fields may widen is not checked.
@@ -208,13 +213,15 @@ impl Engine {
     /// Waits until a command is decided; becomes the leader if there is none.
     pub(crate) fn wait_for<'a>(&'a self, mut queue: Guard<'a, Queue>, ticket: &Ticket) -> Result<()> {
         loop {
-            if queue.done >= ticket.number {
-                return queue.failed.remove(&ticket.number).map_or(Ok(()), Err);
-            }
-            if !queue.leader {
+            let is_decided = queue.done >= ticket.number;
+            if !is_decided && !queue.leader {
                 return self.lead(queue, ticket);
             }
-            self.inserts.wait_for_turn(&mut queue, ticket);
+            drop(queue);
+            if let Some(outcome) = ticket.wait() {
+                return outcome;
+            }
+            queue = self.inserts.lock();
         }
     }
 
@@ -223,23 +230,9 @@ impl Engine {
         queue.leader = true;
         let group = self.inserts.gather(queue);
         let tickets = group.iter().map(|pending| pending.ticket.clone()).collect();
-        let mut guard = LeaderGuard { engine: self, tickets };
+        let mut guard = LeaderGuard { engine: self, tickets, own: ticket.number };
         let outcome = self.write_group(group);
-        let mut tickets = std::mem::take(&mut guard.tickets);
-        drop(guard);
-        let mut queue = self.inserts.lock();
-        queue.leader = false;
-        match outcome {
-            Ok(refused) => {
-                queue.done = queue.done.max(tickets.last().map_or(0, |ticket| ticket.number));
-                queue.failed.extend(refused);
-                queue.forget_applied_schemas();
-            }
-            Err(error) => queue.fail(&mut tickets, &error),
-        }
-        let outcome = queue.failed.remove(&ticket.number).map_or(Ok(()), Err);
-        self.inserts.decided(queue, &tickets);
-        outcome
+        self.inserts.decide(std::mem::take(&mut guard.tickets), outcome, ticket.number)
     }
 
     /// Writes a group of commands to the log with one sync, then makes them visible. Returns the tickets of those that were
@@ -253,6 +246,7 @@ impl Engine {
             return Ok(group.refused);
         }
         self.append(&mut log, &group)?;
+        let documents: Vec<_> = group.documents.into_iter().map(|(id, copy)| (id, Written::of(copy))).collect();
         let mut state = self.state.write();
         for (seq, parts) in group.applied {
             state.applied_seq = seq;
@@ -263,13 +257,14 @@ impl Engine {
                 add_rows(collection, seq, rows).map_err(|e| self.poison(&e))?;
             }
         }
-        for (id, copy) in group.documents {
+        let mut replaced = Vec::new();
+        for (id, written) in documents {
             if let Some(documents) = state.documents_by_id_mut(id) {
-                documents.memtable = copy.memtable;
-                documents.columns = copy.columns;
+                replaced.extend(written.apply(documents));
             }
         }
         drop(state);
+        drop(replaced); // Frees memory where no reader waits for it.
         if self.is_half_full() {
             self.half_full.notify_one();
         }
@@ -360,7 +355,9 @@ impl Engine {
             Entry::Vacant(place) => {
                 let present = self.state.read().documents_by_id(collection).cloned();
                 let gone = || Error::new(Code::NamespaceNotFound, "the collection was dropped before the write");
-                place.insert((*present.ok_or_else(gone)?).clone())
+                let mut copy = (*present.ok_or_else(gone)?).clone();
+                copy.memtable.begin_group();
+                place.insert(copy)
             }
         })
     }
@@ -405,6 +402,9 @@ impl Engine {
         let no_log = || Error::internal("a writable database has a log");
         let writer = log.writer.as_mut().ok_or_else(no_log)?;
         let before = writer.len();
+        if due {
+            writer.fill_ahead(group.frames.len());
+        }
         if let Err(error) = writer.append(&group.frames) {
             return Err(match writer.cut_back(before) {
                 Ok(()) => error,
@@ -472,6 +472,46 @@ struct Group {
     refused: Vec<(u64, Error)>,
 }
 
+/// What a group of commands has done to an ordinary collection, once it is durable.
+struct Written {
+    columns: Arc<DocumentColumns>,
+    changes: Changes,
+}
+
+enum Changes {
+    /// To be added to the memtable where it is, which copies nothing that no snapshot shares.
+    Few(memtable::Group),
+    /// The memtable with them, since to add them would keep readers waiting.
+    Many(Memtable),
+}
+
+impl Written {
+    fn of(copy: DocumentsState) -> Written {
+        let DocumentsState { mut memtable, columns, .. } = copy;
+        let group = memtable.take_group();
+        let changes = match group.len() <= ADDED_IN_PLACE_MAX {
+            true => Changes::Few(group),
+            false => {
+                memtable.add_group(group);
+                Changes::Many(memtable)
+            }
+        };
+        Written { columns, changes }
+    }
+
+    /// Makes it visible. Returns what it replaced.
+    fn apply(self, documents: &mut DocumentsState) -> Option<Memtable> {
+        documents.columns = self.columns;
+        match self.changes {
+            Changes::Few(group) => {
+                documents.memtable.add_group(group);
+                None
+            }
+            Changes::Many(memtable) => Some(std::mem::replace(&mut documents.memtable, memtable)),
+        }
+    }
+}
+
 /// Adds logged measurements to the open buckets of their collection.
 fn add_rows(collection: &mut CollectionState, seq: u64, rows: Rows) -> Result<()> {
     let span = collection.options.bucketing.span_seconds();
@@ -489,6 +529,8 @@ struct LeaderGuard<'a> {
     engine: &'a Engine,
     /// What it writes; nothing once that has ended.
     tickets: Vec<Ticket>,
+    /// The number of its own.
+    own: u64,
 }
 
 impl Drop for LeaderGuard<'_> {
@@ -497,10 +539,8 @@ impl Drop for LeaderGuard<'_> {
             return;
         }
         let error = self.engine.poison(&Error::internal("the thread that wrote the log panicked"));
-        let mut queue = self.engine.inserts.lock();
-        queue.leader = false;
-        queue.fail(&mut self.tickets, &error);
-        self.engine.inserts.decided(queue, &self.tickets);
+        let outcome = self.engine.inserts.decide(std::mem::take(&mut self.tickets), Err(error), self.own);
+        tracing::debug!(?outcome, "the thread's own command failed with it");
     }
 }
 

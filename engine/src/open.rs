@@ -54,15 +54,17 @@ pub(crate) fn open(
     Ok(engine)
 }
 
-/// Reads files that a writer in another process may be changing. An error is returned only if nothing changed meanwhile;
-/// otherwise it may be about a file that is no longer in use, and `read` starts again.
+/// Reads files that a writer in another process may be changing. An error is returned only if nothing changed while `read` ran
+/// into it; otherwise it may be about a file that is no longer in use, or about one whose end was read before its middle was
+/// written, and `read` starts again.
 pub(crate) fn beside_a_writer<T, E>(fs: &dyn Fs, dir: &Path, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
-    let mut before = stamp(fs, dir);
+    // Looking at the files is dear, so it begins after the first error.
+    let mut before = None;
     for _ in 1..READ_ONLY_TRIES {
         match read() {
             Ok(read) => return Ok(read),
             Err(error) => {
-                let after = stamp(fs, dir);
+                let after = Some(stamp(fs, dir));
                 if after == before {
                     return Err(error);
                 }
@@ -73,13 +75,16 @@ pub(crate) fn beside_a_writer<T, E>(fs: &dyn Fs, dir: &Path, read: impl Fn() -> 
     read()
 }
 
-/// The names of the files and the lengths of those that grow: every change by a writer changes one of them. Empty for a folder
-/// that cannot be listed.
+/// The names of the files, and of those that are appended to the length or the checksum: every change by a writer changes one of
+/// them. The length of a log does not, since records overwrite zeros. Empty for a folder that cannot be listed.
 fn stamp(fs: &dyn Fs, dir: &Path) -> Vec<(String, Option<u64>)> {
     let names = fs.list(dir).unwrap_or_default();
-    let grows = |name: &str| matches!(FileName::parse(name), Some(FileName::Manifest(_) | FileName::Log(_)));
-    let len = |name: &str| grows(name).then(|| fs.len(&dir.join(name)).ok()).flatten();
-    names.into_iter().map(|name| (len(&name), name)).map(|(len, name)| (name, len)).collect()
+    let content = |name: &str| match FileName::parse(name) {
+        Some(FileName::Manifest(_)) => fs.len(&dir.join(name)).ok(),
+        Some(FileName::Log(_)) => fs.read(&dir.join(name)).ok().map(|log| crc32fast::hash(&log).into()),
+        _ => None,
+    };
+    names.into_iter().map(|name| (content(&name), name)).map(|(content, name)| (name, content)).collect()
 }
 
 /// Opens the segments for a reader: a writer in another process may unlink them before they are first read.

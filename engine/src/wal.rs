@@ -220,13 +220,27 @@ pub(crate) fn put_frame(out: &mut Vec<u8>, start: Place, record: Record, payload
     FORMAT.put(out, start, &record.fields(), payload, crc);
 }
 
+/// The most zeros that are kept behind the end of a log.
+const AHEAD_BYTES_MAX: u64 = 512 << 10;
+/// Frames from this length on make the file grow: writing them twice would cost more than their sync saves.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
 /// An open log file.
+///
+/// Behind its last frame it may have zeros, which the next frames overwrite: their sync then writes nothing but them. No frame
+/// begins with zeros, so a reader takes them for the end; whatever part of a frame a power cut leaves there, its checksum does
+/// not match, as at the end of the file. The zeros are cut off before another file follows and before a shutdown counts as
+/// clean. So a complete log ends with its last frame, and a lost end is noticed.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     pub(crate) first_seq: u64,
     pub(crate) path: PathBuf,
     file_crc: u32,
     file: Box<dyn WriteFile>,
+    /// Where the zeros behind the end of the file stop.
+    filled: u64,
+    /// Whether the disk has taken all zeros so far.
+    fills: bool,
 }
 
 impl LogWriter {
@@ -237,7 +251,7 @@ impl LogWriter {
         let header = FORMAT.header(FileHeader { identity, number: first_seq });
         let created = write_synced(fs, &path, &header).and_then(|file| fs.sync_dir(dir).map(|()| file));
         let file = created.map_err(|e| Error::io("create the log file", &path, &e))?;
-        Ok(LogWriter { first_seq, path, file_crc: framed::file_crc(&header), file })
+        Ok(LogWriter::of(first_seq, path, &header, file))
     }
 
     /// Continues an existing file that holds no record yet. One of an older version gets the header of this one, since it is about
@@ -252,12 +266,33 @@ impl LogWriter {
         renewed().map_err(|e| Error::io("renew the header of the log", &path, &e))?;
         let file = fs.open_append(&path, HEADER_BYTES as u64).and_then(|mut file| file.sync().map(|()| file));
         let file = file.map_err(|e| Error::io("open the log", &path, &e))?;
-        Ok(LogWriter { first_seq, path, file_crc: framed::file_crc(&header), file })
+        Ok(LogWriter::of(first_seq, path, &header, file))
+    }
+
+    fn of(first_seq: u64, path: PathBuf, header: &[u8], file: Box<dyn WriteFile>) -> Self {
+        LogWriter { first_seq, path, file_crc: framed::file_crc(header), filled: file.len(), file, fills: true }
     }
 
     /// The place of the next frame.
     pub(crate) fn place(&self) -> Place {
         Place { file: self.file_crc, offset: self.len() }
+    }
+
+    /// Sees that there are zeros for frames of this length, if they are small and about to be synced. There are never more zeros
+    /// than frames before them, so a log with few records stays small.
+    pub(crate) fn fill_ahead(&mut self, frames: usize) {
+        let ahead = self.len().min(AHEAD_BYTES_MAX);
+        let is_small = frames <= SMALL_BYTES_MAX && 2 * frames as u64 <= ahead;
+        if !self.fills || !is_small || self.len() + frames as u64 <= self.filled {
+            return;
+        }
+        self.filled = self.len() + ahead;
+        if let Err(error) = self.file.fill_ahead(ahead as usize) {
+            // They only save time. A disk that has no room for them needs it for something else.
+            self.fills = false;
+            let cut = self.file.truncate(self.len());
+            tracing::debug!(path = %self.path.display(), %error, ?cut, "could not write ahead in the log");
+        }
     }
 
     pub(crate) fn append(&mut self, frames: &[u8]) -> Result<()> {
@@ -282,7 +317,22 @@ impl LogWriter {
         self.file
             .truncate(len)
             .and_then(|()| self.file.sync())
-            .map_err(|e| Error::io("cut back the log", &self.path, &e))
+            .map_err(|e| Error::io("cut back the log", &self.path, &e))?;
+        self.filled = len;
+        Ok(())
+    }
+
+    /// Whether there may be zeros behind the end.
+    pub(crate) fn is_filled_ahead(&self) -> bool {
+        self.filled > self.len()
+    }
+
+    /// Cuts off the zeros behind the end, durably, and syncs what was appended.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self.is_filled_ahead() {
+            true => self.cut_back(self.len()),
+            false => self.sync(),
+        }
     }
 }
 

@@ -111,6 +111,10 @@ impl WriteFile for LyingFile {
         Ok(())
     }
 
+    fn fill_ahead(&mut self, bytes: usize) -> io::Result<()> {
+        self.file.fill_ahead(bytes)
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         match self.fs.plant {
             Plant::SkippedSync if self.fs.every(5) => Ok(()),

@@ -31,6 +31,8 @@ const FIRST_TIME: &str = "first_time";
 const LAST: &str = "last";
 const LAST_TIME: &str = "last_time";
 const STATES: [&str; 10] = [COUNT, SUM, SUM_HIGH, SQUARES, MIN, MAX, FIRST, FIRST_TIME, LAST, LAST_TIME];
+/// The same as the squares, by the digits after the point that all values have: see [`Excess`].
+const EXCESS: [&str; 7] = ["excess", "excess_1", "excess_2", "excess_3", "excess_4", "excess_5", "excess_6"];
 
 /// Under which names the states of a field are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +65,8 @@ pub fn stored_columns(schema: &Schema, fields: impl IntoIterator<Item = StoredFi
     let mut columns = vec![schema.time.clone()];
     columns.extend(schema.meta.clone().filter(|_| schema.meta_type.is_some()));
     let of_bin = [MEASUREMENTS, FROM, TO].into_iter().map(str::to_owned);
-    let states = fields.into_iter().flat_map(|field| STATES.map(|state| field.column(state)));
+    let names = || STATES.into_iter().chain(EXCESS);
+    let states = fields.into_iter().flat_map(|field| names().map(|state| field.column(state)).collect::<Vec<_>>());
     let all: Vec<String> = of_bin.chain(states).collect();
     columns.extend(all.into_iter().filter(|column| schema.fields.iter().any(|(name, _)| name == column)));
     columns
@@ -104,7 +107,9 @@ impl Bins {
             writer.field = stored(&field.name);
             match &field.states {
                 States::Int(states) => {
-                    writer.squares(states);
+                    // A double holds such a sum, if the field widens.
+                    let small = |sum: i128| i64::try_from(sum).ok().filter(|sum| sum.abs() <= WHOLE_MAX_INT);
+                    writer.squares(states, Some(0), |state| small(state.sum));
                     writer.values(FieldType::Int64, states, &|values| {
                         Arc::new(values.map(|v| v.copied()).collect::<Int64Array>())
                     });
@@ -114,11 +119,14 @@ impl Bins {
                     writer.states(SUM_HIGH, states, |_, state| Some(high(state)).filter(|high| *high != 0));
                 }
                 States::Double(states) => {
-                    writer.squares(states);
+                    let scale = writer.scale(states);
+                    let sum = |state: &State<f64>| sum_to_store(state.sum, scale);
+                    writer.squares(states, scale, |state| whole_sum(sum(state), scale?));
                     writer.values(FieldType::Double, states, &|values| {
                         Arc::new(values.map(|v| v.copied()).collect::<Float64Array>())
                     });
-                    let sums = writer.sums(states);
+                    let known = |slot: &usize| Some(&states[*slot]).filter(|state| state.count > 0).map(sum);
+                    let sums: Float64Array = slots.iter().map(known).collect();
                     writer.put(writer.field.column(SUM), FieldType::Double, Arc::new(sums));
                 }
                 States::Bool(states) => writer.values(FieldType::Bool, states, &|values| {
@@ -221,13 +229,25 @@ impl Writer<'_> {
         self.put(self.field.column(state), FieldType::Int64, Arc::new(column));
     }
 
-    fn squares<V: BinValue>(&mut self, states: &[State<V>]) {
-        let squares = |slot: &usize| {
-            let state = &states[*slot];
-            (state.count > 0 && state.squares != 0.0).then(|| rounded(state.squares))
+    /// Squared deviations of values with at most `scale` digits after the point; `sum` is that of a state times `10^scale`.
+    fn squares<V: BinValue>(&mut self, states: &[State<V>], scale: Option<u8>, sum: impl Fn(&State<V>) -> Option<i64>) {
+        let known = |slot: &usize| Some(&states[*slot]).filter(|state| state.count > 0 && state.squares != 0.0);
+        let excess: Vec<Option<i64>> = match scale {
+            None => vec![None; self.slots.len()],
+            Some(scale) => {
+                let of = |state: &State<V>| Excess { count: state.count, sum: sum(state)?, scale }.of(state.squares);
+                self.slots.iter().map(|slot| known(slot).and_then(of)).collect()
+            }
         };
-        let column: Float64Array = self.slots.iter().map(squares).collect();
-        self.put(self.field.column(SQUARES), FieldType::Double, Arc::new(column));
+        let others = self.slots.iter().zip(&excess).map(|(slot, excess)| match excess {
+            None => known(slot).map(|state| rounded(state.squares)),
+            Some(_) => None,
+        });
+        let others: Float64Array = others.collect();
+        self.put(self.field.column(SQUARES), FieldType::Double, Arc::new(others));
+        if let Some(name) = scale.and_then(|scale| EXCESS.get(usize::from(scale))) {
+            self.put(self.field.column(name), FieldType::Int64, Arc::new(Int64Array::from(excess)));
+        }
     }
 
     fn values<V: BinValue>(
@@ -257,26 +277,72 @@ impl Writer<'_> {
         });
     }
 
-    /// Sums of doubles. Where all values are short decimals, their sum is the decimal that it is next to: merging rounds, and a
-    /// decimal takes a third of the space.
-    fn sums(&self, states: &[State<f64>]) -> Float64Array {
-        let known = || self.slots.iter().map(|slot| &states[*slot]).filter(|state| state.count > 0);
+    /// How many digits after the point doubles have, if all that is known of them are short decimals.
+    fn scale(&self, states: &[State<f64>]) -> Option<u8> {
+        let known = self.slots.iter().map(|slot| &states[*slot]).filter(|state| state.count > 0);
         let mut decimals = Decimals::default();
-        let values: Vec<f64> = known().flat_map(|s| [s.min, s.max, s.first.1, s.last.1]).collect();
-        let scale = decimals.look_at(&values).then(|| decimals.scale()).flatten();
-        let sum = |slot: &usize| {
-            let state = Some(&states[*slot]).filter(|state| state.count > 0)?;
-            Some(scale.map_or(state.sum.value(), |scale| near_decimal(state.sum.value(), scale)))
-        };
-        self.slots.iter().map(sum).collect()
+        let values: Vec<f64> = known.flat_map(|s| [s.min, s.max, s.first.1, s.last.1]).collect();
+        decimals.look_at(&values).then(|| decimals.scale()).flatten()
     }
 }
+
+/// The sum of doubles. Where all values are short decimals, their sum is the decimal that it is next to: merging rounds, and a
+/// decimal takes a third of the space.
+fn sum_to_store(sum: Compensated, scale: Option<u8>) -> f64 {
+    scale.map_or(sum.value(), |scale| near_decimal(sum.value(), scale))
+}
+
+/// A sum times `10^scale`, rounded.
+fn whole_sum(sum: f64, scale: u8) -> Option<i64> {
+    let scaled = sum * power(scale);
+    (scaled.abs() <= WHOLE_MAX).then(|| nearest(scaled))
+}
+
+/// Squared deviations as a whole number. Let `n` values be whole numbers (decimals times `10^scale`) with the sum `s` and the sum
+/// of squares `q`. Their squared deviations come to `q - s^2 / n`, a fraction without end, and what is stored is `q` minus the
+/// whole part of `s^2 / n`: a number of half as many digits.
+struct Excess {
+    count: u64,
+    /// The sum of the whole numbers.
+    sum: i64,
+    scale: u8,
+}
+
+impl Excess {
+    /// What of `s^2 / n` is beyond its whole part.
+    #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
+    fn fraction(&self) -> f64 {
+        let (square, count) = (i128::from(self.sum).pow(2), i128::from(self.count.max(1)));
+        (square % count) as f64 / count as f64
+    }
+
+    /// The squared deviations of an excess.
+    #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
+    fn squares(&self, excess: i64) -> f64 {
+        (excess as f64 - self.fraction()) / power(self.scale) / power(self.scale)
+    }
+
+    /// The excess of squared deviations, if these come back of it as precisely as they would be stored otherwise: they do if all
+    /// values were such decimals.
+    fn of(&self, squares: f64) -> Option<i64> {
+        const PRECISION: f64 = 1.0 / (1_u64 << 40) as f64;
+        let excess = squares * power(self.scale) * power(self.scale) + self.fraction();
+        if !(0.0..=WHOLE_MAX).contains(&excess) {
+            return None;
+        }
+        let excess = nearest(excess);
+        ((self.squares(excess) - squares).abs() <= squares * PRECISION).then_some(excess)
+    }
+}
+
+/// Whole numbers up to it are exact as doubles, and quickly rounded to.
+const WHOLE_MAX: f64 = 1e15;
+const WHOLE_MAX_INT: i64 = 1_000_000_000_000_000;
 
 /// The decimal with `scale` digits after the point that a sum is, but for rounding; else the sum itself.
 #[expect(clippy::cast_precision_loss, reason = "the number is below 2^51")]
 fn near_decimal(sum: f64, scale: u8) -> f64 {
     const NEAR: f64 = 1e-14;
-    const WHOLE_MAX: f64 = 1e15;
     let scaled = sum * power(scale);
     if scaled.abs() > WHOLE_MAX || !scaled.is_finite() {
         return sum;
@@ -357,6 +423,7 @@ impl<'a> Source<'a> {
         columns: [&A; 4],
         at: impl Fn(&A, usize) -> V,
         sum: impl Fn(usize) -> V::Sum,
+        whole: impl Fn(usize, u8) -> Option<i64>,
     ) -> Result<(), ArrowError> {
         let int = |state: &str| ints(self.batch, &self.name(state));
         let (count, first, last) = (int(COUNT)?, int(FIRST_TIME)?, int(LAST_TIME)?);
@@ -364,6 +431,14 @@ impl<'a> Source<'a> {
             .column(SQUARES)
             .map(|column| column.as_primitive_opt::<Float64Type>().ok_or_else(|| wrong(SQUARES, column.data_type())));
         let squares = squares.transpose()?;
+        let excess = (0..).zip(EXCESS).filter_map(|(scale, name)| Some((scale, int(name).transpose()?)));
+        let excess: Vec<(u8, &Int64Array)> =
+            excess.map(|(scale, column)| Ok((scale, column?))).collect::<Result<_, ArrowError>>()?;
+        let of_excess = |row: usize, count: u64| {
+            let (scale, excess) =
+                excess.iter().find_map(|(scale, column)| Some((*scale, value(Some(column), row)?)))?;
+            Some(Excess { count, sum: whole(row, scale)?, scale }.squares(excess))
+        };
         let [min, max, of_first, of_last] = columns;
         for (row, slot) in self.slots.iter().enumerate() {
             if columns.iter().any(|column| column.is_null(row)) {
@@ -371,10 +446,12 @@ impl<'a> Source<'a> {
             }
             let since = |of: i64| self.starts[row].wrapping_add(of);
             let rows = self.rows[row];
+            let count = value(count, row).map_or(rows.measurements, i64::cast_unsigned);
+            let squares = squares.filter(|squares| squares.is_valid(row)).map(|squares| squares.value(row));
             states[*slot].merge(&State {
-                count: value(count, row).map_or(rows.measurements, i64::cast_unsigned),
+                count,
                 sum: sum(row),
-                squares: squares.filter(|squares| squares.is_valid(row)).map_or(0.0, |squares| squares.value(row)),
+                squares: squares.or_else(|| of_excess(row, count)).unwrap_or(0.0),
                 min: at(min, row),
                 max: at(max, row),
                 first: (value(first, row).map_or(rows.first, since), at(of_first, row)),
@@ -387,9 +464,9 @@ impl<'a> Source<'a> {
     fn ints(&self, states: &mut [State<i64>]) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Int64)? else { return Ok(()) };
         let (low, high) = (ints(self.batch, &self.name(SUM))?, ints(self.batch, &self.name(SUM_HIGH))?);
-        self.each(states, columns.map(|column| column.as_primitive::<Int64Type>()), Int64Array::value, |row| {
-            sum_of_parts(value(low, row).unwrap_or(0), value(high, row))
-        })
+        let sum = |row: usize| sum_of_parts(value(low, row).unwrap_or(0), value(high, row));
+        let columns = columns.map(|column| column.as_primitive::<Int64Type>());
+        self.each(states, columns, Int64Array::value, sum, |row, _| value(low, row))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the field widened")]
@@ -397,6 +474,7 @@ impl<'a> Source<'a> {
         let is_number = |ty: &DataType| matches!(ty, DataType::Int64 | DataType::Float64);
         let Some(columns) = self.four(is_number)? else { return Ok(()) };
         let low = self.column(SUM).filter(|column| is_number(column.data_type())).map(doubles);
+        let whole = |row: usize, scale: u8| whole_sum(low.as_ref().filter(|low| low.is_valid(row))?.value(row), scale);
         let high = ints(self.batch, &self.name(SUM_HIGH))?;
         let sum = |row: usize| {
             let low = low.as_ref().filter(|low| low.is_valid(row)).map_or(0.0, |low| low.value(row));
@@ -406,17 +484,17 @@ impl<'a> Source<'a> {
             }
         };
         let columns = columns.map(doubles);
-        self.each(states, columns.each_ref(), Float64Array::value, sum)
+        self.each(states, columns.each_ref(), Float64Array::value, sum, whole)
     }
 
     fn bools(&self, states: &mut [State<bool>]) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Boolean)? else { return Ok(()) };
-        self.each(states, columns.map(|column| column.as_boolean()), BooleanArray::value, |_| ())
+        self.each(states, columns.map(|column| column.as_boolean()), BooleanArray::value, |_| (), |_, _| None)
     }
 
     fn texts(&self, states: &mut [State<Arc<str>>]) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Utf8View)? else { return Ok(()) };
         let columns = columns.map(|column| column.as_string_view());
-        self.each(states, columns, |column, row| column.value(row).into(), |_| ())
+        self.each(states, columns, |column, row| column.value(row).into(), |_| (), |_, _| None)
     }
 }

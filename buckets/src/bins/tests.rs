@@ -196,3 +196,64 @@ fn infinities_and_sums_that_overflow_are_as_in_sql() {
     let sums = results.column_by_name("d_sum").unwrap().as_primitive::<Float64Type>();
     assert_eq!((sums.value(0), sums.value(1).is_nan(), sums.value(2)), (f64::INFINITY, true, f64::INFINITY));
 }
+
+/// Bins of a field "d" with one value an instant.
+fn of_doubles(bins_of: &[&[f64]]) -> Bins {
+    let mut part = Bins::new(1000, [("d", &FieldType::Double)]);
+    let times: Vec<i64> = bins_of.iter().flat_map(|values| 0..i64::try_from(values.len()).unwrap()).collect();
+    let column: ArrayRef = Arc::new(Float64Array::from(bins_of.concat()));
+    let (mut start, mut pieces) = (0, Vec::new());
+    for (meta, values) in (0_i64..).zip(bins_of) {
+        pieces.push((part.meta(&MetaKey::of(&Value::Int(meta))), start..start + values.len()));
+        start += values.len();
+    }
+    part.fold(&times, &[Some(column)], &pieces).unwrap();
+    part
+}
+
+#[test]
+fn deviations_of_decimals_are_stored_as_whole_numbers_and_come_back() {
+    let decimals: [&[f64]; 3] = [&[20.25, 20.5, -3.75], &[7.5, 7.5], &[1013.25, 1013.5, 1012.75, 1013.0, 1014.25]];
+    let part = of_doubles(&decimals);
+    let (stored_schema, batch) = stored(&part);
+    assert!(stored_schema.field_type("d.squares").is_none(), "{stored_schema:?}");
+    let excess = batch.column_by_name("d.excess_2").unwrap().as_primitive::<Int64Type>();
+    // 2025^2 + 2050^2 + 375^2 - 3700^2 / 3, rounded up; of equal values there is none.
+    assert_eq!(excess.iter().collect::<Vec<_>>(), [Some(3_880_417), None, Some(13_250)]);
+    let mut back = Bins::new(1000, [("d", &FieldType::Double)]);
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    same(&back, &part);
+}
+
+#[test]
+fn deviations_of_other_doubles_are_stored_as_they_are() {
+    let thirds: Vec<f64> = (0..5).map(|n| f64::from(n) / 3.0).collect();
+    // All that is known of the second looks like decimals.
+    let part = of_doubles(&[&thirds, &[0.0, 1.0 / 3.0, 0.5, 1.0 / 7.0, 0.25]]);
+    let (stored_schema, batch) = stored(&part);
+    let squares = batch.column_by_name("d.squares").unwrap();
+    assert_eq!(squares.null_count(), 0);
+    let mut back = Bins::new(1000, [("d", &FieldType::Double)]);
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    same(&back, &part);
+    let hidden = of_doubles(&[&[0.0, 1.0 / 3.0, 0.5, 1.0 / 7.0, 0.25]]);
+    let (stored_schema, batch) = stored(&hidden);
+    assert!(batch.column_by_name("d.squares").is_some());
+    let mut back = Bins::new(1000, [("d", &FieldType::Double)]);
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    same(&back, &hidden);
+}
+
+#[test]
+fn deviations_of_great_whole_numbers_keep_their_precision() {
+    let great = 900_000_000_000_000;
+    let values = vec![great, great - 5, great - 11];
+    let mut part = Bins::new(1000, [("i", &FieldType::Int64)]);
+    let meta = part.meta(&MetaKey::of(&Value::Int(0)));
+    part.fold(&[0, 1, 2], &[Some(Arc::new(Int64Array::from(values)))], &[(meta, 0..3)]).unwrap();
+    let (stored_schema, batch) = stored(&part);
+    assert!(stored_schema.field_type("i.squares").is_some() && stored_schema.field_type("i.excess").is_none());
+    let mut back = Bins::new(1000, [("i", &FieldType::Int64)]);
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    same(&back, &part);
+}

@@ -32,7 +32,7 @@ pub(crate) type Row = (u64, u32);
 /// A part of the memtable. Copies are cheap and independent.
 #[derive(Debug, Clone, Default)]
 struct Part {
-    /// By key: a document, or `None` for a key that was removed although the frozen part has it.
+    /// By key: a document, or `None` for a key that was removed although an older part has it.
     entries: OrdMap<Bytes, Option<Stored>>,
     /// Rows of segments that were replaced or removed.
     superseded: OrdSet<Row>,
@@ -65,6 +65,9 @@ fn entry_bytes(key: &Bytes, entry: Option<&Stored>) -> usize {
 /// Documents of one collection that are in no segment. Copies are cheap and independent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memtable {
+    /// What commands have done whose records are not durable yet: only in the copy on which they are evaluated. So the rest of the
+    /// copy stays as it is, and shares all of its memory with the original.
+    group: Option<Group>,
     active: Part,
     /// What is being sealed: visible, but no longer changed.
     frozen: Part,
@@ -72,10 +75,24 @@ pub(crate) struct Memtable {
     oldest_seq: Option<u64>,
 }
 
+/// What a group of commands has done.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Group {
+    part: Part,
+    first_seq: Option<u64>,
+}
+
+impl Group {
+    /// How many changes it is, about.
+    pub(crate) fn len(&self) -> usize {
+        self.part.entries.len() + self.part.superseded.len()
+    }
+}
+
 /// What a change of the memtable replaced.
 #[derive(Debug)]
 pub(crate) struct Replaced {
-    /// The entry of the key in the active part, if it had one.
+    /// The entry of the key in the newest part, if it had one.
     entry: Option<Option<Stored>>,
     /// The row that the change marked as replaced.
     marked: Option<Row>,
@@ -93,8 +110,40 @@ pub(crate) enum Known {
 }
 
 impl Memtable {
+    /// Begins a group: what is written from now on stays apart until it is taken.
+    pub(crate) fn begin_group(&mut self) {
+        self.group = Some(Group::default());
+    }
+
+    /// What was written since the group began.
+    pub(crate) fn take_group(&mut self) -> Group {
+        self.group.take().unwrap_or_default()
+    }
+
+    /// Adds what a group has done.
+    pub(crate) fn add_group(&mut self, group: Group) {
+        for (key, entry) in group.part.entries {
+            match entry {
+                None if !self.frozen.entries.contains_key(&key) => self.active.unset(&key),
+                entry => self.active.set(key, entry),
+            };
+        }
+        self.active.superseded.extend(group.part.superseded);
+        group.first_seq.into_iter().for_each(|seq| self.note(seq));
+    }
+
+    /// The parts, the newest first.
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.group.iter().map(|group| &group.part).chain([&self.active, &self.frozen])
+    }
+
+    /// The part that is written to.
+    fn newest(&mut self) -> &mut Part {
+        self.group.as_mut().map_or(&mut self.active, |group| &mut group.part)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        self.active.bytes + self.frozen.bytes
+        self.parts().map(|part| part.bytes).sum()
     }
 
     pub(crate) fn oldest_seq(&self) -> Option<u64> {
@@ -102,7 +151,7 @@ impl Memtable {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Known {
-        match self.active.entries.get(key).or_else(|| self.frozen.entries.get(key)) {
+        match self.parts().find_map(|part| part.entries.get(key)) {
             Some(Some(stored)) => Known::Document(stored.clone()),
             Some(None) => Known::Removed,
             None => Known::Nothing,
@@ -116,60 +165,70 @@ impl Memtable {
 
     /// The documents whose keys are greater than this one, in the order of their keys.
     pub(crate) fn documents_after(&self, after: Option<&Bytes>) -> impl Iterator<Item = (&Bytes, &Stored)> {
-        let (active, frozen) = (&self.active.entries, &self.frozen.entries);
         let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
         let range = (start, Bound::Unbounded);
+        let (active, frozen) = (&self.active.entries, &self.frozen.entries);
         let older = frozen.range(range.clone()).filter(|(key, _)| !active.contains_key(*key));
-        merge(active.range(range), older).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+        let group = self.group.as_ref().map(|group| &group.part.entries);
+        let settled = merge(active.range(range.clone()), older);
+        let settled = settled.filter(move |(key, _)| group.is_none_or(|group| !group.contains_key(*key)));
+        let of_group = group.into_iter().flat_map(move |group| group.range(range.clone()));
+        merge(of_group, settled).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
     }
 
     /// Whether a row of a segment was replaced or removed.
     pub(crate) fn is_superseded(&self, row: Row) -> bool {
-        self.active.superseded.contains(&row) || self.frozen.superseded.contains(&row)
+        self.parts().any(|part| part.superseded.contains(&row))
     }
 
     /// The rows of a segment that were replaced or removed.
     pub(crate) fn superseded(&self, segment: u64) -> RoaringBitmap {
         let range = (segment, 0)..=(segment, u32::MAX);
         let of = |part: &Part| part.superseded.range(range.clone()).map(|row| row.1).collect::<RoaringBitmap>();
-        of(&self.active) | of(&self.frozen)
+        self.parts().map(of).fold(RoaringBitmap::new(), |all, part| all | part)
     }
 
     /// Notes that the effect of record `seq` is in here.
     pub(crate) fn note(&mut self, seq: u64) {
-        self.oldest_seq.get_or_insert(seq);
+        let oldest = self.group.as_mut().map_or(&mut self.oldest_seq, |group| &mut group.first_seq);
+        oldest.get_or_insert(seq);
     }
 
     /// Puts a document in the place of the one with this key, which is `old` if a segment has it.
     pub(crate) fn put(&mut self, key: Bytes, stored: Stored, old: Option<Row>) -> Replaced {
         let marked = self.supersede(old);
-        Replaced { entry: self.active.set(key, Some(stored)), marked }
+        Replaced { entry: self.newest().set(key, Some(stored)), marked }
     }
 
     /// Removes the document with this key, which is `old` if a segment has it.
     pub(crate) fn remove(&mut self, key: &[u8], old: Option<Row>) -> Replaced {
         let marked = self.supersede(old);
-        let entry = match self.frozen.entries.contains_key(key) {
-            true => self.active.set(Bytes::copy_from_slice(key), None),
-            false => self.active.unset(key),
+        let is_below = match &self.group {
+            Some(_) => [&self.active, &self.frozen].iter().any(|part| part.entries.contains_key(key)),
+            None => self.frozen.entries.contains_key(key),
+        };
+        let entry = match is_below {
+            true => self.newest().set(Bytes::copy_from_slice(key), None),
+            false => self.newest().unset(key),
         };
         Replaced { entry, marked }
     }
 
     /// Takes back the newest change of a key.
     pub(crate) fn put_back(&mut self, key: Bytes, replaced: Replaced) {
+        let part = self.newest();
         match replaced.entry {
-            Some(entry) => self.active.set(key, entry),
-            None => self.active.unset(&key),
+            Some(entry) => part.set(key, entry),
+            None => part.unset(&key),
         };
         if let Some(row) = replaced.marked {
-            self.active.superseded.remove(&row);
+            part.superseded.remove(&row);
         }
     }
 
     /// Marks a row as replaced; returns it unless it was marked already.
     fn supersede(&mut self, row: Option<Row>) -> Option<Row> {
-        row.filter(|row| self.active.superseded.insert(*row).is_none())
+        row.filter(|row| self.newest().superseded.insert(*row).is_none())
     }
 
     /// Moves everything to the frozen part, to be sealed.
@@ -246,3 +305,6 @@ fn merge<'a, V: 'a>(
         (None, _) => b.next(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -184,6 +184,12 @@ impl WriteFile for RealFile {
         Ok(())
     }
 
+    fn fill_ahead(&mut self, bytes: usize) -> io::Result<()> {
+        // Written, not allocated: blocks that are only allocated are noted as written when they are, which is as dear as a
+        // new length.
+        write_all_at(&vec![0; bytes], self.len, |rest, offset| write_at(&self.file, rest, offset))
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         // The length is part of what fdatasync keeps; times are not, and nothing here depends on them.
         self.file.sync_data()

@@ -17,8 +17,47 @@ const GATHERING_ROUNDS: usize = 2;
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(crate) number: u64,
-    /// Wakes the thread that waits for the command: it was decided, or it is this thread's turn to write.
-    turn: Arc<Condvar>,
+    turn: Arc<Turn>,
+}
+
+/// What the thread of a command waits for. It has a lock of its own: the threads of a group that wake together would only stand
+/// in each other's way at that of the queue.
+#[derive(Default)]
+struct Turn {
+    news: Mutex<News>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum News {
+    #[default]
+    None,
+    /// It may be this thread's turn to write.
+    Turn,
+    Decided(Result<()>),
+}
+
+impl Ticket {
+    /// Waits for what became of the command; `None` if it may be this thread's turn to write.
+    pub(crate) fn wait(&self) -> Option<Result<()>> {
+        let mut news = self.turn.news.lock();
+        loop {
+            match std::mem::take(&mut *news) {
+                News::None => self.turn.changed.wait(&mut news),
+                News::Turn => return None,
+                News::Decided(outcome) => return Some(outcome),
+            }
+        }
+    }
+
+    fn tell(&self, told: News) {
+        let mut news = self.turn.news.lock();
+        if !matches!(*news, News::Decided(_)) {
+            *news = told;
+        }
+        drop(news);
+        self.turn.changed.notify_one();
+    }
 }
 
 /// A queued command.
@@ -58,9 +97,8 @@ pub(crate) struct Rows {
 pub(crate) struct Queue {
     pub(crate) pending: Vec<Pending>,
     last_ticket: u64,
-    /// Every ticket up to this one is decided; `failed` holds those that failed.
+    /// Every ticket up to this one is decided.
     pub(crate) done: u64,
-    pub(crate) failed: HashMap<u64, Error>,
     /// Whether a thread is writing what was queued.
     pub(crate) leader: bool,
     /// The number of commands that were written together last.
@@ -75,24 +113,24 @@ impl Queue {
     /// Queues a command.
     pub(crate) fn push(&mut self, work: Work) -> Ticket {
         self.last_ticket += 1;
-        let ticket = Ticket { number: self.last_ticket, turn: Arc::new(Condvar::new()) };
+        let ticket = Ticket { number: self.last_ticket, turn: Arc::default() };
         self.pending.push(Pending { ticket: ticket.clone(), work });
         ticket
     }
 
-    /// Fails a group, and everything that was validated under its schemas, which never became visible: that is added to the
-    /// group.
-    pub(crate) fn fail(&mut self, group: &mut Vec<Ticket>, error: &Error) {
-        group.extend(self.pending.drain(..).map(|pending| pending.ticket));
+    /// Notes that a group is decided.
+    fn settle(&mut self, group: &[Ticket]) {
         self.done = self.done.max(group.last().map_or(0, |ticket| ticket.number));
-        self.failed.extend(group.iter().map(|ticket| (ticket.number, error.clone())));
-        self.schemas.clear();
+        if self.pending.is_empty() {
+            self.schemas.clear(); // They are visible.
+        }
     }
 
-    pub(crate) fn forget_applied_schemas(&mut self) {
-        if self.pending.is_empty() {
-            self.schemas.clear();
-        }
+    /// Fails a group, and everything that was validated under its schemas, which never became visible: that is added to the
+    /// group.
+    fn fail(&mut self, group: &mut Vec<Ticket>) {
+        group.extend(self.pending.drain(..).map(|pending| pending.ticket));
+        self.settle(group);
     }
 }
 
@@ -109,11 +147,6 @@ impl InsertQueue {
 
     pub(crate) fn lock(&self) -> Guard<'_, Queue> {
         self.queue.lock()
-    }
-
-    /// Waits until a command is decided or may be written by this thread. It can also return too early.
-    pub(crate) fn wait_for_turn(&self, queue: &mut Guard<'_, Queue>, ticket: &Ticket) {
-        ticket.turn.wait(queue.inner());
     }
 
     /// Takes what is queued, to write it. If the last group was of several threads, those that it woke get the processor first:
@@ -134,15 +167,36 @@ impl InsertQueue {
         std::mem::take(&mut queue.pending)
     }
 
-    /// Lets go of the queue after a group was decided. Wakes the thread that writes the next group first, so that it waits for
-    /// the disk while the others wake, and nobody whose command is still queued.
-    pub(crate) fn decided(&self, queue: Guard<'_, Queue>, group: &[Ticket]) {
+    /// Ends the work on a group, which came to the tickets that were refused and why, or failed as a whole. Wakes the thread that
+    /// writes the next group first, so that it waits for the disk while the others wake, and nobody whose command is still queued.
+    /// Returns what became of `own`, the command of this thread.
+    pub(crate) fn decide(&self, mut group: Vec<Ticket>, outcome: Result<Vec<(u64, Error)>>, own: u64) -> Result<()> {
+        let mut queue = self.lock();
+        queue.leader = false;
+        match &outcome {
+            Ok(_) => queue.settle(&group),
+            Err(_) => queue.fail(&mut group),
+        }
         let next = queue.pending.first().map(|pending| pending.ticket.clone());
         drop(queue);
-        for ticket in next.iter().chain(group) {
-            ticket.turn.notify_one();
+        next.into_iter().for_each(|next| next.tell(News::Turn));
+        // Both are in the order of the tickets.
+        let mut refused = outcome.map(|refused| refused.into_iter().peekable());
+        let mut of_own = Ok(());
+        for ticket in group {
+            let decided = match &mut refused {
+                Err(error) => Err(error.clone()),
+                Ok(refused) => {
+                    refused.next_if(|(number, _)| *number == ticket.number).map_or(Ok(()), |(_, error)| Err(error))
+                }
+            };
+            match ticket.number == own {
+                true => of_own = decided,
+                false => ticket.tell(News::Decided(decided)),
+            }
         }
         self.changed.notify_all();
+        of_own
     }
 
     /// Waits until a group was decided, or the queue is open for others again.

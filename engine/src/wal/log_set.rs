@@ -31,8 +31,10 @@ pub(crate) struct LogEnd {
     pub(crate) first_seq: u64,
     /// Where the last whole record ends.
     pub(crate) whole: u64,
-    /// Bytes after that, which a crash left half-written.
+    /// Bytes after that, which a crash left half-written. Zeros at the end of the file do not count: they were written ahead.
     pub(crate) torn_bytes: u64,
+    /// The length of the file.
+    pub(crate) file_bytes: u64,
 }
 
 /// What is wrong with the logs.
@@ -101,8 +103,8 @@ impl LogSet<'_> {
             }
             following = damage.is_none().then_some(next_seq);
             if let Some(error) = damage {
-                let unread =
-                    Some((file.as_slice(), usize::try_from(end.whole).map_or(file.len(), |at| at.min(file.len()))));
+                let cut = |bytes: u64| usize::try_from(bytes).map_or(file.len(), |at| at.min(file.len()));
+                let unread = Some((&file[..cut(end.whole + end.torn_bytes)], cut(end.whole)));
                 visitor.fault(LogFault { kind: FaultKind::Damaged, error, first_seq, unread })?;
             }
         }
@@ -119,7 +121,10 @@ impl LogSet<'_> {
         visitor: &mut dyn LogVisitor,
     ) -> Result<(LogEnd, u64, Option<Error>)> {
         let (mut at, mut seq) = (HEADER_BYTES, first_seq);
-        let end = |at: usize| LogEnd { first_seq, whole: at as u64, torn_bytes: (file.len() - at) as u64 };
+        let end = |at: usize| {
+            let used = file[at..].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            LogEnd { first_seq, whole: at as u64, torn_bytes: used as u64, file_bytes: file.len() as u64 }
+        };
         let header =
             FORMAT.read_header(file, path, first_seq).and_then(|header| match header.identity == self.identity {
                 true => Ok(()),
@@ -155,22 +160,25 @@ impl LogSet<'_> {
             seq += 1;
         }
         // All later records count, since those written together with the bad one were not synced before it.
-        let mut heads = (at + 1..file.len()).filter_map(|at| Record::parse(FORMAT.head_at(file, at)?));
+        let end = end(at);
+        let used = at + usize::try_from(end.torn_bytes).unwrap_or(0);
+        let mut heads = (at + 1..used).filter_map(|at| Record::parse(FORMAT.head_at(file, at)?));
         let damage = heads.find(|head| head.synced_seq >= seq).map(|later| {
             let what =
                 format!("log record {seq} is damaged: record {} was written after it had been synced", later.seq);
             Error::corrupt(path, at as u64, what)
         });
-        Ok((end(at), seq, damage))
+        Ok((end, seq, damage))
     }
 
     /// Checks that a file without damage ends where it should.
     fn check_end(&self, path: &Path, end: LogEnd, is_newest: bool) -> Result<()> {
         if is_newest && let Some(marker) = self.marker {
-            return marker.check_log(path, end.first_seq, end.whole, end.torn_bytes);
+            return marker.check_log(path, end.first_seq, end.whole, end.file_bytes - end.whole);
         }
         match (end.torn_bytes, is_newest) {
-            (0, _) => Ok(()),
+            (0, true) => Ok(()),
+            (_, false) if end.file_bytes == end.whole => Ok(()),
             (_, false) => Err(Error::corrupt(path, end.whole, "log record is damaged and newer logs follow")),
             (_, true) if self.is_settled => Err(Error::corrupt(path, end.whole, "the last log record is damaged")),
             (_, true) => Ok(()),

@@ -30,11 +30,14 @@ fn sealed() -> Sim {
     sim
 }
 
-/// The places of the records in a log: after the header of 36 bytes, each is a head of 36 and a payload.
+/// The places of the records in a log: after the header of 36 bytes, each is a head of 36 and a payload. Zeros may follow.
 fn records(log: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut at, mut found) = (36, Vec::new());
     while at < log.len() {
         let length = u32::from_le_bytes(log[at..at + 4].try_into().unwrap()) as usize;
+        if length == 0 {
+            break;
+        }
         found.push(at..at + 36 + length);
         at += 36 + length;
     }
@@ -92,6 +95,61 @@ fn a_flipped_bit_in_the_middle_of_the_log_is_found() {
     for offset in records[2].clone().step_by(11) {
         assert_eq!(numbers(&flipped(&sim, &log, offset, 3).open()), numbered(0..20));
     }
+}
+
+/// Small inserts that only the log holds, which has zeros behind its end.
+fn written_ahead() -> (Sim, Database) {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    for row in 0..30 {
+        collection.insert_documents(&readings(row..row + 1)).unwrap();
+    }
+    (sim, db)
+}
+
+#[test]
+fn zeros_behind_the_end_of_the_log_are_no_damage_and_anything_else_there_is() {
+    let (sim, db) = written_ahead();
+    let log = sim.file("wal-");
+    let bytes = sim.fs.read(&log).unwrap();
+    let end = records(&bytes).last().unwrap().end;
+    assert!(end < bytes.len() && bytes[end..].iter().all(|byte| *byte == 0), "{end} of {} bytes", bytes.len());
+    assert_eq!(db.verify().unwrap().faults, [String::new(); 0]);
+    sim.fs.tamper(&log, |bytes| bytes[end + 3] = 1).unwrap();
+    let faults = db.verify().unwrap().faults;
+    assert!(faults.len() == 1 && faults[0].contains(&format!("offset={end}")), "{faults:?}");
+    // Before the database was closed it may be the half of a record.
+    db.abandon();
+    assert_eq!(numbers(&sim.open()), numbered(0..30));
+}
+
+#[test]
+fn a_log_that_is_complete_ends_with_its_last_record() {
+    let (sim, db) = written_ahead();
+    let log = sim.file("wal-");
+    drop(db);
+    let bytes = sim.fs.read(&log).unwrap();
+    assert_eq!(records(&bytes).last().unwrap().end, bytes.len(), "closed");
+    sim.fs.tamper(&log, |bytes| bytes.push(0)).unwrap();
+    assert_names(&refused(&sim).to_string(), &log);
+
+    let mut sim = Sim::new();
+    sim.settings.wal_file_bytes_max = 1 << 10;
+    let (db, collection) = made(&sim);
+    for row in 0..30 {
+        collection.insert_documents(&readings(row..row + 1)).unwrap();
+    }
+    let logs = sim.files("wal-");
+    assert!(logs.len() > 2, "{logs:?}");
+    for log in &logs[..logs.len() - 1] {
+        let bytes = sim.fs.read(log).unwrap();
+        assert_eq!(records(&bytes).last().unwrap().end, bytes.len(), "{}", log.display());
+    }
+    db.abandon();
+    assert_eq!(numbers(&sim.open()), numbered(0..30));
+    let damaged = sim.on(sim.fs.fork());
+    damaged.fs.tamper(&logs[0], |bytes| bytes.push(0)).unwrap();
+    assert_names(&refused(&damaged).to_string(), &logs[0]);
 }
 
 /// A database that was closed with three inserts in its log, for the last handle seals nothing.
@@ -353,14 +411,14 @@ fn a_reader_reports_damage_and_a_missing_database_at_once() {
         let (damaged, opened) = reads(&flipped(&sim, path, 40, 0));
         assert_names(&opened.unwrap_err().to_string(), path);
         assert!(
-            damaged <= 2 * whole,
+            damaged <= 4 * whole, // It is read a second time, between two looks at all files.
             "{} is read again and again: {damaged} reads, {whole} of a whole one",
             path.display()
         );
     }
     let (missing, opened) = reads(&Sim::new());
     assert_eq!(opened.unwrap_err().code(), Code::NamespaceNotFound);
-    assert!(missing <= whole, "a missing database is looked for {missing} times");
+    assert!(missing <= 2 * whole, "a missing database is looked for {missing} times");
 }
 
 #[test]

@@ -40,6 +40,20 @@ fn appending_goes_on_at_the_place_asked_for() {
 }
 
 #[test]
+fn zeros_ahead_are_overwritten_and_cut_off() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("a");
+    let mut file = fs.create(&path).unwrap();
+    file.append(b"ab").unwrap();
+    file.fill_ahead(4).unwrap();
+    assert_eq!((file.len(), fs.read(&path).unwrap()), (2, b"ab\0\0\0\0".to_vec()));
+    file.append(b"cd").unwrap();
+    assert_eq!((file.len(), fs.read(&path).unwrap()), (4, b"abcd\0\0".to_vec()));
+    file.truncate(4).unwrap();
+    assert_eq!((file.len(), fs.read(&path).unwrap()), (4, b"abcd".to_vec()));
+}
+
+#[test]
 fn publishing_replaces_the_old_file() {
     let (dir, fs) = disk();
     let (tmp, path) = (dir.path().join("a.tmp"), dir.path().join("a"));

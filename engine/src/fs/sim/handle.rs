@@ -22,11 +22,12 @@ pub(super) struct SimFile {
     pub(super) len: usize,
 }
 
-impl WriteFile for SimFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+impl SimFile {
+    /// Writes behind the end, which stays where it is.
+    fn write(&mut self, call: &str, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.fs.inner.lock();
         let fault =
-            inner.change(Op::Append, || format!("append {} at {} +{}", self.path.display(), self.len, bytes.len()))?;
+            inner.change(Op::Append, || format!("{call} {} at {} +{}", self.path.display(), self.len, bytes.len()))?;
         let named = inner.disk.dirs.values().any(|dir| dir.current.values().any(|node| *node == self.node));
         assert!(named, "append to a removed file: path={}", self.path.display());
         let (taken, error) = match fault {
@@ -36,7 +37,7 @@ impl WriteFile for SimFile {
                 Some(capacity) => {
                     let used = inner.disk.used(inner.handles.values().map(|handle| handle.node));
                     let found = inner.disk.files.get(&self.node).map_or(0, |file| file.current.len());
-                    // Bytes that a failed append left are in use already.
+                    // Bytes behind the end are in use already.
                     let free = capacity.saturating_sub(used) + found.saturating_sub(self.len);
                     let full = (free < bytes.len()).then_some(FaultKind::Enospc);
                     (bytes.len().min(free), full)
@@ -47,11 +48,20 @@ impl WriteFile for SimFile {
         inner.disk.write(self.node, self.len, &bytes[..taken]);
         match error {
             Some(fault) => Err(fault.error()),
-            None => {
-                self.len += bytes.len();
-                Ok(())
-            }
+            None => Ok(()),
         }
+    }
+}
+
+impl WriteFile for SimFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write("append", bytes)?;
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    fn fill_ahead(&mut self, bytes: usize) -> io::Result<()> {
+        self.write("fill_ahead", &vec![0; bytes])
     }
 
     fn sync(&mut self) -> io::Result<()> {

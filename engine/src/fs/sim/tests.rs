@@ -39,6 +39,32 @@ fn full_a() -> Vec<u8> {
 }
 
 #[test]
+fn a_power_cut_keeps_any_sectors_that_were_written_over_zeros() {
+    let fs = disk();
+    let mut a = durable(&fs, "a", &[1; 700]);
+    a.fill_ahead(2000).unwrap();
+    assert_eq!((a.len(), fs.len(&at("a")).unwrap()), (700, 2700));
+    a.sync().unwrap();
+    a.append(&[2; 900]).unwrap();
+    assert_eq!((a.len(), fs.len(&at("a")).unwrap()), (1600, 2700));
+    let zeros = [vec![1; 700], vec![0; 2000]].concat();
+    let written = [vec![1; 700], vec![2; 900], vec![0; 1100]].concat();
+    assert_eq!(content(&fs.crash(Variant::V0, 1), "a").unwrap(), zeros);
+    assert_eq!(content(&fs.crash(Variant::V1, 1), "a").unwrap(), written);
+    let left: std::collections::BTreeSet<Vec<u8>> =
+        (0..300).map(|seed| content(&fs.crash(Variant::V3, seed), "a").unwrap()).collect();
+    // The second and the third sector, and what of the first one was not durable, each old or new.
+    assert_eq!(left.len(), 8);
+    assert!(
+        left.iter()
+            .all(|found| found.len() == 2700
+                && found.iter().zip(&zeros).zip(&written).all(|((f, z), w)| f == z || f == w))
+    );
+    a.truncate(1600).unwrap();
+    assert_eq!(content(&fs, "a").unwrap(), written[..1600]);
+}
+
+#[test]
 fn v0_loses_all_that_was_not_synced() {
     let fs = half_synced().crash(Variant::V0, 1);
     assert_eq!(content(&fs, "a").unwrap(), [1; 700]);
