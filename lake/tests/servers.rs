@@ -1,5 +1,5 @@
-//! Archives in folders and on an S3 server, and what other programs read there. `EBBTIDE_PYTHON` names the interpreter that has the
-//! packages, `python3` is the default; without them a test says so and does nothing.
+//! Archives in folders and on an S3 server, and what other programs read there. `EBBTIDE_LAKE_PYTHON`, or else
+//! `EBBTIDE_PYTHON`, names the interpreter that has the packages, `python3` is the default; without them a test says so and does nothing.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
@@ -17,7 +17,8 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn python() -> String {
-    std::env::var("EBBTIDE_PYTHON").unwrap_or_else(|_| "python3".to_owned())
+    let named = ["EBBTIDE_LAKE_PYTHON", "EBBTIDE_PYTHON"].into_iter().find_map(|name| std::env::var(name).ok());
+    named.unwrap_or_else(|| "python3".to_owned())
 }
 
 /// The interpreter, if it has these packages.
