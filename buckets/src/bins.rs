@@ -21,6 +21,7 @@ use arrow::compute::take;
 use arrow::error::ArrowError;
 use ebbtide_ttl::Precision;
 use state::State;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The states of one field, by slot.
@@ -218,14 +219,22 @@ impl Bins {
         Bins::new(self.step, types.iter().map(|(name, ty)| (name.as_str(), ty)))
     }
 
-    /// Removes all bins but those that `keep` takes.
-    pub fn retain(&mut self, keep: impl Fn(&MetaKey, Window) -> bool) {
+    /// The bins that `keep` takes; nothing is copied if it takes all.
+    #[must_use]
+    pub fn retained(&self, keep: impl Fn(&MetaKey, Window) -> bool) -> Cow<'_, Bins> {
         if self.iter().all(|(meta, window, _)| keep(meta, window)) {
-            return;
+            return Cow::Borrowed(self);
         }
         let mut kept = self.empty();
         kept.merge(self, keep);
-        *self = kept;
+        Cow::Owned(kept)
+    }
+
+    /// Removes all bins but those that `keep` takes.
+    pub fn retain(&mut self, keep: impl Fn(&MetaKey, Window) -> bool) {
+        if let Cow::Owned(kept) = self.retained(keep) {
+            *self = kept;
+        }
     }
 
     fn window(&self, bin: i64) -> Window {

@@ -1,7 +1,9 @@
 //! Instants in Arrow: the unit of each precision, and columns of instants.
 
-use arrow::array::{ArrayRef, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::datatypes::{
+    DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
 use ebbtide_ttl::Precision;
 use std::sync::Arc;
 
@@ -30,9 +32,15 @@ pub fn unit_nanos(unit: TimeUnit) -> i128 {
 /// A column of the type [`timestamp_type`] from units since 1970; `None` is null.
 #[must_use]
 pub fn timestamps(units: Vec<Option<i64>>, precision: Precision) -> ArrayRef {
+    instants(Int64Array::from(units), precision)
+}
+
+/// A column of the type [`timestamp_type`] from units since 1970.
+#[must_use]
+pub(crate) fn instants(units: Int64Array, precision: Precision) -> ArrayRef {
     match precision {
-        Precision::Ms => Arc::new(TimestampMillisecondArray::from(units).with_timezone("UTC")),
-        Precision::Us => Arc::new(TimestampMicrosecondArray::from(units).with_timezone("UTC")),
-        Precision::Ns => Arc::new(TimestampNanosecondArray::from(units).with_timezone("UTC")),
+        Precision::Ms => Arc::new(units.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC")),
+        Precision::Us => Arc::new(units.reinterpret_cast::<TimestampMicrosecondType>().with_timezone("UTC")),
+        Precision::Ns => Arc::new(units.reinterpret_cast::<TimestampNanosecondType>().with_timezone("UTC")),
     }
 }

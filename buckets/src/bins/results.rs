@@ -3,8 +3,9 @@
 use super::state::{BinValue, State, Sum};
 use super::{Bins, States};
 use crate::schema::{FieldType, Schema};
-use crate::time_units::{timestamp_type, timestamps};
+use crate::time_units::{instants, timestamp_type, timestamps};
 use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use ebbtide_ttl::Precision;
@@ -58,33 +59,34 @@ impl Bins {
     /// None that these columns can meet.
     pub fn results(&self, of: &Schema) -> Result<RecordBatch, ArrowError> {
         let slots = self.sorted();
-        let starts = slots.iter().map(|slot| Some(self.window(self.ids[*slot].1).start)).collect();
-        let mut columns: Vec<ArrayRef> = vec![timestamps(starts, of.precision)];
+        let starts = slots.iter().map(|slot| self.window(self.ids[*slot].1).start);
+        let mut columns: Vec<ArrayRef> = vec![instants(Int64Array::from_iter_values(starts), of.precision)];
         if let (Some(_), Some(ty)) = (&of.meta, &of.meta_type) {
             columns.push(self.meta_column(&slots, ty, of.precision)?);
         }
         let measurements = slots.iter().map(|slot| self.rows[*slot].measurements.cast_signed());
-        columns.push(Arc::new(measurements.collect::<Int64Array>()));
+        columns.push(Arc::new(Int64Array::from_iter_values(measurements)));
         let mut types = Vec::with_capacity(self.fields.len());
         for field in &self.fields {
             let ty = field.states.field_type();
             let shown = Shown { slots: &slots, precision: of.precision, ty: &ty };
             match &field.states {
-                States::Int(states) => shown.numbers(
-                    states,
-                    |sum| {
-                        let sums = sum.collect::<Decimal128Array>().with_precision_and_scale(38, 0)?;
-                        Ok(Arc::new(sums))
-                    },
-                    |values| Arc::new(values.map(|v| v.copied()).collect::<Int64Array>()),
-                    &mut columns,
-                )?,
-                States::Double(states) => shown.numbers(
-                    states,
-                    |sum| Ok(Arc::new(sum.map(|sum| sum.map(|sum| sum.value())).collect::<Float64Array>())),
-                    |values| Arc::new(values.map(|v| v.copied()).collect::<Float64Array>()),
-                    &mut columns,
-                )?,
+                States::Int(states) => {
+                    let mut numbers = Numbers::of(states, &slots);
+                    let ints = |values: Vec<i64>, nulls| Arc::new(Int64Array::new(values.into(), nulls)) as ArrayRef;
+                    let sums = std::mem::take(&mut numbers.sums);
+                    let sums = Decimal128Array::new(sums.into(), numbers.nulls.clone());
+                    let sums = Arc::new(sums.with_precision_and_scale(38, 0)?);
+                    columns.extend(numbers.columns(sums, ints, of.precision));
+                }
+                States::Double(states) => {
+                    let numbers = Numbers::of(states, &slots);
+                    let doubles =
+                        |values: Vec<f64>, nulls| Arc::new(Float64Array::new(values.into(), nulls)) as ArrayRef;
+                    let sums = numbers.sums.iter().map(|sum| sum.value()).collect();
+                    let sums = doubles(sums, numbers.nulls.clone());
+                    columns.extend(numbers.columns(sums, doubles, of.precision));
+                }
                 States::Bool(states) => shown.plain(
                     states,
                     |values| Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>()),
@@ -119,26 +121,6 @@ impl Shown<'_> {
         self.slots.iter().map(|slot| Some(&states[*slot]).filter(|state| state.count > 0))
     }
 
-    fn numbers<V: BinValue>(
-        &self,
-        states: &[State<V>],
-        sums: impl Fn(Values<'_, V::Sum>) -> Result<ArrayRef, ArrowError>,
-        values: impl Fn(Values<'_, &V>) -> ArrayRef,
-        columns: &mut Vec<ArrayRef>,
-    ) -> Result<(), ArrowError> {
-        for suffix in suffixes(self.ty) {
-            columns.push(match suffix {
-                "sum" => sums(&mut self.states(states).map(|state| state.map(|state| state.sum)))?,
-                "avg" => Arc::new(self.states(states).map(|state| state.map(mean)).collect::<Float64Array>()),
-                "stddev" => {
-                    Arc::new(self.states(states).map(|state| state.and_then(deviation)).collect::<Float64Array>())
-                }
-                suffix => self.column(suffix, states, &values),
-            });
-        }
-        Ok(())
-    }
-
     fn plain<V: BinValue>(
         &self,
         states: &[State<V>],
@@ -171,13 +153,96 @@ impl Shown<'_> {
     }
 }
 
+/// What bins show of a field of numbers, by bin. All is made in one pass, since states are large.
+struct Numbers<V: BinValue> {
+    counts: Vec<i64>,
+    sums: Vec<V::Sum>,
+    means: Vec<f64>,
+    min: Vec<V>,
+    max: Vec<V>,
+    deviations: Vec<f64>,
+    first: Vec<V>,
+    first_time: Vec<i64>,
+    last: Vec<V>,
+    last_time: Vec<i64>,
+    /// Bins without a value.
+    nulls: Option<NullBuffer>,
+    /// Bins without a deviation.
+    no_deviation: Option<NullBuffer>,
+}
+
+impl<V: BinValue + Copy> Numbers<V> {
+    fn of(states: &[State<V>], slots: &[usize]) -> Self {
+        let empty = || Vec::with_capacity(slots.len());
+        let mut made = Numbers {
+            counts: Vec::with_capacity(slots.len()),
+            sums: Vec::with_capacity(slots.len()),
+            means: empty(),
+            min: Vec::with_capacity(slots.len()),
+            max: Vec::with_capacity(slots.len()),
+            deviations: empty(),
+            first: Vec::with_capacity(slots.len()),
+            first_time: Vec::with_capacity(slots.len()),
+            last: Vec::with_capacity(slots.len()),
+            last_time: Vec::with_capacity(slots.len()),
+            nulls: None,
+            no_deviation: None,
+        };
+        // Where there is no value, all are those of the empty state, and null.
+        let none = State::default();
+        for slot in slots {
+            let state = Some(&states[*slot]).filter(|state| state.count > 0).unwrap_or(&none);
+            made.counts.push(state.count.cast_signed());
+            made.sums.push(state.sum);
+            made.means.push(mean(state));
+            made.min.push(state.min);
+            made.max.push(state.max);
+            made.deviations.push(deviation(state));
+            made.first.push(state.first.1);
+            made.first_time.push(state.first.0);
+            made.last.push(state.last.1);
+            made.last_time.push(state.last.0);
+        }
+        let at_least = |least: i64| {
+            let nulls = NullBuffer::from_iter(made.counts.iter().map(|count| *count >= least));
+            Some(nulls).filter(|nulls| nulls.null_count() > 0)
+        };
+        (made.nulls, made.no_deviation) = (at_least(1), at_least(2));
+        made
+    }
+
+    /// The columns in the order of their suffixes.
+    fn columns(
+        self,
+        sums: ArrayRef,
+        values: impl Fn(Vec<V>, Option<NullBuffer>) -> ArrayRef,
+        precision: Precision,
+    ) -> [ArrayRef; RESULT_SUFFIXES.len()] {
+        let doubles = |values: Vec<f64>, nulls| Arc::new(Float64Array::new(values.into(), nulls));
+        let times = |times: Vec<i64>| instants(Int64Array::new(times.into(), self.nulls.clone()), precision);
+        let values = |of: Vec<V>| values(of, self.nulls.clone());
+        [
+            Arc::new(Int64Array::new(self.counts.into(), None)),
+            sums,
+            doubles(self.means, self.nulls.clone()),
+            values(self.min),
+            values(self.max),
+            doubles(self.deviations, self.no_deviation),
+            values(self.first),
+            times(self.first_time),
+            values(self.last),
+            times(self.last_time),
+        ]
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn mean<V: BinValue>(state: &State<V>) -> f64 {
     state.sum.double() / state.count as f64
 }
 
-/// The standard deviation of a sample; of one value there is none.
+/// The standard deviation of a sample of two values or more.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-fn deviation<V: BinValue>(state: &State<V>) -> Option<f64> {
-    (state.count > 1).then(|| (state.squares / (state.count - 1) as f64).sqrt())
+fn deviation<V: BinValue>(state: &State<V>) -> f64 {
+    (state.squares / state.count.saturating_sub(1) as f64).sqrt()
 }

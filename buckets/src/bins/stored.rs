@@ -9,6 +9,7 @@ use crate::schema::{FieldType, Schema};
 use crate::segment::{Decimals, nearest, power};
 use crate::time_units::timestamps;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use std::sync::Arc;
@@ -439,9 +440,10 @@ impl<'a> Source<'a> {
                 excess.iter().find_map(|(scale, column)| Some((*scale, value(Some(column), row)?)))?;
             Some(Excess { count, sum: whole(row, scale)?, scale }.squares(excess))
         };
+        let nulls = columns.iter().fold(None, |nulls, column| NullBuffer::union(nulls.as_ref(), column.nulls()));
         let [min, max, of_first, of_last] = columns;
         for (row, slot) in self.slots.iter().enumerate() {
-            if columns.iter().any(|column| column.is_null(row)) {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
             }
             let since = |of: i64| self.starts[row].wrapping_add(of);

@@ -100,7 +100,10 @@ impl Decay {
             let buckets: Vec<Taken> = live.map(|(ordinal, meta, _)| (ordinal, meta, None)).collect();
             add_sealed(&mut bins, segment, &reader, &buckets)?;
         }
-        self.bins.merge(&bins, |_, _| true);
+        match self.bins.is_empty() {
+            true => self.bins = bins,
+            false => self.bins.merge(&bins, |_, _| true),
+        }
         Ok(())
     }
 
@@ -136,16 +139,21 @@ impl Decay {
         for (at, rung) in rungs.iter().enumerate() {
             let record = ladder.rungs.get_mut(at).ok_or_else(|| Error::internal("a ladder lost a rung"))?;
             let cutoff = record.cutoff(now, precision);
-            let mut bins = Bins::new(record.step(precision), self.ladder.fields(&collection.schema));
-            bins.merge(&self.bins, |_, _| true);
+            // States take much memory: those of the finest rung are not copied.
+            let coarser = (at > 0).then(|| {
+                let mut bins = Bins::new(record.step(precision), self.ladder.fields(&collection.schema));
+                bins.merge(&self.bins, |_, _| true);
+                bins
+            });
+            let bins = coarser.as_ref().unwrap_or(&self.bins);
             let expired = bins.iter().map(|(_, bin, _)| bin.end).filter(|end| cutoff.hides(*end)).max();
             if let Some(end) = expired {
                 record.lose(end);
             }
             let record = *record;
-            bins.retain(|_, bin| !record.is_gone(bin));
-            if !bins.is_empty() {
-                pieces.write(engine, rung, &bins, (collection, &ladder))?;
+            let kept = bins.retained(|_, bin| !record.is_gone(bin));
+            if !kept.is_empty() {
+                pieces.write(engine, rung, &kept, (collection, &ladder))?;
             }
         }
         if ladder != *self.ladder {

@@ -114,7 +114,7 @@ fn zeros_behind_the_end_of_the_log_are_no_damage_and_anything_else_there_is() {
     let bytes = sim.fs.read(&log).unwrap();
     let end = records(&bytes).last().unwrap().end;
     assert!(end < bytes.len() && bytes[end..].iter().all(|byte| *byte == 0), "{end} of {} bytes", bytes.len());
-    assert_eq!(db.verify().unwrap().faults, [String::new(); 0]);
+    assert!(db.verify().unwrap().faults.is_empty());
     sim.fs.tamper(&log, |bytes| bytes[end + 3] = 1).unwrap();
     let faults = db.verify().unwrap().faults;
     assert!(faults.len() == 1 && faults[0].contains(&format!("offset={end}")), "{faults:?}");

@@ -27,6 +27,8 @@ def cell(value):
 
 connection = duckdb.connect(":memory:", config={"threads": 1})
 connection.execute("SET default_null_order = 'nulls_last'")
+# A statement that takes long would draw its progress between the answers.
+connection.execute("SET enable_progress_bar = false")
 for line in sys.stdin:
     request = json.loads(line)
     try:
