@@ -101,6 +101,19 @@ fn ttl_indexes_become_commands_with_filters() {
 }
 
 #[test]
+fn publications_become_commands() {
+    assert_eq!(document("PUBLISH c TO 's3://b/c'"), json!({"publish": "c", "to": "s3://b/c"}));
+    assert_eq!(
+        document("publish c to 'file:///c' every 5 minutes"),
+        json!({"publish": "c", "to": "file:///c", "everySeconds": 300})
+    );
+    assert_eq!(document("UNPUBLISH c"), json!({"unpublish": "c"}));
+    assert!(message("PUBLISH c 'x'").contains("expected TO"));
+    assert!(message("PUBLISH c TO place").contains("the URL of a table in single quotes"));
+    assert!(message("PUBLISH c TO 's3://b/c' HOURLY").contains("HOURLY"));
+}
+
+#[test]
 fn alterations_become_coll_mod() {
     assert_eq!(document("ALTER COLLECTION c EXPIRE OFF"), json!({"collMod": "c", "expireAfterSeconds": "off"}));
     assert_eq!(
