@@ -35,7 +35,12 @@ pub fn files_of(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<BTreeMap<Pa
         if path.is_dir() {
             files.extend(files_of(&path, wanted)?);
         } else if wanted(&name) {
-            files.insert(path.clone(), fs.len(&path)?);
+            match fs.len(&path) {
+                Ok(bytes) => drop(files.insert(path, bytes)),
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     Ok(files)
