@@ -54,7 +54,8 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
     let (mut groups, mut ranges, mut before) = (Vec::new(), Vec::new(), 0);
     for group in 0..file.num_row_groups() {
         let rows = usize::try_from(file.row_group(group).num_rows()).unwrap_or(usize::MAX);
-        let mut wanted = vec![0..rows];
+        let all = 0..rows;
+        let mut wanted = vec![all];
         for (column, condition) in &conditions {
             wanted = common(&wanted, &column.pages_with(file, group, condition)?);
         }
@@ -132,7 +133,7 @@ impl<'a> Column<'a> {
             return Ok(Vec::new());
         }
         let (Some(statistics), Some(offsets)) = (file.column_index(), file.offset_index()) else {
-            return Ok(vec![0..rows]);
+            return Ok(std::iter::once(0..rows).collect());
         };
         let mins = converter.data_page_mins(statistics, offsets, [&group])?;
         let maxes = converter.data_page_maxes(statistics, offsets, [&group])?;

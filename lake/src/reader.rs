@@ -127,7 +127,8 @@ impl Remote {
             return Ok(metadata);
         }
         let mut decoder = ParquetMetaDataPushDecoder::try_new(self.bytes)?;
-        let mut wanted = vec![self.bytes.saturating_sub(END_BYTES)..self.bytes];
+        let end = self.bytes.saturating_sub(END_BYTES)..self.bytes;
+        let mut wanted = vec![end];
         loop {
             let parts = self.fetch(&wanted)?;
             decoder.push_ranges(wanted, parts)?;

@@ -194,7 +194,7 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
         match step % 10 {
             4 => drop(c.delete(&Filter::eq("v", Value::Int(inserted - 3))).unwrap()),
             5 => drop(db.sweep().unwrap()),
-            7 => drop(db.compact(Some("weather")).unwrap()),
+            7 => db.compact(Some("weather")).unwrap(),
             9 => {
                 let e = if step % 20 == 9 { 2 * HOUR } else { HOUR };
                 let change = CollectionChange { expire_after_seconds: Some(Some(e)), ..CollectionChange::default() };
