@@ -68,7 +68,7 @@ pub(super) const MODIFY_OPTIONS: &[&str] = &[
     "changeStreamPreAndPostImages",
     "defaultTTL",
 ];
-const MODIFY_TAKES: usize = 9;
+const MODIFY_TAKES: usize = 10;
 
 /// Options of the `timeseries` object of `create`; all others are options of `create` itself.
 pub const TIMESERIES_OPTIONS: &[&str] = &[
