@@ -15,18 +15,23 @@ use std::ops::Range;
 
 /// The least and the greatest value of each member of the metas in a file; those are left out of which it is not known.
 pub(crate) fn bounds_of(file: &ParquetMetaData, schema: &Schema) -> Result<Vec<ArchivedBounds>> {
-    let mut paths = Vec::new();
-    if let (Some(meta), Some(ty)) = (&schema.meta, &schema.meta_type) {
-        scalars(vec![meta.clone()], ty, &mut paths);
-    }
     let mut bounds = Vec::new();
-    for path in paths {
+    for path in members_of_metas(schema) {
         let Some(column) = Column::at(file.file_metadata().schema_descr(), &path) else { continue };
         if let Some((min, max)) = column.of_file(file)? {
             bounds.push(ArchivedBounds { path, min, max });
         }
     }
     Ok(bounds)
+}
+
+/// The paths of numbers and texts in metas.
+pub(crate) fn members_of_metas(schema: &Schema) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    if let (Some(meta), Some(ty)) = (&schema.meta, &schema.meta_type) {
+        scalars(vec![meta.clone()], ty, &mut paths);
+    }
+    paths
 }
 
 /// The paths of numbers and texts in a type.

@@ -1,13 +1,14 @@
 //! Files of a table: Parquet.
 
-use crate::bounds::bounds_of;
+use crate::bounds::{bounds_of, members_of_metas};
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use ebbtide::buckets::{Schema, adapt, times};
 use ebbtide::{ArchiveFile, ArchiveNumber, SinkError};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
 
 /// Rows of a row group.
@@ -32,11 +33,16 @@ pub(crate) fn encode(
     rows: &[RecordBatch],
 ) -> Result<ArchiveFile, SinkError> {
     let compression = Compression::ZSTD(ZstdLevel::try_new(3)?);
-    let properties = WriterProperties::builder()
+    // Pages are left out by time and meta; bounds of all other columns would be most of a file's metadata.
+    let mut properties = WriterProperties::builder()
+        .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_compression(compression)
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS / 4);
+    for path in members_of_metas(schema).into_iter().chain([vec![schema.time.clone()]]) {
+        properties = properties.set_column_statistics_enabled(ColumnPath::new(path), EnabledStatistics::Page);
+    }
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, schema.arrow(), Some(properties.build()))?;
     let (mut first, mut last, mut count) = (i64::MAX, i64::MIN, 0);
