@@ -109,7 +109,9 @@ impl Bins {
             match &field.states {
                 States::Int(states) => {
                     // A double holds such a sum, if the field widens.
-                    let small = |sum: i128| i64::try_from(sum).ok().filter(|sum| sum.abs() <= WHOLE_MAX_INT);
+                    let small = |sum: i128| {
+                        i64::try_from(sum).ok().filter(|sum| sum.unsigned_abs() <= WHOLE_MAX_INT.unsigned_abs())
+                    };
                     writer.squares(states, Some(0), |state| small(state.sum));
                     writer.values(FieldType::Int64, states, &|values| {
                         Arc::new(values.map(|v| v.copied()).collect::<Int64Array>())

@@ -257,3 +257,14 @@ fn deviations_of_great_whole_numbers_keep_their_precision() {
     back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
     same(&back, &part);
 }
+
+#[test]
+fn a_sum_that_is_the_least_whole_number_is_stored_and_comes_back() {
+    let mut part = Bins::new(1000, [("i", &FieldType::Int64)]);
+    let meta = part.meta(&MetaKey::of(&Value::Int(0)));
+    part.fold(&[0, 1], &[Some(Arc::new(Int64Array::from(vec![i64::MIN + 3, -3])))], &[(meta, 0..2)]).unwrap();
+    let (stored_schema, batch) = stored(&part);
+    let mut back = Bins::new(1000, [("i", &FieldType::Int64)]);
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    same(&back, &part);
+}
