@@ -126,7 +126,7 @@ impl World {
             Step::Sweep => self.sweep(),
             Step::SweepCut(cut) => {
                 self.cut(cut, |db| db.sweep().map(drop));
-                self.note_drops();
+                self.note_cut_sweep();
                 self.check();
                 self.sweep();
             }
@@ -335,6 +335,22 @@ impl World {
             assert!(e.is_some_and(|e| self.model.hides(row.t, e, now)), "dropped and not expired: {row:?}");
         }
         self.model.decay(&gone, now);
+    }
+
+    /// Notes what a sweep that was cut off has dropped. It may have dropped bins of a rung before measurements decayed into it, which
+    /// then would have kept the bins of their bucket: the number of bins that are stored tells.
+    fn note_cut_sweep(&mut self) {
+        let mut swept = self.model.clone();
+        swept.sweep_rungs(self.now());
+        self.note_drops();
+        let unswept = std::mem::replace(&mut self.model, swept);
+        self.note_drops();
+        let stored = self.collection().snapshot().expect("a snapshot").rung_infos().expect("rungs");
+        for (at, info) in stored.iter().enumerate() {
+            if unswept.stored_bins(at) == info.bins {
+                self.model.rungs[at] = unswept.rungs[at].clone();
+            }
+        }
     }
 
     fn reopen(&mut self) {

@@ -191,6 +191,13 @@ impl Model {
         }
     }
 
+    /// How many bins of a rung are stored.
+    pub(crate) fn stored_bins(&self, at: usize) -> u64 {
+        let rung = &self.rungs[at];
+        let bins: BTreeSet<_> = rung.decayed.iter().map(|row| (row.m, self.bin(row.t, rung.step))).collect();
+        bins.len() as u64
+    }
+
     /// What is shown at `now`: the finest rung that divides the width and has all of a bin.
     pub(crate) fn rollup(&self, width: i64, now: i64) -> Bins {
         let starts: BTreeSet<i64> = self.all_times().map(|t| self.bin(t, width)).collect();
