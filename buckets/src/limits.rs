@@ -48,7 +48,7 @@ impl DocumentRoom {
         self.0
     }
 
-    /// Counts so many bytes, if they fit.
+    /// Counts `bytes` towards the limit, if they fit.
     pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), RuleError> {
         self.0 = self.0.checked_sub(bytes).ok_or_else(too_large_document)?;
         Ok(())

@@ -222,6 +222,10 @@ fn a_place_that_is_not_ours_is_refused_and_nothing_changes() {
     world.store.set_away(true);
     assert!(db.publish_now("weather").is_err());
     assert!(db.publications()[0].failed.is_some());
+    // Neither a new place nor another interval is kept, nor is the number forgotten under which the table is owned.
+    assert!(db.publish("weather", URL, 120).is_err());
+    assert!(db.publish("weather", "s3://sim/elsewhere", 60).is_err());
+    assert_eq!((db.publications()[0].url.as_str(), db.publications()[0].every_seconds), (URL, 60));
     world.store.set_away(false);
     db.publish_now("weather").unwrap();
     assert!(db.publications()[0].failed.is_none());

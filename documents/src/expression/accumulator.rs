@@ -160,7 +160,7 @@ struct Ranked {
 }
 
 impl Ranked {
-    /// Keeps a value if it is among the first so many of its order, or among the last; the bytes that it takes then.
+    /// Keeps a value if it is one of the first (or last) `n` in the order; returns the bytes that it takes.
     fn take(&mut self, bytes: usize, key: Vec<u8>, value: Value, n: usize, keeps_first: bool) -> usize {
         let size = |key: &[u8], value: &RawBson| key.len() + 96 + size_of_value(value);
         let value = value.unwrap_or(RawBson::Null);

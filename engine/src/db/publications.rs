@@ -28,8 +28,8 @@ impl Database {
         publisher::run(&self.engine, id, false)
     }
 
-    /// Ends the publication of a collection. The table stays as it is, and what it has does not expire any more: programs that go on
-    /// reading it use its views.
+    /// Ends the publication of a collection. The table stays as it is, and nothing in it expires from then on. Programs that still
+    /// read it should use its views.
     ///
     /// # Errors
     /// [`ebbtide_ttl::Code::NamespaceNotFound`]; [`ebbtide_ttl::Code::InvalidOptions`] if the collection is not published.

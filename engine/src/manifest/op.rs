@@ -64,8 +64,8 @@ pub struct SweepRecord {
     pub rule: String,
     /// The rule's expireAfterSeconds; 0 by size.
     pub expire_after_seconds: i64,
-    /// Measurements at or before this instant had expired, and their grace was over; by size the end of the newest window of which
-    /// something was dropped.
+    /// Measurements at or before this instant had expired, and their grace period had ended. For the rule `size`: the end of the
+    /// newest window from which something was dropped.
     pub cutoff: Timestamp,
     /// Buckets dropped.
     pub buckets: u64,

@@ -33,7 +33,7 @@ impl CollectionState {
 
 /// Publishes a collection at a place, or changes where and how often, and makes the first version there.
 pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: i64) -> Result<PublishedVersion> {
-    let (id, before) = {
+    let (id, is_new, before) = {
         let _maintenance = engine.maintenance.lock();
         engine.check_writable()?;
         let state = engine.state.read();
@@ -61,13 +61,19 @@ pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: 
         if is_moved {
             *slot.status.lock() = Status::default();
         }
-        (id, before)
+        (id, is_new, before)
     };
     let made = run(engine, id, true);
-    if made.is_err() {
-        // What cannot be published is not promised.
+    if is_new && made.is_err() {
         let _maintenance = engine.maintenance.lock();
-        engine.commit(vec![Op::SetPublication { collection: id, publication: before }])?;
+        let present = engine.state.read().by_id(id).and_then(|collection| collection.publication.clone());
+        // The number of this process stays known: its version may arrive later.
+        let known = |record: &PublicationRecord| present.as_ref().filter(|present| present.url == record.url);
+        let publication = before.map(|record| match known(&record).map(|present| present.owners.clone()) {
+            Some(owners) => PublicationRecord { owners, ..record },
+            None => record,
+        });
+        engine.commit(vec![Op::SetPublication { collection: id, publication }])?;
     }
     made
 }
