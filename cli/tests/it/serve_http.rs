@@ -179,6 +179,7 @@ fn what_is_wrong_is_told_with_a_status_and_a_code() {
         ("INSERT INTO w SELECT * FROM 'x.parquet'", 400, "IllegalOperation", "no files"),
         ("ALTER COLLECTION w EXPIRE AFTER 1 DAY INTO 'file:///tmp/x'", 400, "IllegalOperation", "no files"),
         ("ALTER COLLECTION w SET expireInto = 'file:///tmp/x'", 400, "IllegalOperation", "no files"),
+        ("PUBLISH w TO 'file:///tmp/x'", 400, "IllegalOperation", "no files"),
         ("COPY w TO 'x.csv'", 400, "IllegalOperation", "no files"),
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", 400, "IllegalOperation", "no files"),
         ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'", 400, "IllegalOperation", "no files"),
