@@ -198,10 +198,15 @@ async function confirmed(page) {
   await page.getByRole('button', { name: 'Dry run', exact: true }).click();
   await page.locator('#change-confirm').waitFor({ state: 'visible' });
   const shown = await page.locator('#change-result').innerText();
+  await confirm(page);
+  return shown;
+}
+
+/** Confirms what the dialog shows and waits until the page has read the rules again. The dialog closes first: until then the line about the change before this one still stands. */
+async function confirm(page) {
   await page.locator('#change-confirm').click();
   await page.locator('#change').waitFor({ state: 'hidden' });
   await page.locator('#status', { hasText: 'Done' }).waitFor();
-  return shown;
 }
 
 async function makeAndRemove(page) {
@@ -216,8 +221,7 @@ async function makeAndRemove(page) {
   await page.locator('button[data-key^="remove weather roof"]').click();
   await page.locator('#change-confirm').waitFor({ state: 'visible' });
   assert.match(await page.locator('#change-result').innerText(), /528 measurements would be visible again/);
-  await page.locator('#change-confirm').click();
-  await page.locator('#status', { hasText: 'Done' }).waitFor();
+  await confirm(page);
   rules = await sql('SHOW TTL FOR weather');
   assert.equal(rules.length, 3);
 
