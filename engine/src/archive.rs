@@ -15,6 +15,7 @@ mod snapshot;
 
 pub use snapshot::{ArchivedScan, ArchivedUnit};
 
+use crate::copies::CopyStore;
 use crate::error::{Error, Result};
 use crate::hand_off::sink::SinkError;
 use crate::publication::{Publication, PublishedVersion};
@@ -41,6 +42,14 @@ pub trait ArchivePlaces: fmt::Debug + Send + Sync {
     /// # Errors
     /// What is wrong with the URL, or with the settings that it needs. No key is in the text.
     fn open(&self, url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError>;
+
+    /// Makes the store of a URL usable, for copies of whole databases ([`crate::Database::ship`]). Nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// As for [`ArchivePlaces::open`].
+    fn copies(&self, url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
+        Err(format!("no copies are kept at {url}").into())
+    }
 }
 
 /// A table at a place: a log of commits, and files that they name.

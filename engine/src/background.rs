@@ -137,6 +137,7 @@ impl Schedule {
         if engine.poisoned().is_some() {
             return;
         }
+        engine.check_primary();
         self.publish(engine);
         let now = engine.clock.monotonic();
         if engine.state.read().memtable_bytes() == 0 {

@@ -3,6 +3,7 @@
 mod alter;
 mod builder;
 mod collection;
+mod copies;
 mod documents;
 mod hand_off;
 mod holds;
@@ -79,8 +80,8 @@ pub struct RuleChange {
 impl Database {
     /// Confirms to the process that has the database at `path` open for writing that its clock is right. Returns the
     /// machine's time, which is what is confirmed. After a jump of the clock that process sweeps again from its next pass on;
-    /// the confirmation is valid up to `ttlClockJumpToleranceSecs` after the confirmed time. Without such a process it has no
-    /// effect, since opening a database accepts the clock.
+    /// the confirmation is valid up to `ttlClockJumpToleranceSecs` after the confirmed time. Without such a process it only
+    /// ends the hold of sweeps after a restore, since opening a database accepts the clock.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`] if there is no database, and errors of the file system.
@@ -90,7 +91,9 @@ impl Database {
             return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", path.display())));
         }
         let now = SystemClock::new().now();
-        crate::clock_confirmation::write(&RealFs::new(), path, now)?;
+        let fs = RealFs::new();
+        crate::clock_confirmation::write(&fs, path, now)?;
+        crate::copies::CopyHold::end(&fs, path);
         Ok(now)
     }
 
@@ -482,7 +485,9 @@ impl Database {
 
     /// Accepts the present wall clock, so that the sweeper continues after a jump.
     pub fn confirm_clock(&self) {
-        self.engine.sweeper.confirm(self.engine.clock.now(), self.engine.clock.monotonic());
+        let engine = &self.engine;
+        let place = (engine.fs.as_ref(), engine.dir.as_path());
+        engine.sweeper.confirm(place, engine.clock.now(), engine.clock.monotonic());
     }
 
     /// Why the clock guard would hold a sweep now; `None` if it would not.

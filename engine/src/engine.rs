@@ -4,6 +4,7 @@
 
 use crate::archive::ArchiveSlot;
 use crate::clean_shutdown::ShutdownMarker;
+use crate::copies::{CopiesStatus, CopyHold, Writer};
 use crate::error::{Error, Result};
 use crate::files::FileName;
 use crate::fs::{FileLock, Fs};
@@ -52,6 +53,8 @@ pub(crate) struct Engine {
     /// Makes the `_id`s of documents without one.
     pub(crate) object_ids: ObjectIds,
     pub(crate) requests: Requests,
+    /// What is known of the copy that this database is shipped to, or that it follows.
+    pub(crate) copies: CopiesStatus,
     poison: Mutex<Option<Error>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -64,6 +67,8 @@ pub(crate) struct OpenState {
     pub(crate) log: Option<LogWriter>,
     pub(crate) manifest: Option<ManifestWriter>,
     pub(crate) lock: Option<Box<dyn FileLock>>,
+    /// What holds sweeps.
+    pub(crate) held: Option<CopyHold>,
 }
 
 impl Engine {
@@ -75,7 +80,7 @@ impl Engine {
         read_only: bool,
         opened: OpenState,
     ) -> Self {
-        let sweeper = Sweeper::new(clock.now(), clock.monotonic());
+        let sweeper = Sweeper::new(clock.now(), clock.monotonic(), opened.held);
         opened.state.begin_usage(clock.now());
         let log = Log {
             writer: opened.log,
@@ -100,6 +105,7 @@ impl Engine {
             half_full: Arc::default(),
             object_ids: object_ids(),
             requests: Requests::new(),
+            copies: CopiesStatus::default(),
             poison: Mutex::new(None),
             lock: Mutex::new(opened.lock),
         }
@@ -123,8 +129,29 @@ impl Engine {
         error
     }
 
+    /// Disables writes, with this error.
+    pub(crate) fn poison_with(&self, error: Error) {
+        self.poison.lock().get_or_insert(error);
+    }
+
+    /// Disables writes if another process has noted that this folder is no longer the primary of its copy.
+    pub(crate) fn check_primary(&self) {
+        match Writer::of_folder(self.fs.as_ref(), &self.dir) {
+            Ok(writer) => {
+                if let Some(error) = writer.and_then(|writer| writer.refusal()) {
+                    tracing::error!(%error, "writes are disabled");
+                    self.poison_with(error);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "it is not known whether this folder is the primary of its copy"),
+        }
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only {
+            if let Some(replica) = self.copies.replica.lock().as_ref() {
+                return Err(replica.refusal());
+            }
             return Err(Error::new(
                 Code::IllegalOperation,
                 format!("{} was opened for reading only: open it for writing to change it", self.dir.display()),
@@ -189,6 +216,7 @@ impl Engine {
     /// Makes an edit durable, then visible.
     pub(crate) fn commit(&self, mut ops: Vec<Op>) -> Result<()> {
         let mut manifest = self.manifest.lock();
+        self.check_primary();
         self.check_writable()?; // Under the lock, so that a close does not record the manifest's length meanwhile.
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         {

@@ -34,6 +34,12 @@ pub(crate) enum FileName {
     ShutdownMarker,
     /// An operator's confirmation that the clock is right.
     ClockConfirmation,
+    /// Who ships this database, and how far.
+    Shipping,
+    /// Why no sweep may run before somebody confirms the clock.
+    SweepsHeld,
+    /// The folder is a replica, or is being restored.
+    Copy,
 }
 
 impl FileName {
@@ -48,6 +54,9 @@ impl FileName {
             "RESERVE" => Some(FileName::Reserve),
             "CLOSED" => Some(FileName::ShutdownMarker),
             "CLOCK" => Some(FileName::ClockConfirmation),
+            "SHIP" => Some(FileName::Shipping),
+            "HELD" => Some(FileName::SweepsHeld),
+            "COPY" => Some(FileName::Copy),
             COMPACT_FIRST => Some(FileName::CompactFirst),
             _ => {
                 let log = name.strip_prefix("wal-").and_then(|name| name.strip_suffix(".log"));
@@ -200,6 +209,9 @@ impl Display for FileName {
             FileName::Reserve => f.write_str("RESERVE"),
             FileName::ShutdownMarker => f.write_str("CLOSED"),
             FileName::ClockConfirmation => f.write_str("CLOCK"),
+            FileName::Shipping => f.write_str("SHIP"),
+            FileName::SweepsHeld => f.write_str("HELD"),
+            FileName::Copy => f.write_str("COPY"),
         }
     }
 }

@@ -117,15 +117,25 @@ impl FrameFormat {
 
     /// The head at `at`, if its checksum matches there. Its payload may be damaged or incomplete.
     pub(crate) fn head_at<'a>(&self, file: &'a [u8], at: usize) -> Option<&'a [u8]> {
-        let head = file.get(at..at.checked_add(self.head_bytes)?)?;
-        let place = Place { file: file_crc(file), offset: at as u64 };
+        self.head_in(file, at, Place { file: file_crc(file), offset: 0 })
+    }
+
+    /// The same in a part of a file, which begins at `start`.
+    pub(crate) fn head_in<'a>(&self, part: &'a [u8], at: usize, start: Place) -> Option<&'a [u8]> {
+        let head = part.get(at..at.checked_add(self.head_bytes)?)?;
+        let place = Place { offset: start.offset + at as u64, ..start };
         (self.head_crc(head, place) == word(head, self.head_crc_at)).then_some(head)
     }
 
     /// The frame at `at`, if it is complete and its checksums match.
     pub(crate) fn frame_at<'a>(&self, file: &'a [u8], at: usize) -> Option<Frame<'a>> {
-        let head = self.head_at(file, at)?;
-        let payload = file.get(at + self.head_bytes..)?.get(..word(head, 0) as usize)?;
+        self.frame_in(file, at, Place { file: file_crc(file), offset: 0 })
+    }
+
+    /// The same in a part of a file, which begins at `start`.
+    pub(crate) fn frame_in<'a>(&self, part: &'a [u8], at: usize, start: Place) -> Option<Frame<'a>> {
+        let head = self.head_in(part, at, start)?;
+        let payload = part.get(at + self.head_bytes..)?.get(..word(head, 0) as usize)?;
         let holds = !payload.is_empty() && crc32fast::hash(payload) == word(head, self.payload_crc_at);
         holds.then_some(Frame { at, head, payload })
     }
@@ -156,7 +166,7 @@ pub(crate) fn file_crc(file: &[u8]) -> u32 {
 }
 
 /// The number of four bytes at `at`, which must be there.
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)

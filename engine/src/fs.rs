@@ -49,6 +49,9 @@ pub trait Fs: Debug + Send + Sync {
     /// Reads a whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
+    /// Makes the content of a file durable, whoever wrote it.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+
     /// Renames `tmp` to `path`, replacing what was there, and syncs the folder: when this returns, the new name is
     /// durable. The file must have been synced, and both names must be in one folder.
     fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()>;

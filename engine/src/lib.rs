@@ -45,6 +45,7 @@ mod commands;
 mod compact;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+mod copies;
 mod copy;
 mod db;
 mod delete;
@@ -90,6 +91,9 @@ pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
+pub use crate::copies::{
+    CopyStore, Following, Replica, ReplicaStatus, Restored, ShipOptions, ShipStatus, Shipper, Shipping,
+};
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,
     HoldOptions, LenientReply, OnConflict, Replaces, Rewrite, RuleChange, UpdateRequest, Updated, WriteBatch,

@@ -8,6 +8,7 @@
 //! Each step can be interrupted and repeated.
 
 use crate::clean_shutdown::ShutdownMarker;
+use crate::copies::{self, CopyHold};
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::files::{self, FileName, Listing, SegmentName};
@@ -17,7 +18,7 @@ use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
 use crate::settings::Settings;
 use crate::state::{CollectionState, State};
 use crate::sync::Guard;
-use crate::wal::{self, LogContent, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter};
+use crate::wal::{self, LogContent, LogEnd, LogFault, LogRecord, LogSet, LogVisitor, LogWriter, RawRecord};
 use ebbtide_ttl::{Clock, Code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,6 +110,8 @@ fn open_for_writing(
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
     let lock = take_lock(fs.as_ref(), clock, dir)?;
     let listing = list(fs.as_ref(), dir)?;
+    copies::check_folder(fs.as_ref(), dir)?;
+    let held = CopyHold::read(fs.as_ref(), dir)?;
     if !has_manifest(&listing) {
         refuse_remains(fs.as_ref(), dir, &listing)?;
         let identity = new_identity(clock, dir);
@@ -123,7 +126,8 @@ fn open_for_writing(
         state.unlinks = true;
         crate::reserve::make(fs.as_ref(), dir);
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
-        return Ok((OpenState { identity, state, next_seq: 1, log, manifest, lock }, Replayed::Whole));
+        let opened = OpenState { identity, state, next_seq: 1, log, manifest, lock, held: None };
+        return Ok((opened, Replayed::Whole));
     }
     let mut read = read_state(fs, dir, listing, settings)?;
     let next_seq = read.state.applied_seq + 1;
@@ -143,7 +147,7 @@ fn open_for_writing(
     crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
     let replayed = read.replayed;
-    Ok((read.opened(Some(log), Some(manifest), Some(lock)), replayed))
+    Ok((OpenState { held, ..read.opened(Some(log), Some(manifest), Some(lock)) }, replayed))
 }
 
 /// Whether the rows that are only in the log are in memory.
@@ -229,7 +233,7 @@ impl ReadState {
         lock: Option<Box<dyn FileLock>>,
     ) -> OpenState {
         let next_seq = self.state.applied_seq + 1;
-        OpenState { identity: self.identity, state: self.state, next_seq, log, manifest, lock }
+        OpenState { identity: self.identity, state: self.state, next_seq, log, manifest, lock, held: None }
     }
 }
 
@@ -392,6 +396,14 @@ fn push(state: &mut State, record: LogRecord) -> Result<()> {
     Ok(())
 }
 
+/// Adds what a record of a copy brings, as far as it is wanted and in no segment.
+pub(crate) fn replay(state: &mut State, record: &RawRecord, wants: impl Fn(u64) -> bool) -> Result<()> {
+    let seq = record.seq;
+    let record = record.decode(|collection| state.is_unsealed(seq, collection) && wants(collection))?;
+    state.applied_seq = state.applied_seq.max(seq);
+    push(state, record)
+}
+
 /// Replays the log, which was checked, into a database that is not in use yet, and seals what exceeds the memory for open
 /// buckets. On a full disk the rest stays in memory, since the database must be open to be swept.
 fn replay_and_seal(engine: &Engine) -> Result<()> {
@@ -458,6 +470,7 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
             // A later manifest than the one of that shutdown has begun.
             Some(FileName::ShutdownMarker) => true,
             Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst) => false,
+            Some(FileName::Shipping | FileName::SweepsHeld | FileName::Copy) => false,
             None => files::is_temporary(name),
         };
         if leftover {
@@ -538,7 +551,7 @@ fn has_manifest(listing: &Listing) -> bool {
 const OF_SERVERS: [&str; 2] = ["accounts.json", "accounts.lock"];
 
 /// Refuses a folder with foreign files and no manifest: it is not a database.
-fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
+pub(crate) fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
     let holds_segments = |n: &String| listing.segments().any(|(path, _)| path.parent() == Some(Path::new(n)));
     let ours = |n: &String| {
         FileName::parse(n).is_some() || files::is_temporary(n) || holds_segments(n) || OF_SERVERS.contains(&n.as_str())

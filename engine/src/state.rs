@@ -184,6 +184,29 @@ impl State {
         }
     }
 
+    /// Drops the open buckets of one collection, or the documents that are in no segment.
+    pub(crate) fn forget_open_of(&mut self, id: u64) {
+        if let Some(collection) = self.by_id_mut(id) {
+            collection.memtable = Memtable::default();
+        }
+        if let Some(documents) = self.documents_by_id_mut(id) {
+            documents.memtable = DocumentsMemtable::default();
+        }
+    }
+
+    /// Has the files of this state unlinked when nothing uses them any more, except those that another state has, by their paths in
+    /// the folder of the database.
+    pub(crate) fn retire_all_but(&self, is_kept: impl Fn(&str) -> bool) {
+        let is_kept = |path: &std::path::Path| {
+            let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+            is_kept(&parts.join("/"))
+        };
+        let segments = self.collections.values().flat_map(|c| c.segments.values());
+        segments.filter(|s| !is_kept(&s.file.relative_path())).for_each(|s| s.file.retire());
+        let segments = self.documents.values().flat_map(|d| d.segments.values());
+        segments.filter(|s| !is_kept(&s.file.relative_path())).for_each(|s| s.file.retire());
+    }
+
     /// The first insert that is only in the log; every log record before it can be removed.
     pub(crate) fn first_needed_seq(&self) -> u64 {
         let documents = self.documents.values().filter_map(|d| d.memtable.oldest_seq());

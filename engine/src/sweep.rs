@@ -30,7 +30,7 @@ use serde::Serialize;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use sweeper::AcceptedNow;
+use sweeper::{AcceptedNow, Held};
 
 /// Rows that decay into the rungs of a ladder with one edit, about.
 const DECAY_ROWS_MAX: u64 = 1 << 22;
@@ -98,8 +98,11 @@ pub(crate) fn sweep(engine: &Engine, options: &SweepOptions) -> Result<SweepRepo
         Ok(now) => now,
         Err(held) => {
             tracing::warn!(%held, "the sweep was held");
-            // Sizes need no clock.
             let (mut counts, mut unread) = (TtlMetrics::default(), BTreeSet::new());
+            if let Held::Copy(_) = held {
+                return Ok(SweepReport { counts, held: Some(held.to_string()), unread: Vec::new() });
+            }
+            // Sizes need no clock.
             enforce_sizes(engine, options, (None, wall), &mut counts, &mut unread)?;
             engine.metrics.swept(&counts);
             return Ok(SweepReport { counts, held: Some(held.to_string()), unread: unread.into_iter().collect() });

@@ -5,6 +5,7 @@
 //! FORMAT.md has the bytes.
 
 mod log_set;
+mod tail;
 
 use crate::batch_id::BatchId;
 use crate::documents::changes::{self, Change};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use crate::framed::{HEADER_BYTES, Place};
 pub(crate) use log_set::{FaultKind, LogEnd, LogFault, LogSet, LogVisitor};
+pub(crate) use tail::{LogTail, RawRecord, log_of};
 
 /// A frame's head: length, CRC-32 of head and place, CRC-32 of the payload, sequence number, collection, last synced
 /// sequence number.

@@ -83,14 +83,15 @@ impl Store for Folder {
         }
     }
 
-    fn list(&self) -> Result<Vec<Object>, StoreError> {
-        let fail = |error: io::Error| self.error("list", "", &error);
-        if !self.fs.exists(&self.root).map_err(fail)? {
+    fn list(&self, folder: &str) -> Result<Vec<Object>, StoreError> {
+        let fail = |error: io::Error| self.error("list", folder, &error);
+        let path = self.path(folder);
+        if !self.fs.exists(&path).map_err(fail)? {
             return Ok(Vec::new());
         }
         let mut objects = Vec::new();
-        for name in self.fs.list(&self.root).map_err(fail)? {
-            let Ok(metadata) = std::fs::metadata(self.path(&name)) else { continue };
+        for name in self.fs.list(&path).map_err(fail)? {
+            let Ok(metadata) = std::fs::metadata(path.join(&name)) else { continue };
             let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
             let modified = modified.and_then(|since| i64::try_from(since.as_millis()).ok()).unwrap_or(i64::MAX);
             if metadata.is_file() {

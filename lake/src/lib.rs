@@ -19,6 +19,7 @@
 
 mod bounds;
 mod checkpoint;
+mod copies;
 mod file;
 mod folder;
 mod log;

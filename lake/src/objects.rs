@@ -149,15 +149,15 @@ impl Store for Objects {
         }
     }
 
-    fn list(&self) -> Result<Vec<Object>, StoreError> {
-        let prefix = self.prefix.clone();
+    fn list(&self, folder: &str) -> Result<Vec<Object>, StoreError> {
+        let prefix = if folder.is_empty() { self.prefix.clone() } else { self.path(folder) };
+        let asked = prefix.clone();
         let found = self.run(|store| async move {
-            let prefix = Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty());
-            let listed: Vec<_> = store.list(prefix).try_collect().await?;
-            Ok(listed)
+            let prefix = Some(&asked).filter(|prefix| !prefix.as_ref().is_empty());
+            Ok(store.list_with_delimiter(prefix).await?.objects)
         });
         let objects = found.map_err(|error| shown(&error))?.into_iter().filter_map(|meta| {
-            let name = meta.location.prefix_match(&self.prefix)?;
+            let name = meta.location.prefix_match(&prefix)?;
             let name: Vec<_> = name.map(|part| part.as_ref().to_owned()).collect();
             let [name] = name.as_slice() else { return None };
             Some(Object { name: name.clone(), modified: meta.last_modified.timestamp_millis() })

@@ -1,11 +1,12 @@
 //! Places by their URLs.
 
+use crate::copies::Copies;
 use crate::folder::Folder;
 use crate::objects::Objects;
 use crate::reader::FileCache;
 use crate::store::{Store, StoreError};
 use crate::table::Table;
-use ebbtide::{ArchivePlace, ArchivePlaces, SinkError};
+use ebbtide::{ArchivePlace, ArchivePlaces, CopyStore, SinkError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -51,6 +52,10 @@ impl ArchivePlaces for Lake {
         let table = Arc::new(Table::new(url, store_of(url)?, Arc::clone(&self.cache)));
         tables.insert(url.to_owned(), table.clone());
         Ok(table)
+    }
+
+    fn copies(&self, url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
+        Ok(Arc::new(Copies(store_of(url)?)))
     }
 }
 

@@ -1,10 +1,11 @@
 //! A simulated store, for tests: it loses requests and answers, lets them have their effect later, and lists what is out of date.
 
+use crate::copies::Copies;
 use crate::reader::FileCache;
 use crate::store::{Object, Store, StoreError};
 use crate::table::Table;
 use bytes::Bytes;
-use ebbtide::{ArchivePlace, ArchivePlaces, SinkError};
+use ebbtide::{ArchivePlace, ArchivePlaces, CopyStore, SinkError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -212,15 +213,23 @@ impl Store for SimStore {
         self.0.lock().put(Late { name: name.to_owned(), content, if_absent: true })
     }
 
-    fn list(&self) -> Result<Vec<Object>, StoreError> {
+    fn list(&self, folder: &str) -> Result<Vec<Object>, StoreError> {
         let mut state = self.0.lock();
         state.read()?;
         if state.one_in == 0 || state.next().is_multiple_of(2) {
-            let at_root = state.objects.iter().filter(|(name, _)| !name.contains('/'));
-            let listed = at_root.map(|(name, (_, modified))| Object { name: name.clone(), modified: *modified });
+            let objects = state.objects.iter();
+            let listed = objects.map(|(name, (_, modified))| Object { name: name.clone(), modified: *modified });
             state.listed = listed.collect();
         }
-        Ok(state.listed.clone())
+        let within = |object: &Object| {
+            let name = if folder.is_empty() {
+                Some(&*object.name)
+            } else {
+                object.name.strip_prefix(folder)?.strip_prefix('/')
+            };
+            Some(Object { name: name.filter(|name| !name.contains('/'))?.to_owned(), modified: object.modified })
+        };
+        Ok(state.listed.iter().filter_map(within).collect())
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
@@ -237,22 +246,23 @@ impl Store for SimStore {
 
 /// Every URL is one store. Each process has its own.
 #[derive(Debug)]
-pub struct SimLake(Arc<Table>);
+pub struct SimLake(Arc<Table>, SimStore);
 
 impl SimLake {
     /// What a process that starts now knows of the store.
     #[must_use]
     pub fn new(store: &SimStore) -> SimLake {
-        SimLake(Arc::new(Table::new(
-            "s3://sim/archive",
-            Arc::new(store.clone()),
-            Arc::new(FileCache::new(CACHE_BYTES)),
-        )))
+        let (cache, shared) = (Arc::new(FileCache::new(CACHE_BYTES)), Arc::new(store.clone()));
+        SimLake(Arc::new(Table::new("s3://sim/archive", shared, cache)), store.clone())
     }
 }
 
 impl ArchivePlaces for SimLake {
     fn open(&self, _url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError> {
         Ok(self.0.clone())
+    }
+
+    fn copies(&self, _url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
+        Ok(Arc::new(Copies(Arc::new(self.1.clone()))))
     }
 }

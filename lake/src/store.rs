@@ -40,11 +40,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As for [`Store::get`].
     fn put_if_absent(&self, name: &str, content: Bytes) -> Result<bool, StoreError>;
 
-    /// The objects at the root. The newest may be missing, and removed ones be there.
+    /// The objects in a folder, an empty name for the root, not those in folders within it. The newest may be missing, and removed ones
+    /// be there.
     ///
     /// # Errors
     /// As for [`Store::get`].
-    fn list(&self) -> Result<Vec<Object>, StoreError>;
+    fn list(&self, folder: &str) -> Result<Vec<Object>, StoreError>;
 
     /// Removes an object. One that is not there is no error.
     ///
@@ -59,7 +60,7 @@ pub trait Store: fmt::Debug + Send + Sync {
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Its name.
+    /// Its name in the folder.
     pub name: String,
     /// When it was stored, in milliseconds since 1970.
     pub modified: i64,

@@ -300,7 +300,7 @@ impl ArchivePlace for Table {
 
     fn vacuum(&self) -> Result<u64, SinkError> {
         // The log is read after the listing: what is committed in between is named.
-        let listed = self.store.list()?;
+        let listed = self.store.list("")?;
         let mut log = self.log.lock();
         self.refresh(&mut log, None)?;
         let oldest = self.store.now().saturating_sub(UNNAMED_FOR);

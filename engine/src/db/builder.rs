@@ -2,13 +2,14 @@
 
 use super::Database;
 use crate::archive::ArchivePlaces;
+use crate::copies::{self, CopyPlace, Replica, Restored, ShipOptions, Shipper, Writer};
 use crate::error::Result;
 use crate::fs::{Fs, RealFs};
 use crate::repair::{RepairMode, RepairReport};
 use crate::settings::Settings;
 #[cfg(doc)]
 use ebbtide_ttl::Code;
-use ebbtide_ttl::{Clock, SystemClock};
+use ebbtide_ttl::{Clock, SystemClock, Timestamp};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,12 +22,13 @@ pub struct Builder {
     settings: Settings,
     read_only: bool,
     archives: Option<Arc<dyn ArchivePlaces>>,
+    detach: bool,
 }
 
 impl Builder {
     pub(super) fn new(path: PathBuf) -> Builder {
         let (fs, clock) = (Arc::new(RealFs::new()), Arc::new(SystemClock::new()));
-        Builder { path, fs, clock, settings: Settings::default(), read_only: false, archives: None }
+        Builder { path, fs, clock, settings: Settings::default(), read_only: false, archives: None, detach: false }
     }
 
     /// Sets the disk. Default: the operating system's.
@@ -64,6 +66,58 @@ impl Builder {
         self
     }
 
+    /// Opens a folder that is no longer the primary of its copy as a database of its own: it forgets where it was shipped to.
+    #[must_use]
+    pub fn detach(mut self) -> Self {
+        self.detach = true;
+        self
+    }
+
+    /// Ships the database to the copy at `url`, step by step, while this or another process has it open for writing.
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] if the URL is wrong, [`Code::IllegalOperation`] without [`Builder::archives`].
+    pub fn shipper(self, url: &str, options: ShipOptions) -> Result<Shipper> {
+        self.place(url).shipper(options)
+    }
+
+    /// Makes the folder, which must be new or empty, the database that was shipped to `url`: as it is there, or as of `at`. Its
+    /// sweeper is held until somebody confirms the clock ([`Database::confirm_clock`]).
+    ///
+    /// # Errors
+    /// [`Code::NamespaceNotFound`] if there is no copy, or none as of that time; [`Code::NamespaceExists`] if the folder has a database;
+    /// [`Code::HostUnreachable`] if the store cannot be reached: the same call goes on; [`Code::DataCorruptionDetected`] if what it
+    /// has is damaged; errors of the file system.
+    pub fn restore(self, url: &str, at: Option<Timestamp>) -> Result<Restored> {
+        copies::restore(&self.place(url), at)
+    }
+
+    /// Makes the folder, which must be new, empty or that of a replica, the database that was shipped to `url`, and the primary of
+    /// that copy: from now on only it is shipped there. The primary before refuses writes once it learns of it. What it
+    /// acknowledged and had not shipped stays with it. The sweeper is held until the clock agrees with that of the primary before,
+    /// or somebody confirms it.
+    ///
+    /// # Errors
+    /// As for [`Builder::restore`]; [`Code::LockBusy`] if somebody else does the same at this moment.
+    pub fn promote(self, url: &str) -> Result<Restored> {
+        copies::promote(&self.place(url))
+    }
+
+    /// Opens a read replica of the database that is shipped to `url`. The folder, which must be new or empty or that of a replica, gets
+    /// its segment files. A replica shows what its primary has shipped, hides what has expired by its own clock, and
+    /// drops only what its primary has dropped.
+    ///
+    /// # Errors
+    /// As for [`Builder::restore`]; [`Code::LockBusy`] if another process has the replica open.
+    pub fn follow(self, url: &str) -> Result<Replica> {
+        Replica::open(&self.place(url))
+    }
+
+    fn place(self, url: &str) -> CopyPlace {
+        let Builder { path: dir, fs, clock, settings, archives: places, .. } = self;
+        CopyPlace { fs, clock, dir, settings, places, url: url.to_owned() }
+    }
+
     /// Opens the database; creates it if it does not exist and is opened for writing.
     ///
     /// # Errors
@@ -71,6 +125,9 @@ impl Builder {
     /// and offset if it is damaged, [`Code::IncompatibleFormat`] if another version made it,
     /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and errors of the file system.
     pub fn open(self) -> Result<Database> {
+        if self.detach && !self.read_only {
+            Writer::detach(self.fs.as_ref(), &self.path)?;
+        }
         let engine = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
         engine.state.write().places = self.archives;
         Ok(Database { engine: Arc::new(engine) })

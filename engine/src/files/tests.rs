@@ -14,6 +14,9 @@ fn names_are_read_as_they_are_written() {
         FileName::Reserve,
         FileName::ShutdownMarker,
         FileName::ClockConfirmation,
+        FileName::Shipping,
+        FileName::SweepsHeld,
+        FileName::Copy,
     ] {
         assert_eq!(FileName::parse(&name.to_string()), Some(name), "{name}");
     }

@@ -52,6 +52,9 @@ impl<L: Layer> Fs for L {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         Layer::read(self, path)
     }
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.below().sync(path)
+    }
     fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
         self.below().publish(tmp, path)
     }

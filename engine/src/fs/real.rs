@@ -75,6 +75,11 @@ impl Fs for RealFs {
         self.sync_dir(&parent(from))
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        // Windows flushes only what is open for writing.
+        OpenOptions::new().read(true).write(cfg!(windows)).open(path)?.sync_data()
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }

@@ -438,6 +438,14 @@ impl Fs for SimFs {
         Ok(inner.disk.files.get(&node).map(|file| file.current.to_vec()).unwrap_or_default())
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.inner.lock();
+        inner.change_whole(Op::Sync, || format!("sync {}", path.display()))?;
+        let node = self.find_file(&inner, path)?;
+        inner.disk.sync_file(node);
+        Ok(())
+    }
+
     fn publish(&self, tmp: &Path, path: &Path) -> io::Result<()> {
         let mut inner = self.inner.lock();
         inner.change_whole(Op::Rename, || format!("rename {} to {}", tmp.display(), path.display()))?;

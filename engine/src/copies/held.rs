@@ -1,0 +1,64 @@
+//! Sweeps that are held since the database was restored or made the primary: the file `HELD`.
+
+use crate::error::{Error, Result};
+use crate::files::FileName;
+use crate::fs::{Fs, replace};
+use ebbtide_ttl::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Why sweeps are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CopyHold {
+    /// The clock of the writer at the point that was restored.
+    pub(crate) at: Timestamp,
+    /// Whether a clock that agrees with it ends the hold: after a promotion, not after a restore.
+    pub(crate) ends_by_clock: bool,
+}
+
+impl fmt::Display for CopyHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.ends_by_clock { "made the primary" } else { "restored" };
+        write!(
+            f,
+            "the database was {what} as of {}; nothing is dropped until somebody confirms the time (ebbtide clock --confirm, or the \
+             command confirmClock)",
+            self.at
+        )
+    }
+}
+
+impl CopyHold {
+    /// Whether the clock agrees with that of the writer: the time since the point is within the tolerance.
+    pub(crate) fn agrees(&self, now: Timestamp, tolerance_secs: i64) -> bool {
+        self.ends_by_clock && self.at <= now && now <= self.at.plus_seconds(tolerance_secs)
+    }
+
+    pub(crate) fn read(fs: &dyn Fs, dir: &Path) -> Result<Option<CopyHold>> {
+        let path = FileName::SweepsHeld.path(dir);
+        let content = match fs.read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            content => content.map_err(|e| Error::io("read", &path, &e))?,
+        };
+        serde_json::from_slice(&content).map(Some).map_err(|e| Error::corrupt(&path, 0, e))
+    }
+
+    pub(crate) fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let path = FileName::SweepsHeld.path(dir);
+        let text = serde_json::to_vec(self).map_err(|e| Error::internal(format!("encode HELD: {e}")))?;
+        replace(fs, &path, &text).map_err(|e| Error::io("write", &path, &e))
+    }
+
+    /// Removes the file. One that cannot be removed holds sweeps again after the next open.
+    pub(crate) fn end(fs: &dyn Fs, dir: &Path) {
+        let path = FileName::SweepsHeld.path(dir);
+        match fs.remove(&path).and_then(|()| fs.sync_dir(dir)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %path.display(), %error, "the hold of sweeps could not be removed");
+            }
+            _ => {}
+        }
+    }
+}

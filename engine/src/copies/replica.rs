@@ -1,0 +1,305 @@
+//! Read replicas: databases that follow a copy.
+//!
+//! A replica has the segment files in a folder of its own and everything else in memory. It applies whole points, each in one step
+//! for its readers: edits first, then the records of the log that they leave unsealed, which is what an open after a crash does.
+
+use super::folder::CopyFolder;
+use super::load::{self, Loaded, Position};
+use super::piece::{CopiedFile, Piece};
+use super::source::files_of;
+use super::store::CopyStore;
+use super::{CopyPlace, epochs, no_point};
+use crate::db::Database;
+use crate::engine::{Engine, OpenState};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::open::{replay, state_of};
+use crate::state::State;
+use crate::sync::Mutex;
+use crate::wal::RawRecord;
+use ebbtide_ttl::{Clock, Code, Timestamp};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Without a piece for this long a replica looks whether it has fallen behind what the copy keeps.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How many points are fetched before they are applied.
+const POINTS_MAX: usize = 64;
+
+/// How far a replica is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ReplicaStatus {
+    /// What it follows.
+    pub url: String,
+    /// The epoch of the last piece that it has.
+    pub epoch: u64,
+    /// The number of that piece.
+    pub piece: u64,
+    /// The replica has everything that its primary acknowledged before this instant, by the clock of the primary.
+    pub until: Timestamp,
+    /// Why the last attempt to go on failed.
+    pub failed: Option<String>,
+}
+
+impl ReplicaStatus {
+    /// The error that refuses writes.
+    pub(crate) fn refusal(&self) -> Error {
+        let what = format!(
+            "this is a read replica of {}: write to its primary, or make a replica the primary with promote",
+            self.url
+        );
+        Error::new(Code::IllegalOperation, what)
+    }
+}
+
+/// A database that follows a copy, step by step. [`Replica::follow`] does it in the background.
+#[derive(Debug)]
+pub struct Replica {
+    db: Database,
+    fs: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    store: Arc<dyn CopyStore>,
+    position: Position,
+    /// When it last got a piece, by the monotonic clock.
+    heard: Duration,
+    /// Records that may not be sealed yet.
+    records: Vec<RawRecord>,
+}
+
+impl Replica {
+    /// Opens a replica with what the copy has now.
+    pub(crate) fn open(place: &CopyPlace) -> Result<Replica> {
+        let store = place.store()?;
+        let (folder, lock) = CopyFolder::take(&place.fs, place.clock.as_ref(), &place.dir, &place.url)?;
+        let found = load::load(store.as_ref(), None)?.ok_or_else(|| no_point(&place.url, None))?;
+        let (position, until, loaded) = found;
+        folder.fetch_all(store.as_ref(), &loaded.files)?;
+        let (identity, records) = (loaded.identity, loaded.records.clone());
+        let mut state = state_from(&place.fs, &place.dir, loaded, place.settings.cache_bytes_max)?;
+        state.places.clone_from(&place.places);
+        let next_seq = state.applied_seq + 1;
+        let opened = OpenState { identity, state, next_seq, log: None, manifest: None, lock: Some(lock), held: None };
+        let (fs, clock, dir) = (place.fs.clone(), place.clock.clone(), place.dir.clone());
+        let engine = Engine::new(fs.clone(), clock.clone(), dir.clone(), place.settings.clone(), true, opened);
+        let url = place.url.clone();
+        let status = ReplicaStatus { url, epoch: position.epoch, piece: position.number, until, failed: None };
+        *engine.copies.replica.lock() = Some(status);
+        let db = Database { engine: Arc::new(engine) };
+        let heard = clock.monotonic();
+        Ok(Replica { db, fs, clock, dir, store, position, heard, records })
+    }
+
+    /// The database, which cannot be written. What its snapshots show changes with [`Replica::catch_up`].
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+
+    /// Applies what was shipped since the last call; returns how many pieces that were.
+    ///
+    /// # Errors
+    /// [`Code::HostUnreachable`] if the store cannot be reached, [`Code::DataCorruptionDetected`] if what it has is damaged, and errors
+    /// of the file system. The replica stays as it was.
+    pub fn catch_up(&mut self) -> Result<usize> {
+        let mut applied = self.try_catch_up();
+        // There may be more of them than are fetched at once.
+        while let Ok(all) = applied
+            && all >= POINTS_MAX
+            && let Ok(more @ 1..) = self.try_catch_up()
+        {
+            applied = Ok(all + more);
+        }
+        if let Some(status) = self.db.engine.copies.replica.lock().as_mut() {
+            status.failed = applied.as_ref().err().map(ToString::to_string);
+        }
+        applied
+    }
+
+    fn try_catch_up(&mut self) -> Result<usize> {
+        let store = self.store.clone();
+        let (mut points, mut waiting, mut at) = (Vec::new(), Vec::new(), self.position);
+        while points.len() < POINTS_MAX
+            && let Some((position, piece)) = load::piece_after(store.as_ref(), at)?
+        {
+            at = position;
+            let is_point = piece.head.is_point;
+            waiting.push(piece);
+            if is_point {
+                points.push((position, std::mem::take(&mut waiting)));
+            }
+        }
+        // Only pieces that were there before a younger epoch was taken are known to count: its first piece says which.
+        if epochs::claim_of(store.as_ref(), self.position.epoch + 1)?.is_some() {
+            let begun = load::newest_begun(store.as_ref())?.is_some_and(|epoch| epoch > self.position.epoch);
+            return if begun { self.reload() } else { Ok(0) };
+        }
+        let now = self.clock.monotonic();
+        if points.is_empty() && self.is_left_behind(now)? {
+            return self.reload();
+        }
+        let mut applied = 0;
+        for (position, pieces) in points {
+            applied += pieces.len();
+            self.apply(position, pieces)?;
+            self.heard = now;
+        }
+        Ok(applied)
+    }
+
+    /// Whether the pieces that follow are no longer kept.
+    fn is_left_behind(&self, now: Duration) -> Result<bool> {
+        if now.saturating_sub(self.heard) < SILENCE {
+            return Ok(false);
+        }
+        let bases = load::bases(self.store.as_ref(), self.position.epoch)?;
+        Ok(bases.iter().any(|(number, _)| *number > self.position.number))
+    }
+
+    /// Takes the newest state of the copy, whatever the replica had.
+    fn reload(&mut self) -> Result<usize> {
+        let found = load::load(self.store.as_ref(), None)?;
+        let Some((position, until, loaded)) = found.filter(|(position, ..)| *position != self.position) else {
+            return Ok(0);
+        };
+        let folder = self.folder();
+        loaded.files.values().try_for_each(|file| folder.fetch(self.store.as_ref(), file).map(drop))?;
+        self.records.clone_from(&loaded.records);
+        let next = state_from(&self.fs, &self.dir, loaded, self.db.engine.settings.cache_bytes_max)?;
+        self.publish(next, position, until);
+        Ok(1)
+    }
+
+    fn folder(&self) -> CopyFolder<'_> {
+        CopyFolder::of_replica(&self.fs, &self.dir)
+    }
+
+    /// Applies the pieces up to a point.
+    fn apply(&mut self, position: Position, pieces: Vec<Piece>) -> Result<()> {
+        let files: Vec<&CopiedFile> = pieces.iter().flat_map(|piece| &piece.head.files).collect();
+        let folder = self.folder();
+        files.into_iter().try_for_each(|file| folder.fetch(self.store.as_ref(), file).map(drop))?;
+        let engine = &self.db.engine;
+        let mut next = engine.state.read().clone();
+        let mut records = self.records.clone();
+        let applied_seq = next.applied_seq;
+        // Collections that have other segments: what is not in these comes from the records.
+        let mut changed: Option<HashSet<u64>> = Some(HashSet::new());
+        let mut until = Timestamp::EPOCH;
+        for Piece { head, records: new } in pieces {
+            until = head.at;
+            match (head.edits, head.base) {
+                (Some(edits), _) => {
+                    for op in edits.into_iter().flatten() {
+                        if let Some(changed) = &mut changed {
+                            changed.extend(op.collection());
+                        }
+                        next.apply(op)?;
+                    }
+                }
+                (None, Some(base)) => {
+                    let files = base.files.iter();
+                    files.map(|file| folder.fetch(self.store.as_ref(), file)).collect::<Result<Vec<_>>>()?;
+                    let loaded = Loaded { edits: vec![base.checkpoint], ..Loaded::default() };
+                    next = state_from(&self.fs, &self.dir, loaded, engine.settings.cache_bytes_max)?;
+                    changed = None;
+                }
+                (None, None) => return Err(Error::internal("a piece has neither edits nor a base")),
+            }
+            load::add_records(&mut records, new, head.last_seq);
+        }
+        if let Some(changed) = &changed {
+            changed.iter().for_each(|id| next.forget_open_of(*id));
+        }
+        let is_again = |collection: u64| changed.as_ref().is_none_or(|changed| changed.contains(&collection));
+        for record in &records {
+            let seq = record.seq;
+            replay(&mut next, record, |collection| seq > applied_seq || is_again(collection))?;
+        }
+        let first_logged = next.logs.first().copied().unwrap_or(0);
+        records.retain(|record| record.seq >= first_logged);
+        self.records = records;
+        self.publish(next, position, until);
+        Ok(())
+    }
+
+    /// Shows a state to readers. Files that it no longer has are unlinked when the last snapshot of them is gone.
+    fn publish(&mut self, mut next: State, position: Position, until: Timestamp) {
+        let engine = &self.db.engine;
+        let retired = next.take_retired();
+        let before = {
+            let mut state = engine.state.write();
+            next.places.clone_from(&state.places);
+            std::mem::replace(&mut *state, next)
+        };
+        let kept: HashSet<String> = files_of(&engine.state.read()).into_iter().map(|file| file.path).collect();
+        before.retire_all_but(|path| kept.contains(path));
+        drop((retired, before));
+        self.position = position;
+        if let Some(status) = engine.copies.replica.lock().as_mut() {
+            (status.epoch, status.piece, status.until) = (position.epoch, position.number, until);
+        }
+    }
+
+    /// Follows the copy in a thread, which looks for pieces that often.
+    #[must_use]
+    pub fn follow(mut self, every: Duration) -> Following {
+        let ends = Arc::new(AtomicBool::new(false));
+        let (db, told) = (self.db.clone(), ends.clone());
+        let thread = std::thread::spawn(move || {
+            while !told.load(Ordering::Acquire) {
+                if let Err(error) = self.catch_up() {
+                    tracing::warn!(%error, "the replica could not go on");
+                }
+                std::thread::park_timeout(every);
+            }
+        });
+        Following { db, ends, thread: Mutex::new(Some(thread)) }
+    }
+}
+
+/// A replica that follows its copy in the background, until this is dropped.
+#[derive(Debug)]
+pub struct Following {
+    db: Database,
+    ends: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Following {
+    /// The database, which cannot be written.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.lock().take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("the thread that follows a copy has panicked");
+            }
+        }
+    }
+}
+
+/// The state of a copy.
+fn state_from(fs: &Arc<dyn Fs>, dir: &std::path::Path, loaded: Loaded, cache_bytes_max: usize) -> Result<State> {
+    let mut state = state_of(fs, dir, 1, loaded.edits, cache_bytes_max).map_err(|(_, damage)| damage)?;
+    state.unlinks = true;
+    state.applied_seq = state.applied_seq.max(loaded.last_seq);
+    for record in &loaded.records {
+        replay(&mut state, record, |_| true)?;
+    }
+    Ok(state)
+}

@@ -1,0 +1,446 @@
+//! Ships a database: what changed in its folder becomes pieces of a copy, one after the other.
+
+use super::epochs::{self, Claim};
+use super::garbage;
+use super::load::{self, Position};
+use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name};
+use super::source::{Changes, Source};
+use super::store::{CopyStore, unreachable};
+use super::writer::Writer;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use bytes::Bytes;
+use ebbtide_ttl::{Clock, Code, Timestamp};
+use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Without changes a piece is made this often, so that readers learn of the writer's clock.
+const HEARTBEAT_SECONDS: i64 = 10;
+/// A restore reads at most this many pieces after a base.
+const PIECES_BETWEEN_BASES: u64 = 1_000;
+/// Bytes of the log that one piece has, about.
+const LOG_BYTES_MAX: usize = 16 << 20;
+
+/// How a database is shipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShipOptions {
+    /// How often changes are shipped. Default: one second.
+    pub every: Duration,
+    /// For how long the copy keeps points in time; `None`: for ever. Default: seven days.
+    pub keep: Option<Duration>,
+}
+
+impl Default for ShipOptions {
+    fn default() -> Self {
+        ShipOptions { every: Duration::from_secs(1), keep: Some(Duration::from_secs(7 * 86_400)) }
+    }
+}
+
+/// How far a database is shipped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ShipStatus {
+    /// Where to.
+    pub url: String,
+    /// The epoch that this process ships in; 0 before it has one.
+    pub epoch: u64,
+    /// The number of the last piece of it that counts.
+    pub piece: u64,
+    /// Everything acknowledged before this instant is in the copy.
+    pub shipped_until: Option<Timestamp>,
+    /// The number of the last record of the log that is in the copy.
+    pub last_record: u64,
+    /// Records of the log that were read and are not in the copy yet.
+    pub records_behind: u64,
+    /// Bytes that were sent.
+    pub bytes: u64,
+    /// Why the last attempt failed.
+    pub failed: Option<String>,
+}
+
+/// Ships a database, step by step: [`crate::Database::ship`] does it in the background.
+#[derive(Debug)]
+pub struct Shipper {
+    fs: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    store: Arc<dyn CopyStore>,
+    options: ShipOptions,
+    source: Source,
+    writer: Option<Writer>,
+    process: String,
+    epoch: Option<Epoch>,
+    /// What was read and is in no piece yet, since a file was removed before it could be shipped.
+    unsent: Option<Changes>,
+    status: ShipStatus,
+    superseded: Option<Error>,
+}
+
+/// The epoch that this process ships in.
+#[derive(Debug)]
+struct Epoch {
+    number: u64,
+    parent: Option<(u64, u64)>,
+    /// The last piece that counts.
+    last: Option<Position>,
+    last_at: Timestamp,
+    last_base: u64,
+    /// A piece that may have arrived or not. It is sent again until it is known: another one of its number is never made.
+    sending: Option<Sending>,
+    /// The files that the store has.
+    copied: HashMap<String, CopiedFile>,
+    /// Last record and number of the pieces that have records.
+    records: VecDeque<(u64, u64)>,
+    /// Files that were shipped and are in no piece yet.
+    new_files: Vec<CopiedFile>,
+}
+
+#[derive(Debug)]
+struct Sending {
+    head: Head,
+    bytes: Bytes,
+}
+
+impl Shipper {
+    pub(super) fn new(
+        (fs, clock, dir): (Arc<dyn Fs>, Arc<dyn Clock>, PathBuf),
+        (url, store): (&str, Arc<dyn CopyStore>),
+        options: ShipOptions,
+    ) -> Shipper {
+        let process = hex(crate::open::new_identity(clock.as_ref(), &dir));
+        let source = Source::new(fs.clone(), clock.clone(), dir.clone());
+        let status = ShipStatus { url: url.to_owned(), ..ShipStatus::default() };
+        Shipper {
+            fs,
+            clock,
+            dir,
+            store,
+            options,
+            source,
+            writer: None,
+            process,
+            epoch: None,
+            unsent: None,
+            status,
+            superseded: None,
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn status(&self) -> &ShipStatus {
+        &self.status
+    }
+
+    /// Why this folder is not shipped any more, if it is not the primary.
+    #[must_use]
+    pub fn superseded(&self) -> Option<&Error> {
+        self.superseded.as_ref()
+    }
+
+    /// Ships everything that was acknowledged before the call.
+    ///
+    /// # Errors
+    /// [`Code::HostUnreachable`] if the store cannot be reached: the next call goes on. [`Code::NotWritable`] if this folder is no
+    /// longer the primary. [`Code::LockBusy`] if another process ships it. Errors of the file system.
+    pub fn ship_now(&mut self) -> Result<ShipStatus> {
+        let asked = self.clock.now();
+        loop {
+            let done = self.step()?;
+            if done && self.status.shipped_until.is_some_and(|until| until >= asked) {
+                return Ok(self.status.clone());
+            }
+        }
+    }
+
+    /// Makes the next piece, if there is something to ship or the last one was made some time ago. Returns whether the copy was up
+    /// to date a moment ago.
+    ///
+    /// # Errors
+    /// As for [`Shipper::ship_now`].
+    pub fn step(&mut self) -> Result<bool> {
+        if let Some(error) = &self.superseded {
+            return Err(error.clone());
+        }
+        let done = self.try_step();
+        self.status.failed = done.as_ref().err().map(ToString::to_string);
+        done
+    }
+
+    fn try_step(&mut self) -> Result<bool> {
+        if self.epoch.is_none() {
+            self.begin_epoch()?;
+        }
+        if self.send()? {
+            return Ok(false);
+        }
+        // While the store is away, no more is read than fits into a piece.
+        let unsent = self.unsent.as_ref().map_or(0, Changes::bytes);
+        let read = self.source.read(LOG_BYTES_MAX.saturating_sub(unsent))?;
+        let changes = match self.unsent.take() {
+            Some(mut unsent) => {
+                unsent.append(read);
+                unsent
+            }
+            None => read,
+        };
+        let epoch = self.epoch.as_mut().ok_or_else(|| Error::internal("no epoch was taken"))?;
+        let is_due = epoch.last.is_none() || changes.at >= epoch.last_at.plus_seconds(HEARTBEAT_SECONDS);
+        if changes.is_empty() && changes.reached_end && !is_due {
+            if let Some(claim) = epochs::claim_of(self.store.as_ref(), epoch.number + 1)? {
+                return Err(self.supersede(&claim));
+            }
+            // Nothing was acknowledged since the last piece.
+            self.status.shipped_until = Some(changes.at);
+            return Ok(true);
+        }
+        self.status.records_behind = changes.records.len() as u64;
+        for file in self.source.files() {
+            if epoch.copied.get(&file.path).is_some_and(|copied| file.is(copied)) {
+                continue;
+            }
+            let content = self.source.content(&file.path);
+            let Some(content) = content.inspect_err(|_| self.source.restart())? else {
+                // It was removed since the manifest was read, which is read again.
+                self.unsent = Some(changes);
+                return Ok(false);
+            };
+            if content.len() as u64 != file.bytes {
+                let path = self.dir.join(&file.path);
+                self.unsent = Some(changes);
+                let what = format!("segment has {} bytes, expected={}", content.len(), file.bytes);
+                return Err(Error::corrupt(&path, 0, what));
+            }
+            let crc = crc32fast::hash(&content);
+            let (bytes, footer) = (file.bytes, file.footer);
+            let copied = CopiedFile { path: file.path, epoch: epoch.number, bytes, crc, footer };
+            if let Err(error) = self.store.put(&copied.object(), content.into()) {
+                self.unsent = Some(changes);
+                return Err(unreachable(error));
+            }
+            self.status.bytes += bytes;
+            epoch.new_files.push(copied.clone());
+            epoch.copied.insert(copied.path.clone(), copied);
+        }
+        let reached_end = changes.reached_end;
+        self.make(changes)?;
+        self.send()?;
+        Ok(reached_end)
+    }
+
+    /// Makes a piece, which is to be sent.
+    fn make(&mut self, changes: Changes) -> Result<()> {
+        let epoch = self.epoch.as_mut().ok_or_else(|| Error::internal("no epoch was taken"))?;
+        let number = epoch.last.map_or(1, |last| last.number + 1);
+        let last_seq = self.source.last_seq();
+        if !changes.records.is_empty() {
+            epoch.records.push_back((last_seq, number));
+        }
+        let first_logged = self.source.first_logged();
+        while epoch.records.front().is_some_and(|(last, _)| *last < first_logged) {
+            epoch.records.pop_front();
+        }
+        let wants_base = changes.edits.is_none() || number >= epoch.last_base + PIECES_BETWEEN_BASES;
+        let base = (wants_base || number == 1).then(|| {
+            let used = self.source.files();
+            let files = used.iter().filter_map(|file| epoch.copied.get(&file.path).cloned()).collect();
+            let records_from = epoch.records.front().map_or(number, |(_, piece)| *piece);
+            Base { checkpoint: self.source.checkpoint(), files, records_from }
+        });
+        if base.is_some() {
+            let used: std::collections::HashSet<_> = self.source.files().into_iter().map(|file| file.path).collect();
+            epoch.copied.retain(|path, _| used.contains(path));
+        }
+        let head = Head {
+            identity: self.source.identity()?,
+            epoch: epoch.number,
+            number,
+            parent: epoch.parent,
+            previous: epoch.last.map_or(0, |last| last.crc),
+            at: changes.at,
+            is_point: changes.reached_end,
+            edits: changes.edits,
+            base,
+            files: std::mem::take(&mut epoch.new_files),
+            last_seq,
+        };
+        let piece = Piece { head, records: changes.records };
+        let bytes = piece.encode()?;
+        epoch.sending = Some(Sending { head: piece.head, bytes });
+        Ok(())
+    }
+
+    /// Sends the piece that is to be sent, if there is one; returns whether there was.
+    fn send(&mut self) -> Result<bool> {
+        let Some(epoch) = &mut self.epoch else { return Ok(false) };
+        let Some(Sending { head, bytes }) = &epoch.sending else { return Ok(false) };
+        let name = piece_name(head.epoch, head.number);
+        let is_new = self.store.put_if_absent(&name, bytes.clone()).map_err(unreachable)?;
+        if !is_new && self.store.get(&name).map_err(unreachable)?.as_ref() != Some(bytes) {
+            return Err(Error::internal(format!("{name} of the copy was made by somebody else in this epoch")));
+        }
+        if let Some(claim) = epochs::claim_of(self.store.as_ref(), head.epoch + 1)? {
+            return Err(self.supersede(&claim));
+        }
+        let crc = crc_of(bytes);
+        epoch.last = Some(Position { epoch: head.epoch, number: head.number, crc });
+        epoch.last_at = head.at;
+        self.status.piece = head.number;
+        self.status.last_record = head.last_seq;
+        self.status.records_behind = 0;
+        self.status.bytes += bytes.len() as u64;
+        if head.is_point {
+            self.status.shipped_until = Some(head.at);
+        }
+        let (has_base, number, at) = (head.base.is_some(), head.number, head.at);
+        epoch.sending = None;
+        if has_base {
+            epoch.last_base = number;
+            // Without it a restore reads more pieces.
+            let name = format!("{}/{}", bases_folder(epoch.number), base_name(number, at));
+            if let Err(error) = self.store.put(&name, Bytes::from_static(b"base")) {
+                tracing::warn!(%error, "a base of the copy could not be listed");
+            }
+            if let Some(keep) = self.options.keep {
+                let seconds = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
+                if let Err(error) = garbage::collect(self.store.as_ref(), epoch.number, at.plus_seconds(-seconds)) {
+                    tracing::warn!(%error, "what the copy needs no more could not be removed");
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the next epoch.
+    fn begin_epoch(&mut self) -> Result<()> {
+        let store = self.store.clone();
+        let store = store.as_ref();
+        let identity = hex(self.source.identity()?);
+        let writer = Writer::of_folder(self.fs.as_ref(), &self.dir)?;
+        let mut writer = match writer {
+            Some(writer) => writer,
+            None => Writer::make(self.fs.as_ref(), self.clock.as_ref(), &self.dir)?,
+        };
+        if let Some(error) = writer.refusal() {
+            self.superseded = Some(error.clone());
+            return Err(error);
+        }
+        let newest = epochs::newest(store)?;
+        if let Some(claim) = newest.as_ref().filter(|claim| claim.process != self.process) {
+            if claim.database != identity {
+                let what = format!("{} has the copy of another database: choose another place", self.status.url);
+                return Err(Error::new(Code::InvalidOptions, what));
+            }
+            if claim.writer != writer.id {
+                self.writer = Some(writer.clone());
+                return match writer.has_shipped_to(&self.status.url) {
+                    true => Err(self.supersede(claim)),
+                    false => {
+                        let what = format!(
+                            "{} has the copy of a database that this one was restored from or copied to, and another folder is its \
+                             primary since {}: choose another place, or make this one the primary with promote",
+                            self.status.url, claim.at
+                        );
+                        Err(Error::new(Code::InvalidOptions, what))
+                    }
+                };
+            }
+        }
+        let claim = match newest {
+            // An earlier try took it.
+            Some(claim) if claim.process == self.process => claim,
+            newest => Claim {
+                epoch: newest.map_or(1, |newest| newest.epoch + 1),
+                database: identity,
+                writer: writer.id.clone(),
+                process: self.process.clone(),
+                at: self.clock.now(),
+            },
+        };
+        // Before the store knows it: a folder that has shipped knows where to.
+        writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
+        if !epochs::take(store, &claim)? {
+            let what = format!("another process has begun to ship this database to {}", self.status.url);
+            return Err(Error::new(Code::LockBusy, what));
+        }
+        // Only now: whatever is added to the epochs before does not count.
+        let loaded = load::load(store, None)?;
+        let (parent, copied, last_seq) = match loaded {
+            Some((position, _, loaded)) => {
+                (Some((position.epoch, position.number)), loaded.files.into_iter().collect(), loaded.last_seq)
+            }
+            None => (None, HashMap::new(), 0),
+        };
+        self.source.restart();
+        let mut changes = self.source.read(usize::MAX)?;
+        while !changes.reached_end {
+            changes.append(self.source.read(usize::MAX)?);
+        }
+        let end = self.source.last_seq();
+        if end < last_seq {
+            let what = format!(
+                "{} has record {last_seq} of this database, and {} ends with record {}: it is an older copy of the folder. Choose \
+                 another place for it, or restore the newer state from there",
+                self.status.url,
+                self.dir.display(),
+                end
+            );
+            return Err(Error::new(Code::InvalidOptions, what));
+        }
+        self.unsent = Some(changes);
+        (self.status.epoch, self.status.piece) = (claim.epoch, 0);
+        self.writer = Some(writer);
+        self.epoch = Some(Epoch {
+            number: claim.epoch,
+            parent,
+            last: None,
+            last_at: Timestamp::EPOCH,
+            last_base: 0,
+            sending: None,
+            copied,
+            records: VecDeque::new(),
+            new_files: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Notes that another process or another folder ships to this place now.
+    fn supersede(&mut self, claim: &Claim) -> Error {
+        let (url, at) = (&self.status.url, claim.at);
+        let error = match &mut self.writer {
+            Some(writer) if writer.id != claim.writer => {
+                let behind = self.status.shipped_until.map_or_else(String::new, |until| {
+                    let mut text = String::new();
+                    let _ = write!(text, "; what was acknowledged here after {until} is not in the copy");
+                    text
+                });
+                let reason = format!("another folder was made the primary of {url} at {at}{behind}");
+                if let Err(error) = writer.supersede(self.fs.as_ref(), &self.dir, &reason) {
+                    tracing::error!(%error, "it could not be noted that the folder is no longer the primary");
+                }
+                super::writer::not_primary(&reason)
+            }
+            _ => {
+                let what = format!("another process ships this database, or a copy of its folder, to {url} since {at}");
+                Error::new(Code::LockBusy, what)
+            }
+        };
+        self.epoch = None;
+        self.superseded = Some(error.clone());
+        error
+    }
+}
+
+/// Sixteen bytes as hexadecimal digits.
+pub(super) fn hex(bytes: [u8; 16]) -> String {
+    let mut text = String::with_capacity(32);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,91 @@
+//! What a folder knows of its copies: the file `SHIP`.
+
+use super::shipper::hex;
+use crate::error::{Error, Result};
+use crate::files::FileName;
+use crate::fs::{Fs, replace};
+use ebbtide_ttl::{Clock, Code};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+/// A folder that is shipped, or was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Writer {
+    /// A random number, in hexadecimal digits, which a copy of the folder has too.
+    #[serde(rename = "writer")]
+    pub(super) id: String,
+    /// Where it was shipped to.
+    places: Vec<String>,
+    /// Why this folder is no longer the primary.
+    superseded: Option<String>,
+}
+
+impl Writer {
+    /// What the file says, if there is one.
+    pub(crate) fn of_folder(fs: &dyn Fs, dir: &Path) -> Result<Option<Writer>> {
+        let path = FileName::Shipping.path(dir);
+        let content = match fs.read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            content => content.map_err(|e| Error::io("read", &path, &e))?,
+        };
+        serde_json::from_slice(&content).map(Some).map_err(|e| Error::corrupt(&path, 0, e))
+    }
+
+    /// A new one, which is not written yet.
+    pub(super) fn new(clock: &dyn Clock, dir: &Path, places: Vec<String>) -> Writer {
+        Writer { id: hex(crate::open::new_identity(clock, dir)), places, superseded: None }
+    }
+
+    pub(super) fn make(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Writer> {
+        let writer = Writer::new(clock, dir, Vec::new());
+        writer.write(fs, dir)?;
+        Ok(writer)
+    }
+
+    pub(super) fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let path = FileName::Shipping.path(dir);
+        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::internal(format!("encode SHIP: {e}")))?;
+        replace(fs, &path, &text).map_err(|e| Error::io("write", &path, &e))
+    }
+
+    pub(super) fn has_shipped_to(&self, url: &str) -> bool {
+        self.places.iter().any(|place| place == url)
+    }
+
+    /// Notes that the folder is shipped to this place.
+    pub(super) fn note(&mut self, fs: &dyn Fs, dir: &Path, url: &str) -> Result<()> {
+        if self.has_shipped_to(url) {
+            return Ok(());
+        }
+        self.places.push(url.to_owned());
+        self.write(fs, dir)
+    }
+
+    /// Notes that another folder is the primary now.
+    pub(super) fn supersede(&mut self, fs: &dyn Fs, dir: &Path, reason: &str) -> Result<()> {
+        self.superseded = Some(reason.to_owned());
+        self.write(fs, dir)
+    }
+
+    /// The error that refuses writes, if another folder is the primary.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        self.superseded.as_deref().map(not_primary)
+    }
+
+    /// Forgets all copies: the folder becomes a database of its own.
+    pub(crate) fn detach(fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let path = FileName::Shipping.path(dir);
+        match fs.remove(&path).and_then(|()| fs.sync_dir(dir)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path, &e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error that refuses writes in a folder that is no longer the primary.
+pub(super) fn not_primary(reason: &str) -> Error {
+    let what =
+        format!("{reason}: write there; to go on with this folder as a database of its own, open it with --detach");
+    Error::new(Code::NotWritable, what)
+}

@@ -1,0 +1,39 @@
+//! Copies of an open database.
+
+use super::Database;
+use crate::copies::{CopyPlace, ReplicaStatus, ShipOptions, ShipStatus, Shipping};
+use crate::error::Result;
+#[cfg(doc)]
+use ebbtide_ttl::Code;
+
+impl Database {
+    /// Ships the database to the copy at `url`, in a thread, until what is returned is dropped: segment files once, and the log in
+    /// pieces. [`Builder::restore`](crate::Builder::restore) makes a database of it, [`Builder::follow`](crate::Builder::follow) a
+    /// read replica.
+    ///
+    /// # Errors
+    /// [`Code::IllegalOperation`] for a database that is read only, or was opened without
+    /// [`Builder::archives`](crate::Builder::archives); [`Code::InvalidOptions`] if the URL is wrong. What goes wrong later is in
+    /// [`Database::ship_status`], and is tried again.
+    pub fn ship(&self, url: &str, options: ShipOptions) -> Result<Shipping> {
+        let engine = &self.engine;
+        engine.check_writable()?;
+        let (fs, clock, dir) = (engine.fs.clone(), engine.clock.clone(), engine.dir.clone());
+        let (settings, places) = (engine.settings.clone(), engine.state.read().places.clone());
+        let every = options.every;
+        let shipper = CopyPlace { fs, clock, dir, settings, places, url: url.to_owned() }.shipper(options)?;
+        Ok(Shipping::begin(engine, shipper, every))
+    }
+
+    /// How far the database is shipped by this process; `None` if it is not.
+    #[must_use]
+    pub fn ship_status(&self) -> Option<ShipStatus> {
+        self.engine.copies.ship.lock().clone()
+    }
+
+    /// How far this replica is; `None` for any other database.
+    #[must_use]
+    pub fn replica_status(&self) -> Option<ReplicaStatus> {
+        self.engine.copies.replica.lock().clone()
+    }
+}
