@@ -26,6 +26,10 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) read_only: bool,
 
+    /// Open a folder that is no longer the primary of its copy as a database of its own.
+    #[arg(long, global = true)]
+    pub(crate) detach: bool,
+
     /// Whether the folder was named as an option.
     #[arg(skip)]
     pub(crate) names_db: bool,
@@ -46,8 +50,12 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Write whole collections with their options and rules into a folder.
     Dump(DumpArgs),
-    /// Restore the collections of a dump.
+    /// Restore the collections of a dump, or a whole database from a copy.
     Restore(RestoreArgs),
+    /// Ship the database to a copy in object storage or a folder, continuously, while another program writes to it.
+    Ship(ShipArgs),
+    /// Make the newest state of a copy a database, and that database the copy's primary.
+    Promote(PromoteArgs),
     /// Run one command document and print its reply as JSON.
     #[command(name = "command")]
     Document(CommandArgs),
@@ -119,6 +127,11 @@ pub(crate) struct SqlArgs {
     /// What a picture is headed with. Default: the statement.
     #[arg(long, value_name = "TEXT", requires = "chart")]
     pub(crate) title: Option<String>,
+
+    /// Query a read replica of the database that is shipped to this URL. Its segments are kept in the folder of --db, or in a
+    /// temporary one.
+    #[arg(long, value_name = "URL")]
+    pub(crate) follow: Option<String>,
 
     /// Print how long each statement took.
     #[arg(long)]
@@ -227,6 +240,18 @@ pub(crate) struct ServeArgs {
     /// Private key of the certificate, in PEM form
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+
+    /// Ship the database to a copy at this URL, continuously
+    #[arg(long, value_name = "URL")]
+    pub(crate) ship_to: Option<String>,
+
+    /// For how long the copy keeps points in time, such as 7d; forever keeps all [default: 7d]
+    #[arg(long, value_name = "TIME", requires = "ship_to")]
+    pub(crate) ship_keep: Option<String>,
+
+    /// Serve a read replica of the database that is shipped to this URL; its segments are kept in the folder of --db
+    #[arg(long, value_name = "URL", conflicts_with_all = ["dbs", "ship_to"])]
+    pub(crate) follow: Option<String>,
 
     /// Configuration file in TOML, with all settings and limits; options given here win
     #[arg(long, value_name = "FILE")]
@@ -662,8 +687,16 @@ pub(crate) struct DumpArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// Folder that ebbtide dump wrote.
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "from", conflicts_with = "from")]
+    pub(crate) folder: Option<PathBuf>,
+
+    /// Restore a whole database that ebbtide ship keeps a copy of at this URL, into the folder of --db.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["collection", "rename"])]
+    pub(crate) from: Option<String>,
+
+    /// With --from: as it was at this time, such as 2024-01-31T12:00:00Z, or -12h from now. Default: the newest state.
+    #[arg(long, value_name = "TIME", requires = "from", allow_hyphen_values = true)]
+    pub(crate) at: Option<String>,
 
     /// Collection to restore; can be repeated. Default: all.
     #[arg(long, short, value_name = "NAME")]
@@ -672,6 +705,32 @@ pub(crate) struct RestoreArgs {
     /// Name for the restored collection; the dump has one, or --collection names it.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) rename: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShipArgs {
+    /// Where the copy is kept: file:///folder, s3://bucket/path, gs://bucket/path or az://container/path.
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: String,
+
+    /// How often changes are shipped, such as 1s or 5m.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) every: String,
+
+    /// For how long the copy keeps points in time, such as 7d; forever keeps all.
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(crate) keep: String,
+
+    /// Ship what is there now, and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PromoteArgs {
+    /// Where the copy is.
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: String,
 }
 
 /// The value of -f: a format of the rows or, as with psql and duckdb, a file of statements.

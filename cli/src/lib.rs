@@ -10,6 +10,7 @@ mod args;
 mod batching;
 mod chart;
 mod conformance;
+mod copies;
 mod demo;
 mod dump;
 mod expired_to;
@@ -180,7 +181,12 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
         Command::Import(args) => import::run(cli, args, runtime),
         Command::Export(args) => sql::export(cli, args, runtime),
         Command::Dump(args) => dump::dump(cli, args),
-        Command::Restore(args) => dump::restore(cli, args),
+        Command::Restore(args) => match &args.from {
+            Some(url) => copies::restore(cli, url, args.at.as_deref()),
+            None => dump::restore(cli, args),
+        },
+        Command::Ship(args) => copies::ship(cli, args),
+        Command::Promote(args) => copies::promote(cli, args),
         Command::Document(args) => admin::command(cli, args),
         #[cfg(feature = "server")]
         Command::Serve(args) => serve::run(cli, args, runtime),
@@ -207,8 +213,13 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
 
 /// Reads the value of `--now`: a time, or a distance from the present one such as `+7d` or `-12h`.
 pub(crate) fn parse_now(text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
+    parse_time("--now", text)
+}
+
+/// The same of another option.
+pub(crate) fn parse_time(option: &str, text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
     let Some(text) = text else { return Ok(None) };
-    let fail = |e: String| Failure::usage(format!("--now: {e}"));
+    let fail = |e: String| Failure::usage(format!("{option}: {e}"));
     let trimmed = text.trim();
     let behind = trimmed.strip_prefix('+').or_else(|| trimmed.strip_prefix('-')).map(str::trim_start);
     let Some(distance) = behind.and_then(|distance| ebbtide_ttl::parse_retention(distance).ok()) else {

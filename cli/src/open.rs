@@ -1,20 +1,29 @@
 //! Opening the database that the command line names.
 
 use crate::Failure;
-use crate::args::Cli;
-use ebbtide::{Builder, Database};
+use crate::args::{Cli, Command, SqlArgs};
+use ebbtide::{Builder, Database, Following};
 use ebbtide_lake::Lake;
 use ebbtide_query::statement::{Statement, StatementKind};
 use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// How often a replica looks for what was shipped.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// How a database is opened: with access to archives.
 #[must_use]
 pub fn builder(path: impl AsRef<Path>) -> Builder {
     Database::builder(path).archives(Arc::new(Lake::new()))
+}
+
+/// Opens a read replica in this folder, which follows its copy until it is dropped.
+pub(crate) fn replica(folder: &Path, url: &str) -> Result<Following, Failure> {
+    Ok(builder(folder).follow(url)?.follow(FOLLOW_EVERY))
 }
 
 /// Opens an existing database read-only.
@@ -34,7 +43,13 @@ pub(crate) fn or_new(cli: &Cli) -> Result<Database, Failure> {
     if cli.read_only {
         return for_reading(cli);
     }
-    Ok(builder(&cli.db).open()?)
+    Ok(writable(cli).open()?)
+}
+
+/// How the database that the command line names is opened for writing.
+fn writable(cli: &Cli) -> Builder {
+    let builder = builder(&cli.db);
+    if cli.detach { builder.detach() } else { builder }
 }
 
 fn must_exist(cli: &Cli) -> Result<(), Failure> {
@@ -91,12 +106,14 @@ pub(crate) struct LazySession<'a> {
     session: Option<Session>,
     /// An empty database for statements that need none, as long as there is no other.
     scratch: Option<(Session, TempDir)>,
+    /// The replica that the session reads, and its folder if that is a temporary one.
+    replica: Option<(Following, Option<TempDir>)>,
 }
 
 impl<'a> LazySession<'a> {
     /// `need` is the greatest access that any statement known in advance needs.
     pub(crate) fn new(cli: &'a Cli, settings: SessionSettings, need: Need) -> Self {
-        LazySession { cli, settings, need, session: None, scratch: None }
+        LazySession { cli, settings, need, session: None, scratch: None, replica: None }
     }
 
     /// The folder of the database.
@@ -106,7 +123,7 @@ impl<'a> LazySession<'a> {
 
     /// The session, opened for `statement` if it is the first.
     pub(crate) fn get(&mut self, statement: Option<&Statement>) -> Result<&Session, Failure> {
-        if self.session.is_none() {
+        if self.session.is_none() && !self.follow()? {
             if statement.is_some_and(|s| need(s) == Need::Read && ebbtide_query::reads_only_files(s))
                 && !Database::exists(&self.cli.db)?
             {
@@ -124,6 +141,17 @@ impl<'a> LazySession<'a> {
         self.session.as_ref().ok_or_else(|| Failure::new("no session"))
     }
 
+    /// Opens the replica that the command line asks for, if it does.
+    fn follow(&mut self) -> Result<bool, Failure> {
+        let Command::Sql(SqlArgs { follow: Some(url), .. }) = &self.cli.command else { return Ok(false) };
+        let folder = if self.cli.names_db { None } else { Some(tempfile::tempdir()?) };
+        let path = folder.as_ref().map_or(self.cli.db.clone(), |folder| folder.path().join("replica"));
+        let following = replica(&path, url)?;
+        self.session = Some(Session::with_settings(following.database().clone(), &self.settings)?);
+        self.replica = Some((following, folder));
+        Ok(true)
+    }
+
     fn scratch(&mut self) -> Result<&Session, Failure> {
         if self.scratch.is_none() {
             let folder = tempfile::tempdir()?;
@@ -137,13 +165,16 @@ impl<'a> LazySession<'a> {
 
     /// Opens an existing database for a shell: for writing, or read-only if another program has it open for writing.
     pub(crate) fn open_shell(&mut self) -> Result<(), Failure> {
+        if self.follow()? {
+            return Ok(());
+        }
         if !Database::exists(&self.cli.db)? {
             return Ok(());
         }
         let database = if self.cli.read_only || self.settings.now.is_some() {
             for_reading(self.cli)?
         } else {
-            match builder(&self.cli.db).open() {
+            match writable(self.cli).open() {
                 Err(error) if error.code() == Code::LockBusy => {
                     eprintln!("{error}; opened read-only, as of now");
                     for_reading(self.cli)?

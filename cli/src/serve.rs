@@ -3,7 +3,9 @@
 mod sql;
 
 use crate::args::{Cli, LogFormatName, ServeArgs};
+use crate::copies::ship_options;
 use crate::{Failure, files, filter, open, say};
+use ebbtide::{Following, ShipOptions, Shipping};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +47,10 @@ impl Served {
         }
     }
 
-    fn open(&self) -> Result<Databases, Failure> {
+    fn open(&self, detach: bool) -> Result<Databases, Failure> {
+        if detach && !self.is_many {
+            open::builder(&self.folder).detach().open()?.close()?;
+        }
         let opener = |path: &Path| open::builder(path).open();
         let databases = match self.is_many {
             true => Databases::in_folder_with(&self.folder, opener),
@@ -74,6 +79,20 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Settings {
     settings
 }
 
+/// What is kept alive with a database that is shipped or followed.
+enum Copied {
+    Followed(Following),
+    Shipped(Option<Shipping>),
+}
+
+/// Where the database is shipped to, and how.
+fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions)>, Failure> {
+    let (to, every, keep) = config.ship();
+    let Some(url) = args.ship_to.as_deref().or(to) else { return Ok(None) };
+    let keep = args.ship_keep.as_deref().or(keep).unwrap_or("7d");
+    Ok(Some((url.to_owned(), ship_options(every.unwrap_or("1s"), keep)?)))
+}
+
 /// Begins the log.
 fn begin_log(format: LogFormat) {
     let log = tracing_subscriber::fmt().with_env_filter(filter("info")).with_writer(std::io::stderr).with_target(false);
@@ -97,10 +116,29 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     begin_log(format);
     let served = Served::of(cli, args, &config);
     let settings = settings(args, &config, &served);
+    let ship = ship(args, &config)?;
+    if served.is_many && (ship.is_some() || args.follow.is_some()) {
+        return Err(Failure::usage("one database is shipped or followed, not a folder of them: drop --dbs"));
+    }
     runtime.block_on(async {
         let mut signals = Signals::new()?;
         let sql = sql::Engine::new(settings.sql_memory_bytes)?;
-        let server = Server::start_with_sql(served.open()?, settings, Arc::new(sql)).await?;
+        let (databases, copied) = match &args.follow {
+            Some(url) => {
+                let following = open::replica(&served.folder, url)?;
+                let name = served.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+                (Databases::of(name, following.database().clone())?, Copied::Followed(following))
+            }
+            None => {
+                let databases = served.open(cli.detach)?;
+                let shipping = match (&ship, databases.only()) {
+                    (Some((url, options)), Some(database)) => Some(database.ship(url, options.clone())?),
+                    _ => None,
+                };
+                (databases, Copied::Shipped(shipping))
+            }
+        };
+        let server = Server::start_with_sql(databases, settings, Arc::new(sql)).await?;
         let doors = [
             ("mongodb", server.mongodb_address()),
             ("http", server.http_address()),
@@ -118,6 +156,16 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
             files::complain("ended at once by a second signal; what was acknowledged is stored");
             std::process::exit(1);
         });
-        Ok(server.stop().await?)
+        let stopped = server.stop().await;
+        match copied {
+            Copied::Shipped(Some(shipping)) => {
+                if let Err(error) = shipping.ship_now() {
+                    files::complain(&format!("the last changes were not shipped: {error}"));
+                }
+            }
+            Copied::Shipped(None) => {}
+            Copied::Followed(following) => drop(following),
+        }
+        Ok(stopped?)
     })
 }

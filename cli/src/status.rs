@@ -16,6 +16,7 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     {
         say!("note: {note}");
     }
+    copies(&database)?;
     let ordinary = snapshot.document_collections();
     if snapshot.collections().is_empty() && ordinary.is_empty() {
         say!("no collections");
@@ -42,6 +43,17 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
             counted(last.measurements, what),
             bytes(last.bytes)
         );
+    }
+    Ok(())
+}
+
+/// Prints how far the database is shipped, and what holds its sweeps.
+fn copies(database: &Database) -> Result<(), Failure> {
+    if let Some((note, behind)) = database.shipped()? {
+        say!("shipped to {} until {}; {} since", note.url, note.until, counted(behind, "log record"));
+    }
+    if let Some(held) = database.clock_held() {
+        say!("note: {held}");
     }
     Ok(())
 }

@@ -34,6 +34,7 @@ pub(crate) use restore::{promote, restore};
 pub use shipper::{ShipOptions, ShipStatus, Shipper};
 pub use shipping::Shipping;
 pub use store::CopyStore;
+pub use writer::ShippedNote;
 pub(crate) use writer::Writer;
 
 use crate::archive::ArchivePlaces;

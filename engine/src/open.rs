@@ -38,7 +38,7 @@ pub(crate) fn open(
     settings.validate()?;
     if read_only {
         let read = beside_a_writer(fs.as_ref(), &dir, || read_beside(&fs, &dir, &settings).and_then(held))?;
-        let opened = read.opened(None, None, None);
+        let opened = OpenState { held: CopyHold::read(fs.as_ref(), &dir)?, ..read.opened(None, None, None) };
         return Ok(Engine::new(fs, clock, dir, settings, read_only, opened));
     }
     let (opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, &settings) {

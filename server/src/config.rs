@@ -52,7 +52,17 @@ pub struct Config {
     #[serde(default)]
     prometheus: PrometheusTable,
     #[serde(default)]
+    ship: Ship,
+    #[serde(default)]
     limits: Limits,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ship {
+    to: Option<String>,
+    every: Option<String>,
+    keep: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -133,6 +143,12 @@ fn set<T>(setting: &mut T, given: Option<T>) {
 }
 
 impl Config {
+    /// Where the database is shipped to, how often, and for how long the copy keeps points in time.
+    #[must_use]
+    pub fn ship(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
+        (self.ship.to.as_deref(), self.ship.every.as_deref(), self.ship.keep.as_deref())
+    }
+
     /// Reads a file.
     ///
     /// # Errors

@@ -135,6 +135,13 @@ impl Databases {
         Ok(databases)
     }
 
+    /// The database, if it is only one.
+    #[must_use]
+    pub fn only(&self) -> Option<Database> {
+        let Layout::One(name) = &self.layout else { return None };
+        self.open.lock().databases.get(name).map(|served| served.database.clone())
+    }
+
     /// A folder, in which each folder is a database of its name. A write to a database that does not exist creates it.
     ///
     /// # Errors

@@ -134,16 +134,17 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     if cli.read_only {
         return Err(Failure::usage("a restore writes to the database: drop --read-only"));
     }
-    let contents = contents(&args.folder)?;
+    let Some(folder) = &args.folder else { return Err(Failure::usage("there is no folder to restore from")) };
+    let contents = contents(folder)?;
     let views = if args.collection.is_empty() && args.rename.is_none() { contents.views } else { Vec::new() };
     let mut wanted = contents.collections;
-    let described = |what: String| Failure::new(format!("{}: a hold: {what}", args.folder.join(CONTENTS).display()));
+    let described = |what: String| Failure::new(format!("{}: a hold: {what}", folder.join(CONTENTS).display()));
     let mut holds =
         contents.holds.iter().map(DumpedHold::read).collect::<Result<Vec<HoldInfo>, _>>().map_err(described)?;
     for name in &args.collection {
         if !wanted.iter().any(|c| c.name == *name) {
             let hint = ebbtide_query::suggest::hint(name, wanted.iter().map(|c| c.name.as_str()));
-            return Err(Failure::new(format!("the dump {} has no collection '{name}'{hint}", args.folder.display())));
+            return Err(Failure::new(format!("the dump {} has no collection '{name}'{hint}", folder.display())));
         }
     }
     if !args.collection.is_empty() {
@@ -151,7 +152,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
         holds.retain(|hold| args.collection.contains(&hold.collection));
     }
     for dumped in &wanted {
-        dumped.files().try_for_each(|file| check(&args.folder, file))?;
+        dumped.files().try_for_each(|file| check(folder, file))?;
     }
     if let Some(name) = &args.rename {
         let [dumped] = wanted.as_mut_slice() else {
@@ -193,7 +194,7 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     let source = RandomState::new().build_hasher().finish();
     let mut unfinished = PendingRestore { source, instant: Timestamp::parse(&contents.instant).ok(), collections };
     marker.write(&unfinished)?;
-    if let Err(failure) = restore_all(&database, &wanted, &args.folder, &marker, &mut unfinished) {
+    if let Err(failure) = restore_all(&database, &wanted, folder, &marker, &mut unfinished) {
         for made in unfinished.collections.iter().filter(|c| c.id.is_some()) {
             database.drop_collection(&made.name)?;
         }

@@ -29,6 +29,8 @@ pub(super) fn server_status(db: &Database, _: &Args<'_>) -> Result<Map<String, J
         ("localTime", json_of(&Value::Date(snapshot.now()))),
         ("readOnly", Json::from(db.is_read_only())),
         ("metrics", json!({"document": {"inserted": metrics.inserted}, "ttl": counters})),
+        // How far the database is shipped, or what it follows and how far.
+        ("copies", json!({"shipped": db.ship_status(), "replica": db.replica_status()})),
         // Why nothing is dropped, if nothing is: a suspect clock, or collections with times out of range.
         ("ttl", json!({"held": held.is_some(), "heldReason": held, "suspendedCollections": suspended})),
     ]))

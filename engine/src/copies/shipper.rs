@@ -6,7 +6,7 @@ use super::load::{self, Position};
 use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name};
 use super::source::{Changes, Source};
 use super::store::{CopyStore, unreachable};
-use super::writer::Writer;
+use super::writer::{ShippedNote, Writer};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use bytes::Bytes;
@@ -78,6 +78,8 @@ pub struct Shipper {
     /// What was read and is in no piece yet, since a file was removed before it could be shipped.
     unsent: Option<Changes>,
     status: ShipStatus,
+    /// When it was last noted in the folder how far it is.
+    noted: Option<Timestamp>,
     superseded: Option<Error>,
 }
 
@@ -127,6 +129,7 @@ impl Shipper {
             epoch: None,
             unsent: None,
             status,
+            noted: None,
             superseded: None,
         }
     }
@@ -296,6 +299,15 @@ impl Shipper {
         self.status.bytes += bytes.len() as u64;
         if head.is_point {
             self.status.shipped_until = Some(head.at);
+            let note = ShippedNote { url: self.status.url.clone(), until: head.at, last_record: head.last_seq };
+            if let Some(writer) = &mut self.writer
+                && self.noted.is_none_or(|noted| head.at >= noted.plus_seconds(HEARTBEAT_SECONDS))
+            {
+                self.noted = Some(head.at);
+                if let Err(error) = writer.note_shipped(self.fs.as_ref(), &self.dir, note) {
+                    tracing::warn!(%error, "it could not be noted how far the database is shipped");
+                }
+            }
         }
         let (has_base, number, at) = (head.base.is_some(), head.number, head.at);
         epoch.sending = None;

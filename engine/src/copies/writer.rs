@@ -4,7 +4,7 @@ use super::shipper::hex;
 use crate::error::{Error, Result};
 use crate::files::FileName;
 use crate::fs::{Fs, replace};
-use ebbtide_ttl::{Clock, Code};
+use ebbtide_ttl::{Clock, Code, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -19,6 +19,20 @@ pub(crate) struct Writer {
     places: Vec<String>,
     /// Why this folder is no longer the primary.
     superseded: Option<String>,
+    /// How far it was shipped some seconds ago.
+    shipped: Option<ShippedNote>,
+}
+
+/// How far the database at a folder was shipped, as it was noted there some seconds ago.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ShippedNote {
+    /// Where to.
+    pub url: String,
+    /// Everything acknowledged before this instant is in the copy.
+    pub until: Timestamp,
+    /// The number of the last record of the log that is in the copy.
+    pub last_record: u64,
 }
 
 impl Writer {
@@ -34,7 +48,7 @@ impl Writer {
 
     /// A new one, which is not written yet.
     pub(super) fn new(clock: &dyn Clock, dir: &Path, places: Vec<String>) -> Writer {
-        Writer { id: hex(crate::open::new_identity(clock, dir)), places, superseded: None }
+        Writer { id: hex(crate::open::new_identity(clock, dir)), places, superseded: None, shipped: None }
     }
 
     pub(super) fn make(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Writer> {
@@ -60,6 +74,16 @@ impl Writer {
         }
         self.places.push(url.to_owned());
         self.write(fs, dir)
+    }
+
+    /// Notes how far the folder is shipped.
+    pub(super) fn note_shipped(&mut self, fs: &dyn Fs, dir: &Path, shipped: ShippedNote) -> Result<()> {
+        self.shipped = Some(shipped);
+        self.write(fs, dir)
+    }
+
+    pub(crate) fn shipped(self) -> Option<ShippedNote> {
+        self.shipped
     }
 
     /// Notes that another folder is the primary now.

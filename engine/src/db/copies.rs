@@ -1,7 +1,7 @@
 //! Copies of an open database.
 
 use super::Database;
-use crate::copies::{CopyPlace, ReplicaStatus, ShipOptions, ShipStatus, Shipping};
+use crate::copies::{CopyPlace, ReplicaStatus, ShipOptions, ShipStatus, ShippedNote, Shipping, Writer};
 use crate::error::Result;
 #[cfg(doc)]
 use ebbtide_ttl::Code;
@@ -29,6 +29,20 @@ impl Database {
     #[must_use]
     pub fn ship_status(&self) -> Option<ShipStatus> {
         self.engine.copies.ship.lock().clone()
+    }
+
+    /// How far any process had shipped the database some seconds ago, and how many records of the log there are beyond it.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn shipped(&self) -> Result<Option<(ShippedNote, u64)>> {
+        let engine = &self.engine;
+        let note = Writer::of_folder(engine.fs.as_ref(), &engine.dir)?.and_then(Writer::shipped);
+        let last = engine.state.read().applied_seq;
+        Ok(note.map(|note| {
+            let behind = last.saturating_sub(note.last_record);
+            (note, behind)
+        }))
     }
 
     /// How far this replica is; `None` for any other database.

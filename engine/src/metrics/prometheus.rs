@@ -7,6 +7,25 @@ use crate::snapshot::{CollectionInfo, RuleInfo, RungInfo, Snapshot};
 use ebbtide_ttl::Timestamp;
 use std::fmt::{Display, Write as _};
 
+/// How far the database is shipped, or follows its primary.
+fn copies(page: &mut Page, engine: &Engine, now: Timestamp) {
+    let behind = |until: Timestamp| seconds(Timestamp::from_nanos((now.nanos() - until.nanos()).max(0)));
+    if let Some(ship) = engine.copies.ship.lock().as_ref() {
+        if let Some(until) = ship.shipped_until {
+            page.single("ship_lag_seconds", "gauge", "Time since everything acknowledged was in the copy.", behind(until));
+        }
+        page.single("ship_sent_bytes_total", "counter", "Bytes sent to the copy.", ship.bytes);
+        let help = "Whether the last attempt to ship the database failed.";
+        page.single("ship_failing", "gauge", help, u8::from(ship.failed.is_some()));
+    }
+    if let Some(replica) = engine.copies.replica.lock().as_ref() {
+        let help = "Time since the instant up to which the replica has what its primary acknowledged.";
+        page.single("replica_lag_seconds", "gauge", help, behind(replica.until));
+        let help = "Whether the last attempt of the replica to go on failed.";
+        page.single("replica_failing", "gauge", help, u8::from(replica.failed.is_some()));
+    }
+}
+
 /// Samples, family by family.
 #[derive(Default)]
 struct Page {
@@ -107,6 +126,7 @@ pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     rules(&mut page, &all);
     rungs(&mut page, &snapshot.ladders()?);
     page.single("now_seconds", "gauge", "The instant that expiry was decided at, since 1970.", seconds(snapshot.now()));
+    copies(&mut page, engine, snapshot.now());
     page.single("log_bytes", "gauge", "Bytes of the log files that are there.", log_bytes(engine)?);
     Ok(page.text)
 }

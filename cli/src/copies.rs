@@ -1,0 +1,91 @@
+//! `ebbtide ship`, `ebbtide restore --from` and `ebbtide promote`: copies of whole databases.
+
+use crate::args::{Cli, PromoteArgs, ShipArgs};
+use crate::human::{bytes, counted};
+use crate::{Failure, open, parse_time, say};
+use ebbtide::{Restored, ShipOptions, ShipStatus};
+use ebbtide_ttl::{Code, parse_retention};
+use std::time::{Duration, Instant};
+
+/// The longest pause after an error.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often the command says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// How a database is shipped, from what was written in words.
+pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failure> {
+    let seconds = |text: &str| match parse_retention(text) {
+        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.unsigned_abs())),
+        Ok(_) => Err(Failure::usage(format!("'{text}' is no time to wait: one second is the least"))),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    };
+    let keep = if keep.eq_ignore_ascii_case("forever") { None } else { Some(seconds(keep)?) };
+    Ok(ShipOptions { every: seconds(every)?, keep })
+}
+
+/// Runs `ebbtide ship`.
+pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
+    let options = ship_options(&args.every, &args.keep)?;
+    let every = options.every;
+    let mut shipper = open::builder(&cli.db).shipper(&args.to, options)?;
+    if args.once {
+        told(&shipper.ship_now()?)?;
+        return Ok(());
+    }
+    let (mut pause, mut said) = (every, None::<Instant>);
+    loop {
+        match shipper.step() {
+            Ok(true) => {
+                pause = every;
+                if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+                    told(shipper.status())?;
+                    said = Some(Instant::now());
+                }
+            }
+            Ok(false) => continue,
+            Err(error) if shipper.superseded().is_some() || error.code() != Code::HostUnreachable => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                eprintln!("{error}; it is tried again");
+                pause = (pause * 2).clamp(Duration::from_secs(1), PAUSE_MAX);
+            }
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+/// Says how far it is.
+fn told(status: &ShipStatus) -> Result<(), Failure> {
+    let until = status.shipped_until.map_or_else(|| "nothing".to_owned(), |until| format!("everything before {until}"));
+    let sent = bytes(status.bytes);
+    say!("shipped {until} to {}: epoch {}, piece {}; {sent} were sent", status.url, status.epoch, status.piece);
+    Ok(())
+}
+
+/// Runs `ebbtide restore --from`.
+pub(crate) fn restore(cli: &Cli, url: &str, at: Option<&str>) -> Result<(), Failure> {
+    if cli.read_only {
+        return Err(Failure::usage("a restore makes a database: drop --read-only"));
+    }
+    let restored = open::builder(&cli.db).restore(url, parse_time("--at", at)?)?;
+    say!("restored {} as it was at {}: {}", cli.db.display(), restored.at, size(&restored));
+    say!("nothing is dropped from it until the time is confirmed: ebbtide clock --confirm --db {}", cli.db.display());
+    Ok(())
+}
+
+/// Runs `ebbtide promote`.
+pub(crate) fn promote(cli: &Cli, args: &PromoteArgs) -> Result<(), Failure> {
+    if cli.read_only {
+        return Err(Failure::usage("a promotion makes a database: drop --read-only"));
+    }
+    let promoted = open::builder(&cli.db).promote(&args.from)?;
+    say!("{} is the primary of {} now, as of {}: {}", cli.db.display(), args.from, promoted.at, size(&promoted));
+    say!("what the primary before acknowledged later is not here; it refuses writes once it learns of this");
+    Ok(())
+}
+
+fn size(restored: &Restored) -> String {
+    let (files, records) = (counted(restored.files, "segment"), counted(restored.records, "log record"));
+    format!("{files}, {records}, {} fetched", bytes(restored.fetched_bytes))
+}
