@@ -26,10 +26,6 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) read_only: bool,
 
-    /// Open a folder that is no longer the primary of its copy as a database of its own.
-    #[arg(long, global = true)]
-    pub(crate) detach: bool,
-
     /// Whether the folder was named as an option.
     #[arg(skip)]
     pub(crate) names_db: bool,
@@ -710,8 +706,8 @@ pub(crate) struct RestoreArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ShipArgs {
     /// Where the copy is kept: file:///folder, s3://bucket/path, gs://bucket/path or az://container/path.
-    #[arg(long, value_name = "URL")]
-    pub(crate) to: String,
+    #[arg(long, value_name = "URL", required_unless_present = "detach")]
+    pub(crate) to: Option<String>,
 
     /// How often changes are shipped, such as 1s or 5m.
     #[arg(long, value_name = "TIME", default_value = "1s")]
@@ -724,6 +720,10 @@ pub(crate) struct ShipArgs {
     /// Ship what is there now, and end.
     #[arg(long)]
     pub(crate) once: bool,
+
+    /// Forget all copies instead: a folder that is no longer the primary becomes a database of its own.
+    #[arg(long, conflicts_with_all = ["to", "once"])]
+    pub(crate) detach: bool,
 }
 
 #[derive(Debug, Args)]

@@ -27,7 +27,13 @@ pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failu
 pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
     let options = ship_options(&args.every, &args.keep)?;
     let every = options.every;
-    let mut shipper = open::builder(&cli.db).shipper(&args.to, options)?;
+    let Some(to) = &args.to else {
+        open::must_exist(cli)?;
+        open::builder(&cli.db).detach().open()?.close()?;
+        say!("{} is a database of its own now, and shipped nowhere", cli.db.display());
+        return Ok(());
+    };
+    let mut shipper = open::builder(&cli.db).shipper(to, options)?;
     if args.once {
         told(&shipper.ship_now()?)?;
         return Ok(());
@@ -69,7 +75,7 @@ pub(crate) fn restore(cli: &Cli, url: &str, at: Option<&str>) -> Result<(), Fail
         return Err(Failure::usage("a restore makes a database: drop --read-only"));
     }
     let restored = open::builder(&cli.db).restore(url, parse_time("--at", at)?)?;
-    say!("restored {} as it was at {}: {}", cli.db.display(), restored.at, size(&restored));
+    say!("{} has the database as it was at {}: {}", cli.db.display(), restored.at, size(&restored));
     say!("nothing is dropped from it until the time is confirmed: ebbtide clock --confirm --db {}", cli.db.display());
     Ok(())
 }

@@ -43,16 +43,11 @@ pub(crate) fn or_new(cli: &Cli) -> Result<Database, Failure> {
     if cli.read_only {
         return for_reading(cli);
     }
-    Ok(writable(cli).open()?)
+    Ok(builder(&cli.db).open()?)
 }
 
-/// How the database that the command line names is opened for writing.
-fn writable(cli: &Cli) -> Builder {
-    let builder = builder(&cli.db);
-    if cli.detach { builder.detach() } else { builder }
-}
-
-fn must_exist(cli: &Cli) -> Result<(), Failure> {
+/// Checks that the database that the command line names is there.
+pub(crate) fn must_exist(cli: &Cli) -> Result<(), Failure> {
     if Database::exists(&cli.db)? {
         return Ok(());
     }
@@ -174,7 +169,7 @@ impl<'a> LazySession<'a> {
         let database = if self.cli.read_only || self.settings.now.is_some() {
             for_reading(self.cli)?
         } else {
-            match writable(self.cli).open() {
+            match builder(&self.cli.db).open() {
                 Err(error) if error.code() == Code::LockBusy => {
                     eprintln!("{error}; opened read-only, as of now");
                     for_reading(self.cli)?

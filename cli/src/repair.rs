@@ -60,6 +60,10 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
             say!("the clock is earlier than that, which cannot make anything expire too early");
         }
     }
+    let held = database.clock_held();
+    if let Some(held) = &held {
+        say!("{held}");
+    }
     say!("a sweep now would drop {}, {}", contents_of(kind_of_contents(&snapshot), due.0, due.1), bytes(due.2));
     drop((snapshot, database));
     if !args.confirm {
@@ -72,7 +76,10 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
         Ok(database) => {
             database.confirm_clock();
             database.close()?;
-            say!("no program has the database open: the next one that opens it accepts the clock");
+            match held {
+                Some(_) => say!("the time is confirmed: sweeps run again"),
+                None => say!("no program has the database open: the next one that opens it accepts the clock"),
+            }
             Ok(())
         }
         Err(error) if error.code() == Code::LockBusy => {

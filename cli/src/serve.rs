@@ -47,10 +47,7 @@ impl Served {
         }
     }
 
-    fn open(&self, detach: bool) -> Result<Databases, Failure> {
-        if detach && !self.is_many {
-            open::builder(&self.folder).detach().open()?.close()?;
-        }
+    fn open(&self) -> Result<Databases, Failure> {
         let opener = |path: &Path| open::builder(path).open();
         let databases = match self.is_many {
             true => Databases::in_folder_with(&self.folder, opener),
@@ -126,11 +123,12 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         let (databases, copied) = match &args.follow {
             Some(url) => {
                 let following = open::replica(&served.folder, url)?;
-                let name = served.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+                let name =
+                    served.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
                 (Databases::of(name, following.database().clone())?, Copied::Followed(following))
             }
             None => {
-                let databases = served.open(cli.detach)?;
+                let databases = served.open()?;
                 let shipping = match (&ship, databases.only()) {
                     (Some((url, options)), Some(database)) => Some(database.ship(url, options.clone())?),
                     _ => None,

@@ -17,6 +17,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+/// The program of the page on copies.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/copies.md")]
+struct CopiesPage;
+
 mod bounds;
 mod checkpoint;
 mod copies;

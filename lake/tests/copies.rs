@@ -474,3 +474,121 @@ fn random_runs_of_writes_crashes_lost_requests_and_promotions_lose_nothing_that_
         }
     }
 }
+
+/// Names the folder of the run for the process that is killed.
+const KILLED: &str = "EBBTIDE_COPIES_KILLED";
+
+/// Not a test by itself: the primary that [`a_primary_that_is_killed_loses_nothing_that_it_shipped`] kills. It says what it has
+/// acknowledged and what it has shipped.
+#[test]
+fn a_primary_under_load() {
+    use std::io::Write;
+    let Ok(folder) = std::env::var(KILLED) else { return };
+    let folder = Path::new(&folder);
+    let settings = Settings { wal_file_bytes_max: 64 << 10, memtable_bytes_max: 1 << 20, ..Settings::default() };
+    let builder = || Database::builder(folder.join("db")).archives(Arc::new(ebbtide_lake::Lake::new()));
+    let db = builder().settings(settings).open().unwrap();
+    let c = db.create_collection("weather", CollectionOptions::new("t").meta_field("sensor")).unwrap();
+    let sessions = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+    let url = format!("file://{}", folder.join("copy").display());
+    let options = ShipOptions { every: Duration::from_millis(5), ..ShipOptions::default() };
+    let shipping = db.ship(&url, options).unwrap();
+    let first: i64 = std::env::var("EBBTIDE_COPIES_FIRST").unwrap().parse().unwrap();
+    let mut out = std::io::stdout();
+    for n in first.. {
+        c.insert_documents(&[reading(n, n)]).unwrap();
+        sessions.put(&doc! {"_id": n % 50, "n": n}).unwrap();
+        if n % 40 == 39 {
+            db.flush().unwrap();
+        }
+        if n % 100 == 99 {
+            db.compact(None).unwrap();
+        }
+        writeln!(out, "@ acknowledged {n}").unwrap();
+        if n % 7 == 0 {
+            shipping.ship_now().unwrap();
+            writeln!(out, "@ shipped {n}").unwrap();
+        }
+        out.flush().unwrap();
+    }
+}
+
+/// The numbers of the readings, which are without a gap, and that the documents are of the same moment.
+fn last_number(db: &Database) -> i64 {
+    let content = content(db, at(-HOUR));
+    let mut numbers: Vec<i64> = content["weather"]
+        .iter()
+        .filter_map(|row| row.rsplit_once("Int(")?.1.split(')').next()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let last = i64::try_from(numbers.len()).unwrap() - 1;
+    assert_eq!(numbers, (0..=last).collect::<Vec<_>>(), "no reading is missing or twice");
+    let found: Vec<ebbtide::bson::Document> = db.documents("sessions").unwrap().find(&doc! {}).unwrap();
+    let newest = found.iter().map(|document| document.get_i64("n").unwrap()).max().unwrap_or(-1);
+    // The document is written after the reading of its number.
+    assert!(newest == last || newest == last - 1, "documents until {newest}, readings until {last}");
+    assert_eq!(i64::try_from(found.len()).unwrap(), (newest + 1).min(50));
+    last
+}
+
+#[test]
+fn a_primary_that_is_killed_loses_nothing_that_it_shipped() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let kills = std::env::var("EBBTIDE_COPIES_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12_u64);
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let builder =
+        |name: &str| Database::builder(folder.path().join(name)).archives(Arc::new(ebbtide_lake::Lake::new()));
+    let (mut first, mut acknowledged, mut shipped) = (0_i64, -1_i64, -1_i64);
+    let mut replica: Option<Replica> = None;
+    for kill in 0..kills {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_primary_under_load", "--nocapture"])
+            .env(KILLED, folder.path())
+            .env("EBBTIDE_COPIES_FIRST", first.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        // It is killed after some lines, in the middle of what comes next.
+        let wanted = 3 + (kill * 7919 + 11) % 60;
+        let mut seen = 0;
+        let mut take = |line: &str| {
+            match line.strip_prefix("@ ").and_then(|line| line.split_once(' ')) {
+                Some(("acknowledged", n)) => acknowledged = acknowledged.max(n.parse().unwrap()),
+                Some(("shipped", n)) => shipped = shipped.max(n.parse().unwrap()),
+                _ => return false,
+            }
+            true
+        };
+        while seen < wanted {
+            seen += u64::from(take(&lines.next().unwrap()));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for line in lines {
+            take(&line);
+        }
+        let name = format!("restored-{kill}");
+        builder(&name).restore(&url, None).unwrap();
+        let restored = last_number(&builder(&name).open().unwrap());
+        assert!((shipped..=acknowledged + 1).contains(&restored), "{shipped} {restored} {acknowledged}");
+        std::fs::remove_dir_all(folder.path().join(&name)).unwrap();
+        match &mut replica {
+            Some(replica) => drop(replica.catch_up().unwrap()),
+            None => replica = Some(builder("replica").follow(&url).unwrap()),
+        }
+        let followed = replica.as_ref().map(|replica| last_number(replica.database()));
+        assert_eq!(followed, Some(restored), "kill {kill}");
+        // The primary itself has everything that it acknowledged.
+        let db = builder("db").open().unwrap();
+        let own = last_number(&db);
+        assert!(own >= acknowledged, "{own} {acknowledged}");
+        first = own + 1;
+        // A reading without its document.
+        db.documents("sessions").unwrap().put(&doc! {"_id": own % 50, "n": own}).unwrap();
+        acknowledged = own;
+    }
+}

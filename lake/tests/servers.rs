@@ -4,7 +4,7 @@
 
 use arrow::array::RecordBatch;
 use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
-use ebbtide::{CollectionChange, CollectionOptions, Database, ScanRequest};
+use ebbtide::{CollectionChange, CollectionOptions, Database, ScanRequest, ShipOptions};
 use ebbtide_lake::Lake;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -267,6 +267,33 @@ fn on_a_server() {
     assert_eq!(place.vacuum().unwrap(), 0);
     let shown = format!("{place:?}");
     assert!(!shown.contains("secret-key"), "{shown}");
+    copies_on_a_server(folder.path(), &clock, &db, &format!("{url}-copy"));
+}
+
+/// Ships, restores, follows and promotes at a place on a server.
+fn copies_on_a_server(folder: &Path, clock: &VirtualClock, db: &Database, url: &str) {
+    let builder = |name: &str| {
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        Database::builder(folder.join(name)).clock(shared).archives(Arc::new(Lake::new()))
+    };
+    let c = db.create_collection("doors", CollectionOptions::new("t")).unwrap();
+    let reading = |v: i64| Value::Object(vec![("t".into(), Value::Date(at(v))), ("v".into(), Value::Int(v))]);
+    let count = |db: &Database| db.snapshot().collection("doors").unwrap().count().unwrap();
+    c.insert_documents(&(0..100).map(reading).collect::<Vec<_>>()).unwrap();
+    let mut shipper = builder("db").shipper(url, ShipOptions::default()).unwrap();
+    shipper.ship_now().unwrap();
+    let mut replica = builder("replica").follow(url).unwrap();
+    db.flush().unwrap();
+    c.insert_documents(&(100..150).map(reading).collect::<Vec<_>>()).unwrap();
+    shipper.ship_now().unwrap();
+    replica.catch_up().unwrap();
+    assert_eq!((count(replica.database()), count(db)), (150, 150));
+    builder("restored").restore(url, None).unwrap();
+    assert_eq!(count(&builder("restored").open().unwrap()), 150);
+    drop(replica);
+    builder("replica").promote(url).unwrap();
+    assert_eq!(count(&builder("replica").open().unwrap()), 150);
+    assert!(shipper.ship_now().is_err());
 }
 
 #[test]

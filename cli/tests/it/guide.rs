@@ -113,6 +113,11 @@ fn commands_of_the_page_for_influxdb_users_print_what_it_says() {
 }
 
 #[test]
+fn commands_of_the_page_on_copies_print_what_it_says() {
+    check("copies.md");
+}
+
+#[test]
 fn commands_of_the_page_on_archives_print_what_it_says() {
     check("archive.md");
 }

@@ -109,7 +109,8 @@ impl Writer {
 
 /// The error that refuses writes in a folder that is no longer the primary.
 pub(super) fn not_primary(reason: &str) -> Error {
-    let what =
-        format!("{reason}: write there; to go on with this folder as a database of its own, open it with --detach");
+    let what = format!(
+        "{reason}: write there; to go on with this folder as a database of its own, detach it (ebbtide ship --detach)"
+    );
     Error::new(Code::NotWritable, what)
 }

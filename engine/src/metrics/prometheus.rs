@@ -12,7 +12,12 @@ fn copies(page: &mut Page, engine: &Engine, now: Timestamp) {
     let behind = |until: Timestamp| seconds(Timestamp::from_nanos((now.nanos() - until.nanos()).max(0)));
     if let Some(ship) = engine.copies.ship.lock().as_ref() {
         if let Some(until) = ship.shipped_until {
-            page.single("ship_lag_seconds", "gauge", "Time since everything acknowledged was in the copy.", behind(until));
+            page.single(
+                "ship_lag_seconds",
+                "gauge",
+                "Time since everything acknowledged was in the copy.",
+                behind(until),
+            );
         }
         page.single("ship_sent_bytes_total", "counter", "Bytes sent to the copy.", ship.bytes);
         let help = "Whether the last attempt to ship the database failed.";
