@@ -65,6 +65,8 @@ enum Name {
     Items,
     /// Ladders: decayed data.
     Ladder,
+    /// Copies, archives and published tables.
+    Lake,
     /// The server through MongoDB's protocol, compared with a mongod.
     Wire,
     /// The server that `wire` starts, over the folder `--data`, until its standard input ends.
@@ -94,6 +96,7 @@ fn run(args: &Args) -> ebbtide_benches::Result<()> {
         Name::Windows => Workload::Windows,
         Name::Items => Workload::Items,
         Name::Ladder => Workload::Ladder,
+        Name::Lake => Workload::Lake,
         Name::Wire => Workload::Wire,
         Name::Serve => return serve(args.data.as_deref().ok_or("--data must name the folder of the databases")?),
     };

@@ -4,6 +4,7 @@ mod expiry;
 mod growth;
 mod items;
 mod ladder;
+mod lake;
 mod latency;
 mod memory;
 mod open;
@@ -35,8 +36,8 @@ pub struct Plan {
     pub runs: usize,
     /// Number of runs of each query, if not 15 or the number of runs.
     pub asks: Option<usize>,
-    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run, or of the parts of `items`
-    /// or `ladder`.
+    /// The start of the names of the only queries of `weather`, `tsbs` or `windows` to run, or of the parts of `items`,
+    /// `ladder` or `lake`.
     pub only: Option<String>,
 }
 
@@ -73,6 +74,8 @@ pub enum Workload {
     Items,
     /// Decayed data: its size, sweeps, reads, ingest beside it.
     Ladder,
+    /// Copies, archives and published tables.
+    Lake,
     /// The server through MongoDB's protocol, compared with mongod.
     Wire,
 }
@@ -94,6 +97,7 @@ impl Workload {
             Workload::Windows => windows::run(plan),
             Workload::Items => items::run(plan),
             Workload::Ladder => ladder::run(plan),
+            Workload::Lake => lake::run(plan),
             Workload::Wire => wire::run(plan),
         }
     }

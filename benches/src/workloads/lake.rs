@@ -1,0 +1,221 @@
+//! Copies, archives and published tables in a folder: what they cost a writer, how late they are, and how fast they are read.
+
+use super::Plan;
+use crate::Result;
+use crate::folder::bytes_of;
+use crate::measure::{progress, timed};
+use crate::query::NamedSeries;
+use crate::report::Report;
+use crate::tsbs::{Cpu, START_MS, STEP_MS};
+use arrow::array::RecordBatch;
+use ebbtide::ttl::{SystemClock, Timestamp, VirtualClock};
+use ebbtide::{Builder, CollectionOptions, Database, ScanRequest, Settings, ShipOptions, TimeRange};
+use ebbtide_lake::Lake;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+const HOSTS: usize = 100;
+/// Ten seconds of data each.
+const TICKS: usize = 8_640;
+/// Rows of a batch: those of 100 ticks.
+const BATCH_TICKS: usize = 100;
+/// Measurements a second while the lag is taken.
+const LAG_RATE: usize = 100_000;
+const LAG_SECONDS: usize = 20;
+
+pub(super) fn run(plan: &Plan) -> Result<Report> {
+    let mut report = Report::new("lake", &Settings::default());
+    report.say(format!("TSBS cpu-only, {HOSTS} hosts; copies and tables in a folder of the same disk"));
+    if plan.wants("ship") {
+        ship(plan, &mut report)?;
+    }
+    if plan.wants("lag") {
+        lag(&mut report)?;
+    }
+    if plan.wants("archive") {
+        archive(plan, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn builder(folder: &Path, name: &str) -> Builder {
+    Database::builder(folder.join(name)).archives(Arc::new(Lake::new()))
+}
+
+fn url(folder: &Path, name: &str) -> String {
+    format!("file://{}", folder.join(name).display())
+}
+
+fn batches(scale: usize) -> Result<Vec<RecordBatch>> {
+    let mut cpu = Cpu::new(HOSTS);
+    (0..TICKS * scale / BATCH_TICKS).map(|_| cpu.ticks(BATCH_TICKS)).collect()
+}
+
+/// What a database beside its inserts does.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    Ship,
+    Publish,
+}
+
+/// Ingest alone, beside shipping, and beside publishing; then the restore of the copy.
+#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+fn ship(plan: &Plan, report: &mut Report) -> Result<()> {
+    let batches = batches(plan.scale)?;
+    let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() as f64;
+    let bar = progress("ship", 3 * plan.runs as u64);
+    let (mut alone, mut shipped, mut published) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ships, mut publishes, mut restores) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.runs {
+        for beside in [Beside::Nothing, Beside::Ship, Beside::Publish] {
+            let folder = tempfile::tempdir()?;
+            let db = builder(folder.path(), "db").open()?;
+            let collection = db.create_collection("cpu", CollectionOptions::new("time").meta_field("tags"))?;
+            let shipping = match beside {
+                Beside::Ship => Some(db.ship(&url(folder.path(), "copy"), ShipOptions::default())?),
+                _ => None,
+            };
+            let (took, ()) = std::thread::scope(|scope| {
+                let (ends, ended) = std::sync::mpsc::channel::<()>();
+                if beside == Beside::Publish {
+                    let (db, url) = (&db, url(folder.path(), "table"));
+                    scope.spawn(move || {
+                        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                            if let Err(error) = db.publish("cpu", &url, 60) {
+                                eprintln!("{error}");
+                            }
+                        }
+                    });
+                }
+                let done = timed(|| {
+                    batches.iter().try_for_each(|batch| collection.insert(batch).map(drop))?;
+                    Ok(db.flush()?)
+                });
+                drop(ends);
+                done
+            })?;
+            match beside {
+                Beside::Nothing => alone.push(rows / took),
+                Beside::Ship => shipped.push(rows / took),
+                Beside::Publish => published.push(rows / took),
+            }
+            if let Some(shipping) = shipping {
+                let (rest, status) = timed(|| Ok(shipping.ship_now()?))?;
+                ships.push(rest * 1e3);
+                let bytes = status.bytes as f64;
+                drop(shipping);
+                let place = url(folder.path(), "copy");
+                let (took, restored) = timed(|| Ok(builder(folder.path(), "restored").restore(&place, None)?))?;
+                let files = bytes_of(&folder.path().join("restored"), |name| name.ends_with(".parquet"))? as f64;
+                restores.push(files / took / 1e6);
+                report.say(format!(
+                    "{bytes} bytes shipped; {} segments, {} records restored",
+                    restored.files, restored.records
+                ));
+            }
+            if beside == Beside::Publish {
+                publishes.push(
+                    db.publications().first().and_then(|p| p.last.as_ref().map(|v| v.version)).unwrap_or(0) as f64
+                );
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let ratio = |a: &[f64]| a.iter().zip(&alone).map(|(a, b)| a / b).collect::<Vec<_>>();
+    report.add("ingest alone", "rows/s", &alone, "durable batches of 10,000 rows of 10 metrics, then a flush");
+    report.add("ingest beside ship", "rows/s", &shipped, "a piece each second");
+    report.add("ship: of ingest alone", "x", &ratio(&shipped), "target 0.9");
+    report.add("ship: the rest after the last insert", "ms", &ships, "");
+    report.add("ingest beside publish", "rows/s", &published, "a version each second");
+    report.add("publish: of ingest alone", "x", &ratio(&published), "target 0.97 at a version a minute");
+    report.add("versions published", "", &publishes, "");
+    report.add("restore", "MB/s", &restores, "of segments, from a folder");
+    Ok(())
+}
+
+/// How long after its acknowledgement a measurement is in the copy, at a constant rate.
+fn lag(report: &mut Report) -> Result<()> {
+    let mut cpu = Cpu::new(HOSTS);
+    let per_tick = 10;
+    let batch = cpu.ticks(per_tick)?;
+    let pause = Duration::from_secs_f64(batch.num_rows() as f64 / LAG_RATE as f64);
+    let folder = tempfile::tempdir()?;
+    let db = builder(folder.path(), "db").open()?;
+    let collection = db.create_collection("cpu", CollectionOptions::new("time").meta_field("tags"))?;
+    let shipping = db.ship(&url(folder.path(), "copy"), ShipOptions::default())?;
+    let clock = SystemClock::new();
+    let (started, mut lags) = (Instant::now(), Vec::new());
+    let mut next = started;
+    while started.elapsed() < Duration::from_secs(LAG_SECONDS as u64) {
+        collection.insert(&cpu.ticks(per_tick)?)?;
+        next += pause;
+        if let Some(until) = db.ship_status().and_then(|status| status.shipped_until) {
+            let nanos = ebbtide::ttl::Clock::now(&clock).nanos() - until.nanos();
+            lags.push(nanos as f64 / 1e6);
+        }
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    drop(shipping);
+    lags.sort_by(f64::total_cmp);
+    let at = |share: f64| lags.get(((lags.len() - 1) as f64 * share) as usize).copied().unwrap_or(f64::NAN);
+    report.add(
+        "lag of ship, median",
+        "ms",
+        &[at(0.5)],
+        format!("{LAG_RATE} rows/s for {LAG_SECONDS} s, a piece each second"),
+    );
+    report.add("lag of ship, p99", "ms", &[at(0.99)], "target 2 s");
+    Ok(())
+}
+
+/// What one series' day costs to read out of an archive.
+#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+fn archive(plan: &Plan, report: &mut Report) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let clock = VirtualClock::new(Timestamp::from_millis(START_MS));
+    let db = builder(folder.path(), "db").clock(Arc::new(clock.clone())).open()?;
+    let place = url(folder.path(), "archive");
+    let options = CollectionOptions::new("time").meta_field("tags").expire_after_seconds(3_600).expire_into(&place);
+    let collection = db.create_collection("cpu", options)?;
+    let days = 30 * plan.scale;
+    let mut cpu = Cpu::new(HOSTS);
+    let bar = progress("archive", days as u64);
+    let end = |day: usize| -> Result<Timestamp> {
+        Ok(Timestamp::from_millis(START_MS + i64::try_from(day * TICKS)? * STEP_MS))
+    };
+    for day in 1..=days {
+        for _ in 0..TICKS / BATCH_TICKS {
+            collection.insert(&cpu.ticks(BATCH_TICKS)?)?;
+        }
+        collection.insert(&cpu.ticks(TICKS % BATCH_TICKS)?)?;
+        clock.set(end(day)?.plus_seconds(7_200));
+        db.sweep()?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let stored = bytes_of(&folder.path().join("archive"), |name| name.ends_with(".parquet"))? as f64;
+    let snapshot = db.snapshot().collection("cpu")?;
+    let day = days / 2;
+    let request = ScanRequest {
+        time: TimeRange::from(end(day)?..end(day + 1)?),
+        meta: Some(Arc::new(NamedSeries::new(Some("hostname"), vec!["host_7".to_owned()]))),
+        ..ScanRequest::default()
+    };
+    let (took, (rows, fetched)) = timed(|| {
+        let scan = snapshot.archived(&request)?;
+        let mut rows = 0;
+        for unit in &scan.units {
+            for batch in unit.read()? {
+                rows += batch?.num_rows();
+            }
+        }
+        Ok((rows, scan.fetched.bytes()))
+    })?;
+    report.add("archive: a series' day", "ms", &[took * 1e3], format!("{rows} rows of {days} days, {stored} bytes"));
+    report.add("archive: bytes fetched", "%", &[100.0 * fetched as f64 / stored], "target 3");
+    Ok(())
+}
