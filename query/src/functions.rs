@@ -19,6 +19,7 @@ mod gapfill;
 mod latest;
 mod list;
 mod names;
+mod nulls;
 mod pivot;
 mod rollup;
 mod series;
@@ -130,7 +131,7 @@ pub(crate) fn may_be_rewritten(expr: &Expr) -> Result<bool> {
 }
 
 /// Inserts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been
-/// analyzed, and lets its sorts take -0.0 and 0.0 for one value.
+/// analyzed, lets its sorts take -0.0 and 0.0 for one value, and gives NULLs that are counted a type.
 ///
 /// # Errors
 /// What is wrong with a call, in words for the user.
@@ -143,7 +144,7 @@ pub(crate) fn rewrite(
         true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })?,
         false => plan,
     };
-    zeros::rewrite(plan)
+    zeros::rewrite(nulls::rewrite(plan)?)
 }
 
 /// Whether a plan calls a function that stands for gap filling or an ASOF join.

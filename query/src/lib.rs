@@ -32,6 +32,7 @@ mod engine_aggregate;
 mod error;
 mod exec;
 mod files;
+mod filter_projections;
 mod frames;
 mod functions;
 mod leaf;

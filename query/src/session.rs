@@ -14,6 +14,7 @@ use crate::catalog::{self, CatalogVersion, SessionTables, StatementCatalog};
 use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::documents::cells::PlannedDocuments;
 use crate::error::{Explainer, QueryError, Result};
+use crate::filter_projections::SplitFilters;
 use crate::frames::FastFrames;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
@@ -222,6 +223,7 @@ impl Session {
         // the other side, if both have a column of that name.
         let mut rules = PhysicalOptimizer::new().rules;
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
+        SplitFilters::add_to(&mut rules);
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));
         let state = state.with_physical_optimizer_rules(rules);
