@@ -6,7 +6,7 @@ use crate::table::Table;
 use bytes::Bytes;
 use ebbtide::{ArchivePlace, ArchivePlaces, SinkError};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What a process keeps of what it has read.
@@ -235,24 +235,34 @@ impl Store for SimStore {
     }
 }
 
-/// Every URL is one store. Each process has its own.
+/// Places by URL: one store for all but those that were added. Each process has its own.
 #[derive(Debug)]
-pub struct SimLake(Arc<Table>);
+pub struct SimLake {
+    first: Arc<Table>,
+    others: HashMap<String, Arc<Table>>,
+}
 
 impl SimLake {
     /// What a process that starts now knows of the store.
     #[must_use]
     pub fn new(store: &SimStore) -> SimLake {
-        SimLake(Arc::new(Table::new(
-            "s3://sim/archive",
-            Arc::new(store.clone()),
-            Arc::new(FileCache::new(CACHE_BYTES)),
-        )))
+        SimLake { first: table("s3://sim/archive", store), others: HashMap::new() }
+    }
+
+    /// Adds another store, at a URL of its own.
+    #[must_use]
+    pub fn and(mut self, url: &str, store: &SimStore) -> SimLake {
+        self.others.insert(url.to_owned(), table(url, store));
+        self
     }
 }
 
+fn table(url: &str, store: &SimStore) -> Arc<Table> {
+    Arc::new(Table::new(url, Arc::new(store.clone()), Arc::new(FileCache::new(CACHE_BYTES))))
+}
+
 impl ArchivePlaces for SimLake {
-    fn open(&self, _url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError> {
-        Ok(self.0.clone())
+    fn open(&self, url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError> {
+        Ok(self.others.get(url).unwrap_or(&self.first).clone())
     }
 }

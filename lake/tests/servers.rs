@@ -262,7 +262,8 @@ fn on_a_server() {
     drop(db);
     let db = open(folder.path(), &clock);
     assert_eq!(archived(&db), filled);
-    let (place, version) = db.snapshot().collection("weather").unwrap().archive().unwrap();
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let (place, version) = (snapshot.archive_place(&url).unwrap(), snapshot.archives()[0].version);
     assert_eq!(place.verify(version.unwrap()).unwrap(), Vec::<String>::new());
     assert_eq!(place.vacuum().unwrap(), 0);
     let shown = format!("{place:?}");

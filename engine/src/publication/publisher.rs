@@ -45,7 +45,7 @@ pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: 
         record.check()?;
         let takes = |c: &Arc<CollectionState>| {
             let published = c.publication.as_ref().is_some_and(|other| other.url == url);
-            (c.name != name && published) || c.options.expire_into.as_deref() == Some(url)
+            (c.name != name && published) || c.archive_at(url).is_some()
         };
         if let Some(other) = state.collections.values().find(|c| takes(c)) {
             let what = format!("collection '{}' has a table there: each table needs a place of its own", other.name);
