@@ -114,6 +114,12 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// The table is that of another database, or of a copy of this one; the place cannot be reached.
     fn publish(&self, content: &Publication) -> Result<PublishedVersion, SinkError>;
 
+    /// The newest version of the table that a collection is published in, if there is one.
+    ///
+    /// # Errors
+    /// The table is that of another database or collection; the place cannot be reached.
+    fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError>;
+
     /// Removes files that no commit names and that are older than an hour; returns how many there were.
     ///
     /// # Errors
