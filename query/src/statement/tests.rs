@@ -137,7 +137,7 @@ fn alterations_become_coll_mod() {
     assert_eq!(
         document(index)["indexes"][0],
         json!({"key": {"t": 1}, "name": "i", "expireAfterSeconds": 86400, "expireInto": "s3://b/i",
-               "keepSeconds": 172_800, "partialFilterExpression": {"m": {"$eq": "a"}}})
+               "keepSeconds": 172_800, "partialFilterExpression": {"m": "a"}})
     );
     assert!(
         message("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO place").contains("the URL of an archive in single quotes")
