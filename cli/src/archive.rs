@@ -3,31 +3,36 @@
 use crate::args::{ArchiveArgs, ArchiveTask, Cli};
 use crate::human::{bytes, counted};
 use crate::{Failure, open, say};
-use ebbtide::{CollectionSnapshot, ScanRequest};
+use ebbtide::{ArchiveInfo, ArchivePlace, CollectionSnapshot};
 use ebbtide_ttl::{Timestamp, retention_text};
+use std::sync::Arc;
 
 /// Runs `ebbtide archive`.
 pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
     match &args.task {
         ArchiveTask::Status => status(cli),
         ArchiveTask::Vacuum(of) => {
-            let (place, _) = open::for_reading(cli)?.snapshot().collection(&of.collection)?.archive()?;
-            let removed = place.vacuum().map_err(|error| Failure::new(error.to_string()))?;
+            let mut removed = 0;
+            for (place, _) in places(cli, &of.collection)? {
+                removed += place.vacuum().map_err(|error| Failure::new(error.to_string()))?;
+            }
             say!("removed {}", counted(removed, "file"));
             Ok(())
         }
         ArchiveTask::Verify(of) => {
-            let (place, version) = open::for_reading(cli)?.snapshot().collection(&of.collection)?.archive()?;
-            let Some(version) = version else {
-                say!("nothing has been archived yet");
-                return Ok(());
-            };
-            let faults = place.verify(version).map_err(|error| Failure::new(error.to_string()))?;
-            if faults.is_empty() {
-                say!("every file of the archive is as it was written");
-                return Ok(());
+            let (mut faults, mut is_any) = (Vec::new(), false);
+            for (place, archive) in places(cli, &of.collection)? {
+                let Some(version) = archive.version else { continue };
+                is_any = true;
+                let found = place.verify(version).map_err(|error| Failure::new(error.to_string()))?;
+                faults.extend(found.into_iter().map(|fault| format!("{}: {fault}", archive.url)));
             }
-            Err(Failure::new(faults.join("\n")))
+            if !is_any {
+                say!("nothing has been archived yet");
+            } else if faults.is_empty() {
+                say!("every file of the archive is as it was written");
+            }
+            if faults.is_empty() { Ok(()) } else { Err(Failure::new(faults.join("\n"))) }
         }
         ArchiveTask::Adopt(of) => {
             if cli.read_only {
@@ -40,27 +45,40 @@ pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
     }
 }
 
+/// The archives of a collection, each with its place.
+fn places(cli: &Cli, name: &str) -> Result<Vec<(Arc<dyn ArchivePlace>, ArchiveInfo)>, Failure> {
+    let collection = open::for_reading(cli)?.snapshot().collection(name)?;
+    let archives = collection.archives();
+    if archives.is_empty() {
+        return Err(Failure::new(format!("collection '{name}' has no archive: ALTER COLLECTION ... INTO names one")));
+    }
+    archives.into_iter().map(|archive| Ok((collection.archive_place(&archive.url)?, archive))).collect()
+}
+
 fn status(cli: &Cli) -> Result<(), Failure> {
     let snapshot = open::for_reading(cli)?.snapshot();
     let mut is_any = false;
     for name in snapshot.collections() {
         let collection = snapshot.collection(&name)?;
-        let Some(url) = collection.options().expire_into.clone() else { continue };
-        is_any = true;
-        say!("{name}: into {url}");
-        if let Some(keep) = collection.options().keep_seconds {
-            say!("  kept for: {}", retention_text(keep));
+        let archives = collection.archives();
+        let rules = if archives.is_empty() { Vec::new() } else { collection.rule_infos()? };
+        for archive in archives {
+            is_any = true;
+            let of_index = archive.index.as_ref().map_or(String::new(), |index| format!(", index {index}"));
+            say!("{name}{of_index}: into {}", archive.url);
+            if let Some(keep) = archive.keep_seconds {
+                say!("  kept for: {}", retention_text(keep));
+            }
+            match archived(&collection, &archive) {
+                Ok(text) => say!("  archived: {text}"),
+                // What is stored here is known all the same.
+                Err(error) => say!("  archived: not known, {error}"),
+            }
+            let moved = rules.iter().filter(|rule| rule.expire_into.as_ref() == Some(&archive.url));
+            let due: (u64, u64) =
+                moved.fold((0, 0), |sum, rule| (sum.0 + rule.due_buckets, sum.1 + rule.due_measurements));
+            say!("  due: {} in {}", counted(due.1, "measurement"), counted(due.0, "bucket"));
         }
-        let due: (u64, u64) = collection
-            .rule_infos()?
-            .iter()
-            .fold((0, 0), |sum, rule| (sum.0 + rule.due_buckets, sum.1 + rule.due_measurements));
-        match archived(&collection) {
-            Ok(text) => say!("  archived: {text}"),
-            // What is stored here is known all the same.
-            Err(error) => say!("  archived: not known, {error}"),
-        }
-        say!("  due: {} in {}", counted(due.1, "measurement"), counted(due.0, "bucket"));
     }
     if !is_any {
         say!("no collection has an archive");
@@ -68,8 +86,12 @@ fn status(cli: &Cli) -> Result<(), Failure> {
     Ok(())
 }
 
-fn archived(collection: &CollectionSnapshot) -> Result<String, Failure> {
-    let files: Vec<_> = collection.archived(&ScanRequest::default())?.units.into_iter().map(|unit| unit.file).collect();
+fn archived(collection: &CollectionSnapshot, archive: &ArchiveInfo) -> Result<String, Failure> {
+    let files = match archive.version {
+        Some(version) => collection.archive_place(&archive.url)?.files(version),
+        None => Ok(Vec::new()),
+    };
+    let files = files.map_err(|error| Failure::new(error.to_string()))?;
     let instant = |time| Timestamp::from_units(time, collection.schema().precision);
     let (Some(first), Some(last)) =
         (files.iter().map(|file| file.times.0).min(), files.iter().map(|file| file.times.1).max())

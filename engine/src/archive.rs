@@ -6,14 +6,16 @@
 //! 2. Once the commit may have been sent, nothing can take the intent back: such changes are refused until it is known whether the
 //!    place has the commit. Then the edit that drops the rows also names the version of the place that has them.
 //! 3. To know it, the place is claimed again: a claim is a commit too, so that an older one which is still under way fails.
-//! 4. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two
+//! 4. Each archive is moved to by itself: a place that does not answer delays none of the others.
+//! 5. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two
 //!    copies of a folder only one archives: the other drops nothing until somebody says that it may.
 
 pub(crate) mod gate;
 pub(crate) mod mover;
+pub(crate) mod of_collection;
 mod snapshot;
 
-pub use snapshot::{ArchivedScan, ArchivedUnit};
+pub use snapshot::{ArchiveInfo, ArchivedScan, ArchivedUnit};
 
 use crate::copies::CopyStore;
 use crate::error::{Error, Result};
@@ -27,6 +29,7 @@ use ebbtide_ttl::{Code, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -119,6 +122,12 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// # Errors
     /// The table is that of another database, or of a copy of this one; the place cannot be reached.
     fn publish(&self, content: &Publication) -> Result<PublishedVersion, SinkError>;
+
+    /// The newest version of the table that a collection is published in, if there is one.
+    ///
+    /// # Errors
+    /// The table is that of another database or collection; the place cannot be reached.
+    fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError>;
 
     /// Removes files that no commit names and that are older than an hour; returns how many there were.
     ///
@@ -273,7 +282,7 @@ impl ArchiveFetched {
     }
 }
 
-/// What the manifest knows of a collection's archive.
+/// What the manifest knows of an archive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ArchiveRecord {
     /// The numbers with which this database owns the place, or may.
@@ -311,7 +320,7 @@ impl ArchiveRecord {
     }
 }
 
-/// The archive of a collection in this process. All versions of the collection share it.
+/// The archives of a collection in this process. All versions of the collection share it.
 #[derive(Default)]
 pub(crate) struct ArchiveSlot {
     /// Held while a commit is on its way, until what it has is dropped here. Taken before the maintenance lock by whatever would
@@ -319,10 +328,12 @@ pub(crate) struct ArchiveSlot {
     pub(crate) moving: Mutex<()>,
     /// Held by the pass that moves.
     pass: Mutex<()>,
-    status: Mutex<Status>,
+    /// By URL.
+    status: Mutex<BTreeMap<String, Status>>,
 }
 
-#[derive(Default)]
+/// An archive in this process.
+#[derive(Debug, Clone, Default)]
 struct Status {
     /// The number with which this process owns the place.
     owner: Option<ArchiveNumber>,
@@ -334,6 +345,16 @@ struct Status {
     failed: Option<String>,
 }
 
+impl ArchiveSlot {
+    fn of(&self, url: &str) -> Status {
+        self.status.lock().get(url).cloned().unwrap_or_default()
+    }
+
+    fn set(&self, url: &str, change: impl FnOnce(&mut Status)) {
+        change(self.status.lock().entry(url.to_owned()).or_default());
+    }
+}
+
 impl fmt::Debug for ArchiveSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArchiveSlot").finish_non_exhaustive()
@@ -342,14 +363,9 @@ impl fmt::Debug for ArchiveSlot {
 
 /// Reads the option `expireInto`.
 pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
-    match value {
-        Value::String(word) if word == "off" => Ok(None),
-        Value::String(url) => check_url("expireInto", url).map(|()| Some(url.clone())),
-        other => {
-            let what = format!("expireInto must be a URL or 'off', not {}", other.class().name());
-            Err(Error::new(Code::TypeMismatch, what))
-        }
-    }
+    let url = ebbtide_ttl::parse_expire_into(value)?;
+    url.as_ref().map_or(Ok(()), |url| check_url("expireInto", url))?;
+    Ok(url)
 }
 
 /// Whether a command document makes a folder of this machine an archive or a published table. A server does not do that for its clients.
@@ -357,7 +373,9 @@ pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
 pub fn archives_into_folder(command: &Map<String, Json>) -> bool {
     let is_folder = |url: &Json| url.as_str().is_some_and(|url| url.starts_with("file:"));
     let published = command.get("to").filter(|_| command.contains_key("publish"));
-    [command.get("expireInto"), published].into_iter().flatten().any(is_folder)
+    let indexes = command.get("indexes").and_then(Json::as_array).into_iter().flatten();
+    let of_indexes = indexes.chain(command.get("index")).filter_map(|index| index.get("expireInto"));
+    [command.get("expireInto"), published].into_iter().flatten().chain(of_indexes).any(is_folder)
 }
 
 /// Longest URL of a place, in bytes.

@@ -114,7 +114,7 @@ impl Schedule {
     /// Hands over what is due beside other work, which must not wait for sinks.
     fn hand_off(&mut self, engine: &Arc<Engine>, mut report: SweepReport) {
         let (options, is_running) = (SweepOptions::default(), self.hand_off.as_ref().is_some_and(|h| !h.is_finished()));
-        if is_running || !engine.state.read().collections.values().any(|c| options.hands_off(c)) {
+        if is_running || !engine.state.read().collections.values().any(|c| options.hands_any_off(c)) {
             return;
         }
         let engine = engine.clone();

@@ -51,6 +51,7 @@ pub(crate) fn copy(engine: &Engine, from: &str, to: &str, check: impl FnOnce() -
             ..(*source.state.options).clone()
         }),
         archive: Arc::default(),
+        index_archives: Arc::default(),
         archiving: Arc::default(),
         publication: None,
         publishing: Arc::default(),

@@ -26,6 +26,7 @@ pub use rewrite::{OnConflict, Rewrite};
 pub use views::Replaces;
 pub use write_batch::{WriteBatch, WriteBatchError};
 
+use crate::archive::of_collection::check_unshared;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, RealFs};
@@ -36,13 +37,12 @@ use crate::manifest::{CollectionRecord, Op, SweepRecord};
 use crate::metrics::MetricsSnapshot;
 use crate::options::{CollectionChange, CollectionOptions, check_collection_name, check_keep};
 use crate::snapshot::Snapshot;
-use crate::state::CollectionState;
 use crate::sweep::options::SweepOptions;
 use crate::sweep::{Operation, SweepReport};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{
-    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Ladder, Parameters, RuleSelector, RuleSet, RuleSpec,
-    SystemClock, Timestamp, Value,
+    Bucketing, Clock, Code, Created, EXPIRE_AFTER_SECONDS_MAX, Ladder, Parameters, RuleChange, RuleSelector, RuleSet,
+    RuleSpec, SystemClock, Timestamp, Value,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -66,15 +66,6 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Database {
     pub(crate) engine: Arc<Engine>,
-}
-
-/// A change of the `expireAfterSeconds` of a partial index.
-#[derive(Debug, Clone)]
-pub struct RuleChange {
-    /// Which index.
-    pub selector: RuleSelector,
-    /// The new number of seconds.
-    pub expire_after_seconds: i64,
 }
 
 impl Database {
@@ -165,7 +156,6 @@ impl Database {
             let what = format!("collection '{name}' exists with other options: drop it, or change it with collMod");
             return Err(Error::new(Code::NamespaceExists, what));
         }
-        check_unshared(engine, name, options.expire_into.as_deref())?;
         let schema = Schema {
             time: options.time_field.clone(),
             meta: options.meta_field.clone(),
@@ -178,7 +168,9 @@ impl Database {
         let name = name.to_owned();
         let record = CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
         let ladder = ladder.map(|ladder| crate::ladder::alter::first_ladder(&record, &ladder)).transpose()?;
-        engine.commit(record.put(None).chain(ladder.into_iter().flatten()).collect())?;
+        let ops: Vec<Op> = record.put(None).chain(ladder.into_iter().flatten()).collect();
+        check_unshared(&engine.state.read(), &name, &ops)?;
+        engine.commit(ops)?;
         Ok(self.handle(&name))
     }
 
@@ -236,14 +228,14 @@ impl Database {
         self.engine.cut_log_if_room()
     }
 
-    /// Changes a collection's options, and the `expireAfterSeconds` of one of its partial indexes: both or neither.
+    /// Changes a collection's options, and one of its partial indexes: both or neither.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`] if windows would become narrower or a number of seconds is
     /// out of range,
     /// [`Code::IndexNotFound`] and [`Code::AmbiguousIndexKeyPattern`] for the index; for the ladder as for [`Database::set_ladder`].
     pub fn modify_collection(&self, name: &str, change: &CollectionChange, rule: Option<&RuleChange>) -> Result<()> {
-        let seconds = [change.expire_after_seconds.flatten(), rule.map(|rule| rule.expire_after_seconds)];
+        let seconds = [change.expire_after_seconds.flatten(), rule.and_then(|rule| rule.expire_after_seconds)];
         for e in seconds.into_iter().flatten() {
             check_seconds(e, Code::InvalidOptions)?;
         }
@@ -270,7 +262,6 @@ impl Database {
         options.max_bytes = change.max_bytes.unwrap_or(options.max_bytes);
         options.hand_off = change.hand_off.unwrap_or(options.hand_off);
         if let Some(into) = &change.expire_into {
-            check_unshared(engine, name, into.as_deref())?;
             options.expire_into.clone_from(into);
             if into.is_none() {
                 options.keep_seconds = None;
@@ -282,22 +273,31 @@ impl Database {
             record.rules.change_collection(e);
         }
         check_keep(&record.options, record.rules.collection())?;
+        let mut archive = None;
         if let Some(rule) = rule {
-            record.rules.modify(&rule.selector, rule.expire_after_seconds)?;
+            if let Some(e) = rule.expire_after_seconds {
+                record.rules.modify(&rule.selector, e)?;
+            }
+            let index = record.rules.select(&rule.selector)?;
+            let collection = engine.state.read().collection(name)?.clone();
+            archive = collection.changed_archive((&index.name, index.expire_after_seconds), rule)?;
         }
         let ladder = match &change.ladder {
             Some(ladder) => crate::ladder::alter::change(engine, name, ladder.as_ref(), change.force)?,
             None => Pieces::default(),
         };
         let mut ops = Vec::new();
-        if (&record.options, &record.rules) != (&before.0, &before.1) {
+        let changes = (&record.options, &record.rules) != (&before.0, &before.1) || archive.is_some();
+        if changes {
             if record.options.bucketing.span_seconds() != before.0.bucketing.span_seconds() {
                 // Existing buckets keep their windows, so open ones are sealed first.
                 let flushed = crate::seal::flush(engine, &maintenance, Some(name));
                 flushed.inspect_err(|_| ladder.take_back(engine))?;
             }
             record.rules_epoch += 1;
-            ops.extend(record.put(Some(&before.0)));
+            ops.extend(record.put(Some(&before.0)).chain(archive));
+            let unshared = check_unshared(&engine.state.read(), name, &ops);
+            unshared.inspect_err(|_| ladder.take_back(engine))?;
         }
         if ops.is_empty() && ladder.ops.is_empty() {
             return Ok(());
@@ -324,10 +324,10 @@ impl Database {
         self.modify_collection(name, &change, None)
     }
 
-    fn put(&self, mut record: CollectionRecord) -> Result<()> {
+    fn put(&self, mut record: CollectionRecord, archives: Vec<Op>) -> Result<()> {
         record.rules_epoch += 1;
         let present = self.engine.state.read().collection(&record.name)?.options.clone();
-        self.engine.commit(record.put(Some(&present)).collect())
+        self.engine.commit(record.put(Some(&present)).chain(archives).collect())
     }
 
     /// Creates partial rules: all of them or none. Rules that exist in the same form are left unchanged.
@@ -349,9 +349,15 @@ impl Database {
             return Err(Error::new(Code::InvalidOptions, what));
         }
         let before = record.rules.clone();
+        let archives = {
+            let state = self.engine.state.read();
+            let archives = state.collection(name)?.archives_of_new(&specs)?;
+            check_unshared(&state, name, &archives)?;
+            archives
+        };
         let created = record.rules.create(specs)?;
         if record.rules != before {
-            self.put(record)?;
+            self.put(record, archives)?;
         }
         Ok(created)
     }
@@ -392,7 +398,7 @@ impl Database {
         let mut record = self.engine.state.read().collection(name)?.record();
         let before = record.rules.clone();
         change(&mut record.rules)?;
-        if record.rules == before { Ok(()) } else { self.put(record) }
+        if record.rules == before { Ok(()) } else { self.put(record, Vec::new()) }
     }
 
     /// A view of the database as it is now, at the clock's instant.
@@ -425,12 +431,12 @@ impl Database {
         crate::sweep::sweep_and_hand_off(&self.engine, options)
     }
 
-    /// Makes this database the one that moves what expires in a collection to its archive. That is needed after its folder was
+    /// Makes this database the one that moves what expires in a collection to its archives. That is needed after its folder was
     /// copied and the copy, or the original, has done so: of the two only one archives, and the other drops nothing.
     ///
     /// # Errors
-    /// [`Code::IllegalOperation`] if the archive belongs to another database, or has measurements that this database may store
-    /// too; [`Code::NamespaceNotFound`].
+    /// [`Code::IllegalOperation`] if an archive belongs to another database, or has measurements that this database may store
+    /// too: the others are taken over; [`Code::NamespaceNotFound`].
     pub fn adopt_archive(&self, collection: &str) -> Result<()> {
         crate::archive::mover::adopt(&self.engine, collection)
     }
@@ -595,19 +601,6 @@ fn check_seconds(e: i64, code: Code) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(code, format!("expireAfterSeconds is {e}: it must be 0 to {EXPIRE_AFTER_SECONDS_MAX}")))
-}
-
-/// Refuses the archive of another collection.
-fn check_unshared(engine: &Engine, name: &str, url: Option<&str>) -> Result<()> {
-    let state = engine.state.read();
-    let is_taken = |c: &&Arc<CollectionState>| c.name != name && c.options.expire_into.as_deref() == url;
-    match state.collections.values().find(is_taken).filter(|_| url.is_some()) {
-        None => Ok(()),
-        Some(other) => {
-            let what = format!("collection '{}' has this archive: each collection needs one of its own", other.name);
-            Err(Error::new(Code::InvalidOptions, what))
-        }
-    }
 }
 
 fn check_growth(from: Bucketing, to: Bucketing) -> Result<()> {

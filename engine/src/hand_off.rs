@@ -12,6 +12,7 @@ pub(crate) mod sink;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::state::CollectionState;
 use crate::sweep::options::SweepOptions;
 use ebbtide_ttl::Timestamp;
 use planned::{Group, Handed, Planned, drop_accepted, plan};
@@ -22,21 +23,29 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Hands over what is due in the collections that have or need a sink, and drops what was taken. `now` is the instant of the pass,
+/// Moves what is due to archives, hands it over in the collections that have or need a sink, and drops what was taken. `now` is the instant of the pass,
 /// unless the clock guard holds it: sizes need no clock.
 pub(crate) fn run(engine: &Engine, options: &SweepOptions, now: Option<Timestamp>, at: Timestamp) -> Result<Handed> {
     let timeout = engine.sweeper.parameters.lock().hand_off_timeout();
     let concerned: Vec<_> = {
         let state = engine.state.read();
-        let concerned = state.collections.values().filter(|c| options.hands_off(c));
-        concerned.map(|c| (c.id, c.sink.clone(), c.options.expire_into.is_some())).collect()
+        let concerned = state.collections.values().filter(|c| options.hands_any_off(c));
+        concerned.cloned().collect()
     };
-    let hand = |(id, slot, has_archive): (u64, Arc<SinkSlot>, bool)| {
-        if has_archive {
-            return crate::archive::mover::run(engine, id, now, at);
+    let hand = |collection: Arc<CollectionState>| {
+        let (id, slot) = (collection.id, collection.sink.clone());
+        let mut handed = Handed::default();
+        let moves_all = collection.options.expire_into.is_some();
+        if collection.archives().next().is_some() {
+            handed = crate::archive::mover::run(engine, id, now, at)?;
+            // Whoever takes the rest counts them.
+            handed.held = if moves_all { handed.held } else { 0 };
         }
-        let sink = slot.sink().or_else(|| options.sink.clone());
-        HandOff { engine, id, now, at, sink, slot, timeout }.run()
+        if !moves_all && options.hands_off(&collection) {
+            let sink = slot.sink().or_else(|| options.sink.clone());
+            handed.add(HandOff { engine, id, now, at, sink, slot, timeout }.run()?);
+        }
+        Ok(handed)
     };
     // One that waits for its sink must not delay the others; one sink for all gets them by name.
     let outcomes: Vec<Result<Handed>> = match concerned.len() {
@@ -51,12 +60,7 @@ pub(crate) fn run(engine: &Engine, options: &SweepOptions, now: Option<Timestamp
     let mut all = Handed::default();
     for outcome in outcomes {
         match outcome {
-            Ok(one) => {
-                all.dropped.add(&one.dropped);
-                all.held += one.held;
-                all.failed += one.failed;
-                all.unread.extend(one.unread);
-            }
+            Ok(one) => all.add(one),
             Err(error) if engine.poisoned().is_some() => return Err(error),
             Err(error) => {
                 tracing::error!(%error, "what is due could not be handed over");

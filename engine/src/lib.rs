@@ -84,8 +84,8 @@ mod verify;
 mod wal;
 
 pub use crate::archive::{
-    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveNumber, ArchivePlace, ArchivePlaces, ArchiveRead,
-    ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit, archives_into_folder,
+    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveInfo, ArchiveNumber, ArchivePlace, ArchivePlaces,
+    ArchiveRead, ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit, archives_into_folder,
 };
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
@@ -96,8 +96,8 @@ pub use crate::copies::{
 };
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,
-    HoldOptions, LenientReply, OnConflict, Replaces, Rewrite, RuleChange, UpdateRequest, Updated, WriteBatch,
-    WriteBatchError, WriteOutcome, value_of_bson,
+    HoldOptions, LenientReply, OnConflict, Replaces, Rewrite, UpdateRequest, Updated, WriteBatch, WriteBatchError,
+    WriteOutcome, value_of_bson,
 };
 pub use crate::delete::Deleted;
 pub use crate::delete::rows::RowPredicate;
@@ -138,3 +138,4 @@ pub use ebbtide_documents as documents_model;
 pub use ebbtide_documents::{DefaultTtl, bson};
 /// Rules, filters, clocks and the value model.
 pub use ebbtide_ttl as ttl;
+pub use ebbtide_ttl::RuleChange;

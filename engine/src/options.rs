@@ -253,9 +253,16 @@ pub(crate) fn check_grace(seconds: i64) -> Result<()> {
 /// Checks how long what is archived is kept, beside the other options and the collection's own E.
 pub(crate) fn check_keep(options: &CollectionOptions, e: Option<i64>) -> Result<()> {
     let Some(keep) = options.keep_seconds else { return Ok(()) };
-    let wrong = if options.expire_into.is_none() {
-        "it is about an archive: give the collection one with expireInto".to_owned()
-    } else if !(1..=EXPIRE_AFTER_SECONDS_MAX).contains(&keep) {
+    if options.expire_into.is_none() {
+        let what = format!("keepSeconds is {keep}: it is about an archive: give the collection one with expireInto");
+        return Err(Error::new(Code::InvalidOptions, what));
+    }
+    check_keep_seconds(keep, e)
+}
+
+/// Checks how long an archive keeps, beside the E of the rule that it is of.
+pub(crate) fn check_keep_seconds(keep: i64, e: Option<i64>) -> Result<()> {
+    let wrong = if !(1..=EXPIRE_AFTER_SECONDS_MAX).contains(&keep) {
         format!("it must be 1 to {EXPIRE_AFTER_SECONDS_MAX}")
     } else if let Some(e) = e.filter(|e| *e >= keep) {
         format!("it counts from the time of a measurement, so it must be more than expireAfterSeconds, which is {e}")

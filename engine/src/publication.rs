@@ -134,11 +134,13 @@ pub struct PublishedVersion {
     pub files: u64,
     /// How many measurements are in them.
     pub measurements: u64,
+    /// When it was made, by the clock of the place; none if the table does not tell.
+    pub made_at: Option<Timestamp>,
     /// Everything that expires up to this instant is left out.
     pub hides_before: Timestamp,
 }
 
-/// A publication and what became of it in this process.
+/// A publication and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicationInfo {
     /// The collection's name.
@@ -147,8 +149,10 @@ pub struct PublicationInfo {
     pub url: String,
     /// The seconds between versions, in the background.
     pub every_seconds: i64,
-    /// The last version that this process made.
+    /// The last version that this process made, or else the newest of the table.
     pub last: Option<PublishedVersion>,
-    /// Why the last try failed, if it did.
+    /// For how many seconds that version has been there.
+    pub age_seconds: Option<i64>,
+    /// Why the last try of this process failed, if it did, or why the table cannot be read.
     pub failed: Option<String>,
 }

@@ -83,7 +83,7 @@ pub(crate) fn hand_off(engine: &Engine, options: &SweepOptions, report: &mut Swe
     Ok(())
 }
 
-/// Runs one pass, within limits, over all collections but those whose buckets are handed over.
+/// Runs one pass, within limits, over all that is neither handed over nor moved to an archive.
 pub(crate) fn sweep(engine: &Engine, options: &SweepOptions) -> Result<SweepReport> {
     let _span = tracing::debug_span!("sweep").entered();
     engine.check_writable()?;
@@ -227,7 +227,11 @@ impl PassTarget for Pass<'_> {
         let rule_of =
             |name: &str, rule: Option<&str>| RuleRef { collection: name.to_owned(), rule: rule.map(str::to_owned) };
         let collections = state.collections.values().filter(|c| !self.options.hands_off(c));
-        let measurements = collections.flat_map(|c| c.rules.iter().map(|view| rule_of(&c.name, view.name)));
+        let swept = |c: &Arc<CollectionState>| {
+            let views = c.rules.iter().filter(|view| c.archive_of(view.index).is_none());
+            views.map(|view| rule_of(&c.name, view.name)).collect::<Vec<_>>()
+        };
+        let measurements = collections.flat_map(swept);
         let documents = state.documents.values().flat_map(|d| d.sweep_rules());
         measurements.chain(documents).collect()
     }
@@ -260,7 +264,9 @@ impl Pass<'_> {
         let collection = self.present(found.id)?;
         let Some(plan) = self.plans.get_mut(&collection.id) else { return Ok(visit) };
         // Rules may have changed since the sub-pass began: the plan's own rules are what counts.
-        let Some(view) = collection.rules.find(rule.rule.as_deref()) else { return Ok(visit) };
+        let view = collection.rules.find(rule.rule.as_deref());
+        // What is moved to an archive is not swept.
+        let Some(view) = view.filter(|view| collection.archive_of(view.index).is_none()) else { return Ok(visit) };
         let started = engine.clock.monotonic();
         let out_of_time = || limit.time.is_some_and(|max| engine.clock.monotonic().saturating_sub(started) >= max);
         let counted = plan.count(view.index, limit.buckets, &out_of_time)?;
@@ -428,7 +434,8 @@ impl Pass<'_> {
             self.engine.state.read().suspension_of(collection).is_some() || self.options.hands_off(collection);
         let mut items: Vec<(usize, &Item)> = plan.all_counted().collect();
         // Where the segment or the rules have changed since, another visit finds what is still due.
-        items.retain(|(_, item)| !suspended && plan.still_holds(collection, item));
+        let is_swept = |rule| collection.archive_of(rule).is_none();
+        items.retain(|(rule, item)| !suspended && is_swept(*rule) && plan.still_holds(collection, item));
         self.drop_or_note(collection, &items);
     }
 

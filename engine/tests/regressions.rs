@@ -126,7 +126,7 @@ fn a_negative_number_of_seconds_is_refused_by_every_door() {
     let spec = |e: i64| ebbtide::ttl::RuleSpec::new("r", e, filter.clone());
     assert_eq!(db.create_rules("c", vec![spec(-1)]).unwrap_err().code(), Code::CannotCreateIndex);
     db.create_rules("c", vec![spec(60)]).unwrap();
-    let rule = ebbtide::RuleChange { selector: ebbtide::ttl::RuleSelector::Name("r".into()), expire_after_seconds: -1 };
+    let rule = ebbtide::RuleChange::new(ebbtide::ttl::RuleSelector::Name("r".into())).expire_after_seconds(-1);
     let outcome = db.modify_collection("c", &CollectionChange::default(), Some(&rule));
     assert_eq!(outcome.unwrap_err().code(), Code::InvalidOptions);
     assert_eq!(count(&db), 1);

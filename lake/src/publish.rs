@@ -10,6 +10,7 @@ use crate::schema::{joined, text_of};
 use crate::store::Store;
 use crate::vectors::{rows_of_text, text_of_rows, vector_of};
 use arrow::array::RecordBatch;
+use ebbtide::ttl::Timestamp;
 use ebbtide::{ArchiveFile, Publication, PublishedSegment, PublishedVersion, SinkError};
 use roaring::RoaringBitmap;
 use serde_json::{Value, json};
@@ -20,6 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SEGMENT: &str = "ebbtide.segment";
 /// The tag with the rows of the segment that are in the file, if these are not all.
 const ROWS: &str = "ebbtide.rows";
+
+/// The properties of the table with the instant at which its version was made, and the one up to which it hides what expires.
+const MADE_AT: &str = "ebbtide.made.at";
+const HIDES_BEFORE: &str = "ebbtide.hides.before";
 
 /// The owner of a published table: the part of its name that a database and its copies share.
 pub(crate) fn published_by(identity: &[u8], collection: u64) -> String {
@@ -92,8 +97,10 @@ pub(crate) fn version_of(
     let is_owner = log.owner.as_ref().is_some_and(|owner| owner.number == hex(&content.owner));
     let hides = content.rules.iter().next().is_some();
     let is_same = log.next > 0 && is_owner && changes.is_empty() && !hides && log.schema.as_ref() == Some(&schema);
+    let made_at = if is_same { instant_in(log, MADE_AT) } else { Some(Timestamp::from_millis(now)) };
     let version = PublishedVersion {
         version: if is_same { log.next - 1 } else { log.next },
+        made_at,
         files: content.segments.len() as u64,
         measurements: content.segments.iter().map(|segment| segment.visible.len()).sum(),
         hides_before: content.hides_before,
@@ -119,10 +126,31 @@ pub(crate) fn version_of(
     };
     metadata["schemaString"] = json!(schema);
     metadata["configuration"] = json!({"delta.enableDeletionVectors": "true",
-        "ebbtide.hides.before": content.hides_before.to_string()});
+        MADE_AT: Timestamp::from_millis(now).to_string(), HIDES_BEFORE: content.hides_before.to_string()});
     actions.push(json!({"metaData": metadata}));
     actions.extend(changes);
     Ok(Next { actions: Some(lines(&actions)), version })
+}
+
+/// The newest version of a table, as its log tells.
+pub(crate) fn newest(log: &Log) -> Option<PublishedVersion> {
+    let rows = |add: &Value| {
+        let stats: Option<Value> = add["stats"].as_str().and_then(|stats| serde_json::from_str(stats).ok());
+        let rows = stats.and_then(|stats| stats["numRecords"].as_u64()).unwrap_or_default();
+        rows.saturating_sub(add["deletionVector"]["cardinality"].as_u64().unwrap_or_default())
+    };
+    Some(PublishedVersion {
+        version: log.next.checked_sub(1)?,
+        files: log.adds().count() as u64,
+        measurements: log.adds().map(rows).sum(),
+        made_at: instant_in(log, MADE_AT),
+        hides_before: instant_in(log, HIDES_BEFORE)?,
+    })
+}
+
+/// An instant in the properties of a table.
+fn instant_in(log: &Log, property: &str) -> Option<Timestamp> {
+    Timestamp::parse(log.metadata["configuration"][property].as_str()?).ok()
 }
 
 /// The positions in a file of what is no longer visible; none if the file is to be written anew, or to go.

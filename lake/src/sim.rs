@@ -7,7 +7,7 @@ use crate::table::Table;
 use bytes::Bytes;
 use ebbtide::{ArchivePlace, ArchivePlaces, CopyStore, SinkError};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What a process keeps of what it has read.
@@ -244,25 +244,39 @@ impl Store for SimStore {
     }
 }
 
-/// Every URL is one store. Each process has its own.
+/// Places by URL: one store for all but those that were added. Each process has its own.
 #[derive(Debug)]
-pub struct SimLake(Arc<Table>, SimStore);
+pub struct SimLake {
+    first: Arc<Table>,
+    others: HashMap<String, Arc<Table>>,
+    store: SimStore,
+}
 
 impl SimLake {
     /// What a process that starts now knows of the store.
     #[must_use]
     pub fn new(store: &SimStore) -> SimLake {
-        let (cache, shared) = (Arc::new(FileCache::new(CACHE_BYTES)), Arc::new(store.clone()));
-        SimLake(Arc::new(Table::new("s3://sim/archive", shared, cache)), store.clone())
+        SimLake { first: table("s3://sim/archive", store), others: HashMap::new(), store: store.clone() }
+    }
+
+    /// Adds another store, at a URL of its own.
+    #[must_use]
+    pub fn and(mut self, url: &str, store: &SimStore) -> SimLake {
+        self.others.insert(url.to_owned(), table(url, store));
+        self
     }
 }
 
+fn table(url: &str, store: &SimStore) -> Arc<Table> {
+    Arc::new(Table::new(url, Arc::new(store.clone()), Arc::new(FileCache::new(CACHE_BYTES))))
+}
+
 impl ArchivePlaces for SimLake {
-    fn open(&self, _url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError> {
-        Ok(self.0.clone())
+    fn open(&self, url: &str) -> Result<Arc<dyn ArchivePlace>, SinkError> {
+        Ok(self.others.get(url).unwrap_or(&self.first).clone())
     }
 
     fn copies(&self, _url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
-        Ok(Arc::new(Copies(Arc::new(self.1.clone()))))
+        Ok(Arc::new(Copies(Arc::new(self.store.clone()))))
     }
 }

@@ -3,8 +3,7 @@
 use crate::checkpoint;
 use crate::file::{encode, hex};
 use crate::log::{Log, name_of, owned_by};
-use crate::publish::published_by;
-use crate::publish::{Uploads, version_of};
+use crate::publish::{Uploads, newest, published_by, version_of};
 use crate::reader::{FileCache, read};
 use crate::schema::joined;
 use crate::store::{Store, StoreError};
@@ -296,6 +295,16 @@ impl ArchivePlace for Table {
             }
         }
         Ok(made)
+    }
+
+    fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError> {
+        let mut log = self.log.lock();
+        self.refresh(&mut log, None)?;
+        match &log.owner {
+            Some(owner) if owner.of == published_by(&identity, collection) => Ok(newest(&log)),
+            None if log.next == 0 => Ok(None),
+            _ => Err(self.error("the table of another database or collection is there").into()),
+        }
     }
 
     fn vacuum(&self) -> Result<u64, SinkError> {

@@ -372,7 +372,7 @@ fn weather_of(db: &Database) -> ebbtide::Collection {
 
 #[test]
 fn random_runs_of_writes_crashes_lost_requests_and_promotions_lose_nothing_that_was_shipped() {
-    for seed in 0..runs(400) / 4 {
+    for seed in 0..runs(400) / 8 {
         let one_in = if seed % 2 == 0 { 0 } else { 6 };
         let mut machine = Machine::new(SimStore::new(seed, one_in));
         let mut db = machine.open();

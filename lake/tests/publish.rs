@@ -4,6 +4,7 @@
 use ebbtide::fs::sim::{SimFs, Variant};
 use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
 use ebbtide::{ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, ScanRequest};
+use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
 use roaring::{RoaringBitmap, RoaringTreemap};
 use std::collections::BTreeMap;
@@ -200,6 +201,41 @@ fn nothing_is_written_while_nothing_changes_and_nothing_expires() {
     c.insert_documents(&[reading(5, 30)]).unwrap();
     assert_eq!(db.publish_now("weather").unwrap().version, 1);
     assert_eq!(world.published(), (0..31).collect::<Vec<_>>());
+}
+
+#[test]
+fn another_process_tells_the_newest_version_of_the_table() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    let c = db.create_collection("weather", options).unwrap();
+    db.publish("weather", URL, 60).unwrap();
+    let other = || {
+        let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+        let builder = Database::builder(ROOT).fs(Arc::new(world.fs.clone())).clock(clock).read_only();
+        builder.archives(Arc::new(SimLake::new(&world.store))).open().unwrap()
+    };
+    // The hundredth version is in a checkpoint; of some, rows are left out.
+    for step in 0..102 {
+        world.clock.set(at(step * 60));
+        world.store.advance(60_000);
+        c.insert_documents(&[reading(step * 60, step), reading(step * 60 - 3000, step)]).unwrap();
+        let made = db.publish_now("weather").unwrap();
+        if [0, 70, 99, 101].contains(&step) {
+            let told = other().publications().remove(0);
+            assert_eq!((told.last.as_ref(), &told.failed), (Some(&made), &None), "{step}");
+            assert_eq!(db.publications().remove(0).last, told.last);
+            assert_eq!(usize::try_from(made.measurements).unwrap(), world.published().len());
+            let made_at = made.made_at.unwrap();
+            assert_eq!(made_at, Timestamp::from_millis(world.store.now()));
+        }
+    }
+    world.store.set_away(true);
+    let told = other().publications().remove(0);
+    assert_eq!(told.last, None);
+    assert_eq!(told.failed.as_deref(), Some("the table cannot be read: the store is away"));
+    // This one knows what it has made.
+    assert!(db.publications()[0].last.is_some());
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Archives in folders and on an S3 server, and what other programs read there. `EBBTIDE_LAKE_PYTHON`, or else
-//! `EBBTIDE_PYTHON`, names the interpreter that has the packages, `python3` is the default; without them a test says so and does nothing.
+//! Archives and published tables in folders and on servers, and what other programs read there. `EBBTIDE_LAKE_PYTHON`, or else
+//! `EBBTIDE_PYTHON`, names the interpreter that has the packages, `python3` is the default; `EBBTIDE_AZURITE` is the program
+//! `azurite-blob`. Without them a test says so and does nothing.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 use arrow::array::RecordBatch;
@@ -238,36 +239,129 @@ impl Drop for Server {
     }
 }
 
-/// Serves S3 on a port of its own, makes a bucket, and tells the port.
+impl Server {
+    /// Starts a server, and waits for a line with this text in it. Returns what follows the text, too.
+    fn start(command: &mut Command, text: &str) -> Option<(Server, String)> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = child.inspect_err(|error| println!("skipped: cannot run {program}: {error}")).ok()?;
+        let mut server = Server(child);
+        let mut told = BufReader::new(server.0.stdout.take().unwrap());
+        loop {
+            let mut line = String::new();
+            assert!(told.read_line(&mut line).unwrap() > 0, "{program} did not start");
+            if let Some((_, rest)) = line.split_once(text) {
+                // Nobody may be left who does not read what it says.
+                std::thread::spawn(move || std::io::copy(&mut told, &mut std::io::sink()));
+                return Some((server, rest.trim().to_owned()));
+            }
+        }
+    }
+}
+
+/// Runs Python on a text, which makes a bucket or container.
+fn make(python: &str, script: &str, port: &str) {
+    let output = Command::new(python).args(["-c", script, port]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Serves S3 on a port of its own, and tells the port.
 const MOTO: &str = "
-import urllib.request, threading
+import threading
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)
 server.start()
-port = server.get_host_and_port()[1]
-urllib.request.urlopen(urllib.request.Request(f'http://127.0.0.1:{port}/bucket', method='PUT')).read()
-print(port, flush=True)
+print('port', server.get_host_and_port()[1], flush=True)
 threading.Event().wait()
 ";
 
-/// The part that needs the environment of a server: run again by the test below.
+/// The same by another program, which takes a port and does not choose one.
+const MINISTACK: &str = "
+import os, socket, sys
+probe = socket.socket()
+probe.bind(('127.0.0.1', 0))
+port = str(probe.getsockname()[1])
+probe.close()
+print('port', port, flush=True)
+os.environ['GATEWAY_PORT'] = port
+os.execv(sys.executable, [sys.executable, '-m', 'ministack'])
+";
+
+const MAKE_BUCKET: &str = "
+import sys, time, urllib.request
+request = urllib.request.Request(f'http://127.0.0.1:{sys.argv[1]}/bucket', method='PUT')
+for attempt in range(600):
+    try:
+        urllib.request.urlopen(request).read()
+        break
+    except ConnectionError:
+        time.sleep(0.1)
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ConnectionError): raise
+        time.sleep(0.1)
+else:
+    raise SystemExit('the server does not answer')
+";
+
+/// The account and its key are those that Azurite is known for.
+const MAKE_CONTAINER: &str = "
+import base64, email.utils, hashlib, hmac, sys, urllib.request
+account = 'devstoreaccount1'
+key = 'Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=='
+headers = {'x-ms-date': email.utils.formatdate(usegmt=True), 'x-ms-version': '2021-12-02'}
+named = ''.join(f'{name}:{value}\\n' for name, value in sorted(headers.items()))
+text = f'PUT\\n\\n\\n\\n\\n\\n\\n\\n\\n\\n\\n\\n{named}/{account}/{account}/bucket\\nrestype:container'
+mac = hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()
+headers['Authorization'] = f'SharedKey {account}:{base64.b64encode(mac).decode()}'
+url = f'http://127.0.0.1:{sys.argv[1]}/{account}/bucket?restype=container'
+urllib.request.urlopen(urllib.request.Request(url, method='PUT', headers=headers)).read()
+";
+
+/// The part that needs the environment of a server: run again by the tests below.
 #[test]
 fn on_a_server() {
     let Ok(url) = std::env::var("EBBTIDE_LAKE_URL") else { return };
+    let (archive, table) = (format!("{url}/archive"), format!("{url}/table"));
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new(at(0));
     let db = open(folder.path(), &clock);
-    let filled = fill(&db, &clock, &url);
+    let filled = fill(&db, &clock, &archive);
     assert_eq!(archived(&db), filled);
-    drop(db);
+    let readings: Vec<Value> = (0..100)
+        .map(|v| Value::Object(vec![("t".into(), Value::Date(at(10 * HOUR + v))), ("v".into(), Value::Int(v))]))
+        .collect();
+    let c = db.collection("weather").unwrap();
+    c.insert_documents(&readings).unwrap();
+    clock.set(at(10 * HOUR));
+    let made = db.publish("weather", &table, 60).unwrap();
+    assert_eq!((made.version, made.measurements), (0, 100));
+    c.delete(&Filter::eq("v", Value::Int(3))).unwrap();
+    let made = db.publish_now("weather").unwrap();
+    assert_eq!((made.version, made.measurements), (1, 99));
+    drop((c, db));
+
     let db = open(folder.path(), &clock);
     assert_eq!(archived(&db), filled);
-    let (place, version) = db.snapshot().collection("weather").unwrap().archive().unwrap();
+    assert_eq!(db.publications()[0].last, Some(made));
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let (place, version) = (snapshot.archive_place(&archive).unwrap(), snapshot.archives()[0].version);
     assert_eq!(place.verify(version.unwrap()).unwrap(), Vec::<String>::new());
     assert_eq!(place.vacuum().unwrap(), 0);
     let shown = format!("{place:?}");
     assert!(!shown.contains("secret-key"), "{shown}");
-    copies_on_a_server(folder.path(), &clock, &db, &format!("{url}-copy"));
+
+    // Versions that are there are not made again.
+    let other = tempfile::tempdir().unwrap();
+    let other = open(other.path(), &clock);
+    let options = CollectionOptions::new("t").expire_after_seconds(HOUR).expire_into(&archive);
+    let c = other.create_collection("weather", options).unwrap();
+    c.insert_documents(&readings).unwrap();
+    assert!(other.publish("weather", &table, 60).is_err());
+    clock.set(at(20 * HOUR));
+    assert_eq!(other.sweep().unwrap().counts.failed_rules, 1);
+    let told = c.snapshot().unwrap().rule_infos().unwrap()[0].state.clone();
+    assert!(told.contains("the archive of another database"), "{told}");
+    copies_on_a_server(folder.path(), &clock, &db, &format!("{url}/copy"));
 }
 
 /// Ships, restores, follows and promotes at a place on a server.
@@ -296,27 +390,56 @@ fn copies_on_a_server(folder: &Path, clock: &VirtualClock, db: &Database, url: &
     assert!(shipper.ship_now().is_err());
 }
 
-#[test]
-fn an_archive_on_an_s3_server_is_read_back() {
-    let Some(python) = python_with("moto.server") else { return };
-    let mut server = Command::new(python);
-    let server = server.args(["-c", MOTO]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut server = Server(server);
-    let mut port = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
-    assert!(!port.is_empty(), "the server did not start");
+/// Runs the test above in the environment of a server.
+fn run_on_a_server(url: &str, environment: &[(&str, &str)]) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "on_a_server"])
-        .env("EBBTIDE_LAKE_URL", "s3://bucket/some/where")
-        .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", port.trim()))
-        .env("AWS_ALLOW_HTTP", "true")
-        .env("AWS_ACCESS_KEY_ID", "key")
-        .env("AWS_SECRET_ACCESS_KEY", "secret-key")
-        .env("AWS_REGION", "us-east-1")
+        .env("EBBTIDE_LAKE_URL", url)
+        .envs(environment.iter().copied())
         .output()
         .unwrap();
     let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{failed}");
     assert!(told.contains("1 passed"), "{told}");
     assert!(!told.contains("secret-key") && !failed.contains("secret-key"));
+}
+
+fn run_on_s3(python: &str, script: &str) {
+    let (_server, port) = Server::start(Command::new(python).args(["-c", script]), "port ").unwrap();
+    make(python, MAKE_BUCKET, &port);
+    let environment = [
+        ("AWS_ENDPOINT_URL", &*format!("http://127.0.0.1:{port}")),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret-key"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    run_on_a_server("s3://bucket/some/where", &environment);
+}
+
+#[test]
+fn an_archive_and_a_table_on_an_s3_server_are_read_back() {
+    let Some(python) = python_with("moto.server") else { return };
+    run_on_s3(&python, MOTO);
+}
+
+#[test]
+fn an_archive_and_a_table_on_another_s3_server_are_read_back() {
+    let Some(python) = python_with("ministack") else { return };
+    run_on_s3(&python, MINISTACK);
+}
+
+#[test]
+fn an_archive_and_a_table_on_an_azure_server_are_read_back() {
+    let azurite = std::env::var("EBBTIDE_AZURITE").unwrap_or_else(|_| "azurite-blob".to_owned());
+    let Some(python) = python_with("hmac") else { return };
+    let mut command = Command::new(azurite);
+    command.args(["--blobPort", "0", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]);
+    let Some((_server, port)) = Server::start(&mut command, "listens on http://127.0.0.1:") else { return };
+    make(&python, MAKE_CONTAINER, &port);
+    let address = format!("http://127.0.0.1:{port}");
+    run_on_a_server(
+        "az://bucket/some/where",
+        &[("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", &address)],
+    );
 }

@@ -78,8 +78,8 @@ impl SystemTable {
             );
         }
         if name == "publications" {
-            let publications = context.database().publications();
-            times.extend(publications.into_iter().filter_map(|info| info.last).map(|last| last.hides_before));
+            let publications = context.database().publications().into_iter().filter_map(|info| info.last);
+            times.extend(publications.flat_map(|last| [last.made_at, Some(last.hides_before)]).flatten());
         }
         if name == "ladders" {
             let rungs = snapshot.ladders().map_err(external)?;

@@ -366,6 +366,9 @@ async fn a_client_makes_no_folder_of_the_server_an_archive() {
     for command in [
         rawdoc! { "collMod": "w", "expireAfterSeconds": 60, "expireInto": "file:///tmp/x", "$db": "db" },
         rawdoc! { "create": "v", "timeseries": timeseries(), "expireInto": "file:///tmp/x", "$db": "db" },
+        rawdoc! { "createIndexes": "w", "indexes": [{ "key": { "t": 1 }, "name": "i", "expireAfterSeconds": 60,
+        "partialFilterExpression": { "m": 1 }, "expireInto": "file:///tmp/x" }], "$db": "db" },
+        rawdoc! { "collMod": "w", "index": { "name": "i", "expireInto": "file:///tmp/x" }, "$db": "db" },
     ] {
         let refused = ask(&mut stream, &command).await;
         assert_eq!(refused.get_str("codeName").unwrap(), "IllegalOperation", "{command:?}: {refused:?}");

@@ -43,9 +43,9 @@ pub use ladder::{Ladder, RUNG_RULE, Rung};
 pub use pass::{Parameters, PassReport, PassTarget, RuleRef, Visit, VisitLimit, run_pass};
 pub use retention::{parse_retention, retention_text, unit_seconds};
 pub use rule::{
-    COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleSelector, RuleSet,
-    RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off, parse_grace, parse_keep,
-    parse_max_bytes,
+    COLLECTION_RULE, Created, EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, PartialRule, RuleChange, RuleSelector,
+    RuleSet, RuleSpec, RuleView, checked_index_name, parse_expire_after, parse_expire_after_or_off, parse_expire_into,
+    parse_grace, parse_keep, parse_max_bytes,
 };
 pub use time::{Precision, Timestamp};
 pub use value::{Name, TypeClass, Value, exact_int, int_fits_double};

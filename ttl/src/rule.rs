@@ -11,7 +11,7 @@ pub use seconds::{
     EXPIRE_AFTER_SECONDS_MAX, ExpireAfterContext, parse_expire_after, parse_expire_after_or_off, parse_grace,
     parse_keep, parse_max_bytes,
 };
-pub use spec::{RuleSelector, RuleSpec, checked_index_name};
+pub use spec::{RuleChange, RuleSelector, RuleSpec, checked_index_name, parse_expire_into};
 
 use crate::code::{Code, RuleError};
 use crate::filter::Filter;
@@ -224,6 +224,14 @@ impl RuleSet {
     pub fn modify(&mut self, selector: &RuleSelector, expire_after_seconds: i64) -> Result<i64, RuleError> {
         let i = self.position(selector)?;
         Ok(std::mem::replace(&mut self.partial[i].expire_after_seconds, expire_after_seconds))
+    }
+
+    /// The partial rule that is meant.
+    ///
+    /// # Errors
+    /// As for [`RuleSet::modify`].
+    pub fn select(&self, selector: &RuleSelector) -> Result<&PartialRule, RuleError> {
+        Ok(&self.partial[self.position(selector)?])
     }
 
     /// Removes partial rules, all or none, and returns them.

@@ -123,6 +123,11 @@ fn commands_of_the_page_on_archives_print_what_it_says() {
 }
 
 #[test]
+fn commands_of_the_page_on_published_tables_print_what_it_says() {
+    check("publish.md");
+}
+
+#[test]
 fn commands_of_the_operators_page_print_what_it_says() {
     check("operations.md");
 }

@@ -1,5 +1,6 @@
 //! Which edits take back what is being moved, and which are refused.
 
+use super::Intent;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::state::{CollectionState, State};
@@ -8,20 +9,19 @@ use ebbtide_ttl::Code;
 impl CollectionState {
     /// Whether a segment has rows that are being moved: it is not rewritten.
     pub(crate) fn is_moving(&self, segment: u64) -> bool {
-        self.archive.intent.as_ref().is_some_and(|intent| intent.pieces.iter().any(|(id, _)| *id == segment))
+        self.intents().any(|intent| intent.pieces.iter().any(|(id, _)| *id == segment))
     }
 
-    /// Whether it is not known if the place has what an intent names. It is known only of an intent that this process made and did
+    /// Whether it is not known if a place has what an intent names. It is known only of an intent that this process made and did
     /// not commit.
-    fn is_in_doubt(&self) -> bool {
-        let Some(intent) = &self.archive.intent else { return false };
-        let status = self.archiving.status.lock();
+    fn is_in_doubt(&self, url: &str, intent: &Intent) -> bool {
+        let status = self.archiving.of(url);
         status.owner.is_none() || status.sent == Some(intent.number)
     }
 
-    /// What keeps things from being moved, for people.
-    pub(crate) fn archive_failure(&self) -> Option<String> {
-        self.archiving.status.lock().failed.clone()
+    /// What keeps things from being moved to an archive, for people.
+    pub(crate) fn archive_failure(&self, url: &str) -> Option<String> {
+        self.archiving.of(url).failed
     }
 }
 
@@ -32,38 +32,52 @@ impl CollectionState {
 pub(crate) fn gate(state: &State, ops: &mut Vec<Op>) -> Result<()> {
     let mut taken_back = Vec::new();
     for collection in state.collections.values() {
-        let Some(intent) = &collection.archive.intent else { continue };
-        let id = collection.id;
-        let is_own = |op: &Op| matches!(op, Op::SetArchive { collection, .. } if *collection == id);
-        let changes = |op: &Op| match op {
-            Op::SetSegment { collection, segment, .. }
-            | Op::DropBuckets { collection, segment, .. }
-            | Op::RemoveSegment { collection, segment } => {
-                *collection == id && intent.pieces.iter().any(|(piece, _)| piece == segment)
+        for archive in collection.archives() {
+            let Some(intent) = &archive.record.intent else { continue };
+            let is_own = |op: &Op| match op {
+                Op::SetArchive { collection: id, .. } => *id == collection.id && archive.index.is_none(),
+                Op::SetArchiveAt { collection: id, url, .. } => *id == collection.id && url == archive.url,
+                _ => false,
+            };
+            if ops.iter().any(is_own) || !ops.iter().any(|op| changes(op, collection.id, intent)) {
+                continue;
             }
-            Op::PutCollection(record) => record.id == id,
-            Op::PutHold(hold) => hold.collection == id && hold.lifted_at.is_none(),
-            Op::DropCollection { id: other } => *other == id,
-            Op::SetGrace { collection, .. }
-            | Op::ReplaceFields { collection, .. }
-            | Op::SetExpireInto { collection, .. } => *collection == id,
-            _ => false,
-        };
-        if ops.iter().any(is_own) || !ops.iter().any(changes) {
-            continue;
-        }
-        if collection.is_in_doubt() {
-            let what = format!(
-                "measurements of '{}' are being moved to its archive, which has not answered yet: try again",
-                collection.name
-            );
-            return Err(Error::new(Code::IllegalOperation, what));
-        }
-        if !ops.iter().any(|op| matches!(op, Op::DropCollection { id: other } if *other == id)) {
-            taken_back.push(Op::SetArchive { collection: id, archive: collection.archive.without_intent() });
+            if collection.is_in_doubt(archive.url, intent) {
+                let what = format!(
+                    "measurements of '{}' are being moved to its archive {}, which has not answered yet: try again",
+                    collection.name, archive.url
+                );
+                return Err(Error::new(Code::IllegalOperation, what));
+            }
+            if !ops.iter().any(|op| matches!(op, Op::DropCollection { id } if *id == collection.id)) {
+                taken_back.push(collection.set_archive(archive.url, archive.record.without_intent()));
+            }
         }
     }
     // An intent that is taken back is no longer there when its rows change.
     ops.splice(0..0, taken_back);
     Ok(())
+}
+
+/// Whether an operation changes what an intent of a collection names, or whether it is due.
+fn changes(op: &Op, id: u64, intent: &Intent) -> bool {
+    let names = |segment: &u64| intent.pieces.iter().any(|(piece, _)| piece == segment);
+    match op {
+        Op::SetSegment { collection, segment, .. } | Op::RemoveSegment { collection, segment } => {
+            *collection == id && names(segment)
+        }
+        // Other buckets of the segment may go to another archive, or nowhere.
+        Op::DropBuckets { collection, segment, dropped, .. } => {
+            let is_dropped = |(piece, bucket): &(u64, u32)| piece == segment && dropped.contains(*bucket);
+            *collection == id && intent.pieces.iter().any(is_dropped)
+        }
+        Op::PutCollection(record) => record.id == id,
+        Op::PutHold(hold) => hold.collection == id && hold.lifted_at.is_none(),
+        Op::DropCollection { id: other } => *other == id,
+        Op::SetGrace { collection, .. }
+        | Op::ReplaceFields { collection, .. }
+        | Op::SetExpireInto { collection, .. }
+        | Op::SetIndexArchive { collection, .. } => *collection == id,
+        _ => false,
+    }
 }

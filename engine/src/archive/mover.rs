@@ -1,13 +1,13 @@
-//! One pass over an archive: claims the place, settles what was under way, and moves what is due.
+//! One pass over the archives of a collection: claims the place, settles what was under way, and moves what is due.
 
+use super::of_collection::Archive;
 use super::{
     ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead, ArchiveRecord, ArchiveSlot, ArchivedFile,
     Intent,
 };
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::hand_off::planned::{Group, Handed, Planned, due, plan_unnumbered};
-use crate::manifest::Op;
+use crate::hand_off::planned::{Group, Handed, Planned, due, plan_moves};
 use crate::state::CollectionState;
 use crate::sweep::drop_edit::{DropEdit, record_by_size, record_of};
 use crate::sweep::plan::item::Item;
@@ -43,64 +43,89 @@ pub(crate) fn run(engine: &Engine, id: u64, now: Option<Timestamp>, at: Timestam
         return Ok(handed);
     };
     let _pass = slot.pass.lock();
-    let mover = Mover { engine, id, slot: &slot, now, at };
-    let failed = match mover.run(&mut handed) {
-        Ok(()) => None,
-        Err(Stopped::Here(error)) => {
-            // What the place has is looked up again by the next pass.
-            slot.status.lock().owner = None;
-            return Err(error);
+    let Some(group) = plan_moves(engine, id, now)? else { return Ok(handed) };
+    let urls: Vec<String> = group.collection.archives().map(|archive| archive.url.to_owned()).collect();
+    let mut first = Some(group);
+    for url in urls {
+        let mover = Mover { engine, id, slot: &slot, url: &url, now, at };
+        let failed = match mover.run(&mut first, &mut handed) {
+            Ok(()) => None,
+            Err(Stopped::Here(error)) => {
+                // What the place has is looked up again by the next pass.
+                slot.set(&url, |status| status.owner = None);
+                return Err(error);
+            }
+            Err(Stopped::There(why)) => Some(why),
+        };
+        if let Some(why) = &failed {
+            tracing::error!(collection = id, %url, %why, "what is due could not be moved to the archive");
+            handed.failed += 1;
         }
-        Err(Stopped::There(why)) => Some(why),
-    };
-    if let Some(why) = &failed {
-        tracing::error!(collection = id, %why, "what is due could not be moved to the archive");
-        handed.failed = 1;
+        slot.set(&url, |status| status.failed = failed);
     }
-    slot.status.lock().failed = failed;
     Ok(handed)
 }
 
-/// Takes over an archive from a copy of this database.
+/// Takes over the archives of a collection from a copy of this database; those that can be, if others cannot.
 pub(crate) fn adopt(engine: &Engine, name: &str) -> Result<()> {
     engine.check_writable()?;
     let collection = engine.state.read().collection(name)?.clone();
     let slot = collection.archiving.clone();
     let _pass = slot.pass.lock();
     let at = engine.clock.now();
-    let mover = Mover { engine, id: collection.id, slot: &slot, now: None, at };
-    let adopted = mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default()));
-    match adopted {
-        Ok(()) => {
-            slot.status.lock().failed = None;
-            Ok(())
-        }
-        Err(Stopped::Here(error)) => Err(error),
-        Err(Stopped::There(why)) => Err(Error::new(Code::IllegalOperation, why)),
+    if collection.archives().next().is_none() {
+        return Err(Error::new(Code::InvalidOptions, format!("collection '{name}' has no archive")));
     }
+    let mut refused = None;
+    for archive in collection.archives() {
+        let mover = Mover { engine, id: collection.id, slot: &slot, url: archive.url, now: None, at };
+        match mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default())) {
+            Ok(()) => slot.set(archive.url, |status| status.failed = None),
+            Err(Stopped::Here(error)) => return Err(error),
+            Err(Stopped::There(why)) => {
+                refused.get_or_insert(Error::new(Code::IllegalOperation, why));
+            }
+        }
+    }
+    refused.map_or(Ok(()), Err)
 }
 
+/// A pass over one archive.
 struct Mover<'a> {
     engine: &'a Engine,
     id: u64,
     slot: &'a ArchiveSlot,
+    url: &'a str,
     now: Option<Timestamp>,
     at: Timestamp,
 }
 
 impl Mover<'_> {
-    fn run(&self, handed: &mut Handed) -> Result<(), Stopped> {
+    /// `planned` is what is due of the collection, as long as nothing has changed since.
+    fn run(&self, planned: &mut Option<Group>, handed: &mut Handed) -> Result<(), Stopped> {
         let mut place = None;
         loop {
-            let Some(group) = plan_unnumbered(self.engine, self.id, self.now, BUCKETS_MAX)? else { break };
+            let group = match planned.take() {
+                Some(group) => group,
+                None => match plan_moves(self.engine, self.id, self.now)? {
+                    Some(group) => group,
+                    None => break,
+                },
+            };
             handed.held = group.held;
             handed.unread.extend(group.unread.iter().cloned());
-            let has_intent = group.collection.archive.intent.is_some();
-            if group.buckets.is_empty() && !has_intent {
+            let Some(Archive { record, .. }) = group.collection.archive_at(self.url) else {
+                // The collection got another one meanwhile.
+                *planned = Some(group);
+                return Ok(());
+            };
+            let (is_known, has_intent) = (record.version.is_some(), record.intent.is_some());
+            if !has_intent && !group.buckets.iter().any(|bucket| bucket.into.as_deref() == Some(self.url)) {
+                *planned = Some(group);
                 break;
             }
             let place = self.opened(&mut place)?;
-            if self.slot.status.lock().owner.is_none() {
+            if !is_known || self.slot.of(self.url).owner.is_none() {
                 self.claim(place.as_ref(), false, &mut handed.dropped)?;
                 continue;
             }
@@ -127,8 +152,9 @@ impl Mover<'_> {
     fn remove_old(&self, place: &mut Option<Arc<dyn ArchivePlace>>, dropped: &mut Visit) -> Result<(), Stopped> {
         loop {
             let present = self.present()?;
-            let keep = present.options.keep_seconds;
-            let (Some(now), Some(keep), Some(version)) = (self.now, keep, present.archive.version) else {
+            let archive = self.archive_in(&present)?;
+            let (Some(now), Some(keep), Some(version)) = (self.now, archive.keep_seconds, archive.record.version)
+            else {
                 return Ok(());
             };
             if self.engine.state.read().suspension_of(&present).is_some() {
@@ -142,7 +168,7 @@ impl Mover<'_> {
                     old.push(file.name);
                 }
             }
-            let owner = self.slot.status.lock().owner;
+            let owner = self.slot.of(self.url).owner;
             let version = match owner {
                 _ if old.is_empty() => version,
                 None => {
@@ -162,11 +188,9 @@ impl Mover<'_> {
     }
 
     fn place(&self) -> Result<Arc<dyn ArchivePlace>, Stopped> {
-        let url = self.present()?.options.expire_into.clone();
-        let url = url.ok_or_else(|| Error::new(Code::InvalidOptions, "the collection has no archive"))?;
         let places = self.engine.state.read().places.clone();
         let places = places.ok_or_else(|| there("this program was opened without access to archives"))?;
-        places.open(&url).map_err(there)
+        places.open(self.url).map_err(there)
     }
 
     fn present(&self) -> Result<Arc<CollectionState>> {
@@ -178,37 +202,44 @@ impl Mover<'_> {
         crate::open::new_identity(self.engine.clock.as_ref(), &self.engine.dir)
     }
 
-    fn set(&self, archive: ArchiveRecord) -> Op {
-        Op::SetArchive { collection: self.id, archive }
+    fn archive_in<'c>(&self, collection: &'c CollectionState) -> Result<Archive<'c>> {
+        let archive = collection.archive_at(self.url);
+        archive.ok_or_else(|| Error::new(Code::InvalidOptions, "the collection got another archive meanwhile"))
+    }
+
+    fn record_in<'c>(&self, collection: &'c CollectionState) -> Result<&'c ArchiveRecord> {
+        Ok(self.archive_in(collection)?.record)
     }
 
     /// Changes the record of the archive by an edit of its own.
     fn record(&self, change: impl FnOnce(&mut ArchiveRecord)) -> Result<()> {
         let _maintenance = self.engine.maintenance.lock();
-        let mut archive = (*self.present()?.archive).clone();
+        let present = self.present()?;
+        let mut archive = self.record_in(&present)?.clone();
         change(&mut archive);
-        self.engine.commit(vec![self.set(archive)])
+        self.engine.commit(vec![present.set_archive(self.url, archive)])
     }
 
     /// Claims the place with a new number, which is durable here before, and settles an intent that may have been committed: what
     /// the place has is dropped here, and the version of the claim is the one that is known from then on.
     fn claim(&self, place: &dyn ArchivePlace, adopts: bool, dropped: &mut Visit) -> Result<(), Stopped> {
-        let before = self.present()?.archive.clone();
-        let begun = self.slot.status.lock().claiming.filter(|begun| before.owners.contains(begun));
+        let before = self.record_in(&*self.present()?)?.clone();
+        let begun = self.slot.of(self.url).claiming.filter(|begun| before.owners.contains(begun));
         let owner = match begun {
             Some(owner) => owner,
             None => {
                 let owner = self.number();
                 self.record(|archive| archive.owners.push(owner))?;
-                self.slot.status.lock().claiming = Some(owner);
+                self.slot.set(self.url, |status| status.claiming = Some(owner));
                 owner
             }
         };
+        let present = self.present()?;
         let claim = ArchiveClaim {
             identity: self.engine.identity,
             collection: self.id,
-            schema: self.present()?.schema.clone(),
-            known: before.owners.clone(),
+            schema: present.schema.clone(),
+            known: present.owners(),
             owner,
             version: before.version,
             commit: before.intent.as_ref().map(|intent| intent.number),
@@ -229,14 +260,16 @@ impl Mover<'_> {
                 }
             }
         }
-        let mut status = self.slot.status.lock();
-        (status.owner, status.sent, status.claiming) = (Some(owner), None, None);
+        self.slot.set(self.url, |status| {
+            (status.owner, status.sent, status.claiming) = (Some(owner), None, None);
+        });
         Ok(())
     }
 
     /// Takes back an intent of this process that was not committed.
     fn take_back(&self, place: &dyn ArchivePlace) -> Result<(), Stopped> {
-        let file = self.present()?.archive.intent.as_ref().map(|intent| intent.file.clone());
+        let present = self.present()?;
+        let file = self.record_in(&present)?.intent.as_ref().map(|intent| intent.file.clone());
         self.record(|archive| archive.intent = None)?;
         if let Some(file) = file {
             remove_unneeded(place, &file);
@@ -244,9 +277,9 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Moves the first buckets of a group that go by one rule. Returns whether anything was moved.
+    /// Moves the first buckets of a group that are for this archive and go by one rule. Returns whether anything was moved.
     fn move_some(&self, place: &dyn ArchivePlace, group: Group, dropped: &mut Visit) -> Result<bool, Stopped> {
-        let (collection, buckets) = first_of_one_rule(group);
+        let (collection, buckets) = first_of_one_rule(group, self.url);
         let Some(rule) = buckets.first().map(|planned| planned.rule.clone()) else { return Ok(false) };
         let mut batches = Vec::with_capacity(buckets.len());
         for planned in &buckets {
@@ -259,12 +292,12 @@ impl Mover<'_> {
         let owner = {
             let _maintenance = self.engine.maintenance.lock();
             let present = self.present()?;
-            let owner = self.slot.status.lock().owner;
+            let owner = self.slot.of(self.url).owner;
             if !self.is_unchanged((&collection, &present), &buckets)? {
                 return Ok(false);
             }
-            let archive = ArchiveRecord { intent: Some(intent.clone()), ..(*present.archive).clone() };
-            self.engine.commit(vec![self.set(archive)])?;
+            let archive = ArchiveRecord { intent: Some(intent.clone()), ..self.record_in(&present)?.clone() };
+            self.engine.commit(vec![present.set_archive(self.url, archive)])?;
             owner.ok_or_else(|| Error::internal("what moves has claimed the place"))?
         };
         place.upload(&file).map_err(there)?;
@@ -272,7 +305,8 @@ impl Mover<'_> {
         {
             let maintenance = self.engine.maintenance.lock();
             let present = self.present()?;
-            let is_there = present.archive.intent.as_ref().is_some_and(|there| there.number == number);
+            let record = present.archive_at(self.url).and_then(|archive| archive.record.intent.as_ref());
+            let is_there = record.is_some_and(|there| there.number == number);
             if !is_there || !self.is_unchanged((&collection, &present), &buckets)? {
                 drop(maintenance);
                 if is_there {
@@ -282,19 +316,19 @@ impl Mover<'_> {
                 }
                 return Ok(false);
             }
-            self.slot.status.lock().sent = Some(number);
+            self.slot.set(self.url, |status| status.sent = Some(number));
         }
         let version = match place.commit(owner, &file) {
             Ok(version) => version,
             Err(error) => {
                 // It may be there all the same: the next claim tells.
-                self.slot.status.lock().owner = None;
+                self.slot.set(self.url, |status| status.owner = None);
                 return Err(there(error));
             }
         };
         let archive = ArchiveRecord { owners: vec![owner], version: Some(version), intent: None };
         let visit = self.drop_moved(&intent, archive)?;
-        self.slot.status.lock().sent = None;
+        self.slot.set(self.url, |status| status.sent = None);
         dropped.add(&visit);
         Ok(true)
     }
@@ -317,7 +351,7 @@ impl Mover<'_> {
         let pieces = intent.pieces.iter().filter(|(segment, _)| present.segments.contains_key(segment));
         let item = Item::Bucket { pieces: pieces.copied().collect(), rows: intent.rows, bytes: intent.bytes };
         edit.add_unexpired(&item)?;
-        let mut ops = vec![self.set(archive)];
+        let mut ops = vec![present.set_archive(self.url, archive)];
         let (files, pieces) = edit.edits(self.engine, self.now, &mut ops)?;
         let Intent { buckets, rows: measurements, bytes, .. } = *intent;
         let visit = Visit { buckets, measurements, bytes, files, ..Visit::default() };
@@ -360,11 +394,11 @@ fn remove_unneeded(place: &dyn ArchivePlace, file: &str) {
     }
 }
 
-fn first_of_one_rule(group: Group) -> (Arc<CollectionState>, Vec<Planned>) {
+fn first_of_one_rule(group: Group, url: &str) -> (Arc<CollectionState>, Vec<Planned>) {
     let Group { collection, buckets, .. } = group;
     let mut rows = 0;
     let mut chosen: Vec<Planned> = Vec::new();
-    for planned in buckets {
+    for planned in buckets.into_iter().filter(|planned| planned.into.as_deref() == Some(url)).take(BUCKETS_MAX) {
         if rows > 0 && (rows + planned.bucket.rows > ROWS_MAX || chosen[0].rule != planned.rule) {
             continue;
         }

@@ -1,5 +1,6 @@
-//! Reading an archive: the version that the manifest names.
+//! Reading archives: the versions that the manifest names.
 
+use super::of_collection::Archive;
 use super::{ArchiveFetched, ArchivePlace, ArchiveRead, ArchivedFile};
 use crate::error::{Error, Result};
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
@@ -7,6 +8,19 @@ use arrow::array::RecordBatch;
 use ebbtide_buckets::{Schema, adapt};
 use ebbtide_ttl::{Code, Value};
 use std::sync::Arc;
+
+/// An archive of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchiveInfo {
+    /// The index whose archive it is; none for the one of the collection.
+    pub index: Option<String>,
+    /// Where it is.
+    pub url: String,
+    /// For how many seconds after its time a measurement is kept there; none for ever.
+    pub keep_seconds: Option<i64>,
+    /// The version that has exactly what was dropped here; none if nothing was moved yet.
+    pub version: Option<u64>,
+}
 
 /// A file of an archive, to be read.
 #[derive(Debug, Clone)]
@@ -17,7 +31,7 @@ pub struct ArchivedUnit {
     read: ArchiveRead,
 }
 
-/// What a request reads of an archive.
+/// What a request reads of archives.
 #[derive(Debug, Clone)]
 pub struct ArchivedScan {
     /// The files that may have requested rows.
@@ -45,24 +59,56 @@ pub(super) fn unreachable(error: impl std::fmt::Display) -> Error {
 }
 
 impl CollectionSnapshot {
-    /// The files of the collection's archive that may have requested rows, by their times and metas: of the version that has exactly
-    /// what was dropped here. What has expired and is still stored here is not among them ([`CollectionSnapshot::expired`]).
+    /// The files of the collection's archives that may have requested rows, by their times and metas: of the versions that have
+    /// exactly what was dropped here. What has expired and is still stored here is not among them
+    /// ([`CollectionSnapshot::unarchived`]).
     ///
     /// # Errors
-    /// [`Code::InvalidOptions`] if the collection has no archive; [`Code::HostUnreachable`] if the place cannot be read.
+    /// [`Code::InvalidOptions`] if the collection has no archive; [`Code::HostUnreachable`] if a place cannot be read.
     pub fn archived(&self, request: &ScanRequest) -> Result<ArchivedScan> {
-        let (place, version) = self.archive()?;
-        let fetched = Arc::new(ArchiveFetched::default());
-        let Some(version) = version else { return Ok(ArchivedScan { units: Vec::new(), files_skipped: 0, fetched }) };
+        let archives = self.archives();
+        if archives.is_empty() {
+            let what = format!("collection '{}' has no archive: ALTER COLLECTION ... INTO names one", self.name());
+            return Err(Error::new(Code::InvalidOptions, what));
+        }
         let times = request.time.units(self.options().precision);
         let schema = Arc::new(self.schema_of(request));
-        let read = ArchiveRead { schema, times, metas: self.metas_of(request), fetched: Arc::clone(&fetched) };
-        let files = place.files(version).map_err(unreachable)?;
-        let count = files.len();
-        let units = files.into_iter().filter(|file| may_have(file, &read));
-        let units: Vec<_> =
-            units.map(|file| ArchivedUnit { file, place: Arc::clone(&place), read: read.clone() }).collect();
-        Ok(ArchivedScan { files_skipped: (count - units.len()) as u64, units, fetched })
+        let fetched = Arc::new(ArchiveFetched::default());
+        let mut scan = ArchivedScan { units: Vec::new(), files_skipped: 0, fetched: Arc::clone(&fetched) };
+        let read = ArchiveRead { schema, times, metas: self.metas_of(request), fetched };
+        for archive in archives {
+            let Some(version) = archive.version else { continue };
+            let place = self.archive_place(&archive.url)?;
+            for file in place.files(version).map_err(unreachable)? {
+                match may_have(&file, &read) {
+                    true => scan.units.push(ArchivedUnit { file, place: Arc::clone(&place), read: read.clone() }),
+                    false => scan.files_skipped += 1,
+                }
+            }
+        }
+        Ok(scan)
+    }
+
+    /// The collection's archives: its own first, then those of indexes.
+    #[must_use]
+    pub fn archives(&self) -> Vec<ArchiveInfo> {
+        let info = |archive: Archive<'_>| ArchiveInfo {
+            index: archive.index.map(str::to_owned),
+            url: archive.url.to_owned(),
+            keep_seconds: archive.keep_seconds,
+            version: archive.record.version,
+        };
+        self.state.archives().map(info).collect()
+    }
+
+    /// The place of an archive.
+    ///
+    /// # Errors
+    /// [`Code::HostUnreachable`] if the database was opened without access to archives, or the URL cannot be used.
+    pub fn archive_place(&self, url: &str) -> Result<Arc<dyn ArchivePlace>> {
+        let places = self.places.as_ref();
+        let places = places.ok_or_else(|| unreachable("this program was opened without access to archives"))?;
+        places.open(url).map_err(unreachable)
     }
 
     /// Values that all metas of a request have, member by member.
@@ -73,20 +119,6 @@ impl CollectionSnapshot {
             members([meta].into_iter().chain(path).cloned().collect(), value, &mut wanted);
         }
         wanted
-    }
-
-    /// The place of the collection's archive, and the version that is known here.
-    ///
-    /// # Errors
-    /// As for [`CollectionSnapshot::archived`].
-    pub fn archive(&self) -> Result<(Arc<dyn ArchivePlace>, Option<u64>)> {
-        let Some(url) = &self.options().expire_into else {
-            let what = format!("collection '{}' has no archive: ALTER COLLECTION ... INTO names one", self.name());
-            return Err(Error::new(Code::InvalidOptions, what));
-        };
-        let places = self.places.as_ref();
-        let places = places.ok_or_else(|| unreachable("this program was opened without access to archives"))?;
-        Ok((places.open(url).map_err(unreachable)?, self.state.archive.version))
     }
 
     /// The fields of a request, and the time field.

@@ -4,14 +4,14 @@ use super::args::Args;
 use super::documents;
 use super::replies::{cursor, done, reply};
 use crate::archive::parse_expire_into;
-use crate::db::{Database, RuleChange};
+use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::hand_off::sink::parse_hand_off;
 use crate::json::{json_of, value_of};
 use crate::options::{CollectionChange, CollectionOptions};
 use crate::snapshot::{CollectionSnapshot, RungInfo};
 use ebbtide_ttl::{
-    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, IdPolicy, Ladder, OutOfRange, Precision, RuleSelector,
+    Bucketing, Code, ExpireAfterContext, ExpiryMode, Filter, IdPolicy, Ladder, OutOfRange, Precision, RuleChange,
     Timestamp, Value, parse_expire_after, parse_expire_after_or_off, parse_grace, parse_keep, parse_max_bytes,
 };
 use serde_json::{Map, Value as Json, json};
@@ -226,10 +226,12 @@ pub(super) fn modify(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>
     let rule = match args.value("index")? {
         None => None,
         Some(index) => {
-            let (selector, seconds) = RuleSelector::parse_coll_mod(&index, &snapshot.options().time_field)?;
-            let old = snapshot.rules().clone().modify(&selector, seconds)?;
-            answer = reply([("expireAfterSeconds_old", old.into()), ("expireAfterSeconds_new", seconds.into())]);
-            Some(RuleChange { selector, expire_after_seconds: seconds })
+            let change = RuleChange::parse(&index, &snapshot.options().time_field)?;
+            if let Some(seconds) = change.expire_after_seconds {
+                let old = snapshot.rules().select(&change.selector)?.expire_after_seconds;
+                answer = reply([("expireAfterSeconds_old", old.into()), ("expireAfterSeconds_new", seconds.into())]);
+            }
+            Some(change)
         }
     };
     db.modify_collection(name, &change, rule.as_ref())?;

@@ -74,13 +74,21 @@ pub(super) fn list(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> 
 /// The partial TTL indexes, in the form of `createIndexes`.
 fn indexes_of(collection: &CollectionSnapshot) -> Vec<Json> {
     let time_field = collection.options().time_field.as_str();
+    let archives = collection.archives();
     let index = |rule: &PartialRule| {
-        json!({
+        let mut index = json!({
             "key": {time_field: rule.key_direction},
             "name": rule.name,
             "expireAfterSeconds": rule.expire_after_seconds,
             "partialFilterExpression": json_of(rule.filter.source()),
-        })
+        });
+        if let Some(archive) = archives.iter().find(|archive| archive.index.as_ref() == Some(&rule.name)) {
+            index["expireInto"] = Json::from(archive.url.as_str());
+            if let Some(seconds) = archive.keep_seconds {
+                index["keepSeconds"] = Json::from(seconds);
+            }
+        }
+        index
     };
     collection.rules().partial().iter().map(index).collect()
 }

@@ -37,6 +37,7 @@ pub(super) fn list(db: &Database, _args: &Args<'_>) -> Result<Map<String, Json>>
         let mut listed = json!({"collection": info.collection, "to": info.url, "everySeconds": info.every_seconds, "failed": info.failed});
         if let (Json::Object(listed), Some(last)) = (&mut listed, &info.last) {
             listed.extend(version(last));
+            listed.insert("ageSeconds".to_owned(), info.age_seconds.into());
         }
         listed
     };
@@ -48,6 +49,7 @@ fn version(made: &PublishedVersion) -> Map<String, Json> {
         ("version", made.version.into()),
         ("files", made.files.into()),
         ("measurements", made.measurements.into()),
+        ("madeAt", made.made_at.map_or(Json::Null, |at| json_of(&Value::Date(at)))),
         ("hidesBefore", json_of(&Value::Date(made.hides_before))),
     ])
 }

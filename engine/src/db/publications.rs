@@ -37,9 +37,10 @@ impl Database {
         publisher::unpublish(&self.engine, collection)
     }
 
-    /// The published collections.
+    /// The published collections. In a process that has made no version yet, the tables are asked for their newest ones, which takes a
+    /// request or more for each.
     #[must_use]
     pub fn publications(&self) -> Vec<PublicationInfo> {
-        self.engine.state.read().collections.values().filter_map(|c| c.publication_info()).collect()
+        publisher::list(&self.engine)
     }
 }

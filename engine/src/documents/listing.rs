@@ -121,6 +121,7 @@ impl DocumentsSnapshot {
             due_buckets: 0,
             due_measurements: 0,
             next_expiry: None,
+            expire_into: None,
             state: "active".to_owned(),
             rule,
         }

@@ -25,6 +25,8 @@ pub(crate) struct Planned {
     pub(crate) bucket: DueBucket,
     /// The rule's name and E; none by size.
     pub(crate) rule: Option<(String, i64)>,
+    /// The URL of the archive that it is moved to, if it is.
+    pub(crate) into: Option<String>,
     generation: u64,
 }
 
@@ -48,6 +50,15 @@ pub(crate) struct Handed {
     pub(crate) unread: BTreeSet<String>,
 }
 
+impl Handed {
+    pub(super) fn add(&mut self, other: Handed) {
+        self.dropped.add(&other.dropped);
+        self.held += other.held;
+        self.failed += other.failed;
+        self.unread.extend(other.unread);
+    }
+}
+
 /// What is due of a collection, by a rule or by size.
 pub(crate) fn due(collection: &CollectionState, now: Option<Timestamp>) -> Result<(Vec<Planned>, u64, Vec<Error>)> {
     let (due, held, mut unread) = match now {
@@ -57,19 +68,20 @@ pub(crate) fn due(collection: &CollectionState, now: Option<Timestamp>) -> Resul
     let by_size = excess(collection, &due, false)?;
     unread.extend(by_size.unread);
     let mut planned = Vec::with_capacity(due.len() + by_size.buckets.len());
+    let into = |bucket: &DueBucket| collection.archive_of(bucket.rule).map(str::to_owned);
     for (id, bucket) in due {
         let rule = collection.rules.rule(bucket.rule);
         let rule = rule.map(|view| (view.label().to_owned(), view.expire_after_seconds));
         let rule = Some(rule.ok_or_else(|| Error::internal("a rule that a plan names is gone"))?);
-        planned.push(Planned { id, bucket, rule, generation: 0 });
+        planned.push(Planned { into: into(&bucket), id, bucket, rule, generation: 0 });
     }
     let sized = by_size.buckets.into_iter();
-    planned.extend(sized.map(|(id, bucket)| Planned { id, bucket, rule: None, generation: 0 }));
+    planned.extend(sized.map(|(id, bucket)| Planned { into: into(&bucket), id, bucket, rule: None, generation: 0 }));
     Ok((planned, held, unread))
 }
 
-/// Plans the next buckets of a collection, at most `most` of those that were not `seen`, and gives each an identity. `None` if the
-/// collection is gone.
+/// Plans the next buckets of a collection that no archive gets, at most `most` of those that were not `seen`, and gives each an
+/// identity. `None` if the collection is gone.
 pub(super) fn plan(
     engine: &Engine,
     id: u64,
@@ -79,7 +91,7 @@ pub(super) fn plan(
     let maintenance = engine.maintenance.lock();
     let Some(mut group) = sealed_and_due(engine, &maintenance, id, now)? else { return Ok(None) };
     let (collection, buckets) = (&group.collection, &mut group.buckets);
-    buckets.retain(|planned| !seen.contains(&planned.id));
+    buckets.retain(|planned| planned.into.is_none() && !seen.contains(&planned.id));
     buckets.truncate(most);
     let known = collection.handed_over.generations();
     let mut handed = (*collection.handed_over).clone();
@@ -93,14 +105,10 @@ pub(super) fn plan(
     Ok(Some(Group { collection, ..group }))
 }
 
-/// Plans the next buckets of a collection, at most `most`, which get no identity. `None` if the collection is gone.
-pub(crate) fn plan_unnumbered(engine: &Engine, id: u64, now: Option<Timestamp>, most: usize) -> Result<Option<Group>> {
+/// Plans what is moved to the archives of a collection. `None` if the collection is gone.
+pub(crate) fn plan_moves(engine: &Engine, id: u64, now: Option<Timestamp>) -> Result<Option<Group>> {
     let maintenance = engine.maintenance.lock();
-    let group = sealed_and_due(engine, &maintenance, id, now)?;
-    Ok(group.map(|mut group| {
-        group.buckets.truncate(most);
-        group
-    }))
+    sealed_and_due(engine, &maintenance, id, now)
 }
 
 /// Seals a collection and finds what is due in it.
@@ -157,8 +165,9 @@ impl Planned {
             (Some(then), Some(now)) => Arc::ptr_eq(then, now),
             _ => false,
         };
-        let (pieces, rule) = (&self.bucket.pieces, &self.rule);
-        (pieces, rule) == (&other.bucket.pieces, &other.rule) && pieces.iter().all(|(id, _)| same_segment(id))
+        let (pieces, rule, into) = (&self.bucket.pieces, &self.rule, &self.into);
+        (pieces, rule, into) == (&other.bucket.pieces, &other.rule, &other.into)
+            && pieces.iter().all(|(id, _)| same_segment(id))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::options::{MAX_BYTES_MAX, check_collection_name, check_grace, check_vi
 use crate::requests::known::REQUESTS;
 use crate::segment::bounds::{ChangedBucket, LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::SegmentMeta;
-use ebbtide_ttl::EXPIRE_AFTER_SECONDS_MAX;
+use ebbtide_ttl::{EXPIRE_AFTER_SECONDS_MAX, checked_index_name};
 use std::collections::BTreeSet;
 
 /// `Err` says what is wrong.
@@ -94,6 +94,15 @@ fn check_op(op: &Op) -> Check {
         Op::SetExpireInto { collection, url } => {
             numbers_have_successors(&[*collection])?;
             url.as_ref().map_or(Ok(()), |url| check_url("expireInto", url).map_err(|e| e.to_string()))
+        }
+        Op::SetIndexArchive { collection, index, archive } => {
+            numbers_have_successors(&[*collection])?;
+            checked_index_name(index).map_err(|e| e.message)?;
+            archive.as_ref().map_or(Ok(()), |archive| archive.check(None).map_err(|e| e.to_string()))
+        }
+        Op::SetArchiveAt { collection, url, .. } => {
+            numbers_have_successors(&[*collection])?;
+            check_url("an archive", url).map_err(|e| e.to_string())
         }
         Op::SetPublication { collection, publication } => {
             numbers_have_successors(&[*collection])?;
@@ -220,6 +229,8 @@ fn builds_a_state(checkpoint: &[Op]) -> Check {
             | Op::SetArchive { collection, .. }
             | Op::SetKeep { collection, .. }
             | Op::SetPublication { collection, .. }
+            | Op::SetIndexArchive { collection, .. }
+            | Op::SetArchiveAt { collection, .. }
             | Op::SetLadder { collection, .. } => {
                 if !ids.contains(collection) {
                     return Err(format!("unknown collection {collection}"));

@@ -1,6 +1,7 @@
 //! What edits consist of.
 
 use crate::archive::ArchiveRecord;
+use crate::archive::of_collection::IndexArchive;
 use crate::batch_id::LastBatch;
 use crate::documents::columns::DocumentColumn;
 use crate::documents::options::DocumentsRecord;
@@ -150,6 +151,11 @@ pub(crate) enum Op {
     SetKeep { collection: u64, seconds: Option<i64> },
     /// Where a collection is published, if it is.
     SetPublication { collection: u64, publication: Option<PublicationRecord> },
+    /// Where what a TTL index of a collection of measurements expires is moved to, and for how long that is kept; of a new index it
+    /// goes where what other rules expire does.
+    SetIndexArchive { collection: u64, index: String, archive: Option<IndexArchive> },
+    /// What is known of the archive at a URL, of an index, and what is being moved there.
+    SetArchiveAt { collection: u64, url: String, archive: ArchiveRecord },
 }
 
 impl Op {
@@ -192,7 +198,9 @@ impl Op {
             | Op::SetExpireInto { collection: id, .. }
             | Op::SetArchive { collection: id, .. }
             | Op::SetKeep { collection: id, .. }
-            | Op::SetPublication { collection: id, .. } => Some(*id),
+            | Op::SetPublication { collection: id, .. }
+            | Op::SetIndexArchive { collection: id, .. }
+            | Op::SetArchiveAt { collection: id, .. } => Some(*id),
             Op::NextIds { .. }
             | Op::AddLog { .. }
             | Op::RemoveLog { .. }

@@ -26,9 +26,33 @@ impl CollectionState {
             url: record.url.clone(),
             every_seconds: record.every_seconds,
             last: status.last.clone(),
+            age_seconds: None,
             failed: status.failed.clone(),
         })
     }
+}
+
+/// The published collections. If this process has made no version, the table is asked for its newest one.
+pub(crate) fn list(engine: &Engine) -> Vec<PublicationInfo> {
+    let (mut found, places) = {
+        let state = engine.state.read();
+        let found = state.collections.values().filter_map(|c| Some((c.id, c.publication_info()?)));
+        (found.collect::<Vec<_>>(), state.places.clone())
+    };
+    for (id, info) in &mut found {
+        if let (None, Some(places)) = (&info.last, &places) {
+            let newest = places.open(&info.url).and_then(|place| place.published(engine.identity, *id));
+            match newest {
+                Ok(last) => info.last = last,
+                Err(error) => info.failed = info.failed.take().or(Some(format!("the table cannot be read: {error}"))),
+            }
+        }
+        let made_at = info.last.as_ref().and_then(|last| last.made_at);
+        let now = engine.clock.now().nanos();
+        let age = made_at.map(|made_at| (now - made_at.nanos()).max(0) / 1_000_000_000);
+        info.age_seconds = age.and_then(|seconds| i64::try_from(seconds).ok());
+    }
+    found.into_iter().map(|(_, info)| info).collect()
 }
 
 /// Publishes a collection at a place, or changes where and how often, and makes the first version there.
@@ -45,7 +69,7 @@ pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: 
         record.check()?;
         let takes = |c: &Arc<CollectionState>| {
             let published = c.publication.as_ref().is_some_and(|other| other.url == url);
-            (c.name != name && published) || c.options.expire_into.as_deref() == Some(url)
+            (c.name != name && published) || c.archive_at(url).is_some()
         };
         if let Some(other) = state.collections.values().find(|c| takes(c)) {
             let what = format!("collection '{}' has a table there: each table needs a place of its own", other.name);

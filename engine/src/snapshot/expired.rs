@@ -46,9 +46,22 @@ impl CollectionSnapshot {
     /// # Errors
     /// As for [`CollectionSnapshot::scan`].
     pub fn expired(&self, request: &ScanRequest) -> Result<Vec<ExpiredUnit>> {
+        self.expired_by(request, |_| true)
+    }
+
+    /// Those of them that wait to be moved to an archive.
+    ///
+    /// # Errors
+    /// As for [`CollectionSnapshot::scan`].
+    pub fn unarchived(&self, request: &ScanRequest) -> Result<Vec<ExpiredUnit>> {
+        self.expired_by(request, |rule| self.state.archive_of(rule).is_some())
+    }
+
+    /// What has expired by some of the rules.
+    fn expired_by(&self, request: &ScanRequest, is_wanted: impl Fn(usize) -> bool) -> Result<Vec<ExpiredUnit>> {
         self.columns(request)?;
         let mut units = Vec::new();
-        for view in self.rules().iter() {
+        for view in self.rules().iter().filter(|view| is_wanted(view.index)) {
             let Some(last) = self.cutoff(Some(view.expire_after_seconds)).last_hidden() else { continue };
             let last = self.instant(last);
             let is_for_all = self.rules().effective_for_all().is_some_and(|e| e.map(|e| e.0) == Some(view.index));

@@ -78,6 +78,8 @@ pub struct RuleInfo {
     pub due_measurements: u64,
     /// The instant from which a sweep drops the first of its buckets.
     pub next_expiry: Option<Timestamp>,
+    /// The URL of the archive that what it expires is moved to; none if that is deleted.
+    pub expire_into: Option<String>,
     /// `active`, or why nothing expires.
     pub state: String,
 }
@@ -245,19 +247,6 @@ impl CollectionSnapshot {
     /// # Errors
     /// Damage in a segment.
     pub fn rule_infos(&self) -> Result<Vec<RuleInfo>> {
-        let mut state = self.state();
-        if self.options().hand_off {
-            state.push_str(", handOff: required");
-            if let Some(failure) = self.state.sink.failure() {
-                state.push_str(&format!(", failed: {failure}"));
-            }
-        }
-        if let Some(url) = &self.options().expire_into {
-            state.push_str(&format!(", into {url}"));
-            if let Some(failure) = self.state.archive_failure() {
-                state.push_str(&format!(", failed: {failure}"));
-            }
-        }
         let mut infos: BTreeMap<usize, RuleInfo> = BTreeMap::new();
         for view in self.rules().iter() {
             let info = RuleInfo {
@@ -270,7 +259,8 @@ impl CollectionSnapshot {
                 due_buckets: 0,
                 due_measurements: 0,
                 next_expiry: None,
-                state: state.clone(),
+                expire_into: self.state.archive_of(view.index).map(str::to_owned),
+                state: self.state_of_rule(self.state.archive_of(view.index)),
             };
             infos.insert(view.index, info);
         }
@@ -290,6 +280,24 @@ impl CollectionSnapshot {
             }
         }
         Ok(infos.into_values().collect())
+    }
+
+    /// The state of a rule, with where what it expires goes.
+    fn state_of_rule(&self, archive: Option<&str>) -> String {
+        let mut state = self.state();
+        let failure = if let Some(url) = archive {
+            state.push_str(&format!(", into {url}"));
+            self.state.archive_failure(url)
+        } else if self.options().hand_off {
+            state.push_str(", handOff: required");
+            self.state.sink.failure()
+        } else {
+            None
+        };
+        if let Some(failure) = failure {
+            state.push_str(&format!(", failed: {failure}"));
+        }
+        state
     }
 
     /// What a sweep at `at` would drop, under the present rules or proposed ones, and then by size, and of the rungs of its ladder.

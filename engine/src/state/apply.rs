@@ -85,6 +85,12 @@ impl State {
             Op::SetPublication { collection, publication } => {
                 self.known(collection)?.publication = publication.map(Arc::new);
             }
+            Op::SetIndexArchive { collection, index, archive } => {
+                Arc::make_mut(&mut self.known(collection)?.index_archives).set(index, archive);
+            }
+            Op::SetArchiveAt { collection, url, archive } => {
+                Arc::make_mut(&mut self.known(collection)?.index_archives).records.insert(url, archive);
+            }
             Op::SetArchive { collection, archive } => self.known(collection)?.archive = Arc::new(archive),
             Op::PutHold(hold) => self.put_hold(hold),
             Op::PutView { name, text } => {
@@ -215,6 +221,10 @@ impl State {
                 }
                 known.options = Arc::new(record.options);
                 known.rules = Arc::new(record.rules);
+                if !known.index_archives.of.is_empty() {
+                    let rules = Arc::clone(&known.rules);
+                    Arc::make_mut(&mut known.index_archives).retain(|index| rules.find(Some(index)).is_some());
+                }
                 known.rules_epoch = record.rules_epoch;
             }
             None => {
@@ -239,6 +249,7 @@ impl State {
                     handed_over: Arc::default(),
                     sink: Arc::default(),
                     archive: Arc::default(),
+                    index_archives: Arc::default(),
                     archiving: Arc::default(),
                     publication: None,
                     publishing: Arc::default(),

@@ -42,8 +42,13 @@ impl State {
             | Op::SetHandedOver { collection: id, .. }
             | Op::SetExpireInto { collection: id, .. }
             | Op::SetArchive { collection: id, .. }
+            | Op::SetArchiveAt { collection: id, .. }
             | Op::SetKeep { collection: id, .. }
             | Op::SetPublication { collection: id, .. } => collection(id).map(drop),
+            Op::SetIndexArchive { collection: id, index, .. } => {
+                let known = collection(id)?.rules.find(Some(index)).is_some();
+                fails(!known, format!("an archive of the unknown index '{}' of collection {id}", index.escape_debug()))
+            }
             Op::SetLadder { collection: id, ladder } => self.check_ladder(collection(id)?.id, ladder.as_ref()),
             Op::SetSchema { collection: id, schema } => {
                 collection(id)?.schema.join(schema).map(drop).map_err(|e| e.to_string())
@@ -125,6 +130,8 @@ impl State {
             // It may take the name of one that the edit drops.
             Op::RenameCollection { .. } => edit.len() > 1,
             Op::PutCollection(record) => edit.len() > 1 && self.by_id(record.id).is_none(),
+            // The index may be new.
+            Op::SetIndexArchive { .. } => edit.len() > 1,
             _ => false,
         };
         if !edit.iter().any(depends) {

@@ -36,6 +36,14 @@ impl State {
             if *collection.archive != ArchiveRecord::default() {
                 ops.push(Op::SetArchive { collection: collection.id, archive: (*collection.archive).clone() });
             }
+            for (index, archive) in &collection.index_archives.of {
+                let (index, archive) = (index.clone(), Some(archive.clone()));
+                ops.push(Op::SetIndexArchive { collection: collection.id, index, archive });
+            }
+            for (url, archive) in &collection.index_archives.records {
+                let (url, archive) = (url.clone(), archive.clone());
+                ops.push(Op::SetArchiveAt { collection: collection.id, url, archive });
+            }
             if let Some(publication) = &collection.publication {
                 let publication = Some((**publication).clone());
                 ops.push(Op::SetPublication { collection: collection.id, publication });

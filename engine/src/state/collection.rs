@@ -1,5 +1,6 @@
 //! A collection in one version of the state.
 
+use crate::archive::of_collection::IndexArchives;
 use crate::archive::{ArchiveRecord, ArchiveSlot};
 use crate::batch_id::LastBatch;
 use crate::error::Result;
@@ -43,9 +44,11 @@ pub(crate) struct CollectionState {
     pub(crate) handed_over: Arc<HandedOver>,
     /// What takes them over in this process. All versions share it.
     pub(crate) sink: Arc<SinkSlot>,
-    /// What is known of its archive.
+    /// What is known of its own archive.
     pub(crate) archive: Arc<ArchiveRecord>,
-    /// The archive in this process. All versions share it.
+    /// The archives of its indexes.
+    pub(crate) index_archives: Arc<IndexArchives>,
+    /// The archives in this process. All versions share it.
     pub(crate) archiving: Arc<ArchiveSlot>,
     /// Where it is published, if it is.
     pub(crate) publication: Option<Arc<PublicationRecord>>,

@@ -1,7 +1,7 @@
 //! Open buckets on a full disk: those that are due are dropped without being sealed first.
 
 use super::drop_edit::{DropEdit, record_of};
-use super::plan::due_scan::due_buckets;
+use super::plan::due_scan::{DueBucket, due_buckets};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
@@ -10,7 +10,7 @@ use ebbtide_ttl::{Timestamp, Visit};
 use std::collections::{BTreeMap, HashSet};
 
 /// Drops all open buckets of a collection, and their sealed pieces, if all of them are due: one edit marks them as sealed
-/// without adding a segment. If one is live, it has to be sealed before the log can be removed, and all of them wait for room.
+/// without adding a segment. If one is live, or is moved to an archive first, it has to be sealed before the log can be removed, and all of them wait for room.
 /// The caller holds the maintenance lock.
 pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit> {
     let (seq, collection) = {
@@ -28,7 +28,8 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
         due => due?,
     };
     let due: Vec<_> = due.into_iter().filter(|(id, _)| open.contains(id)).map(|(_, bucket)| bucket).collect();
-    if open.is_empty() || due.len() < open.len() {
+    let is_moved = |bucket: &DueBucket| collection.archive_of(bucket.rule).is_some();
+    if open.is_empty() || due.len() < open.len() || due.iter().any(is_moved) {
         return Ok(Visit::default());
     }
     let mut visit = Visit::default();

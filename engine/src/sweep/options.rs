@@ -27,7 +27,12 @@ impl fmt::Debug for SweepOptions {
 }
 
 impl SweepOptions {
-    /// Whether buckets of a collection are dropped only after a hand-off.
+    /// Whether some buckets of a collection are dropped only after a hand-off, or once they are in an archive.
+    pub(crate) fn hands_any_off(&self, collection: &CollectionState) -> bool {
+        self.hands_off(collection) || collection.archives().any(|archive| archive.index.is_some())
+    }
+
+    /// Whether all of them are.
     pub(crate) fn hands_off(&self, collection: &CollectionState) -> bool {
         // Bins are not handed over.
         rung_of(&collection.name).is_none()

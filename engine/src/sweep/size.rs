@@ -1,7 +1,7 @@
 //! `maxBytes`: when a collection stores more, a sweep drops the buckets of its oldest windows, expired or not.
 
 use super::drop_edit::{DropEdit, record_by_size};
-use super::plan::due_scan::DueBucket;
+use super::plan::due_scan::{DueBucket, readable_due_buckets};
 use super::plan::item::Item;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ pub(crate) struct Excess {
 
 /// Finds the buckets of the oldest windows over all metas without which a collection is within its `maxBytes`, if those in `gone`
 /// are dropped first. The newest window is kept, and so is what a hold covers, and what may be in a segment that cannot be read.
-/// Open buckets are among them if `with_open`, else they are kept.
+/// Open buckets are among them if `with_open`, else they are kept. If indexes have archives, each bucket has its rule.
 pub(crate) fn excess(collection: &CollectionState, gone: &[(BucketId, DueBucket)], with_open: bool) -> Result<Excess> {
     let freed: u64 = gone.iter().map(|(_, bucket)| bucket.bytes).sum();
     let mut excess = Excess::default();
@@ -34,10 +34,15 @@ pub(crate) fn excess(collection: &CollectionState, gone: &[(BucketId, DueBucket)
     let mut buckets: BTreeMap<(i64, BucketId), DueBucket> = BTreeMap::new();
     let mut kept: HashSet<BucketId> = gone.iter().map(|(id, _)| id.clone()).collect();
     let mut unread_windows = Vec::new();
+    let has_indexes = collection.archives().any(|archive| archive.index.is_some());
     for segment in collection.segments.values().filter(|segment| segment.live().buckets > 0) {
         let read = segment.file.reader();
-        let read = read.and_then(|reader| collection.held_buckets(segment, &reader).map(|held| (reader, held)));
-        let (reader, held) = match read {
+        let read = read.and_then(|reader| {
+            let held = collection.held_buckets(segment, &reader)?;
+            let classes = has_indexes.then(|| segment.classes(&collection.rules, Some(collection.rules_epoch)));
+            Ok((reader, held, classes.transpose()?))
+        });
+        let (reader, held, classes) = match read {
             Ok(read) => read,
             Err(error) if error.is_of_one_file() => {
                 unread_windows.push((segment.live().window_start_min, segment.live().window_end_max));
@@ -46,13 +51,14 @@ pub(crate) fn excess(collection: &CollectionState, gone: &[(BucketId, DueBucket)
             }
             Err(error) => return Err(error),
         };
-        for (ordinal, _, bounds) in segment.live_buckets(&reader) {
+        for (ordinal, meta, bounds) in segment.live_buckets(&reader) {
+            let rule = classes.as_ref().and_then(|classes| classes.of(meta)).map_or(COLLECTION_RULE, |(rule, _)| rule);
             let id = BucketId { meta: segment.meta(&reader, ordinal), window: bounds.window };
             let number = crate::segment::ordinal_number(ordinal);
             if held.contains(number) {
                 kept.insert(id.clone());
             }
-            let bucket = buckets.entry((id.window.start, id)).or_insert_with(|| DueBucket::of(COLLECTION_RULE));
+            let bucket = buckets.entry((id.window.start, id)).or_insert_with(|| DueBucket::of(rule));
             bucket.pieces.push((segment.file.id, number));
             bucket.rows += bounds.rows;
             bucket.bytes += segment.share(bounds.rows);
@@ -105,7 +111,14 @@ pub(super) fn enforce(
         flushed => flushed?,
     }
     let Some(collection) = present() else { return Ok((Visit::default(), Vec::new())) };
-    let excess = excess(&collection, &[], false)?;
+    // What waits to be moved to the archive of an index frees its room later.
+    let mut moved = match now {
+        Some(now) if collection.archives().next().is_some() => readable_due_buckets(&collection, now)?.0,
+        _ => Vec::new(),
+    };
+    moved.retain(|(_, bucket)| collection.archive_of(bucket.rule).is_some());
+    let mut excess = excess(&collection, &moved, false)?;
+    excess.buckets.retain(|(_, bucket)| collection.archive_of(bucket.rule).is_none());
     if excess.buckets.is_empty() {
         return Ok((Visit::default(), excess.unread));
     }

@@ -436,8 +436,7 @@ impl<F: Fs + Clone + 'static> Runner<F> {
                 db.create_rules(name, vec![RuleSpec::new(*rule, *seconds, Filter::is_in("m", values))]).map(drop)
             }
             Step::ModifyRule(name, rule, seconds) => {
-                let rule =
-                    RuleChange { selector: RuleSelector::Name((*rule).to_owned()), expire_after_seconds: *seconds };
+                let rule = RuleChange::new(RuleSelector::Name((*rule).to_owned())).expire_after_seconds(*seconds);
                 db.modify_collection(name, &CollectionChange::default(), Some(&rule))
             }
             Step::RemoveRule(name, rule) => db.drop_rule(name, rule),

@@ -558,7 +558,7 @@ impl World {
             Change::Retime(rule, e) => {
                 let Some(at) = chosen(*rule) else { return };
                 let selector = RuleSelector::Name(self.pairs[of].model.rules.partial[at].name.clone());
-                let rule = RuleChange { selector, expire_after_seconds: *e };
+                let rule = RuleChange::new(selector).expire_after_seconds(*e);
                 self.db.modify_collection(&name, &CollectionChange::default(), Some(&rule)).expect("the rule's E");
                 self.pairs[of].model.rules.partial[at].e = *e;
             }
@@ -584,7 +584,7 @@ impl World {
             }
             Change::Refused(e) => {
                 let missing = RuleSelector::Name("no such rule".to_owned());
-                let rule = RuleChange { selector: missing, expire_after_seconds: *e };
+                let rule = RuleChange::new(missing).expire_after_seconds(*e);
                 let change = CollectionChange {
                     expire_after_seconds: Some(Some(*e)),
                     expiry: Some(ExpiryMode::Bucket),

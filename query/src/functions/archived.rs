@@ -1,4 +1,4 @@
-//! `archived('collection')`: what has expired and was moved to the collection's archive, and what is still stored here until it is.
+//! `archived('collection')`: what has expired and was moved to the collection's archives, and what is still stored here until it is.
 
 use super::table::{Batches, Call, CallTable, Rows, batches_of, only_collection};
 use crate::error::external;
@@ -23,7 +23,7 @@ pub(super) struct Archived;
 impl TableFunctionImpl for Archived {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let snapshot = only_collection(&args, "archived")?;
-        if snapshot.options().expire_into.is_none() {
+        if snapshot.archives().is_empty() {
             let name = snapshot.name();
             return plan_err!(
                 "collection '{name}' has no archive: ALTER COLLECTION {name} EXPIRE AFTER 30 DAYS INTO 'URL' gives it one"
@@ -57,7 +57,7 @@ impl Call for ArchivedCall {
     }
 }
 
-/// What has expired of a collection: what is still stored here, and then the archive.
+/// What has expired of a collection: what is still stored here, and then the archives.
 #[derive(Debug)]
 struct ArchivedRows(Arc<ScanSpec>);
 
@@ -78,9 +78,9 @@ impl Rows for ArchivedRows {
 
     fn read(&self, metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
         let (spec, counts) = (Arc::clone(&self.0), Counts::new(metrics));
-        let stored = spec.snapshot.expired(&spec.request).map_err(external)?;
+        let stored = spec.snapshot.unarchived(&spec.request).map_err(external)?;
         let stored = stored.into_iter().flat_map(|unit| batches_of(unit.unit.read()));
-        // The archive is asked when it is its turn.
+        // The archives are asked when it is their turn.
         let archive = Arc::clone(&spec);
         let archived = std::iter::once_with(move || archive.snapshot.archived(&archive.request));
         let archived = archived.flat_map(move |scan| match scan {

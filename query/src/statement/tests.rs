@@ -128,6 +128,17 @@ fn alterations_become_coll_mod() {
         document("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO 's3://b/c' KEEP 2 DAYS"),
         json!({"collMod": "c", "expireAfterSeconds": 86400, "expireInto": "s3://b/c", "keepSeconds": 172_800})
     );
+    assert_eq!(
+        document("ALTER TTL INDEX i ON c EXPIRE AFTER 1 DAY INTO 's3://b/i' KEEP OFF"),
+        json!({"collMod": "c",
+               "index": {"name": "i", "expireAfterSeconds": 86400, "expireInto": "s3://b/i", "keepSeconds": "off"}})
+    );
+    let index = "CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY INTO 's3://b/i' KEEP 2 DAYS WHERE m = 'a'";
+    assert_eq!(
+        document(index)["indexes"][0],
+        json!({"key": {"t": 1}, "name": "i", "expireAfterSeconds": 86400, "expireInto": "s3://b/i",
+               "keepSeconds": 172_800, "partialFilterExpression": {"m": "a"}})
+    );
     assert!(
         message("ALTER COLLECTION c EXPIRE AFTER 1 DAY INTO place").contains("the URL of an archive in single quotes")
     );

@@ -297,6 +297,8 @@ const PUBLICATIONS: Listing<PublicationInfo> = Listing {
         int("version", |info| info.last.as_ref().and_then(|last| i64::try_from(last.version).ok())),
         int("files", |info| info.last.as_ref().and_then(|last| i64::try_from(last.files).ok())),
         int("measurements", |info| info.last.as_ref().and_then(|last| i64::try_from(last.measurements).ok())),
+        time("made_at", |info| info.last.as_ref().and_then(|last| last.made_at)),
+        int("age_seconds", |info| info.age_seconds),
         time("hides_before", |info| info.last.as_ref().map(|last| last.hides_before)),
         text("failed", |info| info.failed.clone()),
     ],

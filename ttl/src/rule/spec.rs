@@ -1,7 +1,7 @@
 //! Descriptions of partial TTL indexes as in `createIndexes`, `collMod` and `dropIndexes`.
 
 use super::PartialRule;
-use super::seconds::{ExpireAfterContext, parse_expire_after};
+use super::seconds::{ExpireAfterContext, parse_expire_after, parse_keep};
 use crate::code::{Code, RuleError};
 use crate::filter::Filter;
 use crate::value::{Value, exact_int};
@@ -17,12 +17,41 @@ pub struct RuleSpec {
     pub(super) key_direction: i32,
     pub(super) expire_after_seconds: i64,
     pub(super) filter: Filter,
+    expire_into: Option<String>,
+    keep_seconds: Option<i64>,
 }
 
 impl RuleSpec {
     /// An ascending index of parts that are known to be right.
     pub fn new(name: impl Into<String>, expire_after_seconds: i64, filter: Filter) -> Self {
-        RuleSpec { name: name.into(), key_direction: 1, expire_after_seconds, filter }
+        let (expire_into, keep_seconds) = (None, None);
+        RuleSpec { name: name.into(), key_direction: 1, expire_after_seconds, filter, expire_into, keep_seconds }
+    }
+
+    /// Has what the index expires moved to an archive of its own, at this URL.
+    #[must_use]
+    pub fn expire_into(mut self, url: impl Into<String>) -> Self {
+        self.expire_into = Some(url.into());
+        self
+    }
+
+    /// Sets for how many seconds after its time a measurement is kept in that archive.
+    #[must_use]
+    pub fn keep_seconds(mut self, seconds: i64) -> Self {
+        self.keep_seconds = Some(seconds);
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The URL of its archive, if it has one, and for how many seconds that keeps a measurement.
+    #[must_use]
+    pub fn archive(&self) -> (Option<&str>, Option<i64>) {
+        (self.expire_into.as_deref(), self.keep_seconds)
     }
 
     /// Its E in seconds.
@@ -39,7 +68,7 @@ impl RuleSpec {
         let Value::Object(options) = spec else {
             return Err(mismatch("an index", "an object", spec));
         };
-        let known = ["key", "name", "expireAfterSeconds", "partialFilterExpression"];
+        let known = ["key", "name", "expireAfterSeconds", "partialFilterExpression", "expireInto", "keepSeconds"];
         for (option, _) in options {
             if matches!(option.as_str(), "unique" | "sparse" | "collation") {
                 let message =
@@ -71,7 +100,9 @@ impl RuleSpec {
         };
         let expire_after_seconds = parse_expire_after(seconds, ExpireAfterContext::CreateIndexes)?;
         let filter = Filter::parse_partial(filter, meta_field)?;
-        Ok(RuleSpec { name, key_direction, expire_after_seconds, filter })
+        let expire_into = spec.get("expireInto").map(parse_expire_into).transpose()?.flatten();
+        let keep_seconds = spec.get("keepSeconds").map(parse_keep).transpose()?.flatten();
+        Ok(RuleSpec { name, key_direction, expire_after_seconds, filter, expire_into, keep_seconds })
     }
 }
 
@@ -161,23 +192,72 @@ impl RuleSelector {
         }
     }
 
-    /// Reads the `index` of a `collMod`: `{name | keyPattern, expireAfterSeconds}`, giving the rule and its new E.
+    pub(super) fn selects(&self, rule: &PartialRule) -> bool {
+        match self {
+            RuleSelector::Name(name) => rule.name == *name,
+            RuleSelector::Key(direction) => *direction == Some(rule.key_direction),
+        }
+    }
+}
+
+/// A change of a partial TTL index; `None` leaves a part of it as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleChange {
+    /// Which index.
+    pub selector: RuleSelector,
+    /// The new number of seconds.
+    pub expire_after_seconds: Option<i64>,
+    /// `Some(Some(url))` has what the index expires moved to an archive of its own; after `Some(None)` it has none.
+    pub expire_into: Option<Option<String>>,
+    /// `Some(Some(seconds))` limits how long that archive keeps, `Some(None)` keeps for ever.
+    pub keep_seconds: Option<Option<i64>>,
+}
+
+impl RuleChange {
+    /// A change that changes nothing yet.
+    #[must_use]
+    pub fn new(selector: RuleSelector) -> Self {
+        RuleChange { selector, expire_after_seconds: None, expire_into: None, keep_seconds: None }
+    }
+
+    /// Sets the new number of seconds.
+    #[must_use]
+    pub fn expire_after_seconds(mut self, seconds: i64) -> Self {
+        self.expire_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Sets where what the index expires is moved to; `None` for nowhere.
+    #[must_use]
+    pub fn expire_into(mut self, url: Option<&str>) -> Self {
+        self.expire_into = Some(url.map(str::to_owned));
+        self
+    }
+
+    /// Sets how long the archive keeps; `None` for ever.
+    #[must_use]
+    pub fn keep_seconds(mut self, seconds: Option<i64>) -> Self {
+        self.keep_seconds = Some(seconds);
+        self
+    }
+
+    /// Reads the `index` of a `collMod`: `{name | keyPattern, expireAfterSeconds, expireInto, keepSeconds}`.
     ///
     /// # Errors
-    /// `TypeMismatch`, `IDLUnknownField`, and `InvalidOptions` for a bad E, none, or not exactly one of name and
+    /// `TypeMismatch`, `IDLUnknownField`, and `InvalidOptions` for a bad value, no change, or not exactly one of name and
     /// keyPattern.
-    pub fn parse_coll_mod(index: &Value, time_field: &str) -> Result<(Self, i64), RuleError> {
+    pub fn parse(index: &Value, time_field: &str) -> Result<Self, RuleError> {
         let Value::Object(options) = index else {
             return Err(mismatch("index", "an object", index));
         };
-        let known = ["name", "keyPattern", "expireAfterSeconds"];
+        let known = ["name", "keyPattern", "expireAfterSeconds", "expireInto", "keepSeconds"];
         if let Some((option, _)) = options.iter().find(|(option, _)| !known.contains(&option.as_str())) {
             let message = format!("unknown option '{option}' of index; it has {}", known.join(", "));
             return Err(RuleError::new(Code::IDLUnknownField, message));
         }
         let selector = match (index.get("name"), index.get("keyPattern")) {
-            (Some(name @ Value::String(_)), None) => Self::parse(name, time_field)?,
-            (None, Some(pattern @ Value::Object(_))) => Self::parse(pattern, time_field)?,
+            (Some(name @ Value::String(_)), None) => RuleSelector::parse(name, time_field)?,
+            (None, Some(pattern @ Value::Object(_))) => RuleSelector::parse(pattern, time_field)?,
             (Some(_), Some(_)) | (None, None) => {
                 let message = "index needs either a name or a keyPattern";
                 return Err(RuleError::new(Code::InvalidOptions, message));
@@ -185,17 +265,30 @@ impl RuleSelector {
             (Some(other), None) => return Err(mismatch("the name of an index", "a string", other)),
             (None, Some(other)) => return Err(mismatch("a keyPattern", "an object", other)),
         };
-        let Some(seconds) = index.get("expireAfterSeconds") else {
-            return Err(RuleError::new(Code::InvalidOptions, "index needs expireAfterSeconds"));
-        };
-        Ok((selector, parse_expire_after(seconds, ExpireAfterContext::CollModIndex)?))
-    }
-
-    pub(super) fn selects(&self, rule: &PartialRule) -> bool {
-        match self {
-            RuleSelector::Name(name) => rule.name == *name,
-            RuleSelector::Key(direction) => *direction == Some(rule.key_direction),
+        let seconds = index.get("expireAfterSeconds");
+        let seconds =
+            seconds.map(|seconds| parse_expire_after(seconds, ExpireAfterContext::CollModIndex)).transpose()?;
+        let expire_into = index.get("expireInto").map(parse_expire_into).transpose()?;
+        let keep_seconds = index.get("keepSeconds").map(parse_keep).transpose()?;
+        if seconds.is_none() && expire_into.is_none() && keep_seconds.is_none() {
+            return Err(RuleError::new(
+                Code::InvalidOptions,
+                "index needs expireAfterSeconds, expireInto or keepSeconds",
+            ));
         }
+        Ok(RuleChange { selector, expire_after_seconds: seconds, expire_into, keep_seconds })
+    }
+}
+
+/// Reads `expireInto`: a URL, which is not checked, or `"off"` for none.
+///
+/// # Errors
+/// `TypeMismatch` for anything but a string.
+pub fn parse_expire_into(value: &Value) -> Result<Option<String>, RuleError> {
+    match value {
+        Value::String(word) if word == "off" => Ok(None),
+        Value::String(url) => Ok(Some(url.clone())),
+        other => Err(mismatch("expireInto", "a URL or 'off'", other)),
     }
 }
 

@@ -120,8 +120,8 @@ fn seconds_change_in_place_by_name_or_key() {
     let down = r#"{"key": {"t": -1}, "name": "d", "expireAfterSeconds": 5, "partialFilterExpression": {"m": "b"}}"#;
     make(&mut set, &[BASE, b, down]).unwrap();
     let mut change = |text: &str| {
-        let (selector, e) = RuleSelector::parse_coll_mod(&doc(text), "t").map_err(|e| e.code)?;
-        set.modify(&selector, e).map_err(|e| e.code)
+        let change = RuleChange::parse(&doc(text), "t").map_err(|e| e.code)?;
+        set.modify(&change.selector, change.expire_after_seconds.unwrap_or(-1)).map_err(|e| e.code)
     };
     assert_eq!(change(r#"{"name": "b", "expireAfterSeconds": 6}"#), Ok(5));
     assert_eq!(change(r#"{"name": "b", "expireAfterSeconds": 7}"#), Ok(6));

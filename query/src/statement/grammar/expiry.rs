@@ -101,7 +101,7 @@ impl Parser<'_> {
         }
         self.next += 1;
         if self.take_word("KEEP") {
-            let keep = self.duration()?;
+            let keep = if self.take_word("OFF") { json!("off") } else { self.duration()? };
             if document.insert("keepSeconds".to_owned(), keep).is_some() {
                 return Err(self.error("how long the archive keeps is given twice: KEEP and keepSeconds"));
             }

@@ -44,6 +44,7 @@ impl Parser<'_> {
             if is_ttl && !spec.contains_key("expireAfterSeconds") && self.take_word("EXPIRE") {
                 self.need_word("AFTER")?;
                 spec.insert("expireAfterSeconds".to_owned(), self.duration()?);
+                self.expire_into(&mut spec)?;
             } else if is_ttl && !spec.contains_key("partialFilterExpression") && self.take_word("WHERE") {
                 spec.insert("partialFilterExpression".to_owned(), self.predicate()?);
             } else if self.at_end() && is_ttl == spec.contains_key("expireAfterSeconds") {
@@ -96,11 +97,11 @@ impl Parser<'_> {
         let (index, collection) = self.index_on()?;
         self.need_word("EXPIRE")?;
         self.need_word("AFTER")?;
-        let seconds = self.duration()?;
-        let document = Map::from_iter([
-            ("collMod".to_owned(), json!(collection)),
-            ("index".to_owned(), json!({"name": index, "expireAfterSeconds": seconds})),
-        ]);
+        let mut change = Map::from_iter([("name".to_owned(), json!(index))]);
+        change.insert("expireAfterSeconds".to_owned(), self.duration()?);
+        self.expire_into(&mut change)?;
+        let document =
+            Map::from_iter([("collMod".to_owned(), json!(collection)), ("index".to_owned(), Value::Object(change))]);
         Ok(StatementKind::Command { document, done: format!("TTL index {index} changed"), lenient: false })
     }
 }
