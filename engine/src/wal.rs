@@ -35,6 +35,13 @@ pub(crate) struct LogRecord {
     pub(crate) parts: Vec<LogPart>,
 }
 
+impl LogRecord {
+    /// Measurements and changes of documents, of the parts that were decoded.
+    pub(crate) fn rows(&self) -> u64 {
+        self.parts.iter().filter_map(|part| part.content.as_ref()).map(LogContent::rows).sum()
+    }
+}
+
 /// What a command did to one collection.
 #[derive(Debug)]
 pub(crate) struct LogPart {

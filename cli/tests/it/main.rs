@@ -19,6 +19,8 @@ mod safety;
 #[cfg(all(unix, feature = "server"))]
 mod serve;
 #[cfg(all(unix, feature = "server"))]
+mod serve_copies;
+#[cfg(all(unix, feature = "server"))]
 mod serve_flight;
 #[cfg(all(unix, feature = "server"))]
 mod serve_http;

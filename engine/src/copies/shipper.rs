@@ -421,17 +421,29 @@ impl Shipper {
         Ok(())
     }
 
+    /// How many measurements and changes of documents the log has that no piece which counts has; `None` if they cannot be read.
+    fn unshipped(&mut self) -> Option<u64> {
+        let sending = self.epoch.as_ref().and_then(|epoch| epoch.sending.as_ref());
+        let sending = sending.and_then(|sending| Piece::decode("the last piece", &sending.bytes).ok());
+        let unsent = self.unsent.take().map(|changes| changes.records);
+        let read = self.source.read(usize::MAX).ok().map(|changes| changes.records);
+        let records = sending.map(|piece| piece.records).into_iter().chain(unsent).chain([read?]).flatten();
+        records.map(|record| Some(record.decode(|_| true).ok()?.rows())).sum()
+    }
+
     /// Notes that another process or another folder ships to this place now.
     fn supersede(&mut self, claim: &Claim) -> Error {
+        let unshipped = self.unshipped();
         let (url, at) = (&self.status.url, claim.at);
         let error = match &mut self.writer {
             Some(writer) if writer.id != claim.writer => {
-                let behind = self.status.shipped_until.map_or_else(String::new, |until| {
-                    let mut text = String::new();
-                    let _ = write!(text, "; what was acknowledged here after {until} is not in the copy");
-                    text
-                });
-                let reason = format!("another folder was made the primary of {url} at {at}{behind}");
+                let mut reason = format!("another folder was made the primary of {url} at {at}");
+                if let Some(until) = self.status.shipped_until {
+                    let _ = write!(reason, "; what was acknowledged here after {until} is not in the copy");
+                    if let Some(rows) = unshipped {
+                        let _ = write!(reason, " (measurements and changed documents in the log: {rows})");
+                    }
+                }
                 if let Err(error) = writer.supersede(self.fs.as_ref(), &self.dir, &reason) {
                     tracing::error!(%error, "it could not be noted that the folder is no longer the primary");
                 }

@@ -1,0 +1,63 @@
+//! Servers that ship their database, and servers that follow it.
+
+use crate::cli::inside;
+use crate::serve::{get, serve};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn sql(address: &str, statement: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /sql HTTP/1.1\r\nHost: localhost\r\nX-Ebbtide: 1\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{statement}",
+        statement.len()
+    )
+    .unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+/// Asks until the answer is yes. What is asked for comes after a second or two.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    assert!((0..20_000).any(|_| is_so()), "{what} did not come about");
+}
+
+#[test]
+fn a_server_ships_its_database_and_another_one_follows_it_until_it_is_promoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let primary = serve(folder.path(), &["--db", "weather", "--http", "0", "--ship-to", &url]);
+    let address = primary.doors[0].strip_prefix("http ").unwrap().to_owned();
+    let made = sql(&address, "CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door')");
+    assert!(made.contains(" 200 OK"), "{made}");
+    let rows = "INSERT INTO doors (t, door, opened) VALUES ('2024-06-01T10:00:00Z', 'front', 3)";
+    assert!(sql(&address, rows).contains(" 200 OK"));
+    until("a copy", || get(&address, "/metrics").contains("\nebbtide_ship_failing{database=\"weather\"} 0\n"));
+
+    let replica = serve(folder.path(), &["--db", "beside", "--http", "0", "--follow", &url]);
+    let beside = replica.doors[0].strip_prefix("http ").unwrap().to_owned();
+    // What is written now is seen there some time later.
+    assert!(
+        sql(&address, "INSERT INTO doors (t, door, opened) VALUES ('2024-06-01T11:00:00Z', 'back', 4)")
+            .contains(" 200 OK")
+    );
+    until("the new row", || sql(&beside, "SELECT door FROM doors").contains("back"));
+    assert!(get(&beside, "/metrics").contains("\nebbtide_replica_lag_seconds{database=\"beside\"} "));
+    let refused = sql(&beside, rows);
+    assert!(refused.contains("read replica"), "{refused}");
+    assert_eq!(replica.end().0, Some(0));
+
+    let promoted = inside(folder.path(), &["promote", "--from", &url, "--db", "beside"], "");
+    assert_eq!((promoted.code, promoted.stderr.as_str()), (0, ""), "{}", promoted.stdout);
+    // The old primary learns of it, and refuses writes from then on.
+    until("a refusal", || !sql(&address, rows).contains(" 200 OK"));
+    let refused = sql(&address, rows);
+    assert!(refused.contains("another folder was made the primary"), "{refused}");
+    assert_eq!(primary.end().0, Some(0));
+    let again = inside(folder.path(), &["--db", "weather", "sql", rows], "");
+    assert!(again.stderr.contains("another folder was made the primary"), "{}", again.stderr);
+    let counted =
+        inside(folder.path(), &["--db", "beside", "sql", "--format", "csv", "SELECT count(*) AS n FROM doors"], "");
+    assert!(counted.stdout.starts_with("n\n"), "{}", counted.stdout);
+}
