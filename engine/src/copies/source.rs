@@ -157,6 +157,7 @@ impl Source {
         let at = self.clock.now();
         let number = self.newest_manifest()?;
         let Some(bytes) = self.manifest_bytes(number)? else { return Ok(None) };
+        let mut is_whole = true;
         let (mut read, edits) = match &self.read {
             Some(read) if read.manifest == (number, bytes) => (read.clone(), Some(Vec::new())),
             before => {
@@ -165,11 +166,11 @@ impl Source {
                     Err(_) => return Ok(None),
                     Ok(contents) => contents,
                 };
+                is_whole = contents.end == bytes;
                 self.state_with(before.as_ref(), number, contents)?
             }
         };
         let Some(tail) = read.log.read(fs, &self.dir, &read.state.logs, log_bytes_max)? else { return Ok(None) };
-        // An edit may have been half-written before: its end comes with a greater length.
         if self.newest_manifest()? != number || self.manifest_bytes(number)? != Some(bytes) {
             return Ok(None);
         }
@@ -177,7 +178,8 @@ impl Source {
             self.sync(&FileName::Manifest(number).path(&self.dir))?;
         }
         tail.files.iter().try_for_each(|path| self.sync(path))?;
-        read.manifest = (number, bytes);
+        // After a half-written edit the manifest is read again, even if it has the same length then.
+        read.manifest = (number, if is_whole { bytes } else { 0 });
         Ok(Some((read, Changes { at, edits, records: tail.records, reached_end: tail.reached_end })))
     }
 
