@@ -27,7 +27,8 @@ def options(about, runs=3):
 
 
 class Done:
-    """A program that has run: its output, wall and processor time in seconds, and the peak of its memory in MiB."""
+    """A program that has run: its output, wall and processor time in seconds, the peak of its memory in
+    MiB, and the bytes that it wrote to files."""
 
     def __init__(self, command, **how):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -37,6 +38,7 @@ class Done:
             self.seconds = time.perf_counter() - start
             process.returncode = os.waitstatus_to_exitcode(status)
             self.processor, self.memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+            self.written = usage.ru_oublock * 512
             self.out, self.err = (file.seek(0) or file.read().decode() for file in (out, err))
         if process.returncode:
             raise RuntimeError(f"{' '.join(map(str, command))}: {process.returncode}, {self.err}")
@@ -66,17 +68,18 @@ class Ebbtide:
 class Server:
     """The database of a folder, served over PostgreSQL's protocol, without TLS and passwords."""
 
-    def __init__(self, ours):
+    def __init__(self, ours, *arguments):
         at, name = os.path.split(ours.folder)
-        command = [ours.program, "serve", "--db", name, "--pg", "0"]
+        command = [ours.program, "serve", "--db", name, "--pg", "0", *arguments]
         self.process = subprocess.Popen(command, cwd=at, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.ports = {}
         for line in self.process.stdout:
             if line == "ready\n":
                 break
             door, address = line.split()
-            if door == "pg":
-                port = int(address.rsplit(":", 1)[1])
-        self.line = psycopg.connect(host="127.0.0.1", port=port, dbname=name, user="bench", autocommit=True, prepare_threshold=None)
+            self.ports[door] = int(address.rsplit(":", 1)[1])
+        where = {"host": "127.0.0.1", "port": self.ports["pg"], "dbname": name, "user": "bench"}
+        self.line = psycopg.connect(**where, autocommit=True, prepare_threshold=None)
 
     def ask(self, statement):
         return self.line.execute(statement).fetchall()
@@ -92,6 +95,10 @@ class Server:
         tasks = Path(f"/proc/{self.process.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
 
+    def memory(self):
+        """The peak of its memory in MiB."""
+        return memory(self.process, "VmHWM")
+
     def __enter__(self):
         return self
 
@@ -99,6 +106,12 @@ class Server:
         self.line.close()
         self.process.terminate()
         self.process.wait()
+
+
+def memory(process, which="VmRSS"):
+    """The memory of a running process in MiB."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(which))
 
 
 def measured(work, *arguments):
@@ -131,7 +144,7 @@ def agree(ours, theirs, what):
     """Fails if two answers differ by more than their order and the rounding of sums."""
 
     def order(row):
-        return [(v is None, f"{v:.6g}" if isinstance(v, (int, float)) else str(v)) for v in row]
+        return [(v is None, isinstance(v, str), float(f"{v:.6g}") if isinstance(v, float) else v or 0) for v in row]
 
     def equal(a, b):
         number = isinstance(a, (int, float)) and isinstance(b, (int, float))
@@ -189,7 +202,8 @@ class Report:
             for at, best in [(0, max if more_is_better else min), (1, min)]:
                 medians = {e: statistics.median(v[at] for v in values) for e, values in by.items() if values[0][at] is not None}
                 ours = medians.pop(self.engines[0], None)
-                ratios.append(f"{told(ours / best(medians.values()))} x" if ours is not None and medians else "")
+                theirs = best(medians.values()) if medians else 0
+                ratios.append(f"{told(ours / theirs)} x" if ours is not None and theirs else "")
             for engine in self.engines:
                 values = [value for value, _ in by.get(engine, [])]
                 spent = [processor for _, processor in by.get(engine, []) if processor is not None]
