@@ -4,10 +4,10 @@
 
 Needs duckdb, `duckdb-cli`, psycopg[binary] and pyarrow. 10,000,000 rows of 100 series x 10 doubles with 53 random bits each, so that
 both have 1 GB; DuckDB's table is sorted by series and time. Timed is the whole command `ebbtide sql QUERY` or `duckdb FILE QUERY`, in turn.
-For "not cached", the pages of the database and of the program are dropped first (only those: `posix_fadvise`). "Killed": one process inserts
-batches of 10,000 rows, each durable, until its log has 40 MiB (the
-memtable is full before the log's 64 MiB), and is killed; the next command then reads the log. DuckDB does the same
-with checkpoints off, as a library, which reports the time without its import. No row that was acknowledged may be missing. The answers must agree. `ebbtide-benches open` has the 100,000 segments.
+For "not cached", the pages of the database and of the program are dropped first (only those: `posix_fadvise`). "Killed": one process
+inserts batches of 10,000 rows, each durable, until its log has 40 MiB (the memtable is full before the log's 64 MiB), and is killed; the
+next command then reads the log. DuckDB does the same with checkpoints off, as a library, which reports the time without its import, and must
+have every row that it acknowledged. The answers must agree. `ebbtide-benches open` has the 100,000 segments.
 """
 
 import os
@@ -36,11 +36,12 @@ QUERIES = {
 }
 WRITER = """
 import duckdb, sys
+from pyarrow import parquet
 db = duckdb.connect(sys.argv[1], config={"threads": 2})
-db.execute("SET checkpoint_threshold = '1TB'; SET preserve_insertion_order = true")
+db.execute("SET enable_progress_bar = false; SET checkpoint_threshold = '1TB'")
 db.execute(f"CREATE TABLE m AS SELECT * FROM '{sys.argv[2]}' LIMIT 0")
 db.execute("CHECKPOINT")
-for batch in duckdb.connect().execute(f"SELECT * FROM '{sys.argv[2]}'").to_arrow_reader(int(sys.argv[3])):
+for batch in parquet.ParquetFile(sys.argv[2]).iter_batches(int(sys.argv[3])):
     db.register("batch", batch)
     db.execute("INSERT INTO m SELECT * FROM batch")
     print(batch.num_rows, flush=True)
