@@ -45,8 +45,11 @@ pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
     }
 }
 
-/// The archives of a collection, each with its place.
-fn places(cli: &Cli, name: &str) -> Result<Vec<(Arc<dyn ArchivePlace>, ArchiveInfo)>, Failure> {
+/// An archive and its place.
+type Place = (Arc<dyn ArchivePlace>, ArchiveInfo);
+
+/// The archives of a collection.
+fn places(cli: &Cli, name: &str) -> Result<Vec<Place>, Failure> {
     let collection = open::for_reading(cli)?.snapshot().collection(name)?;
     let archives = collection.archives();
     if archives.is_empty() {

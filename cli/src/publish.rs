@@ -3,6 +3,7 @@
 use crate::args::{Cli, PublishArgs};
 use crate::human::counted;
 use crate::{Failure, open, say};
+use ebbtide_ttl::retention_text;
 
 /// Runs `ebbtide publish`.
 pub(crate) fn run(cli: &Cli, args: &PublishArgs) -> Result<(), Failure> {
@@ -10,17 +11,32 @@ pub(crate) fn run(cli: &Cli, args: &PublishArgs) -> Result<(), Failure> {
         return Err(Failure::usage("publishing writes to the database: drop --read-only"));
     }
     let db = open::for_writing(cli)?;
-    let names = match args.collections.as_slice() {
-        [] => db.publications().into_iter().map(|info| info.collection).collect(),
-        named => named.to_vec(),
-    };
-    if names.is_empty() {
+    let published = db.publications();
+    let mut wanted: Vec<(String, Option<i64>)> = Vec::new();
+    match args.collections.as_slice() {
+        [] => wanted.extend(published.into_iter().map(|info| (info.collection, info.rung))),
+        named => {
+            for name in named {
+                let of_name = published.iter().filter(|info| info.collection == *name);
+                let mut found: Vec<_> = of_name.map(|info| (name.clone(), info.rung)).collect();
+                if found.is_empty() {
+                    // Which is an error that says how to publish it.
+                    found.push((name.clone(), None));
+                }
+                wanted.append(&mut found);
+            }
+        }
+    }
+    if wanted.is_empty() {
         say!("no collection is published");
     }
-    for name in names {
-        let made = db.publish_now(&name)?;
-        let (files, rows) = (counted(made.files, "file"), counted(made.measurements, "measurement"));
-        say!("{name}: version {}, {rows} in {files}", made.version);
+    for (name, rung) in wanted {
+        let (made, rung, what) = match rung {
+            None => (db.publish_now(&name)?, String::new(), "measurement"),
+            Some(step) => (db.publish_rung_now(&name, step)?, format!(", rung of {}", retention_text(step)), "bin"),
+        };
+        let (files, rows) = (counted(made.files, "file"), counted(made.measurements, what));
+        say!("{name}{rung}: version {}, {rows} in {files}", made.version);
     }
     Ok(())
 }

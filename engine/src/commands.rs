@@ -62,7 +62,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "serverStatus", options: &[], run: server::server_status },
     Command { name: "renameCollection", options: collections::RENAME_OPTIONS, run: collections::rename },
     Command { name: SET_PARAMETER, options: &[], run: server::set_parameter },
-    Command { name: "unpublish", options: &[], run: publications::unpublish },
+    Command { name: "unpublish", options: publications::UNPUBLISH_OPTIONS, run: publications::unpublish },
     Command { name: "update", options: &["updates", "ordered"], run: data::update },
 ];
 

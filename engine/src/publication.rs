@@ -3,7 +3,9 @@
 //! 1. A commit has everything that was acknowledged before it began: open buckets are sealed for it.
 //! 2. A table has no clock. So each commit leaves out what will have expired when the next one is due, unless expiry is suspended or
 //!    the clock guard holds: then nothing is left out early, and nothing is removed from the store.
-//! 3. Files of the table are known by the segments that they were made of, whose checksums tell them from those of any other
+//! 3. The bins of a rung are computed for each version, in parts of time that are told apart by what they have: parts that have not
+//!    changed keep their files.
+//! 4. Files of the table are known by the segments that they were made of, whose checksums tell them from those of any other
 //!    database. So a copy of a folder, or one that was restored, can go on with the table once it is told to.
 
 pub(crate) mod publisher;
@@ -145,6 +147,8 @@ pub struct PublishedVersion {
 pub struct PublicationInfo {
     /// The collection's name.
     pub collection: String,
+    /// The step of the rung whose bins are published, in seconds; none for the measurements.
+    pub rung: Option<i64>,
     /// Where the table is.
     pub url: String,
     /// The seconds between versions, in the background.

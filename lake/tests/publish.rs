@@ -1,9 +1,10 @@
 //! Published tables: what their newest version has is what is visible, less what expires before the next one.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
 use ebbtide::fs::sim::{SimFs, Variant};
-use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
-use ebbtide::{ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, ScanRequest};
+use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value, VirtualClock};
+use ebbtide::{ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, RollupRequest, ScanRequest};
 use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
 use roaring::{RoaringBitmap, RoaringTreemap};
@@ -126,6 +127,120 @@ fn reading(seconds: i64, v: i64) -> Value {
         ("sensor".into(), Value::from(sensor)),
         ("v".into(), Value::Int(v)),
     ])
+}
+
+/// A bin: its start, its series, its measurements, and the sum of the readings in it.
+type Bin = (i64, String, i64, i64);
+
+fn bins_in(batch: &arrow::array::RecordBatch) -> Vec<Bin> {
+    let number = |name: &str, row: usize| match value_at(batch.column_by_name(name).unwrap().as_ref(), row) {
+        Value::Int(v) => v,
+        Value::Double(v) => v as i64,
+        other => panic!("a number of {other:?}"),
+    };
+    let sensor = |row: usize| match value_at(batch.column_by_name("sensor").unwrap().as_ref(), row) {
+        Value::String(text) => text.to_string(),
+        other => panic!("a sensor of {other:?}"),
+    };
+    let bin = |(row, t): (usize, &i64)| (*t, sensor(row), number("measurements", row), number("v_sum", row));
+    times(batch).unwrap().iter().enumerate().map(bin).collect()
+}
+
+/// What the bins of an hour show at an instant.
+fn bins_at(db: &Database, instant: Timestamp) -> Vec<Bin> {
+    let snapshot = db.snapshot_at(instant).collection("weather").unwrap();
+    let rows = snapshot.rollup(&RollupRequest { width_seconds: HOUR, ..RollupRequest::default() }).unwrap();
+    let schema = bins_schema();
+    let sums = rows.column_by_name("v_sum").unwrap();
+    let sums = arrow::compute::cast(sums, &arrow::datatypes::DataType::Float64).unwrap();
+    let columns: Vec<(&str, arrow::array::ArrayRef)> = vec![
+        ("t", rows.column_by_name("t").unwrap().clone()),
+        ("sensor", rows.column_by_name("sensor").unwrap().clone()),
+        ("measurements", rows.column_by_name("measurements").unwrap().clone()),
+        ("v_sum", sums),
+    ];
+    let rows = adapt(&arrow::array::RecordBatch::try_from_iter(columns).unwrap(), &schema).unwrap();
+    let mut bins = bins_in(&rows);
+    bins.sort_unstable();
+    bins
+}
+
+/// Some of the columns of the table of a rung.
+fn bins_schema() -> Arc<Schema> {
+    Arc::new(Schema {
+        time: "t".to_owned(),
+        meta: Some("sensor".to_owned()),
+        meta_type: Some(FieldType::String),
+        precision: Precision::Ms,
+        fields: vec![("measurements".to_owned(), FieldType::Int64), ("v_sum".to_owned(), FieldType::Double)],
+    })
+}
+
+/// The names of the files of a version, and the bins in them.
+fn bins_published(world: &World, version: u64) -> (Vec<String>, Vec<Bin>) {
+    let place = SimLake::new(&world.store).open(URL).unwrap();
+    let files = place.files(version).unwrap();
+    let read =
+        ArchiveRead { schema: bins_schema(), times: (i64::MIN, i64::MAX), metas: Vec::new(), fetched: Arc::default() };
+    let mut bins = Vec::new();
+    for file in &files {
+        for batch in place.read(file, &read).unwrap() {
+            bins.extend(bins_in(&adapt(&batch.unwrap(), &bins_schema()).unwrap()));
+        }
+    }
+    bins.sort_unstable();
+    (files.into_iter().map(|file| file.name).collect(), bins)
+}
+
+#[test]
+fn the_table_of_a_rung_has_what_its_bins_show() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    let c = db.create_collection("weather", options).unwrap();
+    let rung = |step_seconds, expire_after_seconds| Rung { step_seconds, expire_after_seconds };
+    let ladder = Ladder::new(vec![rung(600, Some(3 * HOUR)), rung(HOUR, Some(2000 * HOUR))]);
+    db.set_ladder("weather", Some(ladder.clone()), false).unwrap();
+    assert_eq!(db.publish_rung("weather", 60, URL, HOUR).unwrap_err().code(), Code::InvalidOptions);
+    let mut files = Vec::new();
+    let mut published = 0;
+    for step in 0..40 {
+        world.clock.set(at(step * 50 * HOUR));
+        let reading = |v: i64| reading(step * 50 * HOUR - v * 900, v);
+        c.insert_documents(&(0..10).map(reading).collect::<Vec<_>>()).unwrap();
+        if step % 3 == 2 {
+            db.sweep().unwrap();
+        }
+        let made = match step {
+            0 => db.publish_rung("weather", HOUR, URL, HOUR).unwrap(),
+            _ => db.publish_rung_now("weather", HOUR).unwrap(),
+        };
+        let (present, bins) = bins_published(&world, made.version);
+        assert_eq!(bins, bins_at(&db, made.hides_before), "step {step}");
+        assert_eq!((made.files, made.measurements), (present.len() as u64, bins.len() as u64));
+        // Of the parts only the newest is written anew, and the first when it gets an hour older.
+        let new = present.iter().filter(|file| !files.contains(*file)).count();
+        assert!(new <= 3 && present.len() >= files.len().min(2), "step {step}: {new} of {}", present.len());
+        (files, published) = (present, bins.len());
+    }
+    assert!(files.len() > 5 && published > 40, "{} files", files.len());
+    let told = db.publications().remove(0);
+    assert_eq!((told.collection.as_str(), told.rung, told.every_seconds), ("weather", Some(HOUR), HOUR));
+    let last = told.last.clone();
+    // A deleted series leaves the table.
+    c.delete(&Filter::everything()).unwrap();
+    drop((c, db));
+    let db = world.open();
+    assert_eq!(db.publications()[0].last, last);
+    let made = db.publish_rung_now("weather", HOUR).unwrap();
+    assert_eq!(bins_published(&world, made.version).1, bins_at(&db, made.hides_before));
+    assert!(db.publish("weather", URL, 60).is_err(), "each table needs a place of its own");
+    // It goes with its rung.
+    let shorter = Ladder::new(ladder.rungs[..1].to_vec());
+    db.set_ladder("weather", Some(shorter), true).unwrap();
+    assert_eq!(db.publications(), []);
+    assert!(db.publish_rung_now("weather", HOUR).is_err());
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
 }
 
 /// What is visible at an instant.

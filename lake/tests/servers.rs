@@ -241,6 +241,7 @@ impl Drop for Server {
 
 impl Server {
     /// Starts a server, and waits for a line with this text in it. Returns what follows the text, too.
+    #[expect(clippy::disallowed_methods, reason = "a thread of the test, not of the engine")]
     fn start(command: &mut Command, text: &str) -> Option<(Server, String)> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let program = command.get_program().to_string_lossy().into_owned();

@@ -142,11 +142,7 @@ impl Planned {
     /// The bucket with its measurements.
     pub(super) fn read(&self, collection: &CollectionState) -> Result<ExpiredBucket> {
         let rows = rows_of(collection, &self.bucket)?;
-        let mut hasher = Hash(crc32fast::Hasher::new());
-        let mut stream = StreamWriter::try_new(&mut hasher, rows.schema_ref())?;
-        stream.write(&rows)?;
-        stream.finish()?;
-        drop(stream);
+        let checksum = checksum_of(&rows)?;
         let instant = |t: i64| Timestamp::from_units(t, collection.options.precision);
         Ok(ExpiredBucket {
             collection: collection.name.clone(),
@@ -155,7 +151,7 @@ impl Planned {
             window: (instant(self.id.window.start), instant(self.id.window.end)),
             generation: self.generation,
             rows,
-            checksum: hasher.0.finalize(),
+            checksum,
         })
     }
 
@@ -169,6 +165,16 @@ impl Planned {
         (pieces, rule, into) == (&other.bucket.pieces, &other.rule, &other.into)
             && pieces.iter().all(|(id, _)| same_segment(id))
     }
+}
+
+/// CRC-32 of the Arrow IPC stream of rows.
+pub(crate) fn checksum_of(rows: &RecordBatch) -> Result<u32> {
+    let mut hasher = Hash(crc32fast::Hasher::new());
+    let mut stream = StreamWriter::try_new(&mut hasher, rows.schema_ref())?;
+    stream.write(rows)?;
+    stream.finish()?;
+    drop(stream);
+    Ok(hasher.0.finalize())
 }
 
 /// The measurements of a bucket, in order of time.

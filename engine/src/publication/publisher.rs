@@ -4,9 +4,10 @@ use super::{OwnerNumber, Publication, PublicationInfo, PublicationRecord, Publis
 use crate::archive::{ArchivePlaces, check_url};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::ladder::rung_of;
 use crate::manifest::Op;
 use crate::snapshot::Snapshot;
-use crate::state::CollectionState;
+use crate::state::{CollectionState, State};
 use ebbtide_ttl::Code;
 use std::fmt;
 use std::sync::Arc;
@@ -17,27 +18,50 @@ const SLACK_SECONDS: i64 = 15;
 /// How many earlier numbers are known as this database's own.
 const OWNERS_KEPT: usize = 15;
 
-impl CollectionState {
-    pub(crate) fn publication_info(&self) -> Option<PublicationInfo> {
-        let record = self.publication.as_ref()?;
-        let status = self.publishing.status.lock();
-        Some(PublicationInfo {
-            collection: self.name.clone(),
-            url: record.url.clone(),
-            every_seconds: record.every_seconds,
-            last: status.last.clone(),
-            age_seconds: None,
-            failed: status.failed.clone(),
-        })
-    }
+/// A collection, or the rung of its ladder with this step in seconds.
+pub(crate) type Published<'a> = (&'a str, Option<i64>);
+
+/// The number of the collection, or of the one of the rung.
+fn id_of(state: &State, (name, rung): Published<'_>) -> Result<u64> {
+    let collection = state.collection(name)?;
+    let Some(step) = rung else { return Ok(collection.id) };
+    let mut rungs = collection.ladder.iter().flat_map(|ladder| &ladder.rungs);
+    let found = rungs.find(|record| record.rung.step_seconds == step).map(|record| record.collection);
+    found.ok_or_else(|| {
+        Error::new(Code::InvalidOptions, format!("the ladder of collection '{name}' has no rung of {step} s"))
+    })
+}
+
+/// What a collection is called, or the one that a rung is of, and the rung's step.
+fn named(state: &State, name: &str) -> (String, Option<i64>) {
+    let rung = rung_of(name).and_then(|(parent, step)| Some((state.by_id(parent)?.name.clone(), Some(step))));
+    rung.unwrap_or_else(|| (name.to_owned(), None))
+}
+
+/// The publication of a collection, as far as it is known without the table.
+fn info(state: &State, of: &CollectionState) -> Option<PublicationInfo> {
+    let record = of.publication.as_ref()?;
+    let (collection, rung) = named(state, &of.name);
+    let status = of.publishing.status.lock();
+    Some(PublicationInfo {
+        collection,
+        rung,
+        url: record.url.clone(),
+        every_seconds: record.every_seconds,
+        last: status.last.clone(),
+        age_seconds: None,
+        failed: status.failed.clone(),
+    })
 }
 
 /// The published collections. If this process has made no version, the table is asked for its newest one.
 pub(crate) fn list(engine: &Engine) -> Vec<PublicationInfo> {
     let (mut found, places) = {
         let state = engine.state.read();
-        let found = state.collections.values().filter_map(|c| Some((c.id, c.publication_info()?)));
-        (found.collect::<Vec<_>>(), state.places.clone())
+        let found = state.collections.values().filter_map(|c| Some((c.id, info(&state, c)?)));
+        let mut found: Vec<_> = found.collect();
+        found.sort_by(|(_, a), (_, b)| (&a.collection, a.rung).cmp(&(&b.collection, b.rung)));
+        (found, state.places.clone())
     };
     for (id, info) in &mut found {
         if let (None, Some(places)) = (&info.last, &places) {
@@ -55,13 +79,19 @@ pub(crate) fn list(engine: &Engine) -> Vec<PublicationInfo> {
     found.into_iter().map(|(_, info)| info).collect()
 }
 
-/// Publishes a collection at a place, or changes where and how often, and makes the first version there.
-pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: i64) -> Result<PublishedVersion> {
+/// Publishes a collection or a rung at a place, or changes where and how often, and makes the first version there.
+pub(crate) fn publish_to(
+    engine: &Engine,
+    of: Published<'_>,
+    url: &str,
+    every_seconds: i64,
+) -> Result<PublishedVersion> {
     let (id, is_new, before) = {
         let _maintenance = engine.maintenance.lock();
         engine.check_writable()?;
         let state = engine.state.read();
-        let collection = state.collection(name)?;
+        let id = id_of(&state, of)?;
+        let collection = state.by_id(id).ok_or_else(|| Error::internal("a ladder names a rung that is not there"))?;
         let before = collection.publication.as_ref().filter(|record| record.url == url);
         let owners = before.map(|record| record.owners.clone()).unwrap_or_default();
         let record = PublicationRecord { url: url.to_owned(), every_seconds, owners };
@@ -69,13 +99,13 @@ pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: 
         record.check()?;
         let takes = |c: &Arc<CollectionState>| {
             let published = c.publication.as_ref().is_some_and(|other| other.url == url);
-            (c.name != name && published) || c.archive_at(url).is_some()
+            (c.id != id && published) || c.archive_at(url).is_some()
         };
         if let Some(other) = state.collections.values().find(|c| takes(c)) {
-            let what = format!("collection '{}' has a table there: each table needs a place of its own", other.name);
+            let (other, _) = named(&state, &other.name);
+            let what = format!("collection '{other}' has a table there: each table needs a place of its own");
             return Err(Error::new(Code::InvalidOptions, what));
         }
-        let id = collection.id;
         let (is_moved, before) = (before.is_none(), collection.publication.as_deref().cloned());
         let (slot, is_new) = (collection.publishing.clone(), collection.publication.as_deref() != Some(&record));
         drop(state);
@@ -102,19 +132,27 @@ pub(crate) fn publish_to(engine: &Engine, name: &str, url: &str, every_seconds: 
     made
 }
 
-/// Ends the publication of a collection. The table stays as it is.
-pub(crate) fn unpublish(engine: &Engine, name: &str) -> Result<()> {
+/// Ends the publication of a collection or a rung. The table stays as it is.
+pub(crate) fn unpublish(engine: &Engine, of: Published<'_>) -> Result<()> {
     let _maintenance = engine.maintenance.lock();
     engine.check_writable()?;
-    let collection = engine.state.read().collection(name)?.clone();
-    if collection.publication.is_none() {
-        return Err(not_published(name));
+    let id = id_of(&engine.state.read(), of)?;
+    if engine.state.read().by_id(id).is_none_or(|collection| collection.publication.is_none()) {
+        return Err(not_published(of));
     }
-    engine.commit(vec![Op::SetPublication { collection: collection.id, publication: None }])
+    engine.commit(vec![Op::SetPublication { collection: id, publication: None }])
 }
 
-fn not_published(name: &str) -> Error {
-    Error::new(Code::InvalidOptions, format!("collection '{name}' is not published: PUBLISH {name} TO 'URL' does it"))
+fn not_published((name, rung): Published<'_>) -> Error {
+    let rung = rung.map_or(String::new(), |step| format!(" RUNG {step} SECONDS"));
+    let what = format!("{name}{rung} is not published: PUBLISH {name}{rung} TO 'URL' does it");
+    Error::new(Code::InvalidOptions, what)
+}
+
+/// Makes a version of the table of a collection or a rung.
+pub(crate) fn run_now(engine: &Engine, of: Published<'_>) -> Result<PublishedVersion> {
+    let id = id_of(&engine.state.read(), of)?;
+    run(engine, id, false)
 }
 
 /// Makes a version of every published collection whose interval is over.
@@ -155,33 +193,41 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
 
 fn make(engine: &Engine, collection: &CollectionState, adopts: bool) -> Result<PublishedVersion> {
     let id = collection.id;
-    let record = collection.publication.clone().ok_or_else(|| not_published(&collection.name))?;
+    let (name, rung) = named(&engine.state.read(), &collection.name);
+    let record = collection.publication.clone().ok_or_else(|| not_published((&name, rung)))?;
     let places: Option<Arc<dyn ArchivePlaces>> = engine.state.read().places.clone();
     let places = places.ok_or_else(|| failed("this program was opened without access to archives and tables"))?;
     let place = places.open(&record.url).map_err(failed)?;
     {
         let maintenance = engine.maintenance.lock_beside_writers();
         engine.check_writable()?;
-        crate::seal::flush(engine, &maintenance, Some(&collection.name))?;
+        crate::seal::flush(engine, &maintenance, Some(&name))?;
     }
     let owner = own(engine, collection, &record)?;
     let now = engine.clock.now();
     let is_held = engine.sweeper.held(now, engine.clock.monotonic()).is_some();
     let ahead = record.every_seconds + record.every_seconds / 10 + SLACK_SECONDS;
     let hides_before = if is_held { now } else { now.plus_seconds(ahead) };
-    let snapshot = Snapshot::take(&engine.state.read(), hides_before).collection_of_id(id);
+    let of = rung_of(&collection.name).map_or(id, |(parent, _)| parent);
+    let snapshot = Snapshot::take(&engine.state.read(), hides_before).collection_of_id(of);
     let snapshot =
         snapshot.ok_or_else(|| Error::new(Code::NamespaceNotFound, "the collection was dropped meanwhile"))?;
+    let (schema, segments) = match rung {
+        Some(step) => snapshot.published_bins(step)?,
+        None => (snapshot.schema().clone(), snapshot.published_segments()?),
+    };
+    // A rung has the rule of its bins.
+    let rules = if rung.is_some() { &collection.rules } else { &snapshot.state.rules };
     let content = Publication {
         identity: engine.identity,
         collection: id,
-        name: collection.name.clone(),
+        name: rung.map_or_else(|| name.clone(), |step| format!("{name}_{step}s")),
         known: record.owners.iter().copied().chain([owner]).collect(),
         owner,
         adopts,
-        schema: snapshot.schema().clone(),
-        rules: snapshot.state.rules.clone(),
-        segments: snapshot.published_segments()?,
+        schema,
+        rules: rules.clone(),
+        segments,
         hides_before: if snapshot.suspended().is_some() { now } else { hides_before },
         may_vacuum: !is_held && snapshot.suspended().is_none(),
     };

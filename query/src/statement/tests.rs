@@ -108,6 +108,12 @@ fn publications_become_commands() {
         json!({"publish": "c", "to": "file:///c", "everySeconds": 300})
     );
     assert_eq!(document("UNPUBLISH c"), json!({"unpublish": "c"}));
+    assert_eq!(
+        document("PUBLISH c RUNG 1 HOUR TO 'file:///c'"),
+        json!({"publish": "c", "to": "file:///c", "rung": 3600})
+    );
+    assert_eq!(document("UNPUBLISH c RUNG 10 MINUTES"), json!({"unpublish": "c", "rung": 600}));
+    assert!(message("PUBLISH c RUNG TO 'x'").contains("a retention such as"));
     assert!(message("PUBLISH c 'x'").contains("expected TO"));
     assert!(message("PUBLISH c TO place").contains("the URL of a table in single quotes"));
     assert!(message("PUBLISH c TO 's3://b/c' HOURLY").contains("HOURLY"));

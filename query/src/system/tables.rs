@@ -292,6 +292,7 @@ const LADDERS: Listing<RungInfo> = Listing {
 const PUBLICATIONS: Listing<PublicationInfo> = Listing {
     columns: &[
         text("collection", |info| Some(info.collection.clone())),
+        int("rung", |info| info.rung),
         text("url", |info| Some(info.url.clone())),
         int("every_seconds", |info| Some(info.every_seconds)),
         int("version", |info| info.last.as_ref().and_then(|last| i64::try_from(last.version).ok())),
