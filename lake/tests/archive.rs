@@ -78,6 +78,14 @@ fn filled(world: &World) -> Database {
     db
 }
 
+/// The same in a collection without an archive.
+fn filled_without_archive(world: &World) -> Database {
+    let db = filled(world);
+    let none = CollectionChange { expire_into: Some(None), ..CollectionChange::default() };
+    db.modify_collection("weather", &none, None).unwrap();
+    db
+}
+
 /// An index over a third of the readings, which expire in half the time.
 fn index() -> RuleSpec {
     RuleSpec::new("short", HOUR / 2, Filter::eq("sensor", Value::from("a")))
@@ -697,11 +705,17 @@ fn a_place_that_is_away_delays_no_other() {
         // Away at once, and away when the commit is sent.
         for requests in [0, 4] {
             let world = World::new(SimStore::new(1, 0));
-            let db = filled_with_index(&world, of_collection);
-            world.clock.set(at(2 * HOUR));
+            let db = if of_collection { filled(&world) } else { filled_without_archive(&world) };
+            // What goes to one place lies in one segment with the rest.
+            db.flush().unwrap();
+            db.create_rules("weather", vec![index().expire_into(OTHER)]).unwrap();
+            assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 1);
+            world.clock.set(at(5400));
             world.other.stop_after(Some(requests));
             assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
-            // They lie in one segment.
+            assert_eq!(all_here(&db), numbers(0..30), "{requests}");
+            world.clock.set(at(2 * HOUR));
+            assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
             assert_eq!(all_here(&db), of_index(0..30, true), "{requests}");
             let infos = db.snapshot().collection("weather").unwrap().rule_infos().unwrap();
             let failed: Vec<bool> = infos.iter().map(|info| info.state.contains("failed: the store is away")).collect();
