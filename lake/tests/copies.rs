@@ -576,7 +576,7 @@ fn a_primary_that_is_killed_loses_nothing_that_it_shipped() {
         builder(&name).restore(&url, None).unwrap();
         let restored = last_number(&builder(&name).open().unwrap());
         assert!((shipped..=acknowledged + 1).contains(&restored), "{shipped} {restored} {acknowledged}");
-        std::fs::remove_dir_all(folder.path().join(&name)).unwrap();
+        ebbtide::fs::RealFs::new().remove_dir(&folder.path().join(&name)).unwrap();
         match &mut replica {
             Some(replica) => drop(replica.catch_up().unwrap()),
             None => replica = Some(builder("replica").follow(&url).unwrap()),

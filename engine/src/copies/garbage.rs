@@ -5,7 +5,7 @@
 //! called by a writer that has just seen that no younger epoch was there, so the boundary is part of every later state of the copy.
 
 use super::load::{bases, piece_at};
-use super::piece::{CopiedFile, bases_folder, files_folder, millis, parse_base_name, piece_name, pieces_folder};
+use super::piece::{Base, CopiedFile, bases_folder, files_folder, millis, parse_base_name, piece_name, pieces_folder};
 use super::store::{CopyStore, unreachable};
 use crate::error::Result;
 use ebbtide_ttl::Timestamp;
@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Removes what is needed by no point in time from `since` on. Returns how many objects were removed.
 pub(super) fn collect(store: &dyn CopyStore, epoch: u64, since: Timestamp) -> Result<u64> {
-    let Some((epoch, number, base_files, records_from)) = boundary(store, epoch, since)? else { return Ok(0) };
-    let needed: HashSet<String> = base_files.iter().map(CopiedFile::object).collect();
+    let Some(Boundary { epoch, number, base }) = boundary(store, epoch, since)? else { return Ok(0) };
+    let (needed, records_from): (HashSet<String>, u64) =
+        (base.files.iter().map(CopiedFile::object).collect(), base.records_from);
     let mut removed = 0;
     let mut remove = |name: &str| {
         removed += 1;
@@ -61,8 +62,15 @@ pub(super) fn collect(store: &dyn CopyStore, epoch: u64, since: Timestamp) -> Re
     Ok(removed)
 }
 
-/// The newest base that is not after `since`: its epoch and number, its files, and the first piece that it needs.
-fn boundary(store: &dyn CopyStore, newest: u64, since: Timestamp) -> Result<Option<(u64, u64, Vec<CopiedFile>, u64)>> {
+/// A piece with a base.
+struct Boundary {
+    epoch: u64,
+    number: u64,
+    base: Base,
+}
+
+/// The newest base that is not after `since`.
+fn boundary(store: &dyn CopyStore, newest: u64, since: Timestamp) -> Result<Option<Boundary>> {
     let mut from = Some((newest, u64::MAX));
     while let Some((epoch, end)) = from {
         from = None;
@@ -71,7 +79,7 @@ fn boundary(store: &dyn CopyStore, newest: u64, since: Timestamp) -> Result<Opti
             from = piece.head.parent;
             let Some(base) = piece.head.base else { continue };
             if at.unwrap_or(millis(piece.head.at)) <= millis(since) && piece.head.is_point {
-                return Ok(Some((epoch, number, base.files, base.records_from)));
+                return Ok(Some(Boundary { epoch, number, base }));
             }
         }
     }

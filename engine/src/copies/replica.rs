@@ -250,6 +250,7 @@ impl Replica {
 
     /// Follows the copy in a thread, which looks for pieces that often.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "it waits for a store, and a program need not have a tokio runtime")]
     pub fn follow(mut self, every: Duration) -> Following {
         let ends = Arc::new(AtomicBool::new(false));
         let (db, told) = (self.db.clone(), ends.clone());

@@ -22,6 +22,7 @@ pub struct Shipping {
 }
 
 impl Shipping {
+    #[expect(clippy::disallowed_methods, reason = "it waits for a store, and a program need not have a tokio runtime")]
     pub(crate) fn begin(engine: &Arc<Engine>, shipper: Shipper, every: Duration) -> Shipping {
         let (shipper, ends) = (Arc::new(Mutex::new(shipper)), Arc::new(AtomicBool::new(false)));
         let (shared, told, engine) = (shipper.clone(), ends.clone(), Arc::downgrade(engine));
