@@ -60,14 +60,13 @@ def main():
         db.execute("SET preserve_insertion_order = false")
         house = session.Session(os.path.join(folder, "house"))
         house.query(
-            "CREATE TABLE m (time DateTime64(3, 'UTC') CODEC(DoubleDelta, ZSTD(1)), series LowCardinality(String), v Float64 CODEC(Gorilla, ZSTD(1)), "
+            "CREATE TABLE m (time DateTime64(3, 'UTC') CODEC(DoubleDelta, ZSTD(1)), series LowCardinality(String), "
+            "v Float64 CODEC(Gorilla, ZSTD(1)), "
             "code Int64 CODEC(T64, ZSTD(1)), person Int64 CODEC(T64, ZSTD(1))) ENGINE = MergeTree ORDER BY (series, time)"
         )
         report.add("import of Parquet", "s", click, *measured(house.query, f"INSERT INTO m SELECT * FROM file('{path}', Parquet)"))
         house.query("OPTIMIZE TABLE m FINAL")
-        house.query(
-            "SET max_memory_usage = 512000000, max_bytes_before_external_group_by = 200000000, max_bytes_before_external_sort = 200000000"
-        )
+        house.query(f"SET max_memory_usage = {MEMORY}, use_query_condition_cache = 0")
         bytes_of = "SELECT sum(bytes_on_disk) FROM system.parts WHERE table = 'm' AND active"
         quiet = Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU
         with (
