@@ -2,10 +2,10 @@
 
     VENV/bin/python benches/peers/analysis.py --program target/release/ebbtide
 
-Needs duckdb, psycopg[binary] and pyarrow. 2,441,952 rows of 278 stations x 17 fields, a table of 565 stations, the mean of each station's day in another
-collection (101,748 rows), and 500,000 probes at random times. DuckDB's table is sorted by station and time. Each query is
-asked of both in turn, of Ebbtide over PostgreSQL's protocol on loopback, of DuckDB in this process; the first round does not count. Timed is
-from the text to the rows, of which there are at most some thousand. Answers must agree.
+Needs duckdb, psycopg[binary] and pyarrow. 2,441,952 rows of 278 stations x 17 fields, a table of 565 stations, the mean of each station's
+day in another collection (101,748 rows), and 500,000 probes at random times. DuckDB's table is sorted by station and time. Each query is
+asked of both in turn, of Ebbtide over PostgreSQL's protocol on loopback, of DuckDB in this process; the first round does not count. Timed
+is from the text to the rows, of which there are at most some thousand. Answers must agree.
 """
 
 import os

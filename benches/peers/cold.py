@@ -2,12 +2,12 @@
 
     VENV/bin/python benches/peers/cold.py --program target/release/ebbtide
 
-Needs duckdb, `duckdb-cli`, psycopg[binary] and pyarrow. 10,000,000 rows of 100 series x 10 doubles with 53 random bits each, so that
-both have 1 GB; DuckDB's table is sorted by series and time. Timed is the whole command `ebbtide sql QUERY` or `duckdb FILE QUERY`, in turn.
+Needs duckdb, `duckdb-cli`, psycopg[binary] and pyarrow. 10,000,000 rows of 100 series x 10 doubles with 53 random bits each, so that both
+have 1 GB; DuckDB's table is sorted by series and time. Timed is the whole command `ebbtide sql QUERY` or `duckdb FILE QUERY`, in turn.
 For "not cached", the pages of the database and of the program are dropped first (only those: `posix_fadvise`). "Killed": one process
 inserts batches of 10,000 rows, each durable, until its log has 40 MiB (the memtable is full before the log's 64 MiB), and is killed; the
-next command then reads the log. DuckDB does the same with checkpoints off, as a library, which reports the time without its import, and must
-have every row that it acknowledged. The answers must agree. `ebbtide-benches open` has the 100,000 segments.
+next command then reads the log. DuckDB does the same with checkpoints off, as a library, which reports the time without its import, and
+must have every row that it acknowledged. The answers must agree. `ebbtide-benches open` has the 100,000 segments.
 """
 
 import os

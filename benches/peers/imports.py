@@ -4,8 +4,9 @@
 
 Needs duckdb, pyarrow, and `duckdb-cli` for the other program. 2,441,952 rows of 278 stations x 17 fields. Timed is the whole command,
 from its start to its exit, into an empty database, with everything on disk at the end: `ebbtide import`, and `duckdb` with CREATE TABLE
-AS SELECT * FROM the file and a checkpoint. Both find the types themselves. The library of DuckDB does the same in a new interpreter, which
-reports the time without its own start. Each has its turn in every run. The number of rows, of values and the sum of each column must agree.
+AS SELECT * FROM the file and a checkpoint. Both find the types themselves. The library of DuckDB does the same in a new interpreter,
+which reports the time without its own start. Each has its turn in every run. The number of rows, of values and the sum of each column
+must agree.
 """
 
 import gzip

@@ -2,12 +2,12 @@
 
     VENV/bin/python benches/peers/late.py --program target/release/ebbtide
 
-Needs chdb, duckdb, psycopg[binary] and pyarrow. 3,000,000 rows of 500 series, one a minute, with an integer and two doubles of one decimal:
-in order of time; with 30 % late by up to an hour; shuffled over all of their four days; and three years of hourly backfill
-of 100 series whose metas have no rule, each second row live data of the last 20 hours of 400 series under a rule of a day. All are inserted in batches of 10,000 rows, each
-durable: Ebbtide by one `ebbtide import --batch-rows 10000` of the Parquet file, the others from the same file through their library.
-"Written" is what the process wrote to its files (`ru_oublock`) until it ended, to what is on disk
-then; compaction afterwards is not in the rate, and its size is shown. Rows, sums and the sum of times must agree.
+Needs chdb, duckdb, psycopg[binary] and pyarrow. 3,000,000 rows of 500 series, one a minute, with an integer and two doubles of one
+decimal: in order of time; with 30 % late by up to an hour; shuffled over all of their four days; and three years of backfill of
+100 series whose metas have no rule, each second row live data of the last 20 hours of 400 series under a rule of a day. All are inserted
+in batches of 10,000 rows, each durable: Ebbtide by one `ebbtide import --batch-rows 10000` of the Parquet file, the others from the same
+file through their library. "Written" is what the process wrote to its files (`ru_oublock`) until it ended, to what is on disk then;
+compaction afterwards is not in the rate, and its size is shown. The number of rows and the sums must agree.
 """
 
 import os

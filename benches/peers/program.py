@@ -1,6 +1,7 @@
 """What the scripts share that drive the program `ebbtide` beside other engines: runs of it, answers compared, figures in a table."""
 
 import argparse
+import atexit
 import gzip
 import math
 import os
@@ -72,6 +73,7 @@ class Server:
         at, name = os.path.split(ours.folder)
         command = [ours.program, "serve", "--db", name, "--pg", "0", *arguments]
         self.process = subprocess.Popen(command, cwd=at, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        atexit.register(self.process.kill)
         self.ports = {}
         for line in self.process.stdout:
             if line == "ready\n":

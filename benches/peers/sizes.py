@@ -2,12 +2,13 @@
 
     VENV/bin/python benches/peers/sizes.py --program target/release/ebbtide
 
-Needs duckdb, pcodec, psycopg[binary], pyarrow and vortex-data. Ebbtide: the segment files after an import and COMPACT, with times, series,
-bounds and statistics; the import's number of rows, and number of values and sum of each column of numbers, must be those of the file. DuckDB: the used blocks
-of a table sorted by series and time. Parquet: pyarrow with zstd level 3, and Vortex: one file, both of the sorted table. pcodec: each column of numbers and
-times that holds values, sorted by series and time, compressed as a whole at the default level, decompressed and compared; texts, and the bits that say where values are missing, by
-zstd level 3. It is a codec, not a store: it has no bounds, and every read decompresses a column. `floats`: 1,000,000 rows of 100 series with one
-double: a random walk, a sine with noise, uniform noise, and a mean of three readings with one decimal.
+Needs duckdb, pcodec, psycopg[binary], pyarrow and vortex-data. Ebbtide: the segment files after an import and COMPACT, with times,
+series, bounds and statistics; the import's number of rows, and number of values and sum of each column of numbers, must be those of the
+file. DuckDB: the used blocks of a table sorted by series and time. Parquet: pyarrow with zstd level 3, and Vortex: one file, both of the
+sorted table. pcodec: each column of numbers and times that holds values, sorted by series and time, compressed as a whole at the default
+level, decompressed and compared; texts, and the bits that say where values are missing, by zstd level 3. It is a codec, not a store: it
+has no bounds, and every read decompresses a column. `floats`: 1,000,000 rows of 100 series with one double: a random walk, a sine with
+noise, uniform noise, and a mean of three readings with one decimal.
 """
 
 import os

@@ -2,11 +2,11 @@
 
     VENV/bin/python benches/peers/texts.py --program target/release/ebbtide
 
-Needs chdb, duckdb, psycopg[binary] and pyarrow. By default 3,000,000 lines of 20 hosts (the goal names 50 million: `--rows`), each with a level and a
-message of some 100 characters made of one of 40 templates, numbers, addresses, and a request's id of 16 hexadecimal digits that occurs once.
-DuckDB's table is sorted by host and time; ClickHouse is a MergeTree of that order with ZSTD(1), merged,
-and does not remember which blocks a condition has left out (`use_query_condition_cache`), since users do not repeat a search. One connection each, in turn; the first round
-does not count. Answers must agree.
+Needs chdb, duckdb, psycopg[binary] and pyarrow. By default 3,000,000 lines of 20 hosts (the goal names 50 million: `--rows`), each with a
+level and a message of some 100 characters made of one of 40 templates, numbers, addresses, and a request's id of 16 hexadecimal digits
+that occurs once. DuckDB's table is sorted by host and time; ClickHouse is a MergeTree of that order with ZSTD(1), merged, and does not
+remember which blocks a condition has left out (`use_query_condition_cache`), since users do not repeat a search. One connection each, in
+turn; the first round does not count. Answers must agree.
 """
 
 import os

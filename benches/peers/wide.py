@@ -2,11 +2,11 @@
 
     VENV/bin/python benches/peers/wide.py --program target/release/ebbtide
 
-Needs duckdb, psycopg[binary] and pyarrow. 50 series; 2,000,000 doubles with two decimals in all: 100,000 rows of 1,000 fields, 20,000 rows of
-5,000. Each series has fields of its own, the same in all of its rows, as kinds of devices have. Timed: a program that imports the file, as
-Parquet and as lines of JSON, into an empty database; DuckDB has the types from the Parquet file in both cases. "Three fields" is the first
-statement of a new process, with the database's pages out of the cache, after the connection is made; then the same statement again. Each column's
-number of values and sum must agree for the three fields.
+Needs duckdb, psycopg[binary] and pyarrow. 50 series; 2,000,000 doubles with two decimals in all: 100,000 rows of 1,000 fields, 20,000
+rows of 5,000. Each series has fields of its own, the same in all of its rows, as kinds of devices have. Timed: a program that imports the
+file, as Parquet and as lines of JSON, into an empty database; DuckDB has the types from the Parquet file in both cases. "Three fields" is
+the first statement of a new process, with the database's pages out of the cache, after the connection is made; then the same statement
+again. Each column's number of values and sum must agree for the three fields.
 """
 
 import os
