@@ -39,6 +39,10 @@ impl Writer {
     /// What the file says, if there is one.
     pub(crate) fn of_folder(fs: &dyn Fs, dir: &Path) -> Result<Option<Writer>> {
         let path = FileName::Shipping.path(dir);
+        // Asked at each edit of the manifest, mostly of folders that are not shipped.
+        if !fs.exists(&path).map_err(|e| Error::io("access", &path, &e))? {
+            return Ok(None);
+        }
         let content = match fs.read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             content => content.map_err(|e| Error::io("read", &path, &e))?,

@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::{IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, exec_err};
 use ebbtide_buckets::unit_nanos;
 use ebbtide_ttl::Timestamp;
+use std::cell::Cell;
 
 const SECOND: i128 = 1_000_000_000;
 pub(super) const DAY: i128 = 86_400 * SECOND;
@@ -179,6 +180,28 @@ impl Bins {
                     Some(moved) => Ok(of_civil(moved)),
                     None => exec_err!("bins of months reach from the year -262000 to 262000"),
                 }
+            }
+        }
+    }
+}
+
+/// The bin of the last time that was asked for: the next one mostly lies in it.
+#[derive(Debug, Default)]
+pub(crate) struct LastBin(Cell<Option<(i64, i64)>>);
+
+impl LastBin {
+    /// As [`Bins::start`].
+    pub(crate) fn start(&self, bins: &Bins, time: i64) -> Result<i64> {
+        match self.0.get() {
+            Some((start, end)) if (start..end).contains(&time) => Ok(start),
+            _ => {
+                let start = bins.start(time)?;
+                // In a zone a time may be in a bin before that of an earlier time: its date goes back where clocks do at midnight.
+                if bins.whole.is_none() && bins.zone.is_none() {
+                    // A bin at the end of all times has no next one.
+                    self.0.set(bins.next(start).ok().map(|end| (start, end)));
+                }
+                Ok(start)
             }
         }
     }

@@ -2,7 +2,7 @@
 //! plan around it fills the gaps.
 
 use super::arguments::wrong;
-use super::bins::{Bins, DAY, wall_time};
+use super::bins::{Bins, DAY, LastBin, wall_time};
 use crate::timestamp_coercion::scalar_instant;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::array::types::{
@@ -272,7 +272,8 @@ impl ScalarUDFImpl for DateBin {
 pub(super) fn binned(times: &ArrayRef, unit: TimeUnit, bins: &Bins) -> Result<ArrayRef> {
     fn of<T: ArrowTimestampType>(times: &ArrayRef, bins: &Bins) -> Result<ArrayRef> {
         let times: &PrimitiveArray<T> = times.as_primitive();
-        let binned: PrimitiveArray<T> = times.try_unary(|time| bins.start(time))?;
+        let last = LastBin::default();
+        let binned: PrimitiveArray<T> = times.try_unary(|time| last.start(bins, time))?;
         Ok(Arc::new(binned.with_data_type(times.data_type().clone())))
     }
     match unit {

@@ -46,6 +46,27 @@ fn widths_that_are_no_whole_units_start_at_the_first_unit_inside() {
 }
 
 #[test]
+fn the_bin_of_the_last_time_gives_what_each_time_gives() {
+    let odd = Bins::new(interval(0, 0, 1_500_000), TimeUnit::Millisecond, None, None).unwrap();
+    let origin = Timestamp::parse("2024-01-31T00:00:00Z").unwrap();
+    let months = Bins::new(interval(1, 0, 0), TimeUnit::Second, Some(origin), None).unwrap();
+    let days = zoned(0, 1, 0, "America/St_Johns");
+    // Clocks there went from 00:01 back to 23:01 of the day before.
+    let night = seconds("2010-11-07T02:00:00Z");
+    let times = [
+        (&odd, -20..20, 1),
+        (&months, seconds("2023-11-01")..seconds("2024-06-01"), 40_000),
+        (&days, night..night + 10_000, 30),
+    ];
+    for (bins, times, step) in times {
+        let last = LastBin::default();
+        for time in times.step_by(step) {
+            assert_eq!(last.start(bins, time).unwrap(), bins.start(time).unwrap(), "{time}");
+        }
+    }
+}
+
+#[test]
 fn months_clamp_to_the_ends_of_short_ones() {
     let origin = Timestamp::parse("2024-01-31T00:00:00Z").unwrap();
     let bins = Bins::new(interval(1, 0, 0), TimeUnit::Second, Some(origin), None).unwrap();
