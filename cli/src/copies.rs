@@ -4,8 +4,8 @@ use crate::args::{Cli, PromoteArgs, ShipArgs};
 use crate::human::{bytes, counted};
 use crate::{Failure, open, parse_time, say};
 use ebbtide::{Restored, ShipOptions, ShipStatus};
-use ebbtide_ttl::{Code, parse_retention};
-use std::time::{Duration, Instant};
+use ebbtide_ttl::{Clock, Code, SystemClock, parse_retention};
+use std::time::Duration;
 
 /// The longest pause after an error.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -24,6 +24,7 @@ pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failu
 }
 
 /// Runs `ebbtide ship`.
+#[expect(clippy::disallowed_methods, reason = "it waits between two pieces")]
 pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
     let options = ship_options(&args.every, &args.keep)?;
     let every = options.every;
@@ -38,14 +39,16 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
         told(&shipper.ship_now()?)?;
         return Ok(());
     }
-    let (mut pause, mut said) = (every, None::<Instant>);
+    let clock = SystemClock::new();
+    let (mut pause, mut said) = (every, None::<Duration>);
     loop {
         match shipper.step() {
             Ok(true) => {
                 pause = every;
-                if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+                let now = clock.monotonic();
+                if said.is_none_or(|said| now.saturating_sub(said) >= SAY_EVERY) {
                     told(shipper.status())?;
-                    said = Some(Instant::now());
+                    said = Some(now);
                 }
             }
             Ok(false) => continue,

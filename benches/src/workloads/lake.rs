@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::Result;
 use crate::folder::bytes_of;
-use crate::measure::{progress, timed};
+use crate::measure::{Stopwatch, progress, timed};
 use crate::query::NamedSeries;
 use crate::report::Report;
 use crate::tsbs::{Cpu, START_MS, STEP_MS};
@@ -14,7 +14,7 @@ use ebbtide_lake::Lake;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const HOSTS: usize = 100;
 /// Ten seconds of data each.
@@ -138,6 +138,13 @@ fn ship(plan: &Plan, report: &mut Report) -> Result<()> {
 }
 
 /// How long after its acknowledgement a measurement is in the copy, at a constant rate.
+#[expect(clippy::disallowed_methods, reason = "the rate is by the wall clock")]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures for the eye"
+)]
 fn lag(report: &mut Report) -> Result<()> {
     let mut cpu = Cpu::new(HOSTS);
     let per_tick = 10;
@@ -148,8 +155,8 @@ fn lag(report: &mut Report) -> Result<()> {
     let collection = db.create_collection("cpu", CollectionOptions::new("time").meta_field("tags"))?;
     let shipping = db.ship(&url(folder.path(), "copy"), ShipOptions::default())?;
     let clock = SystemClock::new();
-    let (started, mut lags) = (Instant::now(), Vec::new());
-    let mut next = started;
+    let (started, mut lags) = (Stopwatch::start(), Vec::new());
+    let mut next = Duration::ZERO;
     while started.elapsed() < Duration::from_secs(LAG_SECONDS as u64) {
         collection.insert(&cpu.ticks(per_tick)?)?;
         next += pause;
@@ -157,7 +164,7 @@ fn lag(report: &mut Report) -> Result<()> {
             let nanos = ebbtide::ttl::Clock::now(&clock).nanos() - until.nanos();
             lags.push(nanos as f64 / 1e6);
         }
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        std::thread::sleep(next.saturating_sub(started.elapsed()));
     }
     drop(shipping);
     lags.sort_by(f64::total_cmp);
