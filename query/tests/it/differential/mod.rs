@@ -67,7 +67,7 @@ fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement) -> Optio
             }
         }
         (Err(_), Err(_)) => {}
-        (Ok(_), Err(error)) if explained(error) => {}
+        (Ok(_), Err(error)) | (Err(error), Ok(_)) if explained(error) => {}
         (fast, slow) => return Some(format!("fast paths on: {}\n  off: {}", brief(fast), brief(slow))),
     }
     if let (Some(twin), Ok(fast)) = (&statement.twin, &fast) {
