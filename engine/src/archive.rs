@@ -11,6 +11,7 @@
 //!    copies of a folder only one archives: the other drops nothing until somebody says that it may.
 
 pub(crate) mod gate;
+pub(crate) mod index;
 pub(crate) mod mover;
 pub(crate) mod of_collection;
 mod snapshot;

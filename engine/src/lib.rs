@@ -58,6 +58,7 @@ mod framed;
 pub mod fs;
 mod hand_off;
 mod holds;
+mod identity;
 mod insert;
 pub mod json;
 mod ladder;

@@ -13,6 +13,7 @@ use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::files::{self, FileName, Listing, SegmentName};
 use crate::fs::{FileLock, Fs, LockError, is_full, replace};
+use crate::identity::new_identity;
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
 use crate::settings::Settings;
@@ -587,20 +588,6 @@ fn refuse_remains(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
         }
     }
     refuse_foreign(dir, listing)
-}
-
-/// A number that tells databases apart. It need not be unpredictable.
-pub(crate) fn new_identity(clock: &dyn Clock, dir: &Path) -> [u8; 16] {
-    use std::hash::{BuildHasher, Hasher};
-    let mut identity = [0; 16];
-    for half in identity.chunks_mut(8) {
-        // `RandomState` is seeded by the operating system; under a simulated disk the identity need not repeat.
-        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-        hasher.write_i128(clock.now().nanos());
-        hasher.write(dir.as_os_str().as_encoded_bytes());
-        half.copy_from_slice(&hasher.finish().to_le_bytes());
-    }
-    identity
 }
 
 #[cfg(test)]

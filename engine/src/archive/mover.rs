@@ -199,7 +199,7 @@ impl Mover<'_> {
     }
 
     fn number(&self) -> ArchiveNumber {
-        crate::open::new_identity(self.engine.clock.as_ref(), &self.engine.dir)
+        crate::identity::new_identity(self.engine.clock.as_ref(), &self.engine.dir)
     }
 
     fn archive_in<'c>(&self, collection: &'c CollectionState) -> Result<Archive<'c>> {

@@ -1,6 +1,6 @@
 //! The folder of a replica or of a restore: it gets the files of a copy, and is no database yet.
 
-use super::CopyHold;
+use super::held::CopyHold;
 use super::load::Loaded;
 use super::piece::CopiedFile;
 use super::store::{CopyStore, damaged, unreachable};
@@ -16,24 +16,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Refuses to open a folder for writing that is a replica, or no longer the primary.
-pub(crate) fn check_folder(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let path = FileName::Copy.path(dir);
-    if fs.exists(&path).map_err(|e| Error::io("access", &path, &e))? {
-        let url = fs.read(&path).map_err(|e| Error::io("read", &path, &e))?;
-        let (dir, url) = (dir.display(), String::from_utf8_lossy(&url).into_owned());
-        let what = format!(
-            "{dir} is a replica of {url}, or a restore into it has not ended: follow it, make it the primary with promote, or restore \
-             again"
-        );
-        return Err(Error::new(Code::IllegalOperation, what));
-    }
-    match Writer::of_folder(fs, dir)?.and_then(|writer| writer.refusal()) {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
 
 /// A folder that gets a copy, locked.
 #[derive(Debug)]

@@ -3,12 +3,14 @@
 //! A replica has the segment files in a folder of its own and everything else in memory. It applies whole points, each in one step
 //! for its readers: edits first, then the records of the log that they leave unsealed, which is what an open after a crash does.
 
+use super::epochs;
 use super::folder::CopyFolder;
 use super::load::{self, Loaded, Position};
 use super::piece::{CopiedFile, Piece};
+use super::place::{CopyPlace, no_point};
 use super::source::files_of;
+use super::status::ReplicaStatus;
 use super::store::CopyStore;
-use super::{CopyPlace, epochs, no_point};
 use crate::db::Database;
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
@@ -17,8 +19,9 @@ use crate::open::{replay, state_of};
 use crate::state::State;
 use crate::sync::Mutex;
 use crate::wal::RawRecord;
-use ebbtide_ttl::{Clock, Code, Timestamp};
-use serde::Serialize;
+#[cfg(doc)]
+use ebbtide_ttl::Code;
+use ebbtide_ttl::{Clock, Timestamp};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,34 +33,6 @@ use std::time::Duration;
 const SILENCE: Duration = Duration::from_secs(30);
 /// How many points are fetched before they are applied.
 const POINTS_MAX: usize = 64;
-
-/// How far a replica is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ReplicaStatus {
-    /// What it follows.
-    pub url: String,
-    /// The epoch of the last piece that it has.
-    pub epoch: u64,
-    /// The number of that piece.
-    pub piece: u64,
-    /// The replica has everything that its primary acknowledged before this instant, by the clock of the primary.
-    pub until: Timestamp,
-    /// Why the last attempt to go on failed.
-    pub failed: Option<String>,
-}
-
-impl ReplicaStatus {
-    /// The error that refuses writes.
-    pub(crate) fn refusal(&self) -> Error {
-        let what = format!(
-            "this is a read replica of {}: write to its primary, or make a replica the primary with promote",
-            self.url
-        );
-        Error::new(Code::IllegalOperation, what)
-    }
-}
 
 /// A database that follows a copy, step by step. [`Replica::follow`] does it in the background.
 #[derive(Debug)]

@@ -2,14 +2,15 @@
 
 use super::epochs::{self, Claim};
 use super::folder::CopyFolder;
+use super::held::CopyHold;
 use super::load;
 use super::piece::{Base, Head, Piece, piece_name};
-use super::shipper::hex;
+use super::place::{CopyPlace, no_point};
 use super::store::unreachable;
 use super::writer::Writer;
-use super::{CopyHold, CopyPlace, no_point};
 use crate::error::{Error, Result};
-use crate::open::{new_identity, state_of};
+use crate::identity::{hex, new_identity};
+use crate::open::state_of;
 use ebbtide_ttl::{Code, Timestamp};
 use serde::Serialize;
 

@@ -5,13 +5,14 @@ use super::garbage;
 use super::load::{self, Position};
 use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name};
 use super::source::{Changes, Source};
+use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
 use super::writer::{ShippedNote, Writer};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::identity::{hex, new_identity};
 use bytes::Bytes;
 use ebbtide_ttl::{Clock, Code, Timestamp};
-use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -38,29 +39,6 @@ impl Default for ShipOptions {
     fn default() -> Self {
         ShipOptions { every: Duration::from_secs(1), keep: Some(Duration::from_secs(7 * 86_400)) }
     }
-}
-
-/// How far a database is shipped.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ShipStatus {
-    /// Where to.
-    pub url: String,
-    /// The epoch that this process ships in; 0 before it has one.
-    pub epoch: u64,
-    /// The number of the last piece of it that counts.
-    pub piece: u64,
-    /// Everything acknowledged before this instant is in the copy.
-    pub shipped_until: Option<Timestamp>,
-    /// The number of the last record of the log that is in the copy.
-    pub last_record: u64,
-    /// Records of the log that were read and are not in the copy yet.
-    pub records_behind: u64,
-    /// Bytes that were sent.
-    pub bytes: u64,
-    /// Why the last attempt failed.
-    pub failed: Option<String>,
 }
 
 /// Ships a database, step by step: [`crate::Database::ship`] does it in the background.
@@ -114,7 +92,7 @@ impl Shipper {
         (url, store): (&str, Arc<dyn CopyStore>),
         options: ShipOptions,
     ) -> Shipper {
-        let process = hex(crate::open::new_identity(clock.as_ref(), &dir));
+        let process = hex(new_identity(clock.as_ref(), &dir));
         let source = Source::new(fs.clone(), clock.clone(), dir.clone());
         let status = ShipStatus { url: url.to_owned(), ..ShipStatus::default() };
         Shipper {
@@ -458,13 +436,4 @@ impl Shipper {
         self.superseded = Some(error.clone());
         error
     }
-}
-
-/// Sixteen bytes as hexadecimal digits.
-pub(super) fn hex(bytes: [u8; 16]) -> String {
-    let mut text = String::with_capacity(32);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

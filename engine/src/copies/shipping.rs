@@ -1,6 +1,7 @@
 //! Ships an open database in the background.
 
-use super::shipper::{ShipStatus, Shipper};
+use super::shipper::Shipper;
+use super::status::ShipStatus;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;

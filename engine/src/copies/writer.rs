@@ -1,9 +1,9 @@
-//! What a folder knows of its copies: the file `SHIP`.
+//! What a folder knows of its copies: the files `SHIP` and `COPY`.
 
-use super::shipper::hex;
 use crate::error::{Error, Result};
 use crate::files::FileName;
 use crate::fs::{Fs, replace};
+use crate::identity::{hex, new_identity};
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -52,7 +52,7 @@ impl Writer {
 
     /// A new one, which is not written yet.
     pub(super) fn new(clock: &dyn Clock, dir: &Path, places: Vec<String>) -> Writer {
-        Writer { id: hex(crate::open::new_identity(clock, dir)), places, superseded: None, shipped: None }
+        Writer { id: hex(new_identity(clock, dir)), places, superseded: None, shipped: None }
     }
 
     pub(super) fn make(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Writer> {
@@ -117,4 +117,22 @@ pub(super) fn not_primary(reason: &str) -> Error {
         "{reason}: write there; to go on with this folder as a database of its own, detach it (ebbtide ship --detach)"
     );
     Error::new(Code::NotWritable, what)
+}
+
+/// Refuses to open a folder for writing that is a replica, or no longer the primary.
+pub(crate) fn check_folder(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let path = FileName::Copy.path(dir);
+    if fs.exists(&path).map_err(|e| Error::io("access", &path, &e))? {
+        let url = fs.read(&path).map_err(|e| Error::io("read", &path, &e))?;
+        let (dir, url) = (dir.display(), String::from_utf8_lossy(&url).into_owned());
+        let what = format!(
+            "{dir} is a replica of {url}, or a restore into it has not ended: follow it, make it the primary with promote, or restore \
+             again"
+        );
+        return Err(Error::new(Code::IllegalOperation, what));
+    }
+    match Writer::of_folder(fs, dir)?.and_then(|writer| writer.refusal()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }

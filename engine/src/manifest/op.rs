@@ -1,7 +1,7 @@
 //! What edits consist of.
 
 use crate::archive::ArchiveRecord;
-use crate::archive::of_collection::IndexArchive;
+use crate::archive::index::IndexArchive;
 use crate::batch_id::LastBatch;
 use crate::documents::columns::DocumentColumn;
 use crate::documents::options::DocumentsRecord;

@@ -240,7 +240,7 @@ fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord
     if let Some(owner) = known {
         return Ok(owner);
     }
-    let owner = crate::open::new_identity(engine.clock.as_ref(), &engine.dir);
+    let owner = crate::identity::new_identity(engine.clock.as_ref(), &engine.dir);
     let mut record = record.clone();
     // The last one may be that of a process whose version never arrived.
     record.owners = record.owners.iter().rev().take(OWNERS_KEPT).rev().copied().chain([owner]).collect();

@@ -1,6 +1,6 @@
 //! A collection in one version of the state.
 
-use crate::archive::of_collection::IndexArchives;
+use crate::archive::index::IndexArchives;
 use crate::archive::{ArchiveRecord, ArchiveSlot};
 use crate::batch_id::LastBatch;
 use crate::error::Result;
