@@ -52,7 +52,11 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
                 }
             }
             Ok(false) => continue,
-            Err(error) if shipper.superseded().is_some() || error.code() != Code::HostUnreachable => {
+            // A writer that changes the files faster than they are read is no reason to end, nor is a store that does not answer.
+            Err(error)
+                if shipper.superseded().is_some()
+                    || !matches!(error.code(), Code::HostUnreachable | Code::LockBusy) =>
+            {
                 return Err(error.into());
             }
             Err(error) => {

@@ -123,9 +123,8 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         let (databases, copied) = match &args.follow {
             Some(url) => {
                 let following = open::replica(&served.folder, url)?;
-                let name =
-                    served.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-                (Databases::of(name, following.database().clone())?, Copied::Followed(following))
+                let database = following.database().clone();
+                (Databases::one_open(&served.folder, database)?, Copied::Followed(following))
             }
             None => {
                 let databases = served.open()?;

@@ -26,6 +26,7 @@ mod shipping;
 mod source;
 mod status;
 mod store;
+mod worker;
 mod writer;
 
 pub(crate) use held::CopyHold;

@@ -8,7 +8,7 @@
 mod invariants;
 mod op;
 
-pub(crate) use invariants::{Check, only_takes_away};
+pub(crate) use invariants::{Check, check_checkpoint, check_edit, only_takes_away};
 pub use op::SweepRecord;
 pub(crate) use op::{CollectionRecord, Op, SWEEP_HISTORY_MAX};
 
@@ -17,7 +17,6 @@ use crate::files::{FileEnd, FileName};
 use crate::framed::{FileHeader, FrameFormat, HEADER_BYTES, Place, file_crc};
 use crate::fs::{Fs, WriteFile, temporary, write_synced};
 use ebbtide_ttl::Code;
-use invariants::{check_checkpoint, check_edit};
 use std::path::{Path, PathBuf};
 
 /// A frame's head: length, CRC-32 of the payload, CRC-32 of these two and of the frame's place.

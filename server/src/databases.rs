@@ -115,10 +115,16 @@ impl Databases {
     /// As for [`Databases::one`].
     pub fn one_with(path: impl AsRef<Path>, opener: Opener) -> std::result::Result<Databases, Failure> {
         let path = path.as_ref();
-        let absolute = std::path::absolute(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-        let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        check_name(&name).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message)))?;
+        let name = name_of(path)?;
         Databases::of(name, opener(path)?)
+    }
+
+    /// A database that is open already, under the name of its folder. The server runs its background work and closes it.
+    ///
+    /// # Errors
+    /// If the folder has not a name that a client can use.
+    pub fn one_open(path: impl AsRef<Path>, database: Database) -> std::result::Result<Databases, Failure> {
+        Databases::of(name_of(path.as_ref())?, database)
     }
 
     /// One database that is open already, under a name for clients. The server runs its background work and closes it.
@@ -289,6 +295,14 @@ fn background(database: &Database) -> ebbtide::Result<Option<Background>> {
         return Ok(None);
     }
     database.start_background().map(Some)
+}
+
+/// The name under which clients know the database in a folder.
+fn name_of(path: &Path) -> std::result::Result<String, Failure> {
+    let absolute = std::path::absolute(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    check_name(&name).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message)))?;
+    Ok(name)
 }
 
 fn check_name(name: &str) -> Result<()> {

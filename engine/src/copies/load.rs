@@ -87,13 +87,13 @@ pub(super) fn piece_after(store: &dyn CopyStore, at: Position) -> Result<Option<
     Ok(next)
 }
 
-/// The pieces of an epoch that have a base, newest first: their numbers and instants, as far as the store lists them, and the first
-/// one.
+/// The pieces of an epoch that have a base, newest first: their numbers and instants, as far as the store lists them. If it lists
+/// none, the first piece may be one: it has a base, and is the first that is listed.
 pub(super) fn bases(store: &dyn CopyStore, epoch: u64) -> Result<Vec<(u64, Option<i128>)>> {
     let listed = store.list(&bases_folder(epoch)).map_err(unreachable)?;
     let mut bases: Vec<_> =
         listed.iter().filter_map(|name| parse_base_name(name)).map(|(number, at)| (number, Some(at))).collect();
-    if bases.iter().all(|(number, _)| *number != 1) {
+    if bases.is_empty() {
         bases.push((1, None));
     }
     bases.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));

@@ -2,7 +2,7 @@
 
 use super::store::damaged;
 use crate::error::{Error, Result};
-use crate::manifest::Op;
+use crate::manifest::{Op, check_checkpoint, check_edit};
 use crate::wal::RawRecord;
 use bytes::Bytes;
 use ebbtide_ttl::{Code, Timestamp};
@@ -126,6 +126,9 @@ impl Piece {
         let head = bytes.get(PREFIX_BYTES..checked).and_then(|rest| rest.get(..length));
         let head = postcard::from_bytes(head.ok_or_else(|| fails("its head is cut short"))?);
         let head: Head = head.map_err(|e| damaged(name, e))?;
+        let base = head.base.as_ref().map_or(Ok(()), |base| check_checkpoint(&base.checkpoint));
+        let edits = head.edits.iter().flatten().try_for_each(|edit| check_edit(edit));
+        base.and(edits).map_err(|what| damaged(name, format!("an edit is wrong: {what}")))?;
         let mut records = Vec::new();
         let mut rest = bytes.slice(PREFIX_BYTES + length..checked);
         while !rest.is_empty() {

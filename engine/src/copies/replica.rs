@@ -11,13 +11,13 @@ use super::place::{CopyPlace, no_point};
 use super::source::files_of;
 use super::status::ReplicaStatus;
 use super::store::CopyStore;
+use super::worker::{PAUSE_MIN, Worker};
 use crate::db::Database;
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::open::{replay, state_of};
 use crate::state::State;
-use crate::sync::Mutex;
 use crate::wal::RawRecord;
 #[cfg(doc)]
 use ebbtide_ttl::Code;
@@ -25,8 +25,6 @@ use ebbtide_ttl::{Clock, Timestamp};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Without a piece for this long a replica looks whether it has fallen behind what the copy keeps.
@@ -148,7 +146,7 @@ impl Replica {
         loaded.files.values().try_for_each(|file| folder.fetch(self.store.as_ref(), file).map(drop))?;
         self.records.clone_from(&loaded.records);
         let next = state_from(&self.fs, &self.dir, loaded, self.db.engine.settings.cache_bytes_max)?;
-        self.publish(next, position, until);
+        self.publish(next, position, until, true);
         Ok(1)
     }
 
@@ -201,12 +199,13 @@ impl Replica {
         let first_logged = next.logs.first().copied().unwrap_or(0);
         records.retain(|record| record.seq >= first_logged);
         self.records = records;
-        self.publish(next, position, until);
+        self.publish(next, position, until, changed.is_none());
         Ok(())
     }
 
-    /// Shows a state to readers. Files that it no longer has are unlinked when the last snapshot of them is gone.
-    fn publish(&mut self, mut next: State, position: Position, until: Timestamp) {
+    /// Shows a state to readers. Files that it no longer has are unlinked when the last snapshot of them is gone. Of a state that edits
+    /// have made these are known.
+    fn publish(&mut self, mut next: State, position: Position, until: Timestamp, is_anew: bool) {
         let engine = &self.db.engine;
         let retired = next.take_retired();
         let before = {
@@ -214,8 +213,10 @@ impl Replica {
             next.places.clone_from(&state.places);
             std::mem::replace(&mut *state, next)
         };
-        let kept: HashSet<String> = files_of(&engine.state.read()).into_iter().map(|file| file.path).collect();
-        before.retire_all_but(|path| kept.contains(path));
+        if is_anew {
+            let kept: HashSet<String> = files_of(&engine.state.read()).into_iter().map(|file| file.path).collect();
+            before.retire_all_but(|path| kept.contains(path));
+        }
         drop((retired, before));
         self.position = position;
         if let Some(status) = engine.copies.replica.lock().as_mut() {
@@ -225,19 +226,15 @@ impl Replica {
 
     /// Follows the copy in a thread, which looks for pieces that often.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "it waits for a store, and a program need not have a tokio runtime")]
     pub fn follow(mut self, every: Duration) -> Following {
-        let ends = Arc::new(AtomicBool::new(false));
-        let (db, told) = (self.db.clone(), ends.clone());
-        let thread = std::thread::spawn(move || {
-            while !told.load(Ordering::Acquire) {
-                if let Err(error) = self.catch_up() {
-                    tracing::warn!(%error, "the replica could not go on");
-                }
-                std::thread::park_timeout(every);
+        let db = self.db.clone();
+        let worker = Worker::begin(move || {
+            if let Err(error) = self.catch_up() {
+                tracing::warn!(%error, "the replica could not apply what was shipped; it is tried again");
             }
+            Some(every.max(PAUSE_MIN))
         });
-        Following { db, ends, thread: Mutex::new(Some(thread)) }
+        Following { db, _worker: worker }
     }
 }
 
@@ -245,8 +242,7 @@ impl Replica {
 #[derive(Debug)]
 pub struct Following {
     db: Database,
-    ends: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    _worker: Worker,
 }
 
 impl Following {
@@ -254,18 +250,6 @@ impl Following {
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.db
-    }
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.lock().take() {
-            thread.thread().unpark();
-            if thread.join().is_err() {
-                tracing::error!("the thread that follows a copy has panicked");
-            }
-        }
     }
 }
 

@@ -63,6 +63,9 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
     let store = store.as_ref();
     let newest = epochs::newest(store)?.ok_or_else(|| no_point(&place.url, None))?;
     let (folder, _lock) = CopyFolder::take(&place.fs, place.clock.as_ref(), &place.dir, &place.url)?;
+    // Before the epoch is taken, which stops the primary: what is damaged is found, and most files are fetched.
+    let (.., before) = load::load(store, None)?.ok_or_else(|| no_point(&place.url, None))?;
+    let mut fetched_bytes = folder.fetch_all(store, &before.files)?;
     let writer = Writer::new(place.clock.as_ref(), &place.dir, vec![place.url.clone()]);
     let claim = Claim {
         epoch: newest.epoch + 1,
@@ -101,7 +104,7 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
     if !is_first || epochs::claim_of(store, claim.epoch + 1)?.is_some() {
         return Err(other_writer(&place.url));
     }
-    let fetched_bytes = folder.fetch_all(store, &loaded.files)?;
+    fetched_bytes += folder.fetch_all(store, &loaded.files)?;
     folder.become_database(&loaded, CopyHold { at: point, ends_by_clock: true }, Some(&writer))?;
     check(place)?;
     Ok(Restored {

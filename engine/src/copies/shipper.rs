@@ -13,7 +13,7 @@ use crate::fs::Fs;
 use crate::identity::{hex, new_identity};
 use bytes::Bytes;
 use ebbtide_ttl::{Clock, Code, Timestamp};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,6 +78,8 @@ struct Epoch {
     records: VecDeque<(u64, u64)>,
     /// Files that were shipped and are in no piece yet.
     new_files: Vec<CopiedFile>,
+    /// Objects that say which pieces have a base, and are not in the store yet.
+    unlisted: VecDeque<String>,
 }
 
 #[derive(Debug)]
@@ -181,37 +183,49 @@ impl Shipper {
             return Ok(true);
         }
         self.status.records_behind = changes.records.len() as u64;
+        let reached_end = changes.reached_end;
+        // Other files are named only by edits.
+        let uploaded = match changes.has_edits() {
+            true => self.upload(),
+            false => Ok(true),
+        };
+        if !matches!(uploaded, Ok(true)) {
+            self.unsent = Some(changes);
+            return uploaded;
+        }
+        self.make(changes)?;
+        self.send()?;
+        Ok(reached_end)
+    }
+
+    /// Uploads the segment files that the store does not have; returns false if one was removed since the manifest was read, which
+    /// is to be read again.
+    fn upload(&mut self) -> Result<bool> {
+        let epoch = self.epoch.as_mut().ok_or_else(|| Error::internal("no epoch was taken"))?;
         for file in self.source.files() {
             if epoch.copied.get(&file.path).is_some_and(|copied| file.is(copied)) {
                 continue;
             }
-            let content = self.source.content(&file.path);
-            let Some(content) = content.inspect_err(|_| self.source.restart())? else {
-                // It was removed since the manifest was read, which is read again.
-                self.unsent = Some(changes);
-                return Ok(false);
+            let path = self.dir.join(&file.path);
+            let Some(content) = self.source.content(&file.path)? else {
+                return match self.source.is_current()? {
+                    true => Err(Error::corrupt(&path, 0, "segment file is missing")),
+                    false => Ok(false),
+                };
             };
             if content.len() as u64 != file.bytes {
-                let path = self.dir.join(&file.path);
-                self.unsent = Some(changes);
                 let what = format!("segment has {} bytes, expected={}", content.len(), file.bytes);
                 return Err(Error::corrupt(&path, 0, what));
             }
             let crc = crc32fast::hash(&content);
             let (bytes, footer) = (file.bytes, file.footer);
             let copied = CopiedFile { path: file.path, epoch: epoch.number, bytes, crc, footer };
-            if let Err(error) = self.store.put(&copied.object(), content.into()) {
-                self.unsent = Some(changes);
-                return Err(unreachable(error));
-            }
+            self.store.put(&copied.object(), content.into()).map_err(unreachable)?;
             self.status.bytes += bytes;
             epoch.new_files.push(copied.clone());
             epoch.copied.insert(copied.path.clone(), copied);
         }
-        let reached_end = changes.reached_end;
-        self.make(changes)?;
-        self.send()?;
-        Ok(reached_end)
+        Ok(true)
     }
 
     /// Makes a piece, which is to be sent.
@@ -234,7 +248,7 @@ impl Shipper {
             Base { checkpoint: self.source.checkpoint(), files, records_from }
         });
         if base.is_some() {
-            let used: std::collections::HashSet<_> = self.source.files().into_iter().map(|file| file.path).collect();
+            let used: HashSet<_> = self.source.files().into_iter().map(|file| file.path).collect();
             epoch.copied.retain(|path, _| used.contains(path));
         }
         let head = Head {
@@ -291,11 +305,17 @@ impl Shipper {
         epoch.sending = None;
         if has_base {
             epoch.last_base = number;
-            // Without it a restore reads more pieces.
-            let name = format!("{}/{}", bases_folder(epoch.number), base_name(number, at));
-            if let Err(error) = self.store.put(&name, Bytes::from_static(b"base")) {
-                tracing::warn!(%error, "a base of the copy could not be listed");
+            epoch.unlisted.push_back(format!("{}/{}", bases_folder(epoch.number), base_name(number, at)));
+        }
+        // In their order, so that the first one is listed if any is.
+        while let Some(name) = epoch.unlisted.front() {
+            if let Err(error) = self.store.put(name, Bytes::from_static(b"base")) {
+                tracing::warn!(%error, "a base of the copy could not be listed; it is tried again");
+                break;
             }
+            epoch.unlisted.pop_front();
+        }
+        if has_base {
             if let Some(keep) = self.options.keep {
                 let seconds = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
                 if let Err(error) = garbage::collect(self.store.as_ref(), epoch.number, at.plus_seconds(-seconds)) {
@@ -352,36 +372,34 @@ impl Shipper {
                 at: self.clock.now(),
             },
         };
+        // Before the epoch is taken: an older copy of the folder must not stop the one that is shipped.
+        let changes = self.read_all()?;
+        let end = self.source.last_seq();
+        if let Some((.., before)) = load::load(store, None)?.filter(|(.., before)| before.last_seq > end) {
+            let what = format!(
+                "{} has record {} of this database, and {} ends with record {end}: it is an older copy of the folder. Choose \
+                 another place for it, or restore the newer state from there",
+                self.status.url,
+                before.last_seq,
+                self.dir.display(),
+            );
+            return Err(Error::new(Code::InvalidOptions, what));
+        }
         // Before the store knows it: a folder that has shipped knows where to.
         writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
         if !epochs::take(store, &claim)? {
             let what = format!("another process has begun to ship this database to {}", self.status.url);
-            return Err(Error::new(Code::LockBusy, what));
+            let error = Error::new(Code::LockBusy, what);
+            self.superseded = Some(error.clone());
+            return Err(error);
         }
         // Only now: whatever is added to the epochs before does not count.
-        let loaded = load::load(store, None)?;
-        let (parent, copied, last_seq) = match loaded {
+        let (parent, copied) = match load::load(store, None)? {
             Some((position, _, loaded)) => {
-                (Some((position.epoch, position.number)), loaded.files.into_iter().collect(), loaded.last_seq)
+                (Some((position.epoch, position.number)), loaded.files.into_iter().collect())
             }
-            None => (None, HashMap::new(), 0),
+            None => (None, HashMap::new()),
         };
-        self.source.restart();
-        let mut changes = self.source.read(usize::MAX)?;
-        while !changes.reached_end {
-            changes.append(self.source.read(usize::MAX)?);
-        }
-        let end = self.source.last_seq();
-        if end < last_seq {
-            let what = format!(
-                "{} has record {last_seq} of this database, and {} ends with record {}: it is an older copy of the folder. Choose \
-                 another place for it, or restore the newer state from there",
-                self.status.url,
-                self.dir.display(),
-                end
-            );
-            return Err(Error::new(Code::InvalidOptions, what));
-        }
         self.unsent = Some(changes);
         (self.status.epoch, self.status.piece) = (claim.epoch, 0);
         self.writer = Some(writer);
@@ -395,8 +413,19 @@ impl Shipper {
             copied,
             records: VecDeque::new(),
             new_files: Vec::new(),
+            unlisted: VecDeque::new(),
         });
         Ok(())
+    }
+
+    /// Everything that the folder has.
+    fn read_all(&mut self) -> Result<Changes> {
+        self.source.restart();
+        let mut changes = self.source.read(usize::MAX)?;
+        while !changes.reached_end {
+            changes.append(self.source.read(usize::MAX)?);
+        }
+        Ok(changes)
     }
 
     /// How many measurements and changes of documents the log has that no piece which counts has; `None` if they cannot be read.

@@ -2,39 +2,32 @@
 
 use super::shipper::Shipper;
 use super::status::ShipStatus;
+use super::worker::{PAUSE_MIN, Worker};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sync::Mutex;
 use ebbtide_ttl::Code;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest pause after an error.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// A database that is shipped in the background, until this is dropped.
+/// A database that is shipped in the background, until this is dropped. [`crate::Database::ship_status`] tells how far it is.
 #[derive(Debug)]
 pub struct Shipping {
     shipper: Arc<Mutex<Shipper>>,
-    ends: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    engine: Weak<Engine>,
+    worker: Option<Worker>,
 }
 
 impl Shipping {
-    #[expect(clippy::disallowed_methods, reason = "it waits for a store, and a program need not have a tokio runtime")]
     pub(crate) fn begin(engine: &Arc<Engine>, shipper: Shipper, every: Duration) -> Shipping {
-        let (shipper, ends) = (Arc::new(Mutex::new(shipper)), Arc::new(AtomicBool::new(false)));
-        let (shared, told, engine) = (shipper.clone(), ends.clone(), Arc::downgrade(engine));
-        let thread = std::thread::spawn(move || run(&engine, &shared, &told, every));
-        Shipping { shipper, ends, thread: Mutex::new(Some(thread)) }
-    }
-
-    /// How far the database is shipped.
-    #[must_use]
-    pub fn status(&self) -> ShipStatus {
-        self.shipper.lock().status().clone()
+        let (shipper, engine) = (Arc::new(Mutex::new(shipper)), Arc::downgrade(engine));
+        let every = every.max(PAUSE_MIN);
+        let (shared, of, mut pause) = (shipper.clone(), engine.clone(), every);
+        let worker = Worker::begin(move || step(&of, &mut shared.lock(), every, &mut pause));
+        Shipping { shipper, engine, worker: Some(worker) }
     }
 
     /// Ships everything that was acknowledged before the call.
@@ -48,45 +41,32 @@ impl Shipping {
 
 impl Drop for Shipping {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.lock().take() {
-            thread.thread().unpark();
-            if thread.join().is_err() {
-                tracing::error!("the thread that ships a database has panicked");
-            }
+        drop(self.worker.take());
+        if let Some(engine) = self.engine.upgrade() {
+            *engine.copies.ship.lock() = None;
         }
     }
 }
 
-fn run(engine: &Weak<Engine>, shipper: &Mutex<Shipper>, ends: &AtomicBool, every: Duration) {
-    let mut pause = every;
-    while !ends.load(Ordering::Acquire) {
-        let stepped = {
-            let mut shipper = shipper.lock();
-            let stepped = shipper.step();
-            let Some(engine) = engine.upgrade() else { return };
-            *engine.copies.ship.lock() = Some(shipper.status().clone());
-            if let Some(error) = shipper.superseded() {
-                tracing::error!(%error, "the database is no longer shipped");
-                if error.code() == Code::NotWritable {
-                    engine.poison_with(error.clone());
-                }
-                return;
-            }
-            stepped
-        };
-        pause = match stepped {
-            Ok(true) => every,
-            Ok(false) => continue,
-            Err(error) => {
-                report(&error);
-                (pause * 2).clamp(Duration::from_secs(1), PAUSE_MAX)
-            }
-        };
-        std::thread::park_timeout(pause);
+/// One step; returns how long to wait for the next one, or `None` if there is none.
+fn step(engine: &Weak<Engine>, shipper: &mut Shipper, every: Duration, pause: &mut Duration) -> Option<Duration> {
+    let stepped = shipper.step();
+    let engine = engine.upgrade()?;
+    *engine.copies.ship.lock() = Some(shipper.status().clone());
+    if let Some(error) = shipper.superseded() {
+        tracing::error!(%error, "the database is no longer shipped");
+        if error.code() == Code::NotWritable {
+            engine.poison_with(error.clone());
+        }
+        return None;
     }
-}
-
-fn report(error: &Error) {
-    tracing::warn!(%error, "the database could not be shipped; it is tried again");
+    match stepped {
+        Ok(true) => *pause = every,
+        Ok(false) => return Some(Duration::ZERO),
+        Err(error) => {
+            tracing::warn!(%error, "the database could not be shipped; it is tried again");
+            *pause = (*pause * 2).clamp(Duration::from_secs(1), PAUSE_MAX);
+        }
+    }
+    Some(*pause)
 }

@@ -56,8 +56,12 @@ impl Changes {
         self.records.iter().map(|record| record.payload.len()).sum()
     }
 
+    pub(super) fn has_edits(&self) -> bool {
+        self.edits.as_ref().is_none_or(|edits| !edits.is_empty())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.edits.as_ref().is_some_and(Vec::is_empty)
+        self.records.is_empty() && !self.has_edits()
     }
 
     /// Adds what changed later.
@@ -137,6 +141,14 @@ impl Source {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("read the segment", &path, &e)),
         }
+    }
+
+    /// Whether the manifest is as it was read last.
+    pub(super) fn is_current(&self) -> Result<bool> {
+        let newest = self.newest_manifest()?;
+        Ok(self
+            .manifest_bytes(newest)?
+            .is_some_and(|bytes| self.read.as_ref().is_some_and(|r| r.manifest == (newest, bytes))))
     }
 
     /// Reads what changed since the last call, with some `log_bytes_max` bytes of the log; the first call begins with everything.

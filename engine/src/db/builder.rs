@@ -125,7 +125,8 @@ impl Builder {
     /// and offset if it is damaged, [`Code::IncompatibleFormat`] if another version made it,
     /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and errors of the file system.
     pub fn open(self) -> Result<Database> {
-        if self.detach && !self.read_only {
+        if self.detach && !self.read_only && Writer::of_folder(self.fs.as_ref(), &self.path)?.is_some() {
+            let _lock = crate::open::take_lock(self.fs.as_ref(), self.clock.as_ref(), &self.path)?;
             Writer::detach(self.fs.as_ref(), &self.path)?;
         }
         let engine = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;

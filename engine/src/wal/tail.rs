@@ -97,17 +97,52 @@ impl LogTail {
             let ended = self.read_file((file.as_ref(), &path), bytes_max.saturating_sub(bytes), &mut read.records)?;
             bytes += read.records[before..].iter().map(|record| record.payload.len()).sum::<usize>();
             if read.records.len() > before {
-                read.files.push(path);
+                read.files.push(path.clone());
             }
             if !ended {
                 return Ok(Some(read));
             }
-            if self.next_seq == self.first_seq || !logs.contains(&self.next_seq) {
-                read.reached_end = true;
-                return Ok(Some(read));
+            // A file that another one follows was complete when the manifest named that one.
+            let follows = logs.range(self.first_seq + 1..).next();
+            match follows {
+                None => {
+                    self.check_end((file.as_ref(), &path))?;
+                    read.reached_end = true;
+                    return Ok(Some(read));
+                }
+                Some(next) if *next != self.next_seq => {
+                    let what = format!("log record {} is damaged or missing, and newer logs follow", self.next_seq);
+                    return Err(Error::corrupt(&path, self.at.map_or(0, |at| at.offset), what));
+                }
+                Some(_) => {}
             }
             *self = LogTail::begin(self.identity, self.next_seq);
         }
+    }
+
+    /// Checks that nothing follows that was written after the next record was synced: then that is damaged.
+    fn check_end(&self, (file, path): (&dyn ReadAt, &Path)) -> Result<()> {
+        let Some(place) = self.at else { return Ok(()) };
+        let rest = usize::try_from(file.len().saturating_sub(place.offset)).unwrap_or(usize::MAX);
+        let fail = |e: io::Error| Error::io("read the log", path, &e);
+        let first = file.read_at(place.offset, rest.min(FORMAT.head_bytes)).map_err(fail)?;
+        // Behind the end there are zeros at most, but for what is being written.
+        if first.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let part = file.read_at(place.offset, rest).map_err(fail)?;
+        let mut heads = (1..part.len()).filter_map(|at| Record::parse(FORMAT.head_in(&part, at, place)?));
+        let Some(later) = heads.find(|head| head.synced_seq >= self.next_seq) else { return Ok(()) };
+        // Read again: it may have been written since.
+        let part = file.read_at(place.offset, rest).map_err(fail)?;
+        if FORMAT.frame_in(&part, 0, place).is_some() {
+            return Ok(());
+        }
+        let what = format!(
+            "log record {} is damaged: record {} was written after it had been synced",
+            self.next_seq, later.seq
+        );
+        Err(Error::corrupt(path, place.offset, what))
     }
 
     /// Reads on in one file; returns whether its last complete record was reached.

@@ -41,6 +41,31 @@ fn a_changed_or_cut_piece_is_refused() {
 }
 
 #[test]
+fn a_wrong_edit_is_refused_although_its_checksum_matches() {
+    let refused = |piece: &Piece| Piece::decode("p", &piece.encode().unwrap()).unwrap_err().to_string();
+    let mut wrong = piece();
+    wrong.head.edits = Some(vec![vec![Op::DropCollection { id: u64::MAX }]]);
+    assert!(refused(&wrong).contains("an edit is wrong"));
+    let mut wrong = piece();
+    wrong.head.base = Some(Base { checkpoint: vec![Op::DropCollection { id: 4 }], files: Vec::new(), records_from: 1 });
+    assert!(refused(&wrong).contains("an edit is wrong"));
+}
+
+#[test]
+fn any_bytes_behind_a_matching_checksum_do_no_harm() {
+    let bytes = piece().encode().unwrap();
+    for at in 8..bytes.len() - 4 {
+        for value in [0, 0x7f, 0x80, 0xff] {
+            let mut changed = bytes[..bytes.len() - 4].to_vec();
+            changed[at] = value;
+            let crc = crc32fast::hash(&changed);
+            changed.extend_from_slice(&crc.to_le_bytes());
+            let _ = Piece::decode("p", &changed.into());
+        }
+    }
+}
+
+#[test]
 fn names_of_bases_tell_number_and_instant() {
     let at = Timestamp::from_millis(-5);
     assert_eq!(parse_base_name(&base_name(12, at)), Some((12, -5)));

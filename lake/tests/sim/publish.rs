@@ -1,9 +1,9 @@
 //! Published tables: what their newest version has is what is visible, less what expires before the next one.
-#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+use crate::world::{HOUR, ROOT, World, at, random, reading, runs};
 use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
-use ebbtide::fs::sim::{SimFs, Variant};
-use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value, VirtualClock};
+use ebbtide::fs::sim::Variant;
+use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value};
 use ebbtide::{ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, RollupRequest, ScanRequest};
 use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
@@ -11,33 +11,11 @@ use roaring::{RoaringBitmap, RoaringTreemap};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const ROOT: &str = "/data/db";
 const URL: &str = "s3://sim/table";
-const HOUR: i64 = 3600;
 /// How far ahead a version with an interval of a minute hides.
 const AHEAD: i64 = 60 + 6 + 15;
 
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
-}
-
-struct World {
-    fs: SimFs,
-    clock: VirtualClock,
-    store: SimStore,
-}
-
 impl World {
-    fn new(store: SimStore) -> World {
-        World { fs: SimFs::new(ROOT), clock: VirtualClock::new(at(0)), store }
-    }
-
-    fn open(&self) -> Database {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        let places = Arc::new(SimLake::new(&self.store));
-        Database::builder(ROOT).fs(Arc::new(self.fs.clone())).clock(clock).archives(places).open().unwrap()
-    }
-
     /// The values in the newest version of the table, read by its log alone.
     fn published(&self) -> Vec<i64> {
         let mut files: BTreeMap<String, serde_json::Value> = BTreeMap::new();
@@ -118,15 +96,6 @@ fn left_out(add: &serde_json::Value) -> RoaringBitmap {
     let rows = RoaringTreemap::deserialize_from(&bytes[4..]).unwrap();
     assert_eq!(Some(rows.len()), vector["cardinality"].as_u64());
     rows.iter().map(|row| u32::try_from(row).unwrap()).collect()
-}
-
-fn reading(seconds: i64, v: i64) -> Value {
-    let sensor = ["a", "b", "c"][v.unsigned_abs() as usize % 3];
-    Value::Object(vec![
-        ("t".into(), Value::Date(at(seconds))),
-        ("sensor".into(), Value::from(sensor)),
-        ("v".into(), Value::Int(v)),
-    ])
 }
 
 /// A bin: its start, its series, its measurements, and the sum of the readings in it.
@@ -364,7 +333,7 @@ fn a_place_that_is_not_ours_is_refused_and_nothing_changes() {
     for (url, every) in [("ftp://x/y", 60), ("s3://key@x/y", 60), ("s3://x/y", 0), ("s3://x/y", 1_000_000)] {
         assert!(db.publish("other", url, every).is_err());
     }
-    let stranger = World { fs: SimFs::new(ROOT), clock: world.clock.clone(), store: world.store.clone() };
+    let stranger = world.another();
     let beside = stranger.open();
     weather(&beside);
     let error = beside.publish("weather", URL, 60).unwrap_err();
@@ -390,7 +359,7 @@ fn of_two_copies_the_one_that_is_told_to_goes_on() {
     c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
     db.publish("weather", URL, 60).unwrap();
     drop((c, db));
-    let copy = World { fs: world.fs.fork(), clock: world.clock.clone(), store: world.store.clone() };
+    let copy = world.on(world.fs.fork());
     let (db, beside) = (world.open(), copy.open());
     let (c, d) = (db.collection("weather").unwrap(), beside.collection("weather").unwrap());
     c.insert_documents(&[reading(1, 30)]).unwrap();
@@ -406,17 +375,13 @@ fn of_two_copies_the_one_that_is_told_to_goes_on() {
 
 #[test]
 fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish_what_is_visible() {
-    let runs = std::env::var("EBBTIDE_LAKE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(400_u64);
+    let runs = runs(400);
     // One takes as long as four over archives.
     for seed in 0..runs / 4 {
         let mut world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
         let mut db = world.open();
         weather(&db);
-        let mut random = seed;
-        let mut next = |below: i64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
-            i64::try_from(random >> 33).unwrap() % below
-        };
+        let mut next = random(seed);
         let mut inserted = 0;
         drop(db.publish("weather", URL, 60));
         for round in 0..12 {
@@ -441,7 +406,7 @@ fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish
                 7 => {
                     let fs = world.fs.crash(Variant::V0, seed);
                     drop((c, db));
-                    world = World { fs, ..world };
+                    world = world.on(fs);
                     db = world.open();
                 }
                 _ => world.store.advance(3_700_000),

@@ -1,77 +1,23 @@
 //! What is moved to an archive: each measurement is in one of both places at every moment, whatever fails.
-#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+use crate::world::{HOUR, OTHER, ROOT, World, at, reading};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::error::ArrowError;
 use ebbtide::buckets::{times, value_at};
-use ebbtide::fs::sim::{SimFs, Variant};
-use ebbtide::ttl::{
-    Clock, Code, Filter, Precision, RuleChange, RuleSelector, RuleSpec, Timestamp, Value, VirtualClock,
-};
+use ebbtide::ttl::{Clock, Code, Filter, Precision, RuleSpec, Timestamp, Value};
 use ebbtide::{
-    ArchiveInfo, CollectionChange, CollectionOptions, Database, HoldOptions, MetaFilter, Result, ScanRequest,
-    SweepOptions,
+    CollectionChange, CollectionOptions, Database, HoldOptions, MetaFilter, Result, ScanRequest, SweepOptions,
 };
 use ebbtide_lake::sim::{SimLake, SimStore};
 use std::sync::Arc;
 
-const ROOT: &str = "/data/db";
-const HOUR: i64 = 3600;
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
-}
-
-fn reading(seconds: i64, v: i64) -> Value {
-    let sensor = ["a", "b", "c"][v as usize % 3];
-    Value::Object(vec![
-        ("t".into(), Value::Date(at(seconds))),
-        ("sensor".into(), Value::from(sensor)),
-        ("v".into(), Value::Int(v)),
-    ])
-}
-
-/// A disk, a clock, a store, and one for the archive of an index.
-struct World {
-    fs: SimFs,
-    clock: VirtualClock,
-    store: SimStore,
-    other: SimStore,
-}
-
-const OTHER: &str = "s3://sim/other";
-
-impl World {
-    fn new(store: SimStore) -> World {
-        World::with_other(store, SimStore::new(2, 0))
-    }
-
-    fn with_other(store: SimStore, other: SimStore) -> World {
-        World { fs: SimFs::new(ROOT), clock: VirtualClock::new(at(0)), store, other }
-    }
-
-    fn on(&self, fs: SimFs) -> World {
-        World { fs, clock: self.clock.clone(), store: self.store.clone(), other: self.other.clone() }
-    }
-
-    fn try_open(&self) -> Result<Database> {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        let places = Arc::new(SimLake::new(&self.store).and(OTHER, &self.other));
-        Database::builder(ROOT).fs(Arc::new(self.fs.clone())).clock(clock).archives(places).open()
-    }
-
-    fn open(&self) -> Database {
-        self.try_open().unwrap()
-    }
-}
-
-fn options() -> CollectionOptions {
+pub(crate) fn options() -> CollectionOptions {
     let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
     options.expire_into("s3://sim/archive")
 }
 
 /// Thirty readings, two minutes apart. After 1 h 50 min most of them have expired.
-fn filled(world: &World) -> Database {
+pub(crate) fn filled(world: &World) -> Database {
     let db = world.open();
     let c = db.create_collection("weather", options()).unwrap();
     c.insert_documents(&(0..30).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
@@ -79,7 +25,7 @@ fn filled(world: &World) -> Database {
 }
 
 /// The same in a collection without an archive.
-fn filled_without_archive(world: &World) -> Database {
+pub(crate) fn filled_without_archive(world: &World) -> Database {
     let db = filled(world);
     let none = CollectionChange { expire_into: Some(None), ..CollectionChange::default() };
     db.modify_collection("weather", &none, None).unwrap();
@@ -87,12 +33,12 @@ fn filled_without_archive(world: &World) -> Database {
 }
 
 /// An index over a third of the readings, which expire in half the time.
-fn index() -> RuleSpec {
+pub(crate) fn index() -> RuleSpec {
     RuleSpec::new("short", HOUR / 2, Filter::eq("sensor", Value::from("a")))
 }
 
 /// The same readings in a collection where that index has an archive of its own.
-fn filled_with_index(world: &World, of_collection: bool) -> Database {
+pub(crate) fn filled_with_index(world: &World, of_collection: bool) -> Database {
     let db = world.open();
     let options = if of_collection { options() } else { CollectionOptions { expire_into: None, ..options() } };
     let c = db.create_collection("weather", options).unwrap();
@@ -101,23 +47,7 @@ fn filled_with_index(world: &World, of_collection: bool) -> Database {
     db
 }
 
-/// Of these numbers those that go by the index, or the others.
-fn of_index(range: std::ops::Range<i64>, by_index: bool) -> Vec<i64> {
-    range.filter(|v| (v % 3 == 0) == by_index).collect()
-}
-
-/// How many measurements each archive has, by URL.
-fn by_archive(db: &Database) -> Vec<(String, u64)> {
-    let snapshot = db.snapshot().collection("weather").unwrap();
-    let rows = |archive: &ArchiveInfo| {
-        let Some(version) = archive.version else { return 0 };
-        let files = snapshot.archive_place(&archive.url).unwrap().files(version).unwrap();
-        files.iter().map(|file| file.rows).sum()
-    };
-    snapshot.archives().iter().map(|archive| (archive.url.clone(), rows(archive))).collect()
-}
-
-fn values(batch: &arrow::array::RecordBatch) -> Vec<i64> {
+pub(crate) fn values(batch: &arrow::array::RecordBatch) -> Vec<i64> {
     let column = batch.column_by_name("v").unwrap();
     let value = |row| match ebbtide::buckets::value_at(column.as_ref(), row) {
         Value::Int(v) => v,
@@ -127,7 +57,7 @@ fn values(batch: &arrow::array::RecordBatch) -> Vec<i64> {
 }
 
 /// What is visible here, and what has expired: in the archive or not yet.
-fn both(db: &Database) -> Result<(Vec<i64>, Vec<i64>)> {
+pub(crate) fn both(db: &Database) -> Result<(Vec<i64>, Vec<i64>)> {
     let snapshot = db.snapshot().collection("weather")?;
     let (mut here, mut expired) = (Vec::new(), Vec::new());
     for unit in snapshot.scan(&ScanRequest::default())? {
@@ -151,24 +81,24 @@ fn both(db: &Database) -> Result<(Vec<i64>, Vec<i64>)> {
 }
 
 /// Everything, here and there.
-fn all(db: &Database) -> Vec<i64> {
+pub(crate) fn all(db: &Database) -> Vec<i64> {
     let (here, expired) = both(db).unwrap();
     let mut all: Vec<i64> = here.into_iter().chain(expired).collect();
     all.sort_unstable();
     all
 }
 
-fn archived(db: &Database) -> u64 {
+pub(crate) fn archived(db: &Database) -> u64 {
     let snapshot = db.snapshot().collection("weather").unwrap();
     let units = snapshot.archived(&ScanRequest::default()).unwrap().units;
     units.iter().map(|unit| unit.file.rows).sum()
 }
 
-fn state_of(db: &Database) -> String {
+pub(crate) fn state_of(db: &Database) -> String {
     db.snapshot().collection("weather").unwrap().rule_infos().unwrap()[0].state.clone()
 }
 
-fn numbers(range: std::ops::Range<i64>) -> Vec<i64> {
+pub(crate) fn numbers(range: std::ops::Range<i64>) -> Vec<i64> {
     range.collect()
 }
 
@@ -223,7 +153,7 @@ fn only_parts_of_the_archive_that_can_have_the_time_are_fetched() {
 
 /// Selects the metas that have a value at a path.
 #[derive(Debug)]
-struct Having([(Vec<String>, Value); 1]);
+pub(crate) struct Having([(Vec<String>, Value); 1]);
 
 impl Having {
     fn at(path: &[&str], value: impl Into<Value>) -> Option<Arc<dyn MetaFilter>> {
@@ -343,162 +273,6 @@ fn what_was_kept_for_long_enough_leaves_the_archive_and_an_hour_later_the_store(
     assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
 }
 
-/// Sweeps until everything due is moved, with a store that works.
-fn finish(world: &World) -> Database {
-    for store in [&world.store, &world.other] {
-        store.fail_one_in(0);
-        store.set_away(false);
-        store.stop_after(None);
-        store.settle();
-    }
-    let db = world.open();
-    for _ in 0..3 {
-        db.sweep().unwrap();
-    }
-    db
-}
-
-/// Makes the readings.
-type Fill = fn(&World) -> Database;
-
-/// A collection with an archive, and one of which an index has another.
-const FILLS: [Fill; 2] = [filled, |world| filled_with_index(world, true)];
-
-#[test]
-fn a_power_cut_at_any_step_leaves_each_measurement_once() {
-    for fill in FILLS {
-        // How many steps there are.
-        let world = World::new(SimStore::new(1, 0));
-        let db = fill(&world);
-        world.clock.set(at(2 * HOUR));
-        let before = world.fs.mutating_ops();
-        db.sweep().unwrap();
-        drop(db);
-        let steps = world.fs.mutating_ops() - before;
-        assert!(steps > 10, "{steps}");
-        for step in 0..steps {
-            for variant in [Variant::V0, Variant::V1, Variant::V3] {
-                let world = World::new(SimStore::new(1, 0));
-                let db = fill(&world);
-                world.clock.set(at(2 * HOUR));
-                world.fs.stop_after(step);
-                drop(db.sweep());
-                let after = world.on(world.fs.crash(variant, step));
-                drop(db);
-                let opened = after.open();
-                assert_eq!(all(&opened), numbers(0..30), "after step {step}");
-                drop(opened);
-                let db = finish(&after);
-                assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after step {step}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
-    for (fill, requests) in FILLS.iter().flat_map(|fill| (0..12).map(move |requests| (fill, requests))) {
-        let world = World::new(SimStore::new(requests, 0));
-        let db = fill(&world);
-        world.clock.set(at(2 * HOUR));
-        for store in [&world.store, &world.other] {
-            store.stop_after(Some(requests));
-        }
-        let report = db.sweep().unwrap();
-        if report.counts.failed_rules > 0 {
-            assert!(state_of(&db).contains("failed: the store is away"), "{}", state_of(&db));
-        }
-        drop(db);
-        let db = finish(&world);
-        assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after {requests} requests");
-    }
-}
-
-#[test]
-fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
-    let runs = std::env::var("EBBTIDE_LAKE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(300);
-    for seed in 0..runs {
-        let mut world = World::with_other(SimStore::new(seed, 3), SimStore::new(seed + 7, 3));
-        // Without an archive of an index, with one, and with that one alone.
-        let kind = seed / 3 % 3;
-        let mut db = if kind == 0 { filled(&world) } else { filled_with_index(&world, kind == 1) };
-        let keep = (seed % 3 == 0).then_some(3 * HOUR);
-        let keep = keep.filter(|_| kind < 2);
-        let index_keep = (kind > 0 && seed % 3 < 2).then_some(2 * HOUR);
-        let change = CollectionChange { keep_seconds: Some(keep), ..CollectionChange::default() };
-        let index = RuleChange::new(RuleSelector::Name("short".to_owned())).keep_seconds(index_keep);
-        db.modify_collection("weather", &change, Some(&index).filter(|_| kind > 0)).unwrap();
-        let mut times: Vec<i64> = (0..30).map(|v| v * 120).collect();
-        let mut random = seed;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
-            (random >> 33) % below
-        };
-        let mut inserted = 30;
-        let mut deleted = Vec::new();
-        for round in 1..8 {
-            world.clock.set(at(HOUR + round * 700));
-            if let Ok((mut here, expired)) = both(&db) {
-                here.extend(expired);
-                here.sort_unstable();
-                assert!(here.is_sorted_by(|a, b| a < b), "seed {seed}: {here:?}");
-            }
-            match next(6) {
-                0 => {
-                    let fs = world.fs.crash(Variant::V0, seed);
-                    drop(db);
-                    world = world.on(fs);
-                    db = world.open();
-                }
-                1 => {
-                    times.push(i64::try_from(next(5000)).unwrap());
-                    let late = reading(times[times.len() - 1], inserted);
-                    db.collection("weather").unwrap().insert_documents(&[late]).unwrap();
-                    inserted += 1;
-                }
-                2 => {
-                    let which = i64::try_from(next(30)).unwrap();
-                    let c = db.collection("weather").unwrap();
-                    // What the archive has is not deleted.
-                    let is_here = all_here(&db).contains(&which);
-                    match c.delete(&Filter::eq("v", Value::Int(which))) {
-                        Ok(_) => deleted.extend(is_here.then_some(which)),
-                        Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
-                    }
-                }
-                3 => {
-                    drop(db.compact(Some("weather")));
-                }
-                _ => {}
-            }
-            db.sweep().unwrap();
-        }
-        drop(db);
-        world.clock.set(at(5 * HOUR));
-        let db = finish(&world);
-        let is_archived = |v: &i64| kind < 2 || v % 3 == 0;
-        let expected: Vec<i64> = (0..inserted).filter(|v| !deleted.contains(v) && is_archived(v)).collect();
-        let found = all(&db);
-        // A file goes when its last measurement has been kept for long enough, so no other may be missing.
-        let keep_of = |v: &i64| if kind > 0 && v % 3 == 0 { index_keep } else { keep };
-        let is_old = |v: &i64| keep_of(v).is_some_and(|keep| times[usize::try_from(*v).unwrap()] + keep <= 5 * HOUR);
-        let missing: Vec<i64> = expected.iter().copied().filter(|v| !found.contains(v)).collect();
-        assert!(missing.iter().all(is_old), "seed {seed}: {missing:?}");
-        let rest: Vec<i64> = expected.iter().copied().filter(|v| !missing.contains(v)).collect();
-        assert_eq!(found, rest, "seed {seed}");
-        let snapshot = db.snapshot().collection("weather").unwrap();
-        for archive in snapshot.archives() {
-            let (Some(keep), Some(version)) = (archive.keep_seconds, archive.version) else { continue };
-            let files = snapshot.archive_place(&archive.url).unwrap().files(version).unwrap();
-            let last = |time: i64| Timestamp::from_units(time, Precision::Ms);
-            assert!(files.iter().all(|file| last(file.times.1) > at(5 * HOUR - keep)), "seed {seed}");
-        }
-        drop(snapshot);
-        assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
-        assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0, "seed {seed}");
-    }
-}
-
 #[test]
 fn a_store_that_is_away_costs_nothing_but_room() {
     let world = World::new(SimStore::new(1, 0));
@@ -587,7 +361,7 @@ fn another_database_cannot_take_the_place() {
     let db = filled(&world);
     world.clock.set(at(2 * HOUR));
     db.sweep().unwrap();
-    let other = world.on(SimFs::new(ROOT));
+    let other = world.another();
     let foreign = other.open();
     foreign.create_collection("weather", options()).unwrap().insert_documents(&[reading(0, 0)]).unwrap();
     assert_eq!(foreign.sweep().unwrap().counts.deleted_documents, 0);
@@ -647,183 +421,8 @@ fn while_it_is_not_known_what_the_archive_has_nothing_of_it_changes() {
     assert_eq!(c.delete(&Filter::everything()).unwrap(), 0);
 }
 
-#[test]
-fn what_an_index_expires_goes_to_its_own_archive() {
-    let world = World::new(SimStore::new(1, 0));
-    let db = filled_with_index(&world, true);
-    world.clock.set(at(2 * HOUR));
-    assert_eq!(both(&db).unwrap(), (vec![], numbers(0..30)));
-    let report = db.sweep().unwrap();
-    assert_eq!((report.counts.deleted_documents, report.counts.failed_rules), (30, 0));
-    let places = vec![("s3://sim/archive".to_owned(), 20), (OTHER.to_owned(), 10)];
-    assert_eq!((by_archive(&db), all(&db)), (places.clone(), numbers(0..30)));
-    let infos = db.snapshot().collection("weather").unwrap().rule_infos().unwrap();
-    let states: Vec<&str> = infos.iter().map(|info| info.state.as_str()).collect();
-    assert_eq!(states, ["active, into s3://sim/archive", "active, into s3://sim/other"]);
-    // Each under its own rule in the history, and in another process too.
-    let swept: Vec<_> = db.sweeps().iter().map(|sweep| (sweep.rule.clone(), sweep.measurements)).collect();
-    assert_eq!(swept, [("collection".to_owned(), 20), ("short".to_owned(), 10)]);
-    drop(db);
-    let db = world.open();
-    assert_eq!((by_archive(&db), all(&db)), (places, numbers(0..30)));
-    db.collection("weather").unwrap().insert_documents(&[reading(1, 30)]).unwrap();
-    db.sweep().unwrap();
-    assert_eq!((by_archive(&db)[1].1, all(&db)), (11, numbers(0..31)));
-    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
-}
-
-#[test]
-fn what_other_rules_expire_is_deleted_or_handed_over_if_only_an_index_has_an_archive() {
-    let world = World::new(SimStore::new(1, 0));
-    let db = filled_with_index(&world, false);
-    world.clock.set(at(2 * HOUR));
-    // What will be deleted is not archived.
-    assert_eq!(both(&db).unwrap(), (vec![], of_index(0..30, true)));
-    let report = db.sweep().unwrap();
-    assert_eq!((report.counts.deleted_documents, report.counts.failed_rules), (30, 0));
-    assert_eq!((by_archive(&db), all(&db)), (vec![(OTHER.to_owned(), 10)], of_index(0..30, true)));
-    assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0);
-
-    let (world, taken) = (World::new(SimStore::new(1, 0)), Arc::new(std::sync::Mutex::new(Vec::new())));
-    let db = filled_with_index(&world, false);
-    world.clock.set(at(2 * HOUR));
-    let sink = Arc::clone(&taken);
-    let take = move |bucket: &ebbtide::ExpiredBucket| {
-        sink.lock().unwrap().extend(values(&bucket.rows));
-        Ok(())
-    };
-    let options = SweepOptions { sink: Some(Arc::new(take)), ..SweepOptions::default() };
-    db.sweep_with(&options).unwrap();
-    taken.lock().unwrap().sort_unstable();
-    assert_eq!(*taken.lock().unwrap(), of_index(0..30, false));
-    assert_eq!(by_archive(&db), [(OTHER.to_owned(), 10)]);
-}
-
-#[test]
-fn a_place_that_is_away_delays_no_other() {
-    for of_collection in [true, false] {
-        // Away at once, and away when the commit is sent.
-        for requests in [0, 4] {
-            let world = World::new(SimStore::new(1, 0));
-            let db = if of_collection { filled(&world) } else { filled_without_archive(&world) };
-            // What goes to one place lies in one segment with the rest.
-            db.flush().unwrap();
-            db.create_rules("weather", vec![index().expire_into(OTHER)]).unwrap();
-            assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 1);
-            world.clock.set(at(5400));
-            world.other.stop_after(Some(requests));
-            assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
-            assert_eq!(all_here(&db), numbers(0..30), "{requests}");
-            world.clock.set(at(2 * HOUR));
-            assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
-            assert_eq!(all_here(&db), of_index(0..30, true), "{requests}");
-            let infos = db.snapshot().collection("weather").unwrap().rule_infos().unwrap();
-            let failed: Vec<bool> = infos.iter().map(|info| info.state.contains("failed: the store is away")).collect();
-            assert_eq!(failed, [false, true]);
-            drop(db);
-            let db = finish(&world);
-            let expected = if of_collection { numbers(0..30) } else { of_index(0..30, true) };
-            assert_eq!((all(&db), archived(&db)), (expected.clone(), expected.len() as u64));
-        }
-    }
-}
-
-#[test]
-fn what_goes_by_size_goes_where_its_rule_would_move_it() {
-    let world = World::new(SimStore::new(1, 0));
-    let db = world.open();
-    let options = CollectionOptions { expire_into: None, ..options().expire_after_seconds(1000 * HOUR) };
-    let c = db.create_collection("weather", options).unwrap();
-    db.create_rules("weather", vec![index().expire_into(OTHER)]).unwrap();
-    let long = RuleChange::new(RuleSelector::Name("short".to_owned())).expire_after_seconds(900 * HOUR);
-    db.modify_collection("weather", &CollectionChange::default(), Some(&long)).unwrap();
-    c.insert_documents(&(0..60).map(|v| reading(v * HOUR, v)).collect::<Vec<_>>()).unwrap();
-    world.clock.set(at(60 * HOUR));
-    let limit = CollectionChange { max_bytes: Some(Some(1)), ..CollectionChange::default() };
-    db.modify_collection("weather", &limit, None).unwrap();
-    db.sweep().unwrap();
-    // The newest window stays.
-    assert_eq!(both(&db).unwrap(), (vec![59], of_index(0..59, true)));
-    let sized: Vec<_> = db.sweeps().iter().map(|sweep| (sweep.rule.clone(), sweep.measurements)).collect();
-    assert_eq!(sized, [("size".to_owned(), 39), ("size".to_owned(), 20)]);
-}
-
-#[test]
-fn the_archive_of_an_index_keeps_for_as_long_as_it_is_told() {
-    let world = World::new(SimStore::new(1, 0));
-    let db = filled_with_index(&world, true);
-    let by_name = || RuleChange::new(RuleSelector::Name("short".to_owned()));
-    let change = |change: RuleChange| db.modify_collection("weather", &CollectionChange::default(), Some(&change));
-    let error = change(by_name().keep_seconds(Some(HOUR / 2))).unwrap_err();
-    assert!(error.to_string().contains("more than expireAfterSeconds"), "{error}");
-    change(by_name().keep_seconds(Some(10 * HOUR))).unwrap();
-    world.clock.set(at(3 * HOUR));
-    db.sweep().unwrap();
-    assert_eq!(all(&db), numbers(0..30));
-    world.clock.set(at(11 * HOUR));
-    db.sweep().unwrap();
-    assert_eq!(all(&db), of_index(0..30, false));
-}
-
-#[test]
-fn the_archive_of_an_index_can_be_changed_and_goes_with_the_index() {
-    let world = World::new(SimStore::new(1, 0));
-    let db = filled_with_index(&world, true);
-    let by_name = || RuleChange::new(RuleSelector::Name("short".to_owned()));
-    let change = |change: RuleChange| db.modify_collection("weather", &CollectionChange::default(), Some(&change));
-    world.clock.set(at(2 * HOUR));
-    db.sweep().unwrap();
-    for url in ["s3://sim/archive", "https://a", "s3://key:secret@bucket/a"] {
-        let error = change(by_name().expire_into(Some(url))).unwrap_err();
-        assert_eq!(error.code(), Code::InvalidOptions);
-        assert!(!error.to_string().contains("secret"), "{error}");
-    }
-    let same_place = options().expire_into(OTHER);
-    assert_eq!(db.create_collection("other", same_place).unwrap_err().code(), Code::InvalidOptions);
-    let conflict = db.create_rules("weather", vec![index()]).unwrap_err();
-    assert_eq!(conflict.code(), Code::IndexOptionsConflict);
-    assert_eq!(db.create_rules("weather", vec![index().expire_into(OTHER)]).unwrap().after, 1);
-    // Without one of its own it uses that of the collection; what is at the other place stays there.
-    change(by_name().expire_into(None)).unwrap();
-    db.collection("weather").unwrap().insert_documents(&[reading(1, 30)]).unwrap();
-    db.sweep().unwrap();
-    assert_eq!(by_archive(&db), [("s3://sim/archive".to_owned(), 21)]);
-    // When it is back there, it knows what it had moved.
-    change(by_name().expire_into(Some(OTHER))).unwrap();
-    db.collection("weather").unwrap().insert_documents(&[reading(2, 33)]).unwrap();
-    db.sweep().unwrap();
-    assert_eq!((by_archive(&db)[1].1, all(&db).len()), (11, 32));
-    // Another index may have the place after this one.
-    db.drop_rule("weather", "short").unwrap();
-    assert_eq!(by_archive(&db).len(), 1);
-    drop(db);
-    let db = world.open();
-    let next = RuleSpec::new("next", HOUR / 2, Filter::eq("sensor", Value::from("a"))).expire_into(OTHER);
-    db.create_rules("weather", vec![next]).unwrap();
-    db.collection("weather").unwrap().insert_documents(&[reading(3, 36)]).unwrap();
-    db.sweep().unwrap();
-    assert_eq!((by_archive(&db)[1].1, all(&db).len()), (12, 33));
-    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
-}
-
-#[test]
-fn of_two_copies_only_one_uses_the_archive_of_an_index() {
-    let world = World::new(SimStore::new(1, 0));
-    let db = filled_with_index(&world, false);
-    world.clock.set(at(HOUR));
-    db.sweep().unwrap();
-    drop(db);
-    let copy = world.on(world.fs.fork());
-    let (db, beside) = (world.open(), copy.open());
-    world.clock.set(at(2 * HOUR));
-    beside.sweep().unwrap();
-    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
-    assert_eq!((all(&beside), all(&db)), (of_index(0..30, true), of_index(0..30, true)));
-    assert_eq!(db.adopt_archive("weather").unwrap_err().code(), Code::IllegalOperation);
-}
-
 /// What is stored here, without the archive.
-fn all_here(db: &Database) -> Vec<i64> {
+pub(crate) fn all_here(db: &Database) -> Vec<i64> {
     let snapshot = db.snapshot().collection("weather").unwrap();
     let mut all = Vec::new();
     let request = ScanRequest { include_hidden: true, ..ScanRequest::default() };

@@ -1,0 +1,160 @@
+//! Archives through power cuts, lost requests and random runs.
+
+use crate::archive::{all, all_here, archived, both, filled, filled_with_index, numbers, state_of};
+use crate::world::{HOUR, World, at, random, reading, runs};
+use ebbtide::fs::sim::Variant;
+use ebbtide::ttl::{Code, Filter, Precision, RuleChange, RuleSelector, Timestamp, Value};
+use ebbtide::{CollectionChange, Database};
+use ebbtide_lake::sim::SimStore;
+
+/// Makes the readings.
+type Fill = fn(&World) -> Database;
+
+/// A collection with an archive, and one of which an index has another.
+const FILLS: [Fill; 2] = [filled, |world| filled_with_index(world, true)];
+
+/// Sweeps until everything due is moved, with a store that works.
+pub(crate) fn finish(world: &World) -> Database {
+    for store in [&world.store, &world.other] {
+        store.fail_one_in(0);
+        store.set_away(false);
+        store.stop_after(None);
+        store.settle();
+    }
+    let db = world.open();
+    for _ in 0..3 {
+        db.sweep().unwrap();
+    }
+    db
+}
+
+#[test]
+fn a_power_cut_at_any_step_leaves_each_measurement_once() {
+    for fill in FILLS {
+        // How many steps there are.
+        let world = World::new(SimStore::new(1, 0));
+        let db = fill(&world);
+        world.clock.set(at(2 * HOUR));
+        let before = world.fs.mutating_ops();
+        db.sweep().unwrap();
+        drop(db);
+        let steps = world.fs.mutating_ops() - before;
+        assert!(steps > 10, "{steps}");
+        for step in 0..steps {
+            for variant in [Variant::V0, Variant::V1, Variant::V3] {
+                let world = World::new(SimStore::new(1, 0));
+                let db = fill(&world);
+                world.clock.set(at(2 * HOUR));
+                world.fs.stop_after(step);
+                drop(db.sweep());
+                let after = world.on(world.fs.crash(variant, step));
+                drop(db);
+                let opened = after.open();
+                assert_eq!(all(&opened), numbers(0..30), "after step {step}");
+                drop(opened);
+                let db = finish(&after);
+                assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
+    for (fill, requests) in FILLS.iter().flat_map(|fill| (0..12).map(move |requests| (fill, requests))) {
+        let world = World::new(SimStore::new(requests, 0));
+        let db = fill(&world);
+        world.clock.set(at(2 * HOUR));
+        for store in [&world.store, &world.other] {
+            store.stop_after(Some(requests));
+        }
+        let report = db.sweep().unwrap();
+        if report.counts.failed_rules > 0 {
+            assert!(state_of(&db).contains("failed: the store is away"), "{}", state_of(&db));
+        }
+        drop(db);
+        let db = finish(&world);
+        assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after {requests} requests");
+    }
+}
+
+#[test]
+fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
+    let runs = runs(300);
+    for seed in 0..runs {
+        let mut world = World::with_other(SimStore::new(seed, 3), SimStore::new(seed + 7, 3));
+        // Without an archive of an index, with one, and with that one alone.
+        let kind = seed / 3 % 3;
+        let mut db = if kind == 0 { filled(&world) } else { filled_with_index(&world, kind == 1) };
+        let keep = (seed % 3 == 0).then_some(3 * HOUR);
+        let keep = keep.filter(|_| kind < 2);
+        let index_keep = (kind > 0 && seed % 3 < 2).then_some(2 * HOUR);
+        let change = CollectionChange { keep_seconds: Some(keep), ..CollectionChange::default() };
+        let index = RuleChange::new(RuleSelector::Name("short".to_owned())).keep_seconds(index_keep);
+        db.modify_collection("weather", &change, Some(&index).filter(|_| kind > 0)).unwrap();
+        let mut times: Vec<i64> = (0..30).map(|v| v * 120).collect();
+        let mut next = random(seed);
+        let mut inserted = 30;
+        let mut deleted = Vec::new();
+        for round in 1..8 {
+            world.clock.set(at(HOUR + round * 700));
+            if let Ok((mut here, expired)) = both(&db) {
+                here.extend(expired);
+                here.sort_unstable();
+                assert!(here.is_sorted_by(|a, b| a < b), "seed {seed}: {here:?}");
+            }
+            match next(6) {
+                0 => {
+                    let fs = world.fs.crash(Variant::V0, seed);
+                    drop(db);
+                    world = world.on(fs);
+                    db = world.open();
+                }
+                1 => {
+                    times.push(next(5000));
+                    let late = reading(times[times.len() - 1], inserted);
+                    db.collection("weather").unwrap().insert_documents(&[late]).unwrap();
+                    inserted += 1;
+                }
+                2 => {
+                    let which = next(30);
+                    let c = db.collection("weather").unwrap();
+                    // What the archive has is not deleted.
+                    let is_here = all_here(&db).contains(&which);
+                    match c.delete(&Filter::eq("v", Value::Int(which))) {
+                        Ok(_) => deleted.extend(is_here.then_some(which)),
+                        Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
+                    }
+                }
+                3 => {
+                    drop(db.compact(Some("weather")));
+                }
+                _ => {}
+            }
+            db.sweep().unwrap();
+        }
+        drop(db);
+        world.clock.set(at(5 * HOUR));
+        let db = finish(&world);
+        let is_archived = |v: &i64| kind < 2 || v % 3 == 0;
+        let expected: Vec<i64> = (0..inserted).filter(|v| !deleted.contains(v) && is_archived(v)).collect();
+        let found = all(&db);
+        // A file goes when its last measurement has been kept for long enough, so no other may be missing.
+        let keep_of = |v: &i64| if kind > 0 && v % 3 == 0 { index_keep } else { keep };
+        let is_old = |v: &i64| keep_of(v).is_some_and(|keep| times[usize::try_from(*v).unwrap()] + keep <= 5 * HOUR);
+        let missing: Vec<i64> = expected.iter().copied().filter(|v| !found.contains(v)).collect();
+        assert!(missing.iter().all(is_old), "seed {seed}: {missing:?}");
+        let rest: Vec<i64> = expected.iter().copied().filter(|v| !missing.contains(v)).collect();
+        assert_eq!(found, rest, "seed {seed}");
+        let snapshot = db.snapshot().collection("weather").unwrap();
+        for archive in snapshot.archives() {
+            let (Some(keep), Some(version)) = (archive.keep_seconds, archive.version) else { continue };
+            let files = snapshot.archive_place(&archive.url).unwrap().files(version).unwrap();
+            let last = |time: i64| Timestamp::from_units(time, Precision::Ms);
+            assert!(files.iter().all(|file| last(file.times.1) > at(5 * HOUR - keep)), "seed {seed}");
+        }
+        drop(snapshot);
+        assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+        assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,377 @@
+//! Copies: what is restored, or seen by a replica, is what the primary had acknowledged and shipped.
+
+use crate::world::{HOUR, ROOT, World, at, reading};
+use ebbtide::fs::Fs;
+use ebbtide::ttl::{Code, Filter, Timestamp, Value};
+use ebbtide::{
+    Builder, CollectionOptions, Database, DocumentsOptions, ScanRequest, Settings, ShipOptions, Shipper, bson::doc,
+};
+use ebbtide_lake::sim::SimStore;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) const URL: &str = "s3://sim/copy";
+
+/// How the database is opened: with small logs and memory, so that files come and go.
+pub(crate) fn builder(machine: &World) -> Builder {
+    let settings = Settings { wal_file_bytes_max: 4 << 10, memtable_bytes_max: 1 << 20, ..Settings::default() };
+    machine.builder().settings(settings)
+}
+
+pub(crate) fn open(machine: &World) -> Database {
+    builder(machine).open().unwrap()
+}
+
+pub(crate) fn shipper_of(machine: &World, keep: Option<u64>) -> Shipper {
+    let options = ShipOptions { keep: keep.map(Duration::from_secs), ..ShipOptions::default() };
+    builder(machine).shipper(URL, options).unwrap()
+}
+
+pub(crate) fn restored_from(machine: &World, instant: Option<Timestamp>) -> (World, Database) {
+    let machine = machine.another();
+    builder(&machine).restore(URL, instant).unwrap();
+    let db = open(&machine);
+    (machine, db)
+}
+
+/// Everything that a database has stored and not hidden at an instant.
+pub(crate) fn content(db: &Database, instant: Timestamp) -> BTreeMap<String, Vec<String>> {
+    let snapshot = db.snapshot_at(instant);
+    let mut content = BTreeMap::new();
+    for name in db.collections() {
+        let collection = snapshot.collection(&name).unwrap();
+        let mut rows = Vec::new();
+        for unit in collection.scan(&ScanRequest::default()).unwrap() {
+            for batch in unit.read().unwrap() {
+                let batch = batch.unwrap();
+                for row in 0..batch.num_rows() {
+                    let columns = batch.columns().iter();
+                    let values: Vec<_> = columns.map(|c| ebbtide::buckets::value_at(c.as_ref(), row)).collect();
+                    rows.push(format!("{values:?}"));
+                }
+            }
+        }
+        rows.sort_unstable();
+        rows.push(format!("{:?}", collection.rules()));
+        content.insert(name, rows);
+    }
+    for name in db.document_collections() {
+        let found: Vec<ebbtide::bson::Document> = db.documents(&name).unwrap().find(&doc! {}).unwrap();
+        let mut found: Vec<_> = found.iter().map(|document| format!("{document:?}")).collect();
+        found.sort_unstable();
+        content.insert(name, found);
+    }
+    content
+}
+
+pub(crate) fn weather(db: &Database) -> ebbtide::Collection {
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    db.create_collection("weather", options).unwrap()
+}
+
+#[test]
+fn a_database_is_restored_as_it_was_at_a_time_and_its_sweeper_is_held() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let mut shipper = shipper_of(&machine, None);
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    let first = shipper.ship_now().unwrap();
+    assert_eq!((first.epoch, first.piece, first.shipped_until), (1, 1, Some(at(0))));
+    machine.clock.set(at(100));
+    db.flush().unwrap();
+    c.insert_documents(&(30..40).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    let before_delete = content(&db, at(100));
+    shipper.ship_now().unwrap();
+    machine.clock.set(at(200));
+    c.delete(&Filter::eq("v", Value::Int(7))).unwrap();
+    shipper.ship_now().unwrap();
+    machine.clock.set(at(300));
+
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(200)), content(&db, at(200)));
+    assert_eq!(restored.verify().unwrap().faults, Vec::<String>::new());
+    let (_, restored) = restored_from(&machine, Some(at(150)));
+    assert_eq!(content(&restored, at(100)), before_delete);
+    let error = builder(&machine.another()).restore(URL, Some(at(-1))).unwrap_err();
+    assert_eq!(error.code(), Code::NamespaceNotFound, "{error}");
+
+    // Much later everything has expired: hidden, and kept until somebody says that the clock is right.
+    machine.clock.set(at(10 * HOUR));
+    let (later, restored) = restored_from(&machine, None);
+    assert_eq!(restored.snapshot().collection("weather").unwrap().count().unwrap(), 0);
+    let held = restored.sweep().unwrap().held.unwrap();
+    assert!(held.contains("restored as of 2024-01-01T00:03:20"), "{held}");
+    drop(restored);
+    let restored = open(&later);
+    assert!(restored.sweep().unwrap().held.is_some(), "a hold outlives an open");
+    assert_eq!(content(&restored, at(200)).get("weather").unwrap().len(), 39 + 1);
+    restored.confirm_clock();
+    assert_eq!(restored.sweep().unwrap().held, None);
+    assert_eq!(content(&restored, at(200)).get("weather").unwrap().len(), 1);
+    drop(restored);
+    assert_eq!(open(&later).sweep().unwrap().held, None);
+    let error = builder(&later).restore(URL, None).unwrap_err();
+    assert_eq!(error.code(), Code::NamespaceExists, "{error}");
+}
+
+#[test]
+fn a_replica_sees_what_is_shipped_and_drops_only_what_the_primary_dropped() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let mut shipper = shipper_of(&machine, None);
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    shipper.ship_now().unwrap();
+    let beside = machine.another();
+    let mut replica = builder(&beside).follow(URL).unwrap();
+    assert_eq!(content(replica.database(), at(0)), content(&db, at(0)));
+    let error = replica.database().create_collection("x", CollectionOptions::new("t")).unwrap_err();
+    assert!(error.to_string().contains("read replica of s3://sim/copy"), "{error}");
+    assert_eq!(replica.catch_up().unwrap(), 0);
+
+    let sessions = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+    sessions.put(&doc! {"_id": 1, "user": "ann"}).unwrap();
+    shipper.ship_now().unwrap();
+    assert_eq!(replica.catch_up().unwrap(), 1);
+    db.flush().unwrap();
+    sessions.put(&doc! {"_id": 1, "user": "bob"}).unwrap();
+    c.insert_documents(&[reading(40, 40)]).unwrap();
+    shipper.ship_now().unwrap();
+    replica.catch_up().unwrap();
+    assert_eq!(content(replica.database(), at(0)), content(&db, at(0)));
+
+    // It hides by its own clock, at once, and keeps what is stored until the primary's drop arrives.
+    machine.clock.set(at(3 * HOUR));
+    let shown = |db: &Database| db.snapshot().collection("weather").unwrap().count().unwrap();
+    assert_eq!(shown(replica.database()), 0);
+    assert_eq!(replica.database().sweep().unwrap_err().code(), Code::IllegalOperation);
+    assert_eq!(content(replica.database(), at(0)).get("weather").unwrap().len(), 31 + 1);
+    let files =
+        |machine: &World| machine.fs.list(Path::new(ROOT).join("weather.1").as_path()).map_or(0, |names| names.len());
+    let before = files(&beside);
+    assert_eq!(db.sweep().unwrap().counts.deleted_documents, 31);
+    shipper.ship_now().unwrap();
+    replica.catch_up().unwrap();
+    assert_eq!(content(replica.database(), at(0)).get("weather").unwrap().len(), 1);
+    assert!(files(&beside) < before, "the file of what was dropped is unlinked");
+    let status = replica.database().replica_status().unwrap();
+    assert_eq!((status.until, status.failed), (at(3 * HOUR), None));
+}
+
+#[test]
+fn a_promoted_replica_is_the_only_primary() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let mut shipper = shipper_of(&machine, None);
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    shipper.ship_now().unwrap();
+    let beside = machine.another();
+    drop(builder(&beside).follow(URL).unwrap());
+    let error = builder(&beside).open().unwrap_err();
+    assert!(error.to_string().contains("is a replica of s3://sim/copy"), "{error}");
+    // Acknowledged and not shipped: it stays with the old primary.
+    c.insert_documents(&[reading(5, 100)]).unwrap();
+    machine.clock.set(at(60));
+    let promoted = builder(&beside).promote(URL).unwrap();
+    assert_eq!((promoted.at, promoted.epoch), (at(0), 2));
+    let new = open(&beside);
+    assert_eq!(new.sweep().unwrap().held, None, "the clock agrees with that of the primary before");
+    let mut new_shipper = shipper_of(&beside, None);
+    new.collection("weather").unwrap().insert_documents(&[reading(5, 200)]).unwrap();
+    new.flush().unwrap();
+    new_shipper.ship_now().unwrap();
+
+    let error = shipper.ship_now().unwrap_err();
+    assert_eq!(error.code(), Code::NotWritable, "{error}");
+    let lost = "what was acknowledged here after 2024-01-01T00:00:00Z is not in the copy (measurements and changed documents in the log: 1)";
+    assert!(error.to_string().contains(lost), "{error}");
+    assert_eq!(db.create_collection("x", CollectionOptions::new("t")).unwrap_err().code(), Code::NotWritable);
+    drop((c, db));
+    assert_eq!(builder(&machine).open().unwrap_err().code(), Code::NotWritable);
+    let detached = builder(&machine).detach().open().unwrap();
+    assert_eq!(detached.snapshot().collection("weather").unwrap().count().unwrap(), 31);
+    let error = shipper_of(&machine, None).ship_now().unwrap_err();
+    assert!(error.to_string().contains("another folder is its primary"), "{error}");
+
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(0)), content(&new, at(0)));
+    let (_, restored) = restored_from(&machine, Some(at(30)));
+    assert_eq!(restored.snapshot_at(at(0)).collection("weather").unwrap().count().unwrap(), 30);
+}
+
+#[test]
+fn of_two_that_ship_one_folder_the_second_goes_on() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let (mut first, mut second) = (shipper_of(&machine, None), shipper_of(&machine, None));
+    weather(&db);
+    first.ship_now().unwrap();
+    second.ship_now().unwrap();
+    let error = first.ship_now().unwrap_err();
+    assert_eq!(error.code(), Code::LockBusy, "{error}");
+    weather(&db).insert_documents(&[reading(1, 1)]).unwrap();
+    second.ship_now().unwrap();
+    assert_eq!(content(&restored_from(&machine, None).1, at(1)), content(&db, at(1)));
+    // Another database has no business there.
+    let stranger = machine.another();
+    drop(open(&stranger));
+    let error = shipper_of(&stranger, None).ship_now().unwrap_err();
+    assert!(error.to_string().contains("the copy of another database"), "{error}");
+}
+
+#[test]
+fn an_older_copy_of_the_folder_is_not_shipped_and_does_not_stop_the_newer_one() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    shipper.ship_now().unwrap();
+    let older = machine.on(machine.fs.fork());
+    c.insert_documents(&[reading(1, 1)]).unwrap();
+    shipper.ship_now().unwrap();
+    let error = shipper_of(&older, None).ship_now().unwrap_err();
+    assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+    c.insert_documents(&[reading(2, 2)]).unwrap();
+    shipper.ship_now().unwrap();
+    assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)));
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_is_not_promoted_and_its_primary_goes_on() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    c.insert_documents(&[reading(1, 1)]).unwrap();
+    db.flush().unwrap();
+    let mut shipper = shipper_of(&machine, None);
+    shipper.ship_now().unwrap();
+    let name = machine.store.names().into_iter().find(|name| name.starts_with("files/")).unwrap();
+    let good = machine.store.content(&name).unwrap();
+    machine.store.tamper(&name, b"short".as_slice().into());
+    let beside = machine.another();
+    let error = builder(&beside).promote(URL).unwrap_err();
+    assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+    c.insert_documents(&[reading(2, 2)]).unwrap();
+    shipper.ship_now().unwrap();
+    machine.store.tamper(&name, good);
+    builder(&beside).promote(URL).unwrap();
+    assert_eq!(content(&open(&beside), at(2)), content(&db, at(2)));
+}
+
+#[test]
+fn what_is_damaged_in_the_folder_is_not_passed_over() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    c.insert_documents(&[reading(1, 1)]).unwrap();
+    db.flush().unwrap();
+    // A segment that the manifest names.
+    let folder = Path::new(ROOT).join("weather.1");
+    let path = folder.join(&machine.fs.list(&folder).unwrap()[0]);
+    let good = machine.fs.read(&path).unwrap();
+    machine.fs.remove(&path).unwrap();
+    let mut shipper = shipper_of(&machine, None);
+    let error = shipper.ship_now().unwrap_err();
+    assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+    assert!(error.to_string().contains("segment file is missing"), "{error}");
+    write(&machine, &path, &good);
+    shipper.ship_now().unwrap();
+    // A record of the log, with others behind it.
+    for v in 2..6 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+    }
+    drop((c, db));
+    let logs = machine.fs.list(Path::new(ROOT)).unwrap().into_iter().filter(|name| name.starts_with("wal-"));
+    let path = Path::new(ROOT).join(logs.last().unwrap());
+    let good = machine.fs.read(&path).unwrap();
+    for at in [40, good.len() / 2] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        write(&machine, &path, &bad);
+        let error = shipper_of(&machine, None).ship_now().unwrap_err();
+        assert_eq!(error.code(), Code::DataCorruptionDetected, "byte {at}: {error}");
+        assert!(error.to_string().contains("wal-"), "byte {at}: {error}");
+    }
+    write(&machine, &path, &good);
+    shipper_of(&machine, None).ship_now().unwrap();
+    assert_eq!(restored_from(&machine, None).1.snapshot_at(at(0)).collection("weather").unwrap().count().unwrap(), 5);
+}
+
+/// Replaces a file.
+fn write(machine: &World, path: &Path, bytes: &[u8]) {
+    if machine.fs.exists(path).unwrap() {
+        machine.fs.remove(path).unwrap();
+    }
+    let mut file = machine.fs.create(path).unwrap();
+    file.append(bytes).unwrap();
+    file.sync().unwrap();
+}
+
+#[test]
+fn a_folder_that_is_open_is_not_detached() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    shipper_of(&machine, None).ship_now().unwrap();
+    assert_eq!(builder(&machine).detach().open().unwrap_err().code(), Code::LockBusy);
+    assert!(machine.fs.exists(&Path::new(ROOT).join("SHIP")).unwrap());
+    drop(db);
+    drop(builder(&machine).detach().open().unwrap());
+    assert!(!machine.fs.exists(&Path::new(ROOT).join("SHIP")).unwrap());
+}
+
+#[test]
+fn damage_in_the_store_is_found_and_nothing_half_restored_opens() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    shipper_of(&machine, None).ship_now().unwrap();
+    let names = machine.store.names();
+    for name in names.iter().filter(|name| name.starts_with("files/") || name.starts_with("pieces/")) {
+        let good = machine.store.content(name).unwrap();
+        let mut bad = good.to_vec();
+        let middle = bad.len() / 2;
+        bad[middle] ^= 1;
+        machine.store.tamper(name, bad.into());
+        let target = machine.another();
+        let error = builder(&target).restore(URL, None).unwrap_err();
+        assert_eq!(error.code(), Code::DataCorruptionDetected, "{name}: {error}");
+        assert!(error.to_string().contains(name.as_str()), "{name}: {error}");
+        assert!(builder(&target).read_only().open().is_err());
+        machine.store.tamper(name, good);
+        // The same call goes on.
+        builder(&target).restore(URL, None).unwrap();
+        assert_eq!(content(&open(&target), at(0)), content(&db, at(0)));
+    }
+}
+
+#[test]
+fn what_no_kept_time_needs_is_removed_and_every_kept_time_can_be_restored() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut history = Vec::new();
+    let mut objects = Vec::new();
+    for day in 0..30_i64 {
+        let now = day * 24 * HOUR;
+        machine.clock.set(at(now));
+        // Each shipper begins an epoch, and with it a base.
+        let mut shipper = shipper_of(&machine, Some(5 * 86_400));
+        c.insert_documents(&(0..20).map(|v| reading(now, day * 20 + v)).collect::<Vec<_>>()).unwrap();
+        db.flush().unwrap();
+        db.sweep().unwrap();
+        shipper.ship_now().unwrap();
+        history.push((now, content(&db, at(0))));
+        objects.push(machine.store.names().iter().filter(|name| !name.starts_with("epochs/")).count());
+    }
+    assert!(objects[29] <= objects[10] + 2, "the store does not grow: {objects:?}");
+    for (now, expected) in &history[25..] {
+        let (_, restored) = restored_from(&machine, Some(at(*now + 1)));
+        assert_eq!(content(&restored, at(0)), *expected, "as of {now}");
+    }
+    assert!(builder(&machine.another()).restore(URL, Some(at(0))).is_err());
+}

@@ -1,0 +1,10 @@
+//! Archives, published tables and copies on a simulated disk and a simulated store, of which both fail as they are told to.
+#![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+mod archive;
+mod archive_of_index;
+mod archive_runs;
+mod copies;
+mod copies_runs;
+mod publish;
+mod world;

@@ -1,0 +1,81 @@
+//! A machine, and what it reads.
+
+use ebbtide::fs::sim::SimFs;
+use ebbtide::ttl::{Clock, Timestamp, Value, VirtualClock};
+use ebbtide::{Builder, Database, Result};
+use ebbtide_lake::sim::{SimLake, SimStore};
+use std::sync::Arc;
+
+pub(crate) const ROOT: &str = "/data/db";
+pub(crate) const HOUR: i64 = 3600;
+/// The URL of [`World::other`]. All others are [`World::store`].
+pub(crate) const OTHER: &str = "s3://sim/other";
+
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
+}
+
+pub(crate) fn reading(seconds: i64, v: i64) -> Value {
+    let sensor = ["a", "b", "c"][v.unsigned_abs() as usize % 3];
+    Value::Object(vec![
+        ("t".into(), Value::Date(at(seconds))),
+        ("sensor".into(), Value::from(sensor)),
+        ("v".into(), Value::Int(v)),
+    ])
+}
+
+/// A disk, a clock and two stores.
+pub(crate) struct World {
+    pub(crate) fs: SimFs,
+    pub(crate) clock: VirtualClock,
+    pub(crate) store: SimStore,
+    pub(crate) other: SimStore,
+}
+
+impl World {
+    pub(crate) fn new(store: SimStore) -> World {
+        World::with_other(store, SimStore::new(2, 0))
+    }
+
+    pub(crate) fn with_other(store: SimStore, other: SimStore) -> World {
+        World { fs: SimFs::new(ROOT), clock: VirtualClock::new(at(0)), store, other }
+    }
+
+    /// The same with another disk.
+    pub(crate) fn on(&self, fs: SimFs) -> World {
+        World { fs, clock: self.clock.clone(), store: self.store.clone(), other: self.other.clone() }
+    }
+
+    /// The same with an empty disk: another machine.
+    pub(crate) fn another(&self) -> World {
+        self.on(SimFs::new(ROOT))
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let places = Arc::new(SimLake::new(&self.store).and(OTHER, &self.other));
+        Database::builder(ROOT).fs(Arc::new(self.fs.clone())).clock(clock).archives(places)
+    }
+
+    pub(crate) fn try_open(&self) -> Result<Database> {
+        self.builder().open()
+    }
+
+    pub(crate) fn open(&self) -> Database {
+        self.try_open().unwrap()
+    }
+}
+
+/// How many random runs a test makes, if `EBBTIDE_LAKE_RUNS` does not say it.
+pub(crate) fn runs(default: u64) -> u64 {
+    std::env::var("EBBTIDE_LAKE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(default)
+}
+
+/// Numbers that a seed makes, each below a limit.
+pub(crate) fn random(seed: u64) -> impl FnMut(i64) -> i64 {
+    let mut random = seed;
+    move |below: i64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+        i64::try_from(random >> 33).unwrap() % below
+    }
+}
