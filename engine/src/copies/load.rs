@@ -52,7 +52,8 @@ impl Loaded {
     }
 }
 
-/// Adds records, the last of which may be missing. What is before a gap is in segments.
+/// Appends records. Records before a gap in the numbers are in segments and are dropped; so are all, if the one with the number
+/// `last_seq` is missing.
 pub(super) fn add_records(records: &mut Vec<RawRecord>, more: Vec<RawRecord>, last_seq: u64) {
     for record in more {
         if records.last().is_some_and(|last| last.seq + 1 != record.seq) {

@@ -80,7 +80,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Code::HostUnreachable`] if the store cannot be reached, [`Code::DataCorruptionDetected`] if what it has is damaged, and errors
-    /// of the file system. The replica stays as it was.
+    /// of the file system. In that case nothing is applied.
     pub fn catch_up(&mut self) -> Result<usize> {
         let mut applied = self.try_catch_up();
         // There may be more of them than are fetched at once.

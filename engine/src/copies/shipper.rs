@@ -389,9 +389,8 @@ impl Shipper {
         writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
         if !epochs::take(store, &claim)? {
             let what = format!("another process has begun to ship this database to {}", self.status.url);
-            let error = Error::new(Code::LockBusy, what);
-            self.superseded = Some(error.clone());
-            return Err(error);
+            // It may have been an earlier one, whose request was late: the next try takes the epoch after it.
+            return Err(Error::new(Code::LockBusy, what));
         }
         // Only now: whatever is added to the epochs before does not count.
         let (parent, copied) = match load::load(store, None)? {

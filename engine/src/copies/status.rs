@@ -33,7 +33,7 @@ pub struct ShipStatus {
     pub records_behind: u64,
     /// Bytes that were sent.
     pub bytes: u64,
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     pub failed: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct ReplicaStatus {
     pub piece: u64,
     /// The replica has everything that its primary acknowledged before this instant, by the clock of the primary.
     pub until: Timestamp,
-    /// Why the last attempt to go on failed.
+    /// The error of the last attempt to apply what was shipped.
     pub failed: Option<String>,
 }
 
