@@ -315,12 +315,10 @@ impl Shipper {
             }
             epoch.unlisted.pop_front();
         }
-        if has_base {
-            if let Some(keep) = self.options.keep {
-                let seconds = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
-                if let Err(error) = garbage::collect(self.store.as_ref(), epoch.number, at.plus_seconds(-seconds)) {
-                    tracing::warn!(%error, "what the copy needs no more could not be removed");
-                }
+        if let Some(keep) = self.options.keep.filter(|_| has_base) {
+            let seconds = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
+            if let Err(error) = garbage::collect(self.store.as_ref(), epoch.number, at.plus_seconds(-seconds)) {
+                tracing::warn!(%error, "what the copy needs no more could not be removed");
             }
         }
         Ok(true)

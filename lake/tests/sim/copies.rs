@@ -285,7 +285,7 @@ fn what_is_damaged_in_the_folder_is_not_passed_over() {
     }
     drop((c, db));
     let logs = machine.fs.list(Path::new(ROOT)).unwrap().into_iter().filter(|name| name.starts_with("wal-"));
-    let path = Path::new(ROOT).join(logs.last().unwrap());
+    let path = Path::new(ROOT).join(logs.max().unwrap());
     let good = machine.fs.read(&path).unwrap();
     for at in [40, good.len() / 2] {
         let mut bad = good.clone();
