@@ -2,9 +2,11 @@
 
 mod import;
 mod server;
+mod worker;
 
 pub(crate) use import::{Dst, ImportArgs, InputFormat};
 pub(crate) use server::{LogFormatName, RoleName, ServeArgs, UserAction, UserArgs};
+pub(crate) use worker::{TokenArgs, WorkerArgs};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Parser, Subcommand};
@@ -63,6 +65,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Add, list, change and remove the accounts of a server.
     User(UserArgs),
+    /// Answer parts of the queries of `ebbtide sql --workers`, over copies in object storage, until it is interrupted.
+    Worker(WorkerArgs),
     /// Drop expired buckets now.
     Sweep(SweepArgs),
     /// Show what the archives of collections have, and look after them.
@@ -132,6 +136,14 @@ pub(crate) struct SqlArgs {
     /// temporary one.
     #[arg(long, value_name = "URL")]
     pub(crate) follow: Option<String>,
+
+    /// Have the queries over the replica answered by these workers: addresses with ports, separated by commas. The segments that
+    /// the session itself reads are fetched into the folder of --db, or into a temporary one.
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "follow")]
+    pub(crate) workers: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
 
     /// Print how long each statement took.
     #[arg(long)]

@@ -32,6 +32,8 @@ mod sql;
 mod status;
 #[cfg(feature = "server")]
 mod user;
+#[cfg(feature = "workers")]
+mod worker;
 
 pub use open::builder;
 
@@ -168,6 +170,7 @@ fn refuse_a_database(cli: &Cli) -> Result<(), Failure> {
             "the demo creates its own database: drop --db and --read-only; --into DIR chooses its folder"
         }
         Command::Conformance(_) => "each case creates its own database: drop --db and --read-only",
+        Command::Worker(_) => "a worker has no database: drop --db and --read-only; --cache DIR names the folder of its files",
         Command::Completions(_) | Command::Man(_) => "this command uses no database: drop --db and --read-only",
         _ => return Ok(()),
     };
@@ -196,6 +199,12 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
         Command::Serve(_) | Command::User(_) => {
             Err(Failure::new("this program was built without its server: cargo build -p ebbtide-cli --features server"))
         }
+        #[cfg(feature = "workers")]
+        Command::Worker(args) => worker::run(args, runtime),
+        #[cfg(not(feature = "workers"))]
+        Command::Worker(_) => Err(Failure::new(
+            "this program was built without workers: cargo build -p ebbtide-cli --features workers",
+        )),
         Command::Sweep(args) => admin::sweep(cli, args),
         Command::Archive(args) => archive::run(cli, args),
         Command::Publish(args) => publish::run(cli, args),

@@ -141,10 +141,29 @@ impl<'a> LazySession<'a> {
         let Command::Sql(SqlArgs { follow: Some(url), .. }) = &self.cli.command else { return Ok(false) };
         let folder = if self.cli.names_db { None } else { Some(tempfile::tempdir()?) };
         let path = folder.as_ref().map_or(self.cli.db.clone(), |folder| folder.path().join("replica"));
-        let following = replica(&path, url)?;
-        self.session = Some(Session::with_settings(following.database().clone(), &self.settings)?);
+        let (following, settings) = self.following(&path, url)?;
+        self.session = Some(Session::with_settings(following.database().clone(), &settings)?);
         self.replica = Some((following, folder));
         Ok(true)
+    }
+
+    /// The replica, and the settings of its session.
+    #[cfg(feature = "workers")]
+    fn following(&self, path: &Path, url: &str) -> Result<(Following, SessionSettings), Failure> {
+        let Command::Sql(args) = &self.cli.command else { return Ok((replica(path, url)?, self.settings.clone())) };
+        let Some(workers) = crate::worker::workers(args)? else { return Ok((replica(path, url)?, self.settings.clone())) };
+        let cache = crate::worker::session_cache(path)?;
+        let following = builder(path).follow_on_demand(url, &cache)?.follow(FOLLOW_EVERY);
+        Ok((following, SessionSettings { workers: Some(workers), ..self.settings.clone() }))
+    }
+
+    /// The replica, and the settings of its session.
+    #[cfg(not(feature = "workers"))]
+    fn following(&self, path: &Path, url: &str) -> Result<(Following, SessionSettings), Failure> {
+        match &self.cli.command {
+            Command::Sql(args) if !args.workers.is_empty() => Err(Failure::usage("this program was built without workers")),
+            _ => Ok((replica(path, url)?, self.settings.clone())),
+        }
     }
 
     fn scratch(&mut self) -> Result<&Session, Failure> {

@@ -10,15 +10,19 @@
 //! 4. Of two writers one counts ([`epochs`]).
 //! 5. A replica applies edits and records as an open after a crash would, and never sweeps: it drops what its primary has dropped
 //!    ([`replica`]).
-//! 6. What was restored drops nothing until somebody says that the clock is right ([`held`]).
+//! 6. A copy can be read at an exact position, with its segment files fetched when they are needed ([`reader`], [`fetched`]).
+//! 7. What was restored drops nothing until somebody says that the clock is right ([`held`]).
 
+mod cache;
 mod epochs;
+mod fetched;
 mod folder;
 mod garbage;
 mod held;
 mod load;
 mod piece;
 mod place;
+mod reader;
 mod replica;
 mod restore;
 mod shipper;
@@ -29,8 +33,10 @@ mod store;
 mod worker;
 mod writer;
 
+pub use cache::CopyCache;
 pub(crate) use held::CopyHold;
 pub(crate) use place::CopyPlace;
+pub use reader::{CopyPosition, CopyReader};
 pub use replica::{Following, Replica};
 pub use restore::Restored;
 pub(crate) use restore::{promote, restore};

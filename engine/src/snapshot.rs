@@ -11,6 +11,7 @@ mod last;
 mod listing;
 mod meta_numbers;
 mod meta_part;
+mod part;
 mod published;
 mod rollup;
 pub(crate) mod row_filter;
@@ -31,6 +32,7 @@ pub use time_range::TimeRange;
 
 use crate::archive::ArchivePlaces;
 use crate::batch_id::LastBatch;
+use crate::copies::CopyPosition;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::documents::state::DocumentsState;
 use crate::error::{Error, Result};
@@ -57,6 +59,7 @@ pub struct Snapshot {
     views: Arc<BTreeMap<String, String>>,
     pub(crate) holds: Arc<Vec<Hold>>,
     places: Option<Arc<dyn ArchivePlaces>>,
+    copied: Option<Arc<CopyPosition>>,
 }
 
 impl Snapshot {
@@ -68,13 +71,20 @@ impl Snapshot {
         let mut documents = state.documents.clone();
         let requests = documents.remove(REQUESTS);
         let (views, holds, places) = (state.views.clone(), state.holds.clone(), state.places.clone());
-        Snapshot { now, collections, rungs, documents: Arc::new(documents), requests, views, holds, places }
+        let (documents, copied) = (Arc::new(documents), state.copied.clone());
+        Snapshot { now, collections, rungs, documents, requests, views, holds, places, copied }
     }
 
     /// The instant at which expiry is decided.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// The position of the copy that this shows, in a replica.
+    #[must_use]
+    pub fn position(&self) -> Option<&CopyPosition> {
+        self.copied.as_deref()
     }
 
     /// The same data with expiry decided at another instant. Measurements that were already dropped do not come back.

@@ -10,6 +10,7 @@ mod held;
 pub(crate) use collection::CollectionState;
 
 use crate::archive::ArchivePlaces;
+use crate::copies::CopyPosition;
 use crate::documents::memtable::Memtable as DocumentsMemtable;
 use crate::documents::segment::DocumentSegment;
 use crate::documents::state::DocumentsState;
@@ -54,6 +55,8 @@ pub(crate) struct State {
     pub(crate) holds: Arc<Vec<Hold>>,
     /// Opens archives, if the database was given a way to.
     pub(crate) places: Option<Arc<dyn ArchivePlaces>>,
+    /// The position of the copy that this is the state of, in a replica.
+    pub(crate) copied: Option<Arc<CopyPosition>>,
     /// The last insert that readers see.
     pub(crate) applied_seq: u64,
     /// Whether files are unlinked once they are no longer part of the state: not while old edits are read.
@@ -89,6 +92,7 @@ impl State {
             views: Arc::default(),
             holds: Arc::default(),
             places: None,
+            copied: None,
             applied_seq: 0,
             unlinks: false,
             retired: Retired::default(),

@@ -36,6 +36,9 @@ pub(crate) struct StatementContext {
     /// Whether files may be read and written by their paths.
     files: bool,
     trace: ScanTrace,
+    /// Machines that answer parts of the statement.
+    #[cfg(feature = "workers")]
+    workers: Option<crate::workers::Workers>,
     /// Views that are being read, one from within the other, and all that have been.
     views: Mutex<(Vec<String>, BTreeSet<String>)>,
 }
@@ -48,7 +51,29 @@ impl fmt::Debug for StatementContext {
 
 impl StatementContext {
     pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext, files: bool) -> Self {
-        StatementContext { database, snapshot, session, files, trace: ScanTrace::default(), views: Mutex::default() }
+        StatementContext {
+            database,
+            snapshot,
+            session,
+            files,
+            trace: ScanTrace::default(),
+            #[cfg(feature = "workers")]
+            workers: None,
+            views: Mutex::default(),
+        }
+    }
+
+    /// The same with machines that answer parts of it.
+    #[cfg(feature = "workers")]
+    pub(crate) fn with_workers(mut self, workers: Option<crate::workers::Workers>) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Machines that answer parts of the statement.
+    #[cfg(feature = "workers")]
+    pub(crate) fn workers(&self) -> Option<&crate::workers::Workers> {
+        self.workers.as_ref()
     }
 
     /// Refuses a file where the session has none.

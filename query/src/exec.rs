@@ -36,56 +36,90 @@ impl BucketScanExec {
     /// Distributes `units` over partitions with about equal numbers of rows.
     pub(crate) fn new(
         spec: Arc<ScanSpec>,
-        mut units: Vec<ScanUnit>,
+        units: Vec<ScanUnit>,
         report: ScanReport,
         record: Arc<ScanRecord>,
         limit: Option<usize>,
         partitions_wanted: usize,
     ) -> Self {
-        if let Some(limit) = limit {
-            let mut sure = 0;
-            let enough = units.iter().position(|u| {
-                sure += if u.rows_exact() { u.rows_estimate() } else { 0 };
-                sure >= limit as u64
-            });
-            units.truncate(enough.map_or(units.len(), |i| i + 1));
-        }
-        let count = partitions_wanted.clamp(1, units.len().max(1));
-        let mut partitions: Vec<(u64, Vec<ScanUnit>)> = (0..count).map(|_| (0, Vec::new())).collect();
-        units.sort_by_key(|u| std::cmp::Reverse(u.rows_estimate()));
-        for unit in units {
-            if let Some((rows, units)) = partitions.iter_mut().min_by_key(|(rows, _)| *rows) {
-                *rows += unit.rows_estimate();
-                units.push(unit);
-            }
-        }
+        let partitions = distributed(units, limit, partitions_wanted);
         let schema = Arc::clone(&spec.schema);
-        let properties = leaf_properties(&schema, count, EmissionType::Incremental);
+        let properties = leaf_properties(&schema, partitions.len(), EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
-        let scan = BucketScanExec {
-            spec,
-            schema,
-            partitions: partitions.into_iter().map(|(_, units)| units).collect(),
-            report,
-            record,
-            limit,
-            properties,
-            metrics,
-        };
-        scan.record_report();
+        let scan = BucketScanExec { spec, schema, partitions, report, record, limit, properties, metrics };
+        record_report(&scan.metrics, &scan.report);
         scan
     }
+}
 
-    fn record_report(&self) {
-        let count = |name: &'static str, value: u64| {
-            MetricBuilder::new(&self.metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
-        };
-        count("segments_read", self.report.segments);
-        count("buckets_read", self.report.buckets);
-        count("buckets_pruned", self.report.buckets_pruned);
-        count("buckets_hidden_by_ttl", self.report.buckets_hidden);
-        count("rows_hidden_by_ttl", self.report.rows_hidden);
+/// The units that are needed for so many rows, in at most so many partitions with about equal numbers of rows.
+pub(crate) fn distributed(mut units: Vec<ScanUnit>, limit: Option<usize>, partitions_wanted: usize) -> Vec<Vec<ScanUnit>> {
+    if let Some(limit) = limit {
+        let mut sure = 0;
+        let enough = units.iter().position(|u| {
+            sure += if u.rows_exact() { u.rows_estimate() } else { 0 };
+            sure >= limit as u64
+        });
+        units.truncate(enough.map_or(units.len(), |i| i + 1));
     }
+    let count = partitions_wanted.clamp(1, units.len().max(1));
+    let mut partitions: Vec<(u64, Vec<ScanUnit>)> = (0..count).map(|_| (0, Vec::new())).collect();
+    units.sort_by_key(|u| std::cmp::Reverse(u.rows_estimate()));
+    for unit in units {
+        if let Some((rows, units)) = partitions.iter_mut().min_by_key(|(rows, _)| *rows) {
+            *rows += unit.rows_estimate();
+            units.push(unit);
+        }
+    }
+    partitions.into_iter().map(|(_, units)| units).collect()
+}
+
+/// Counts what a scan reads and skips.
+pub(crate) fn record_report(metrics: &ExecutionPlanMetricsSet, report: &ScanReport) {
+    let count = |name: &'static str, value: u64| {
+        MetricBuilder::new(metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
+    };
+    count("segments_read", report.segments);
+    count("buckets_read", report.buckets);
+    count("buckets_pruned", report.buckets_pruned);
+    count("buckets_hidden_by_ttl", report.buckets_hidden);
+    count("rows_hidden_by_ttl", report.rows_hidden);
+}
+
+/// The rows of units, at most so many, as batches of this schema; `hidden` is told how many rows of a unit were hidden, once it
+/// has been read to its end.
+pub(crate) fn batches_of_units(
+    units: Vec<ScanUnit>,
+    schema: SchemaRef,
+    limit: Option<usize>,
+    hidden: impl Fn(u64) + Clone + Send + 'static,
+) -> impl Iterator<Item = Result<RecordBatch>> + Send {
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut batches = units
+        .into_iter()
+        .flat_map(move |unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
+            match unit.read() {
+                Ok(batches) => {
+                    let (hidden, mut read) = (hidden.clone(), Some(unit));
+                    Box::new(batches.chain(std::iter::from_fn(move || {
+                        hidden(read.take()?.rows_hidden());
+                        None
+                    })))
+                }
+                Err(error) => Box::new(std::iter::once(Err(error))),
+            }
+        })
+        .map(move |batch| conform(&batch.map_err(external)?, &schema));
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        Some(batches.next()?.map(|batch| {
+            let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
+            left -= batch.num_rows();
+            batch
+        }))
+    })
 }
 
 impl BucketScanExec {
@@ -150,43 +184,21 @@ impl ExecutionPlan for BucketScanExec {
         let hidden = MetricBuilder::new(&self.metrics).counter("rows_hidden_by_ttl", partition);
         let record = Arc::clone(&self.record);
         let units = self.partitions.get(partition).cloned().unwrap_or_default();
-        let mut left = self.limit.unwrap_or(usize::MAX);
-        let schema = Arc::clone(&self.schema);
-        let batches = units
-            .into_iter()
-            .flat_map(move |unit| -> Box<dyn Iterator<Item = ebbtide::Result<RecordBatch>> + Send> {
-                match unit.read() {
-                    Ok(batches) => {
-                        let (hidden, record) = (hidden.clone(), Arc::clone(&record));
-                        let mut read = Some(unit);
-                        // Complete once the unit has been read to its end.
-                        Box::new(batches.chain(std::iter::from_fn(move || {
-                            let rows = read.take()?.rows_hidden();
-                            record.add_rows_hidden(rows);
-                            hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
-                            None
-                        })))
-                    }
-                    Err(error) => Box::new(std::iter::once(Err(error))),
-                }
-            })
-            .map(move |batch| conform(&batch.map_err(external)?, &schema));
-        let mut batches = batches;
-        let limited = std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
+        let hidden = move |rows: u64| {
+            record.add_rows_hidden(rows);
+            hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
+        };
+        let mut batches = batches_of_units(units, Arc::clone(&self.schema), self.limit, hidden);
+        let counted = std::iter::from_fn(move || {
             let timer = baseline.elapsed_compute().timer();
             let next = batches.next();
             timer.done();
-            Some(next?.map(|batch| {
-                let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
-                left -= batch.num_rows();
+            if let Some(Ok(batch)) = &next {
                 baseline.record_output(batch.num_rows());
-                batch
-            }))
+            }
+            next
         });
-        let stream = futures::stream::iter(limited);
+        let stream = futures::stream::iter(counted);
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
     }
 

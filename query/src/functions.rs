@@ -4,7 +4,7 @@
 //! plan nodes, which [`rewrite`] inserts before the plan is analyzed.
 
 pub(crate) mod apart;
-mod archived;
+pub(crate) mod archived;
 mod arguments;
 mod arithmetic;
 mod asof;
@@ -118,6 +118,14 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     context.register_udtf("latest", Arc::new(latest::Latest));
     context.register_udtf("rollup", Arc::new(rollup::Rollup));
     Ok(())
+}
+
+/// Registers the functions that only rewritten plans call, for those who get such plans from elsewhere.
+#[cfg(feature = "workers")]
+pub(crate) fn register_internal(context: &SessionContext) {
+    for function in arithmetic::functions().chain(floats::functions()) {
+        context.register_udf(Arc::unwrap_or_clone(function));
+    }
 }
 
 /// Makes the arithmetic of plans exact. Needed wherever plans are analyzed.

@@ -54,6 +54,8 @@ pub mod text_table;
 mod timestamp_coercion;
 mod views;
 mod words;
+#[cfg(feature = "workers")]
+mod workers;
 
 pub use cancellation::Stop;
 pub use datafusion::common::ScalarValue;
@@ -65,3 +67,5 @@ pub use prepared::{PreparedQuery, PreparedStatement};
 pub use session::{
     Access, DEFAULT_MEMORY_BYTES, Session, SessionSettings, SharedMemory, StatementResult, StatementStream,
 };
+#[cfg(feature = "workers")]
+pub use workers::{Serving, WorkerSettings, WorkerToken, Workers};

@@ -12,6 +12,13 @@ pub(crate) struct EbbtideOptions {
     fast_paths: bool,
 }
 
+#[cfg(feature = "workers")]
+impl EbbtideOptions {
+    pub(crate) fn without_fast_paths() -> EbbtideOptions {
+        EbbtideOptions { fast_paths: false }
+    }
+}
+
 impl Default for EbbtideOptions {
     fn default() -> Self {
         EbbtideOptions { fast_paths: true }

@@ -88,6 +88,10 @@ impl Planning {
         config: &SessionConfig,
         state: impl FnOnce() -> SessionState + Send,
     ) -> Result<ExecutablePlan> {
+        #[cfg(feature = "workers")]
+        if let Some(workers) = context.workers() {
+            return crate::workers::plan(workers, plan, context, state()).await;
+        }
         let shape = if fast_paths(config.options()) { Shape::of(&plan)? } else { Shape::Other };
         let (plan, state) = match shape {
             Shape::Plain { computes } => self.optimize_plain(plan, computes, (context, config), state)?,
@@ -158,7 +162,7 @@ fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, O
 
 /// Whether rows are grouped by a double. DataFusion's aggregates that keep only the first groups fail on NaN, and tell -0.0 from
 /// 0.0.
-fn groups_by_doubles(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn groups_by_doubles(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| {
         let LogicalPlan::Aggregate(aggregate) = node else { return Ok(false) };
         let is_double = |key: &Expr| key.get_type(aggregate.input.schema()).is_ok_and(|kind| kind.is_floating());

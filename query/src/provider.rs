@@ -124,6 +124,11 @@ impl TableProvider for CollectionTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        #[cfg(feature = "workers")]
+        if StatementContext::of(state.config())?.workers().is_some() {
+            let reads = crate::workers::Reads::Visible;
+            return crate::workers::shared_scan(self, reads, state, (projection, filters), limit);
+        }
         self.make_scan(state, projection, filters)?.plan(state, limit)
     }
 

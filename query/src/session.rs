@@ -63,6 +63,9 @@ pub struct SessionSettings {
     /// The client of PostgreSQL's protocol that the session is for, if it is: it finds `pg_catalog` there. Default: `None`.
     #[cfg(feature = "postgres")]
     pub postgres: Option<crate::postgres::PostgresClient>,
+    /// Machines that answer parts of the queries, if the database is a replica of a copy in a store. Default: `None`.
+    #[cfg(feature = "workers")]
+    pub workers: Option<crate::workers::Workers>,
 }
 
 /// Memory that the statements of several sessions share, for [`Session::sharing`].
@@ -89,6 +92,8 @@ impl Default for SessionSettings {
             files: true,
             #[cfg(feature = "postgres")]
             postgres: None,
+            #[cfg(feature = "workers")]
+            workers: None,
         }
     }
 }
@@ -174,6 +179,8 @@ pub struct Session {
     /// Ends joins that return nothing for a long time.
     stop: Stop,
     planning: Planning,
+    #[cfg(feature = "workers")]
+    workers: Option<crate::workers::Workers>,
     /// Prepared INSERT and DELETE statements.
     writes: PreparedWrites,
 }
@@ -237,7 +244,18 @@ impl Session {
             crate::postgres::register(&context, &database, &tables, client)?;
         }
         let (now, files, writes) = (settings.now, settings.files, PreparedWrites::default());
-        Ok(Session { context, database, tables, now, files, stop, planning, writes })
+        Ok(Session {
+            context,
+            database,
+            tables,
+            now,
+            files,
+            stop,
+            planning,
+            #[cfg(feature = "workers")]
+            workers: settings.workers.clone(),
+            writes,
+        })
     }
 
     /// The database.
@@ -330,7 +348,13 @@ impl Session {
 
     /// The context of a statement that starts now.
     pub(crate) fn begin(&self) -> Arc<StatementContext> {
-        Arc::new(StatementContext::new(self.database.clone(), self.snapshot(), self.context.clone(), self.files))
+        let (database, snapshot) = (self.database.clone(), self.snapshot());
+        #[cfg(feature = "workers")]
+        let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
+        let context = StatementContext::new(database, snapshot, self.context.clone(), self.files);
+        #[cfg(feature = "workers")]
+        let context = context.with_workers(workers);
+        Arc::new(context)
     }
 
     /// The state that a statement is planned with: its catalog is the statement's snapshot, and its `now()` the

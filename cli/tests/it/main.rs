@@ -32,3 +32,5 @@ mod serve_page;
 mod serve_postgres;
 mod two_ways;
 mod weather;
+#[cfg(all(unix, feature = "workers"))]
+mod workers;

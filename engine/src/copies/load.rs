@@ -143,6 +143,16 @@ pub(super) fn load(store: &dyn CopyStore, at: Option<Timestamp>) -> Result<Optio
     Ok(None)
 }
 
+/// The database as of a piece, with its instant; `None` if the copy does not have it, or it is no point.
+pub(super) fn load_at(store: &dyn CopyStore, epoch: u64, number: u64) -> Result<Option<(Position, Timestamp, Loaded)>> {
+    for (base, _) in bases(store, epoch)?.into_iter().filter(|(base, _)| *base <= number) {
+        let Some(piece) = piece_at(store, epoch, base)? else { continue };
+        let found = load_from(store, piece, number, None)?;
+        return Ok(found.filter(|(position, ..)| position.number == number));
+    }
+    Ok(None)
+}
+
 /// The same, from a piece with a base on.
 fn load_from(
     store: &dyn CopyStore,

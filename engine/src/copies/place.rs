@@ -1,5 +1,6 @@
 //! Where a copy is kept, and the folder of its database.
 
+use super::reader::CopyPosition;
 use super::shipper::{ShipOptions, Shipper};
 use super::store::CopyStore;
 use crate::archive::ArchivePlaces;
@@ -39,6 +40,12 @@ fn store_of(places: Option<&dyn ArchivePlaces>, url: &str) -> Result<Arc<dyn Cop
     })?;
     crate::archive::check_url("the place of a copy", url)?;
     places.copies(url).map_err(|error| Error::new(Code::InvalidOptions, format!("{url} cannot have a copy: {error}")))
+}
+
+/// The error if a copy does not have a position.
+pub(super) fn not_kept(at: &CopyPosition) -> Error {
+    let what = format!("the copy has no {at}: it is no longer kept, or was never shipped");
+    Error::new(Code::NamespaceNotFound, what)
 }
 
 /// The error if a store has no copy, or none as of the time that was asked for.

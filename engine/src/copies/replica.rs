@@ -2,12 +2,16 @@
 //!
 //! A replica has the segment files in a folder of its own and everything else in memory. It applies whole points, each in one step
 //! for its readers: edits first, then the records of the log that they leave unsealed, which is what an open after a crash does.
+//! A replica on demand has no folder: its segment files are fetched into a [`CopyCache`] when somebody reads them.
 
+use super::cache::CopyCache;
 use super::epochs;
+use super::fetched::FetchedFs;
 use super::folder::CopyFolder;
 use super::load::{self, Loaded, Position};
 use super::piece::{CopiedFile, Piece};
-use super::place::{CopyPlace, no_point};
+use super::place::{CopyPlace, no_point, not_kept};
+use super::reader::CopyPosition;
 use super::source::files_of;
 use super::status::ReplicaStatus;
 use super::store::CopyStore;
@@ -15,7 +19,7 @@ use super::worker::{PAUSE_MIN, Worker};
 use crate::db::Database;
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{FileLock, Fs};
 use crate::open::{replay, state_of};
 use crate::state::State;
 use crate::wal::RawRecord;
@@ -39,7 +43,10 @@ pub struct Replica {
     fs: Arc<dyn Fs>,
     clock: Arc<dyn Clock>,
     dir: PathBuf,
+    url: String,
     store: Arc<dyn CopyStore>,
+    /// Its disk, if files are fetched on demand.
+    on_demand: Option<Arc<FetchedFs>>,
     position: Position,
     /// When it last got a piece, by the monotonic clock.
     heard: Duration,
@@ -53,21 +60,70 @@ impl Replica {
         let store = place.store()?;
         let (folder, lock) = CopyFolder::take(&place.fs, place.clock.as_ref(), &place.dir, &place.url)?;
         let found = load::load(store.as_ref(), None)?.ok_or_else(|| no_point(&place.url, None))?;
-        let (position, until, loaded) = found;
-        folder.fetch_all(store.as_ref(), &loaded.files)?;
+        folder.fetch_all(store.as_ref(), &found.2.files)?;
+        Replica::begin(place, store, found, (place.fs.clone(), None), Some(lock))
+    }
+
+    /// Opens a replica whose files are fetched when they are read, with what the copy has now or at a position.
+    pub(crate) fn open_on_demand(
+        place: &CopyPlace,
+        cache: &Arc<CopyCache>,
+        at: Option<&CopyPosition>,
+    ) -> Result<Replica> {
+        let store = place.store()?;
+        let found = match at {
+            Some(at) => load::load_at(store.as_ref(), at.epoch, at.piece)?.ok_or_else(|| not_kept(at))?,
+            None => load::load(store.as_ref(), None)?.ok_or_else(|| no_point(&place.url, None))?,
+        };
+        let fs = Arc::new(FetchedFs::new(&place.url, &place.dir, store.clone(), cache.clone()));
+        found.2.files.values().for_each(|file| fs.add(file));
+        Replica::begin(place, store, found, (fs.clone(), Some(fs)), None)
+    }
+
+    fn begin(
+        place: &CopyPlace,
+        store: Arc<dyn CopyStore>,
+        (position, until, loaded): (Position, Timestamp, Loaded),
+        (fs, on_demand): (Arc<dyn Fs>, Option<Arc<FetchedFs>>),
+        lock: Option<Box<dyn FileLock>>,
+    ) -> Result<Replica> {
         let (identity, records) = (loaded.identity, loaded.records.clone());
-        let mut state = state_from(&place.fs, &place.dir, loaded, place.settings.cache_bytes_max)?;
+        let mut state = state_from(&fs, &place.dir, loaded, place.settings.cache_bytes_max)?;
         state.places.clone_from(&place.places);
+        state.copied = Some(place_of(&place.url, position));
         let next_seq = state.applied_seq + 1;
-        let opened = OpenState { identity, state, next_seq, log: None, manifest: None, lock: Some(lock), held: None };
-        let (fs, clock, dir) = (place.fs.clone(), place.clock.clone(), place.dir.clone());
+        let opened = OpenState { identity, state, next_seq, log: None, manifest: None, lock, held: None };
+        let (clock, dir) = (place.clock.clone(), place.dir.clone());
         let engine = Engine::new(fs.clone(), clock.clone(), dir.clone(), place.settings.clone(), true, opened);
         let url = place.url.clone();
-        let status = ReplicaStatus { url, epoch: position.epoch, piece: position.number, until, failed: None };
+        let status = ReplicaStatus { url: url.clone(), epoch: position.epoch, piece: position.number, until, failed: None };
         *engine.copies.replica.lock() = Some(status);
         let db = Database { engine: Arc::new(engine) };
         let heard = clock.monotonic();
-        Ok(Replica { db, fs, clock, dir, store, position, heard, records })
+        Ok(Replica { db, fs, clock, dir, url, store, on_demand, position, heard, records })
+    }
+
+    /// The position of what its database shows.
+    pub(super) fn place(&self) -> Option<Arc<CopyPosition>> {
+        self.db.engine.state.read().copied.clone()
+    }
+
+    /// Applies the pieces up to a position in the epoch of this one; returns whether it got there.
+    pub(super) fn catch_up_to(&mut self, to: &CopyPosition) -> Result<bool> {
+        let store = self.store.clone();
+        let (mut waiting, mut at) = (Vec::new(), self.position);
+        while at.epoch == to.epoch
+            && at.number < to.piece
+            && let Some((position, piece)) = load::piece_after(store.as_ref(), at)?
+        {
+            at = position;
+            let is_point = piece.head.is_point;
+            waiting.push(piece);
+            if is_point {
+                self.apply(position, std::mem::take(&mut waiting))?;
+            }
+        }
+        Ok((self.position.epoch, self.position.number) == (to.epoch, to.piece))
     }
 
     /// The database, which cannot be written. What its snapshots show changes with [`Replica::catch_up`].
@@ -142,23 +198,25 @@ impl Replica {
         let Some((position, until, loaded)) = found.filter(|(position, ..)| *position != self.position) else {
             return Ok(0);
         };
-        let folder = self.folder();
-        loaded.files.values().try_for_each(|file| folder.fetch(self.store.as_ref(), file).map(drop))?;
+        loaded.files.values().try_for_each(|file| self.take(file))?;
         self.records.clone_from(&loaded.records);
         let next = state_from(&self.fs, &self.dir, loaded, self.db.engine.settings.cache_bytes_max)?;
         self.publish(next, position, until, true);
         Ok(1)
     }
 
-    fn folder(&self) -> CopyFolder<'_> {
-        CopyFolder::of_replica(&self.fs, &self.dir)
+    /// Fetches a file, unless that is done on demand.
+    fn take(&self, file: &CopiedFile) -> Result<()> {
+        match &self.on_demand {
+            Some(fs) => fs.add(file),
+            None => drop(CopyFolder::of_replica(&self.fs, &self.dir).fetch(self.store.as_ref(), file)?),
+        }
+        Ok(())
     }
 
     /// Applies the pieces up to a point.
     fn apply(&mut self, position: Position, pieces: Vec<Piece>) -> Result<()> {
-        let files: Vec<&CopiedFile> = pieces.iter().flat_map(|piece| &piece.head.files).collect();
-        let folder = self.folder();
-        files.into_iter().try_for_each(|file| folder.fetch(self.store.as_ref(), file).map(drop))?;
+        pieces.iter().flat_map(|piece| &piece.head.files).try_for_each(|file| self.take(file))?;
         let engine = &self.db.engine;
         let mut next = engine.state.read().clone();
         let mut records = self.records.clone();
@@ -178,8 +236,7 @@ impl Replica {
                     }
                 }
                 (None, Some(base)) => {
-                    let files = base.files.iter();
-                    files.map(|file| folder.fetch(self.store.as_ref(), file)).collect::<Result<Vec<_>>>()?;
+                    base.files.iter().try_for_each(|file| self.take(file))?;
                     let loaded = Loaded { edits: vec![base.checkpoint], ..Loaded::default() };
                     next = state_from(&self.fs, &self.dir, loaded, engine.settings.cache_bytes_max)?;
                     changed = None;
@@ -211,6 +268,7 @@ impl Replica {
         let before = {
             let mut state = engine.state.write();
             next.places.clone_from(&state.places);
+            next.copied = Some(place_of(&self.url, position));
             std::mem::replace(&mut *state, next)
         };
         if is_anew {
@@ -251,6 +309,10 @@ impl Following {
     pub fn database(&self) -> &Database {
         &self.db
     }
+}
+
+fn place_of(url: &str, position: Position) -> Arc<CopyPosition> {
+    Arc::new(CopyPosition { url: url.to_owned(), epoch: position.epoch, piece: position.number })
 }
 
 /// The state of a copy.

@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::archive::ArchivePlaces;
-use crate::copies::{self, CopyPlace, Replica, Restored, ShipOptions, Shipper, Writer};
+use crate::copies::{self, CopyCache, CopyPlace, Replica, Restored, ShipOptions, Shipper, Writer};
 use crate::error::Result;
 use crate::fs::{Fs, RealFs};
 use crate::repair::{RepairMode, RepairReport};
@@ -111,6 +111,14 @@ impl Builder {
     /// As for [`Builder::restore`]; [`Code::LockBusy`] if another process has the replica open.
     pub fn follow(self, url: &str) -> Result<Replica> {
         Replica::open(&self.place(url))
+    }
+
+    /// The same without a folder: segment files are fetched into `cache` when they are read.
+    ///
+    /// # Errors
+    /// As for [`Builder::follow`].
+    pub fn follow_on_demand(self, url: &str, cache: &Arc<CopyCache>) -> Result<Replica> {
+        Replica::open_on_demand(&self.place(url), cache, None)
     }
 
     fn place(self, url: &str) -> CopyPlace {

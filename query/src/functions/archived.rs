@@ -1,14 +1,20 @@
 //! `archived('collection')`: what has expired and was moved to the collection's archives, and what is still stored here until it is.
 
 use super::table::{Batches, Call, CallTable, Rows, batches_of, only_collection};
+#[cfg(feature = "workers")]
+use crate::context::StatementContext;
 use crate::error::external;
 use crate::exec::conform;
 use crate::provider::CollectionTable;
 use crate::scan_spec::ScanSpec;
+#[cfg(feature = "workers")]
+use crate::workers::{Reads, shared_scan};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+#[cfg(feature = "workers")]
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use ebbtide::{ArchiveFetched, ArchivedScan};
@@ -52,6 +58,19 @@ impl Call for ArchivedCall {
         }
     }
 
+    #[cfg(feature = "workers")]
+    fn shared(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if StatementContext::of(state.config())?.workers().is_none() {
+            return Ok(None);
+        }
+        shared_scan(&self.0, Reads::Archived, state, (projection, filters), None).map(Some)
+    }
+
     fn rows(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<ArchivedRows> {
         Ok(ArchivedRows(Arc::new(self.0.spec(state, projection, filters)?)))
     }
@@ -77,18 +96,32 @@ impl Rows for ArchivedRows {
     }
 
     fn read(&self, metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
-        let (spec, counts) = (Arc::clone(&self.0), Counts::new(metrics));
-        let stored = spec.snapshot.unarchived(&spec.request).map_err(external)?;
-        let stored = stored.into_iter().flat_map(|unit| batches_of(unit.unit.read()));
-        // The archives are asked when it is their turn.
-        let archive = Arc::clone(&spec);
-        let archived = std::iter::once_with(move || archive.snapshot.archived(&archive.request));
-        let archived = archived.flat_map(move |scan| match scan {
-            Ok(scan) => batches_of_archive(scan, counts.clone()),
-            Err(error) => Box::new(std::iter::once(Err(external(error)))),
-        });
-        Ok(Box::new(stored.chain(archived).map(move |batch| conform(&batch?, &spec.schema))))
+        batches_of_archives(&self.0, metrics, true, |_| true)
     }
+}
+
+/// What has expired of a collection: what is still stored here, if `has_stored`, and then the files of archives that are chosen by
+/// their names.
+pub(crate) fn batches_of_archives(
+    spec: &Arc<ScanSpec>,
+    metrics: &ExecutionPlanMetricsSet,
+    has_stored: bool,
+    is_chosen: impl Fn(&str) -> bool + Send + 'static,
+) -> Result<Batches> {
+    let (spec, counts) = (Arc::clone(spec), Counts::new(metrics));
+    let stored = if has_stored { spec.snapshot.unarchived(&spec.request).map_err(external)? } else { Vec::new() };
+    let stored = stored.into_iter().flat_map(|unit| batches_of(unit.unit.read()));
+    // The archives are asked when it is their turn.
+    let archive = Arc::clone(&spec);
+    let archived = std::iter::once_with(move || archive.snapshot.archived(&archive.request));
+    let archived = archived.flat_map(move |scan| match scan {
+        Ok(mut scan) => {
+            scan.units.retain(|unit| is_chosen(&unit.file.name));
+            batches_of_archive(scan, counts.clone())
+        }
+        Err(error) => Box::new(std::iter::once(Err(external(error)))),
+    });
+    Ok(Box::new(stored.chain(archived).map(move |batch| conform(&batch?, &spec.schema))))
 }
 
 /// What `EXPLAIN ANALYZE` shows of an archive.

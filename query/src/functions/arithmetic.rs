@@ -150,6 +150,12 @@ static CHECKED: LazyLock<[(Operator, Arc<ScalarUDF>); 3]> =
     LazyLock::new(|| [Operator::Plus, Operator::Minus, Operator::Multiply].map(|op| (op, checked(Some(op)))));
 static NEGATED: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| checked(None));
 
+/// The checked functions.
+#[cfg(feature = "workers")]
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    CHECKED.iter().map(|(_, function)| function).chain([&*NEGATED]).cloned()
+}
+
 impl ScalarUDFImpl for CheckedOperator {
     fn name(&self) -> &'static str {
         match self.op {

@@ -120,6 +120,12 @@ pub(super) static ONE_NAN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical
 /// Function that gives equal doubles equal bits.
 pub(super) static EQUAL_BITS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical_udf(true));
 
+/// Both.
+#[cfg(feature = "workers")]
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    [&*ONE_NAN, &*EQUAL_BITS].into_iter().cloned()
+}
+
 impl ScalarUDFImpl for CanonicalFloat {
     fn name(&self) -> &str {
         if self.zeros { EQUAL } else { CANONICAL }

@@ -1,15 +1,21 @@
 //! `latest('collection')`: the last measurement of each meta, which the engine finds using its bucket directories.
 
 use super::table::{Batches, Call, CallTable, Rows, only_collection};
+#[cfg(feature = "workers")]
+use crate::context::StatementContext;
 use crate::error::external;
 use crate::exec::conform;
 use crate::provider::CollectionTable;
 use crate::pushdown::PushdownRules;
 use crate::scan_spec::ScanSpec;
+#[cfg(feature = "workers")]
+use crate::workers::shared_latest;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+#[cfg(feature = "workers")]
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use std::fmt;
@@ -41,6 +47,19 @@ impl Call for LatestCall {
     /// it.
     fn supports(&self, filter: &Expr) -> TableProviderFilterPushDown {
         PushdownRules { time: "", ..self.0.planned.rules() }.supports_exactly(filter)
+    }
+
+    #[cfg(feature = "workers")]
+    fn shared(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if StatementContext::of(state.config())?.workers().is_none() {
+            return Ok(None);
+        }
+        shared_latest(&self.0, state, projection, filters)
     }
 
     fn rows(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<LatestRows> {

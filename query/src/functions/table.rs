@@ -59,12 +59,23 @@ pub(super) trait Call: fmt::Debug + Send + Sync + 'static {
     /// What becomes of a condition.
     fn supports(&self, filter: &Expr) -> TableProviderFilterPushDown;
 
+    /// The leaf of a plan that several machines answer, if there is another one for that.
+    #[cfg(feature = "workers")]
+    fn shared(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        Ok(None)
+    }
+
     /// The rows that a plan reads.
     fn rows(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<Self::Rows>;
 }
 
 /// Batches as they are read.
-pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 /// The rows that a leaf of a plan reads. Its text is what EXPLAIN shows.
 pub(super) trait Rows: fmt::Debug + fmt::Display + Send + Sync + 'static {
@@ -107,6 +118,10 @@ impl<C: Call> TableProvider for CallTable<C> {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        #[cfg(feature = "workers")]
+        if let Some(leaf) = self.0.shared(state, projection, filters)? {
+            return Ok(leaf);
+        }
         let rows = self.0.rows(state, projection, filters)?;
         let properties = leaf_properties(rows.schema(), 1, C::Rows::EMISSION);
         Ok(Arc::new(CallExec { rows: Arc::new(rows), properties, metrics: ExecutionPlanMetricsSet::new() }))

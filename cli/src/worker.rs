@@ -1,0 +1,93 @@
+//! `ebbtide worker`, and what sessions need to use workers.
+
+use crate::args::{SqlArgs, TokenArgs, WorkerArgs};
+use crate::{Failure, files, say};
+use ebbtide::fs::RealFs;
+use ebbtide::{CopyCache, CopyReader, Settings};
+use ebbtide_lake::Lake;
+use ebbtide_query::{Serving, WorkerSettings, WorkerToken, Workers};
+use ebbtide_ttl::SystemClock;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the secret is, without a file.
+const TOKEN: &str = "EBBTIDE_WORKER_TOKEN";
+/// How much of the files that a session fetches itself is kept.
+const SESSION_CACHE_BYTES: u64 = 10 << 30;
+
+/// Runs `ebbtide worker`.
+pub(crate) fn run(args: &WorkerArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
+    let temporary = if args.cache.is_none() { Some(tempfile::tempdir()?) } else { None };
+    let folder = args.cache.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path));
+    let cache = cache(folder.unwrap_or(Path::new(".")), args.cache_bytes as u64)?;
+    let settings = WorkerSettings {
+        reader: CopyReader::new(Arc::new(Lake::new()), cache, Settings::default()),
+        allowed: args.allow.clone(),
+        token: token(&args.token)?,
+        memory_bytes: args.memory,
+    };
+    runtime.block_on(async {
+        let end = Signals::new()?;
+        let serving = Serving::bind(args.listen, settings).await?;
+        say!("worker listens at {}", serving.address());
+        std::io::stdout().flush()?;
+        serving.run(end.any()).await?;
+        Ok(())
+    })
+}
+
+/// The workers that a session names, if it does.
+pub(crate) fn workers(args: &SqlArgs) -> Result<Option<Workers>, Failure> {
+    if args.workers.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Workers::new(&args.workers, token(&args.token)?)?))
+}
+
+/// A folder for the files that a session fetches itself.
+pub(crate) fn session_cache(folder: &Path) -> Result<Arc<CopyCache>, Failure> {
+    cache(folder, SESSION_CACHE_BYTES)
+}
+
+fn cache(folder: &Path, bytes_max: u64) -> Result<Arc<CopyCache>, Failure> {
+    Ok(Arc::new(CopyCache::open(Arc::new(RealFs::new()), &SystemClock::new(), folder, bytes_max)?))
+}
+
+fn token(args: &TokenArgs) -> Result<Option<WorkerToken>, Failure> {
+    let secret = match &args.token_file {
+        Some(path) => Some(files::read_text(path)?),
+        None => std::env::var(TOKEN).ok(),
+    };
+    Ok(secret.as_deref().map(WorkerToken::new).transpose()?)
+}
+
+/// What asks the program to end.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        Ok(Signals {
+            #[cfg(unix)]
+            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for one of them.
+    #[cfg(unix)]
+    async fn any(mut self) {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Waits for one of them.
+    #[cfg(not(unix))]
+    async fn any(self) {
+        drop(tokio::signal::ctrl_c().await);
+    }
+}

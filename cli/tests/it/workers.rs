@@ -1,0 +1,320 @@
+//! Queries that workers answer: as one process does, or not at all.
+
+use crate::cli::{command, inside, write};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// A worker in a process of its own.
+struct Worker {
+    child: Child,
+    address: String,
+}
+
+impl Worker {
+    fn start(folder: &Path, args: &[&str]) -> Worker {
+        let mut all = command();
+        all.current_dir(folder).args(["worker", "--listen", "127.0.0.1:0"]).args(args);
+        all.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = all.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some(address) = line.trim_end().strip_prefix("worker listens at ") else {
+            let output = child.wait_with_output().unwrap();
+            panic!("{line}{}", String::from_utf8_lossy(&output.stderr));
+        };
+        Worker { child, address: address.to_owned() }
+    }
+
+    /// Ends it as an operator would; its exit code and its log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A shipped database, with the URL of its copy.
+struct Shipped {
+    folder: TempDir,
+    url: String,
+}
+
+impl Shipped {
+    /// The weather and the hosts, and of both an archived double.
+    fn with_everything() -> Shipped {
+        let shipped = Shipped::new();
+        let weather = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/weather/nyc_2013_hourly.csv.gz");
+        let weather = weather.to_str().unwrap();
+        shipped.fill("weather", "station", weather);
+        shipped.fill("cpu", "tags", &hosts(shipped.path()));
+        // What was archived, and then what has expired since and was not.
+        shipped.sql("CREATE COLLECTION old WITH (timeField = 'time', metaField = 'station') EXPIRE AFTER 1 HOUR");
+        shipped.sql("ALTER COLLECTION old EXPIRE AFTER 1 HOUR INTO 'ARCHIVE/old'");
+        for month in 1..=6 {
+            let months = format!("time >= '2013-{month:02}-01' AND time < '2013-{:02}-01'", month + 1);
+            shipped.sql(&format!("INSERT INTO old SELECT * FROM weather WHERE {months}"));
+            if month < 6 {
+                shipped.run(&["sweep"]);
+            }
+        }
+        shipped.ship();
+        shipped
+    }
+
+    fn new() -> Shipped {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", folder.path().join("copy").display());
+        Shipped { folder, url }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        let output = inside(self.path(), args, "");
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        output.stdout
+    }
+
+    fn sql(&self, statement: &str) {
+        let archive = format!("file://{}", self.path().join("archive").display());
+        self.run(&["sql", &statement.replace("ARCHIVE", &archive)]);
+    }
+
+    /// A collection of several segments and some open buckets.
+    fn fill(&self, name: &str, meta: &str, file: &str) {
+        self.sql(&format!("CREATE COLLECTION {name} WITH (timeField = 'time', metaField = '{meta}') EXPIRE AFTER 20 YEARS"));
+        self.run(&["import", file, "--collection", name]);
+        self.sql("FLUSH");
+    }
+
+    fn ship(&self) {
+        self.run(&["ship", "--to", &self.url, "--once"]);
+    }
+
+    /// The rows of each statement, as seen at an instant.
+    fn ask(&self, statements: &[&str], now: &str, args: &[&str]) -> Result<Vec<Vec<Value>>, String> {
+        let between = "SELECT 'next' AS next";
+        let mut all = vec!["sql", "--follow", &self.url, "--format", "ndjson", "--now", now];
+        all.extend(args);
+        for statement in statements {
+            all.extend([statement, between]);
+        }
+        let output = inside(self.path(), &all, "");
+        if output.code != 0 {
+            return Err(output.stderr);
+        }
+        let rows: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut answers: Vec<Vec<Value>> = rows.split(|row| row.get("next").is_some()).map(<[Value]>::to_vec).collect();
+        assert_eq!(answers.pop(), Some(Vec::new()));
+        assert_eq!(answers.len(), statements.len());
+        Ok(answers)
+    }
+}
+
+/// A file with the metrics of 20 hosts over a day, one row a minute: the data of TSBS in small.
+fn hosts(folder: &Path) -> String {
+    let fields = FIELDS.map(str::to_owned);
+    let mut random = 123_u64;
+    let mut next = |limit: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % limit
+    };
+    let mut text = String::new();
+    let mut walks = vec![[50_i64; 10]; 20];
+    for minute in 0..1440 {
+        for (host, walk) in walks.iter_mut().enumerate() {
+            let tags = format!(r#"{{"hostname":"host_{host}","region":"r{}","os":"os{}"}}"#, host % 3, host % 2);
+            let (hour, minute) = (minute / 60, minute % 60);
+            write!(text, r#"{{"time":"2016-01-01T{hour:02}:{minute:02}:00Z","tags":{tags}"#).unwrap();
+            for (field, value) in fields.iter().zip(walk.iter_mut()) {
+                *value = (*value + i64::try_from(next(9)).unwrap() - 4).clamp(0, 100);
+                write!(text, r#","{field}":{value}"#).unwrap();
+            }
+            text.push_str("}\n");
+        }
+    }
+    write(folder, "hosts.ndjson", &text);
+    folder.join("hosts.ndjson").to_str().unwrap().to_owned()
+}
+
+const FIELDS: [&str; 10] = [
+    "usage_user",
+    "usage_system",
+    "usage_idle",
+    "usage_nice",
+    "usage_iowait",
+    "usage_irq",
+    "usage_softirq",
+    "usage_steal",
+    "usage_guest",
+    "usage_guest_nice",
+];
+
+fn each(function: &str, count: usize) -> String {
+    let calls: Vec<String> = FIELDS[..count].iter().map(|field| format!("{function}({field})")).collect();
+    calls.join(", ")
+}
+
+/// The fifteen queries of TSBS.
+fn tsbs() -> Vec<String> {
+    let host = |count: usize| {
+        let names: Vec<String> = (0..count).map(|host| format!("'host_{}'", host * 2 + 1)).collect();
+        format!("tags.hostname IN ({})", names.join(", "))
+    };
+    let within = |hours: usize| {
+        format!("time >= '2016-01-01T03:17:00Z' AND time < '2016-01-01T{:02}:17:00Z'", 3 + hours)
+    };
+    let max = |metrics: usize, of: usize, hours: usize, bin: &str| {
+        format!(
+            "SELECT date_bin('{bin}', time) AS bin, {} FROM cpu WHERE {} AND {} GROUP BY bin ORDER BY bin",
+            each("max", metrics),
+            host(of),
+            within(hours)
+        )
+    };
+    let by_host = |metrics: usize| {
+        let avg = each("avg", metrics);
+        let within = within(12);
+        format!("SELECT date_bin('1 hour', time) AS bin, tags, {avg} FROM cpu WHERE {within} GROUP BY bin, tags")
+    };
+    let mut all: Vec<String> =
+        [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)].map(|(m, h, t)| max(m, h, t, "1 minute")).into();
+    all.extend([max(10, 1, 8, "1 hour"), max(10, 8, 8, "1 hour")]);
+    all.extend([by_host(1), by_host(5), by_host(10)]);
+    all.push(format!("SELECT * FROM cpu WHERE {} AND {} AND usage_user > 70.0", host(1), within(12)));
+    all.push(format!("SELECT * FROM cpu WHERE {} AND usage_user > 70.0", within(12)));
+    all.push("SELECT * FROM latest('cpu')".to_owned());
+    all.push(
+        "SELECT date_bin('1 minute', time) AS bin, max(usage_user) FROM cpu WHERE time < '2016-01-01T09:17:00Z' \
+         GROUP BY bin ORDER BY bin DESC LIMIT 5"
+            .to_owned(),
+    );
+    assert_eq!(all.len(), 15);
+    all
+}
+
+/// The twelve queries of the benchmark of weather, over a collection or what is archived of it.
+fn weather(from: &str) -> Vec<String> {
+    let week = "time >= '2013-03-10T05:30:00Z' AND time < '2013-03-17T05:30:00Z'";
+    let all = |function: &str| {
+        let fields = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"];
+        fields.map(|field| format!("{function}({field})")).join(", ")
+    };
+    let half = "time >= '2013-03-10T05:30:00Z' AND time < '2013-03-10T17:30:00Z'";
+    let day = "time >= '2013-03-10T05:30:00Z' AND time < '2013-03-11T05:30:00Z'";
+    let (hour, minute) = ("date_bin('3600 seconds', time) AS bin", "date_bin('60 seconds', time) AS bin");
+    let (one, some) = ("station = 'EWR'", "station IN ('EWR', 'LGA')");
+    let last = match from {
+        "weather" => "SELECT * FROM latest('weather')".to_owned(),
+        from => format!("SELECT station, last(temp, time) FROM {from} GROUP BY station"),
+    };
+    vec![
+        format!("SELECT * FROM {from} WHERE {one} AND {half}"),
+        format!("SELECT {minute}, max(temp) FROM {from} WHERE {one} AND {half} GROUP BY bin ORDER BY bin"),
+        format!("SELECT {hour}, max(temp), max(humid) FROM {from} WHERE {some} AND {day} GROUP BY bin ORDER BY bin"),
+        format!("SELECT {hour}, {} FROM {from} WHERE {some} AND {week} GROUP BY bin ORDER BY bin", all("max")),
+        format!("SELECT {hour}, station, avg(temp) FROM {from} WHERE {week} GROUP BY bin, station"),
+        format!("SELECT {hour}, station, {} FROM {from} WHERE {week} GROUP BY bin, station", all("avg")),
+        format!(
+            "SELECT {minute}, max(temp) FROM {from} WHERE time < '2013-04-10T05:30:00Z' \
+             GROUP BY bin ORDER BY bin DESC LIMIT 5"
+        ),
+        format!("SELECT * FROM {from} WHERE {week} AND temp > 35.0"),
+        last,
+        format!("SELECT count(*) FROM {from}"),
+        format!("SELECT min(temp), max(temp), avg(temp) FROM {from}"),
+        format!("SELECT {hour}, avg(temp) FROM {from} WHERE {some} GROUP BY bin ORDER BY bin"),
+    ]
+}
+
+fn close(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| close(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// Whether two answers are the same, in the same order if the statement asks for one.
+fn agree(statement: &str, mut one: Vec<Value>, mut other: Vec<Value>) {
+    if !statement.contains("ORDER BY") {
+        let key = |row: &Value| {
+            let row = row.as_object().unwrap();
+            let keys = ["bin", "time", "station", "tags"].map(|name| row.get(name).map(ToString::to_string));
+            keys
+        };
+        one.sort_by_key(key);
+        other.sort_by_key(key);
+    }
+    assert!(!one.is_empty(), "{statement} finds nothing");
+    assert_eq!(one.len(), other.len(), "{statement}");
+    for (one, other) in one.iter().zip(&other) {
+        assert!(close(one, other), "{statement}\n{one}\n{other}");
+    }
+}
+
+fn addresses(workers: &[Worker]) -> String {
+    workers.iter().map(|worker| worker.address.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// An instant at which the first weeks of the weather have expired, by the clock of the session alone.
+const NOW: &str = "2033-02-20T12:00:00Z";
+
+#[test]
+fn three_workers_answer_what_one_process_does() {
+    let shipped = Shipped::with_everything();
+    let caches: Vec<PathBuf> = (0..3).map(|at| shipped.path().join(format!("cache{at}"))).collect();
+    let start = |cache: &PathBuf| Worker::start(shipped.path(), &["--allow", &shipped.url, "--cache", cache.to_str().unwrap()]);
+    let workers: Vec<Worker> = caches.iter().map(start).collect();
+    let mut statements = tsbs();
+    statements.extend(weather("weather"));
+    statements.extend(weather("archived('old')"));
+    statements.push("SELECT count(*), min(time) FROM weather UNION ALL SELECT count(*), min(time) FROM archived('old') ORDER BY 1".to_owned());
+    statements.push(
+        "SELECT a.station, count(*) AS n, sum(b.temp) FROM weather a JOIN weather b ON a.station = b.station AND a.time = b.time \
+         GROUP BY a.station ORDER BY a.station"
+            .to_owned(),
+    );
+    statements.push("SELECT station, time, avg(temp) OVER (PARTITION BY station ORDER BY time ROWS 3 PRECEDING) AS a FROM weather ORDER BY station, time LIMIT 50".to_owned());
+    let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
+    let alone = shipped.ask(&statements, NOW, &[]).unwrap();
+    let shared = shipped.ask(&statements, NOW, &["--workers", &addresses(&workers)]).unwrap();
+    for ((statement, alone), shared) in statements.iter().zip(alone).zip(shared) {
+        agree(statement, alone, shared);
+    }
+    for worker in workers {
+        let (code, log) = worker.end();
+        assert_eq!((code, log.as_str()), (Some(0), ""));
+    }
+    // Each has kept its own part of the segments.
+    let kept = |cache: &PathBuf| {
+        let names = cache.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".copied")).collect::<Vec<_>>()
+    };
+    let mut all: Vec<String> = caches.iter().flat_map(kept).collect();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!((count, count > 2), (all.len(), true), "{all:?}");
+}
