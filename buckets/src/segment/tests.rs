@@ -123,6 +123,31 @@ fn short_decimals_are_stored_as_decimals() {
 }
 
 #[test]
+fn the_bytes_of_doubles_are_stored_apart_where_that_is_smaller() {
+    // A random walk with random low bits; as many doubles that repeat.
+    let (mut random, mut walk) = (7_u64, 20.0);
+    let docs: Vec<Value> = (0..20_000_u32)
+        .map(|n| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            walk += f64::from(u32::try_from(random >> 33).unwrap()) / f64::from(1_u32 << 31) - 0.5;
+            let few = f64::from(u32::try_from((random >> 40) % 7).unwrap()) / 3.0;
+            object(&[("t", date(i64::from(n))), ("walk", Value::Double(walk)), ("few", Value::Double(few))])
+        })
+        .collect();
+    let accepted = accept(&docs, &schema());
+    let (segment, schema) = seal(&[(accepted.batch.clone(), accepted.schema)], 36_000);
+    let reader = open(&segment.bytes).unwrap();
+    let group = reader.parquet_metadata().row_group(0).clone();
+    let column = |name: &str| group.columns().iter().find(|c| c.column_path().string() == name).unwrap().clone();
+    let walk = column("walk");
+    assert!(walk.encodings().any(|e| e == parquet::basic::Encoding::BYTE_STREAM_SPLIT), "{:?}", walk.compressed_size());
+    assert!(walk.compressed_size() < 20_000 * 15 / 2, "{}", walk.compressed_size());
+    assert!(column("few").dictionary_page_offset().is_some());
+    assert_eq!(rows(&read_all(&reader, &schema).unwrap()), rows(&accepted.batch));
+    assert_eq!(reader.verify(), Ok(()));
+}
+
+#[test]
 fn other_readers_see_plain_parquet() {
     let accepted = accept(&mixed_docs(), &schema());
     let (segment, _) = seal(&[(accepted.batch, accepted.schema)], 3600);

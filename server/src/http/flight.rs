@@ -1,14 +1,18 @@
 //! Arrow Flight SQL, by gRPC on the port of HTTP.
 //!
-//! A ticket holds its statement, so nothing is kept between the two calls of a query. No page of another host can make such a
+//! A ticket holds its statement, behind a random number that tells one query from another, so nothing is kept between the two
+//! calls of a query. No page of another host can make such a
 //! request: its content type needs the browser's leave, which is never given.
 
 mod catalog;
 mod prepared;
+mod running;
+mod service;
 
 use super::sql::{Failed, Running, within};
 use super::{Caller, Ends, Refused, authorize, target};
 use crate::accounts::Role;
+use crate::scram;
 use crate::shared::{Shared, add};
 use crate::sql::{Sql, SqlError, SqlKind, SqlResult, SqlStatement};
 use arrow::array::{Array, ArrayRef, Int64Array};
@@ -22,14 +26,18 @@ use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfoData, XdbcTypeInfoDataBuilder};
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
-    ActionBeginTransactionRequest, ActionBeginTransactionResult, ActionClosePreparedStatementRequest,
-    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, CommandGetCatalogs, CommandGetDbSchemas,
-    CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes,
-    CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
-    CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult,
-    ProstMessageExt, SqlInfo, TableExistsOption, TableNotExistOption, TicketStatementQuery,
+    ActionBeginTransactionRequest, ActionBeginTransactionResult, ActionCancelQueryRequest, ActionCancelQueryResult,
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
+    CommandGetCatalogs, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys,
+    CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
+    CommandPreparedStatementUpdate, CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate,
+    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TableExistsOption, TableNotExistOption,
+    TicketStatementQuery,
 };
-use arrow_flight::{Action, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket};
+use arrow_flight::{
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightDescriptor,
+    FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
+};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
@@ -39,6 +47,7 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use prepared::Kept;
 use prost::Message;
+use running::RunningQueries;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -48,6 +57,12 @@ use tonic::{Code as Grpc, Request, Response, Status, Streaming, async_trait};
 /// The header that names a database.
 const DATABASE: &str = "database";
 
+/// The action that ends a query; it replaces Flight SQL's `CancelQuery`.
+const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
+
+/// Random bytes before the statement in a ticket.
+const TICKET_NUMBER_BYTES: usize = 16;
+
 /// The service's part of a path.
 pub(super) const PATH: &str = "/arrow.flight.protocol.FlightService/{*method}";
 
@@ -56,13 +71,19 @@ type Data = <Flight as FlightService>::DoGetStream;
 
 /// The service.
 pub(super) fn service(shared: &Arc<Shared>) -> FlightServiceServer<impl FlightService> {
-    let flight = Flight { shared: Arc::clone(shared), prepared: Arc::new(Kept::new(&shared.settings)), info: about() };
-    FlightServiceServer::new(flight).max_decoding_message_size(shared.settings.message_bytes_max)
+    let flight = Flight {
+        shared: Arc::clone(shared),
+        prepared: Arc::new(Kept::new(&shared.settings)),
+        running: RunningQueries::default(),
+        info: about(),
+    };
+    FlightServiceServer::new(service::Service(flight)).max_decoding_message_size(shared.settings.message_bytes_max)
 }
 
 struct Flight {
     shared: Arc<Shared>,
     prepared: Arc<Kept>,
+    running: RunningQueries,
     info: Option<(SqlInfoData, XdbcTypeInfoData)>,
 }
 
@@ -170,8 +191,33 @@ impl Flight {
         Ok(sent(described.columns.unwrap_or_else(|| Arc::new(Schema::empty()))))
     }
 
+    /// A prepared statement of the account that asks, which may run it; with its values and the account.
+    async fn prepared_statement<T>(
+        &self,
+        handle: &Bytes,
+        request: &Request<T>,
+    ) -> Result<(Arc<dyn SqlStatement>, Vec<ArrayRef>, String), Status> {
+        let Caller { account, role, .. } = self.asking(request).await?.caller;
+        let (statement, values) = self.prepared.get(handle, &account, self.shared.now())?;
+        crate::sql::check(&*statement, role)?;
+        Ok((statement, values, account))
+    }
+
+    /// Ends the queries of a result.
+    fn cancel(&self, info: &FlightInfo, account: &str) -> Result<(), Status> {
+        let none =
+            || Status::not_found("no query of this result is running: it has ended, or its rows were not asked for");
+        self.running.cancel(info, account).then_some(()).ok_or_else(none)
+    }
+
     /// Runs a query, and streams its rows.
-    async fn rows(&self, statement: Arc<dyn SqlStatement>, values: Vec<ArrayRef>) -> Answer<Data> {
+    async fn rows(
+        &self,
+        statement: Arc<dyn SqlStatement>,
+        values: Vec<ArrayRef>,
+        ticket: Bytes,
+        account: String,
+    ) -> Answer<Data> {
         let (running, deadline) = (Running::new(&self.shared), self.deadline());
         let started = within(deadline, statement.start(values)).await?;
         let SqlResult { schema, rows, .. } = started.map_err(|error| self.refused(error.into()))?;
@@ -187,7 +233,7 @@ impl Flight {
                 }
             }
         });
-        Ok(Response::new(encoded(schema, rows.boxed())))
+        Ok(Response::new(encoded(schema, self.running.cancellable(ticket, account, rows.boxed()))))
     }
 
     /// Runs a statement to its end; the number of rows that it wrote, or -1 if it tells none.
@@ -295,7 +341,13 @@ impl FlightSqlService for Flight {
         let statement = self.statement(&asking, &query.query)?;
         // What is no query has no rows to ask for.
         let is_query = statement.kind() == SqlKind::Query;
-        let handle = if is_query { query.query.into() } else { Bytes::new() };
+        let handle = match is_query {
+            true => {
+                [&scram::random::<TICKET_NUMBER_BYTES>().map_err(Status::internal)?, query.query.as_bytes()].concat()
+            }
+            false => Vec::new(),
+        }
+        .into();
         self.planned(statement, Vec::new(), &TicketStatementQuery { statement_handle: handle }, request).await
     }
 
@@ -305,12 +357,12 @@ impl FlightSqlService for Flight {
             return Ok(Response::new(nothing()));
         }
         let foreign = || Status::invalid_argument("the ticket is none of this server");
-        let text = std::str::from_utf8(&ticket.statement_handle).map_err(|_| foreign())?;
-        let statement = self.statement(&asking, text)?;
+        let text = ticket.statement_handle.get(TICKET_NUMBER_BYTES..).ok_or_else(foreign)?;
+        let statement = self.statement(&asking, std::str::from_utf8(text).map_err(|_| foreign())?)?;
         if statement.kind() != SqlKind::Query {
             return Err(foreign());
         }
-        self.rows(statement, Vec::new()).await
+        self.rows(statement, Vec::new(), request.into_inner().ticket, asking.caller.account).await
     }
 
     async fn do_put_statement_update(
@@ -425,10 +477,7 @@ impl FlightSqlService for Flight {
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let asking = self.asking(&request).await?;
-        let handle = &query.prepared_statement_handle;
-        let (statement, values) = self.prepared.get(handle, &asking.caller.account, self.shared.now())?;
-        crate::sql::check(&*statement, asking.caller.role)?;
+        let (statement, values, _) = self.prepared_statement(&query.prepared_statement_handle, &request).await?;
         self.planned(statement, values, &query, request).await
     }
 
@@ -437,14 +486,11 @@ impl FlightSqlService for Flight {
         query: CommandPreparedStatementQuery,
         request: Request<Ticket>,
     ) -> Answer<Data> {
-        let asking = self.asking(&request).await?;
-        let handle = &query.prepared_statement_handle;
-        let (statement, values) = self.prepared.get(handle, &asking.caller.account, self.shared.now())?;
-        crate::sql::check(&*statement, asking.caller.role)?;
+        let (statement, values, account) = self.prepared_statement(&query.prepared_statement_handle, &request).await?;
         if statement.kind() != SqlKind::Query {
             return Ok(Response::new(nothing()));
         }
-        self.rows(statement, values).await
+        self.rows(statement, values, request.into_inner().ticket, account).await
     }
 
     async fn do_put_prepared_statement_update(
@@ -452,10 +498,7 @@ impl FlightSqlService for Flight {
         query: CommandPreparedStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        let asking = self.asking(&request).await?;
-        let handle = &query.prepared_statement_handle;
-        let (statement, _) = self.prepared.get(handle, &asking.caller.account, self.shared.now())?;
-        crate::sql::check(&*statement, asking.caller.role)?;
+        let (statement, ..) = self.prepared_statement(&query.prepared_statement_handle, &request).await?;
         let sent: Vec<RecordBatch> = batches(request).try_collect().await?;
         let mut rows = prepared::rows(&sent);
         if rows.is_empty() && statement.takes() == 0 {
@@ -468,6 +511,39 @@ impl FlightSqlService for Flight {
                 written.map_err(|status| if count == 0 { status } else { after(&status, count.unsigned_abs()) })?;
         }
         Ok(count)
+    }
+
+    async fn do_action_cancel_query(
+        &self,
+        query: ActionCancelQueryRequest,
+        request: Request<Action>,
+    ) -> Result<ActionCancelQueryResult, Status> {
+        let asking = self.asking(&request).await?;
+        let info = FlightInfo::decode(&*query.info).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.cancel(&info, &asking.caller.account)?;
+        Ok(ActionCancelQueryResult { result: CancelStatus::Cancelled as i32 })
+    }
+
+    async fn do_action_fallback(&self, request: Request<Action>) -> Answer<<Self as FlightService>::DoActionStream> {
+        let asking = self.asking(&request).await?;
+        let Action { r#type: kind, body } = request.get_ref();
+        if kind != CANCEL_FLIGHT_INFO {
+            return Err(Status::invalid_argument(format!(
+                "there is no action '{kind}'; ListActions names those there are"
+            )));
+        }
+        let asked =
+            CancelFlightInfoRequest::decode(&**body).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.cancel(&asked.info.unwrap_or_default(), &asking.caller.account)?;
+        let result = CancelFlightInfoResult { status: CancelStatus::Cancelled as i32 };
+        let result = arrow_flight::Result { body: result.encode_to_vec().into() };
+        Ok(Response::new(stream::once(async { Ok(result) }).boxed()))
+    }
+
+    async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
+        let description =
+            "Ends a query\nRequest Message: CancelFlightInfoRequest\nResponse Message: CancelFlightInfoResult";
+        Some(vec![Ok(ActionType { r#type: CANCEL_FLIGHT_INFO.to_owned(), description: description.to_owned() })])
     }
 
     async fn do_action_begin_transaction(

@@ -28,15 +28,16 @@ def refused(says, work):
 ADDRESS = f"grpc://127.0.0.1:{PORT}"
 
 
+def field(number, content):
+    """A field of a message of Protocol Buffers that holds bytes, text or a message."""
+    size, length = len(content), b""
+    while size > 127:
+        size, length = size >> 7, length + bytes([size & 127 | 128])
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
 def asked(sql):
     """A command of Flight SQL, CommandStatementQuery in google.protobuf.Any, for clients that know Flight alone."""
-
-    def field(number, content):
-        size, length = len(content), b""
-        while size > 127:
-            size, length = size >> 7, length + bytes([size & 127 | 128])
-        return bytes([number << 3 | 2]) + length + bytes([size]) + content
-
     kind = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
     return raw.FlightDescriptor.for_command(field(1, kind) + field(2, field(1, sql.encode())))
 
@@ -81,6 +82,8 @@ with raw.connect(ADDRESS) as client:
     options = raw.FlightCallOptions()
     info = client.get_flight_info(asked("SELECT t, temp FROM w ORDER BY t"), options)
     assert info.schema.names == ["t", "temp"], info.schema
+    assert client.get_schema(asked("SELECT t, temp FROM w"), options).schema == info.schema
+    assert client.get_schema(asked("DELETE FROM w"), options).schema.names == []
     assert fetched(client, "SELECT t, temp FROM w ORDER BY t", options).to_pydict()["temp"] == [21.5, None]
     assert fetched(client, "SELECT value FROM generate_series(1, 1000000)", options).num_rows == 1_000_000
     try:
@@ -156,7 +159,30 @@ with raw.connect(ADDRESS) as client:
     reader.cancel()
     while is_running():
         pass
+
+    # Ends by its ticket too, from another connection; the reader learns why.
+    info = client.get_flight_info(asked("SELECT value FROM generate_series(1, 1000000000000)"))
+    reader = client.do_get(info.endpoints[0].ticket)
+    reader.read_chunk()
+    assert is_running()
+    (cancelled,) = client.do_action(raw.Action("CancelFlightInfo", field(1, info.serialize())))
+    assert cancelled.body.to_pybytes() == bytes([8, 1]), cancelled
+    try:
+        while True:
+            reader.read_chunk()
+    except raw.FlightCancelledError as error:
+        assert "the query was cancelled by its client" in str(error), error
+    while is_running():
+        pass
+    for name, says in [("CancelFlightInfo", "no query of this result is running"), ("Reboot", "there is no action 'Reboot'")]:
+        try:
+            list(client.do_action(raw.Action(name, field(1, info.serialize()))))
+            raise AssertionError(f"{name} is not refused")
+        except (KeyError, pa.ArrowInvalid) as error:
+            assert says in str(error), error
+    assert "CancelFlightInfo" in [action.type for action in client.list_actions()]
 with flight.connect(ADDRESS, autocommit=True) as db, db.cursor() as cursor:
+    assert cursor.adbc_execute_schema("SELECT t, temp FROM w").names == ["t", "temp"]
     cursor.execute("SELECT value FROM generate_series(1, 1000000000000)")
     with cursor.fetch_record_batch() as reader:
         assert next(iter(reader)).num_rows > 0
