@@ -170,7 +170,9 @@ fn refuse_a_database(cli: &Cli) -> Result<(), Failure> {
             "the demo creates its own database: drop --db and --read-only; --into DIR chooses its folder"
         }
         Command::Conformance(_) => "each case creates its own database: drop --db and --read-only",
-        Command::Worker(_) => "a worker has no database: drop --db and --read-only; --cache DIR names the folder of its files",
+        Command::Worker(_) => {
+            "a worker has no database: drop --db and --read-only; --cache DIR names the folder of its files"
+        }
         Command::Completions(_) | Command::Man(_) => "this command uses no database: drop --db and --read-only",
         _ => return Ok(()),
     };
@@ -202,9 +204,9 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
         #[cfg(feature = "workers")]
         Command::Worker(args) => worker::run(args, runtime),
         #[cfg(not(feature = "workers"))]
-        Command::Worker(_) => Err(Failure::new(
-            "this program was built without workers: cargo build -p ebbtide-cli --features workers",
-        )),
+        Command::Worker(_) => {
+            Err(Failure::new("this program was built without workers: cargo build -p ebbtide-cli --features workers"))
+        }
         Command::Sweep(args) => admin::sweep(cli, args),
         Command::Archive(args) => archive::run(cli, args),
         Command::Publish(args) => publish::run(cli, args),

@@ -151,7 +151,9 @@ impl<'a> LazySession<'a> {
     #[cfg(feature = "workers")]
     fn following(&self, path: &Path, url: &str) -> Result<(Following, SessionSettings), Failure> {
         let Command::Sql(args) = &self.cli.command else { return Ok((replica(path, url)?, self.settings.clone())) };
-        let Some(workers) = crate::worker::workers(args)? else { return Ok((replica(path, url)?, self.settings.clone())) };
+        let Some(workers) = crate::worker::workers(args)? else {
+            return Ok((replica(path, url)?, self.settings.clone()));
+        };
         let cache = crate::worker::session_cache(path)?;
         let following = builder(path).follow_on_demand(url, &cache)?.follow(FOLLOW_EVERY);
         Ok((following, SessionSettings { workers: Some(workers), ..self.settings.clone() }))
@@ -161,7 +163,9 @@ impl<'a> LazySession<'a> {
     #[cfg(not(feature = "workers"))]
     fn following(&self, path: &Path, url: &str) -> Result<(Following, SessionSettings), Failure> {
         match &self.cli.command {
-            Command::Sql(args) if !args.workers.is_empty() => Err(Failure::usage("this program was built without workers")),
+            Command::Sql(args) if !args.workers.is_empty() => {
+                Err(Failure::usage("this program was built without workers"))
+            }
             _ => Ok((replica(path, url)?, self.settings.clone())),
         }
     }

@@ -93,8 +93,8 @@ pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::copies::{
-    CopyCache, CopyPosition, CopyReader, CopyStore, Following, Replica, ReplicaStatus, Restored, ShipOptions, ShipStatus,
-    ShippedNote, Shipper, Shipping,
+    CopyCache, CopyPosition, CopyReader, CopyStore, Following, Replica, ReplicaStatus, Restored, ShipOptions,
+    ShipStatus, ShippedNote, Shipper, Shipping,
 };
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,

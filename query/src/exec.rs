@@ -53,7 +53,11 @@ impl BucketScanExec {
 }
 
 /// The units that are needed for so many rows, in at most so many partitions with about equal numbers of rows.
-pub(crate) fn distributed(mut units: Vec<ScanUnit>, limit: Option<usize>, partitions_wanted: usize) -> Vec<Vec<ScanUnit>> {
+pub(crate) fn distributed(
+    mut units: Vec<ScanUnit>,
+    limit: Option<usize>,
+    partitions_wanted: usize,
+) -> Vec<Vec<ScanUnit>> {
     if let Some(limit) = limit {
         let mut sure = 0;
         let enough = units.iter().position(|u| {

@@ -97,7 +97,9 @@ impl Shipped {
 
     /// A collection of several segments and some open buckets.
     fn fill(&self, name: &str, meta: &str, file: &str) {
-        self.sql(&format!("CREATE COLLECTION {name} WITH (timeField = 'time', metaField = '{meta}') EXPIRE AFTER 20 YEARS"));
+        self.sql(&format!(
+            "CREATE COLLECTION {name} WITH (timeField = 'time', metaField = '{meta}') EXPIRE AFTER 20 YEARS"
+        ));
         self.run(&["import", file, "--collection", name]);
         self.sql("FLUSH");
     }
@@ -176,9 +178,8 @@ fn tsbs() -> Vec<String> {
         let names: Vec<String> = (0..count).map(|host| format!("'host_{}'", host * 2 + 1)).collect();
         format!("tags.hostname IN ({})", names.join(", "))
     };
-    let within = |hours: usize| {
-        format!("time >= '2016-01-01T03:17:00Z' AND time < '2016-01-01T{:02}:17:00Z'", 3 + hours)
-    };
+    let within =
+        |hours: usize| format!("time >= '2016-01-01T03:17:00Z' AND time < '2016-01-01T{:02}:17:00Z'", 3 + hours);
     let max = |metrics: usize, of: usize, hours: usize, bin: &str| {
         format!(
             "SELECT date_bin('{bin}', time) AS bin, {} FROM cpu WHERE {} AND {} GROUP BY bin ORDER BY bin",
@@ -192,8 +193,9 @@ fn tsbs() -> Vec<String> {
         let within = within(12);
         format!("SELECT date_bin('1 hour', time) AS bin, tags, {avg} FROM cpu WHERE {within} GROUP BY bin, tags")
     };
-    let mut all: Vec<String> =
-        [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)].map(|(m, h, t)| max(m, h, t, "1 minute")).into();
+    let mut all: Vec<String> = [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)]
+        .map(|(m, h, t)| max(m, h, t, "1 minute"))
+        .into();
     all.extend([max(10, 1, 8, "1 hour"), max(10, 8, 8, "1 hour")]);
     all.extend([by_host(1), by_host(5), by_host(10)]);
     all.push(format!("SELECT * FROM cpu WHERE {} AND {} AND usage_user > 70.0", host(1), within(12)));
@@ -285,12 +287,16 @@ const NOW: &str = "2033-02-20T12:00:00Z";
 fn three_workers_answer_what_one_process_does() {
     let shipped = Shipped::with_everything();
     let caches: Vec<PathBuf> = (0..3).map(|at| shipped.path().join(format!("cache{at}"))).collect();
-    let start = |cache: &PathBuf| Worker::start(shipped.path(), &["--allow", &shipped.url, "--cache", cache.to_str().unwrap()]);
+    let start =
+        |cache: &PathBuf| Worker::start(shipped.path(), &["--allow", &shipped.url, "--cache", cache.to_str().unwrap()]);
     let workers: Vec<Worker> = caches.iter().map(start).collect();
     let mut statements = tsbs();
     statements.extend(weather("weather"));
     statements.extend(weather("archived('old')"));
-    statements.push("SELECT count(*), min(time) FROM weather UNION ALL SELECT count(*), min(time) FROM archived('old') ORDER BY 1".to_owned());
+    statements.push(
+        "SELECT count(*), min(time) FROM weather UNION ALL SELECT count(*), min(time) FROM archived('old') ORDER BY 1"
+            .to_owned(),
+    );
     statements.push(
         "SELECT a.station, count(*) AS n, sum(b.temp) FROM weather a JOIN weather b ON a.station = b.station AND a.time = b.time \
          GROUP BY a.station ORDER BY a.station"
@@ -317,4 +323,116 @@ fn three_workers_answer_what_one_process_does() {
     all.sort();
     all.dedup();
     assert_eq!((count, count > 2), (all.len(), true), "{all:?}");
+}
+
+/// A collection of a few days, of which each day is a segment.
+fn days() -> Shipped {
+    let shipped = Shipped::new();
+    shipped.sql("CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door')");
+    for day in 1..=6 {
+        more(&shipped, day);
+    }
+    shipped.ship();
+    shipped
+}
+
+fn more(shipped: &Shipped, day: u32) {
+    let row =
+        |hour: u32| format!("('2024-06-{day:02}T{:02}:{:02}:00Z', 'd{}', {hour})", hour / 60, hour % 60, hour % 7);
+    let rows: Vec<String> = (0..1_000).map(row).collect();
+    shipped.sql(&format!("INSERT INTO doors (t, door, opened) VALUES {}", rows.join(", ")));
+    shipped.sql("FLUSH doors");
+}
+
+const SUMS: &str = "SELECT door, count(*), sum(opened) FROM doors GROUP BY door ORDER BY door";
+/// An instant at which nothing of the days has expired.
+const THEN: &str = "2024-06-30T00:00:00Z";
+
+fn allowed(shipped: &Shipped) -> Worker {
+    Worker::start(shipped.path(), &["--allow", &shipped.url])
+}
+
+#[test]
+fn a_worker_that_is_gone_is_an_error_with_its_address() {
+    let shipped = days();
+    let mut workers: Vec<Worker> = (0..3).map(|_| allowed(&shipped)).collect();
+    let named = addresses(&workers);
+    let alone = shipped.ask(&[SUMS], THEN, &[]).unwrap();
+    assert_eq!(shipped.ask(&[SUMS], THEN, &["--workers", &named]).unwrap(), alone);
+    let gone = workers.remove(1).address.clone();
+    let error = shipped.ask(&[SUMS], THEN, &["--workers", &named]).unwrap_err();
+    assert!(error.contains(&format!("worker {gone}: ")), "{error}");
+    assert_eq!(shipped.ask(&[SUMS], THEN, &["--workers", &addresses(&workers)]).unwrap(), alone);
+}
+
+#[test]
+fn a_worker_that_is_killed_meanwhile_never_makes_a_part_of_an_answer() {
+    let shipped = days();
+    let statement = "SELECT t, door, opened FROM doors";
+    let (mut whole, mut failed) = (0, 0);
+    for round in 0..6_u32 {
+        let workers: Vec<Worker> = (0..2).map(|_| allowed(&shipped)).collect();
+        let mut query = command();
+        query.current_dir(shipped.path()).args(["sql", "--follow", &shipped.url, "--format", "csv", "--now", THEN]);
+        query.args(["--workers", &addresses(&workers), statement, SUMS, statement]);
+        query.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut query = query.spawn().unwrap();
+        let mut lines = BufReader::new(query.stdout.take().unwrap()).lines();
+        // At another row each time; in the first round before there is one.
+        let mut rows = lines.by_ref().take(usize::try_from(round * 1_500).unwrap()).map_while(Result::ok).count();
+        drop(workers);
+        rows += lines.map_while(Result::ok).count();
+        match query.wait().unwrap().success() {
+            true => {
+                assert_eq!(rows, 2 * 6_001 + 8, "round {round}");
+                whole += 1;
+            }
+            false => failed += 1,
+        }
+    }
+    assert_eq!(whole + failed, 6);
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_newer_state_of_the_copy_is_that_of_the_next_query() {
+    let shipped = days();
+    let workers = [allowed(&shipped), allowed(&shipped)];
+    let named = addresses(&workers);
+    let count = |args: &[&str]| shipped.ask(&["SELECT count(*) AS n FROM doors"], THEN, args).unwrap();
+    let rows = |n: u64| vec![vec![serde_json::json!({ "n": n })]];
+    assert_eq!(count(&["--workers", &named]), rows(6_000));
+    more(&shipped, 7);
+    shipped.sql("DELETE FROM doors WHERE door = 'd0'");
+    shipped.ship();
+    let alone = count(&[]);
+    assert_eq!(count(&["--workers", &named]), alone);
+    assert_eq!(alone, rows(7 * (1_000 - 143)));
+}
+
+#[test]
+fn a_worker_answers_only_those_with_its_token_and_reads_only_what_it_may() {
+    let shipped = days();
+    write(shipped.path(), "token", "a-secret-of-24-characters");
+    write(shipped.path(), "other", "another-secret-altogether");
+    let worker = Worker::start(shipped.path(), &["--allow", &shipped.url, "--token-file", "token"]);
+    let with = |more: &[&str]| shipped.ask(&[SUMS], THEN, &[&["--workers", worker.address.as_str()], more].concat());
+    for wrong in [&[] as &[&str], &["--token-file", "other"]] {
+        let error = with(wrong).unwrap_err();
+        assert!(error.contains("the token is wrong or missing"), "{error}");
+    }
+    assert!(with(&["--token-file", "token"]).is_ok());
+
+    let elsewhere = Worker::start(shipped.path(), &["--allow", "file:///elsewhere"]);
+    let error = shipped.ask(&[SUMS], THEN, &["--workers", &elsewhere.address]).unwrap_err();
+    assert!(error.contains("it may not read file://"), "{error}");
+
+    let refused = |args: &[&str]| {
+        let output = inside(shipped.path(), &[&["worker", "--allow", shipped.url.as_str()], args].concat(), "");
+        assert_ne!(output.code, 0, "{args:?}");
+        output.stderr
+    };
+    assert!(refused(&["--listen", "0.0.0.0:0"]).contains("give it a token"));
+    write(shipped.path(), "short", "abc");
+    assert!(refused(&["--token-file", "short"]).contains("at least 16"));
 }

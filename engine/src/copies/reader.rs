@@ -100,9 +100,9 @@ impl CopyReader {
     /// One of the replicas moved forward, or another one.
     fn replica_at(&self, open: &mut Open, position: &CopyPosition) -> Result<Replica> {
         let before = |replica: &Replica| {
-            replica.place().is_some_and(|at| {
-                at.url == position.url && at.epoch == position.epoch && at.piece <= position.piece
-            })
+            replica
+                .place()
+                .is_some_and(|at| at.url == position.url && at.epoch == position.epoch && at.piece <= position.piece)
         };
         let newest = open.replicas.iter().enumerate().filter(|(_, replica)| before(replica));
         let newest = newest.max_by_key(|(_, replica)| replica.place().map(|at| at.piece)).map(|(at, _)| at);

@@ -96,7 +96,8 @@ impl Replica {
         let (clock, dir) = (place.clock.clone(), place.dir.clone());
         let engine = Engine::new(fs.clone(), clock.clone(), dir.clone(), place.settings.clone(), true, opened);
         let url = place.url.clone();
-        let status = ReplicaStatus { url: url.clone(), epoch: position.epoch, piece: position.number, until, failed: None };
+        let status =
+            ReplicaStatus { url: url.clone(), epoch: position.epoch, piece: position.number, until, failed: None };
         *engine.copies.replica.lock() = Some(status);
         let db = Database { engine: Arc::new(engine) };
         let heard = clock.monotonic();

@@ -66,5 +66,9 @@ fn is_sent(key: &str) -> bool {
 }
 
 fn settings_of(options: &ConfigOptions) -> impl Iterator<Item = (String, Value)> {
-    options.entries().into_iter().filter(|entry| is_sent(&entry.key)).filter_map(|e| Some((e.key, Value::from(e.value?))))
+    options
+        .entries()
+        .into_iter()
+        .filter(|entry| is_sent(&entry.key))
+        .filter_map(|e| Some((e.key, Value::from(e.value?))))
 }

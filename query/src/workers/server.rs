@@ -1,10 +1,10 @@
 //! A worker: answers parts of the queries of sessions on other machines, over copies in stores.
 
+use super::WorkerToken;
 use super::channels::Channels;
 use super::codec::LeafCodec;
 use super::leaf::SharedScanExec;
 use super::pinned::Pinned;
-use super::WorkerToken;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result, external};
 use crate::functions;
@@ -82,9 +82,8 @@ impl Serving {
             let what = "the worker may read nothing: name the URLs of copies that it may read";
             return Err(QueryError::new(Code::InvalidOptions, what));
         }
-        let failed = |e: std::io::Error| {
-            QueryError::new(Code::HostUnreachable, format!("cannot listen at {address}: {e}"))
-        };
+        let failed =
+            |e: std::io::Error| QueryError::new(Code::HostUnreachable, format!("cannot listen at {address}: {e}"));
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let token = settings.token.clone();
@@ -164,7 +163,8 @@ impl Sessions {
         self.check(&pinned.position.url)?;
         let (sessions, position) = (Arc::clone(&self), pinned.position.clone());
         let opened = tokio::task::spawn_blocking(move || sessions.settings.reader.at(&position)).await;
-        let (database, snapshot) = opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map_err(external)?;
+        let (database, snapshot) =
+            opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map_err(external)?;
         let plain = template.with_config(config.clone()).build();
         let session = SessionContext::new_with_state(plain.clone());
         let context = Arc::new(StatementContext::new(database, snapshot.at(pinned.now), session, false));
