@@ -4,6 +4,7 @@
 //! States of parts of a bin merge into the state of the whole, in any order.
 
 mod fold;
+mod parts;
 mod results;
 mod state;
 mod stored;
@@ -20,7 +21,7 @@ use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use arrow::error::ArrowError;
 use ebbtide_ttl::Precision;
-use state::State;
+use state::{BinValue, State};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -44,22 +45,38 @@ impl States {
         })
     }
 
-    fn grow(&mut self) {
+    fn reserve(&mut self, bins: usize) {
         match self {
-            States::Int(states) => states.push(State::default()),
-            States::Double(states) => states.push(State::default()),
-            States::Bool(states) => states.push(State::default()),
-            States::Text(states) => states.push(State::default()),
+            States::Int(states) => states.reserve(bins),
+            States::Double(states) => states.reserve(bins),
+            States::Bool(states) => states.reserve(bins),
+            States::Text(states) => states.reserve(bins),
         }
     }
 
-    fn merge(&mut self, slot: usize, other: &States, of: usize) {
+    /// Has states of so many slots.
+    fn resize(&mut self, slots: usize) {
+        match self {
+            States::Int(states) => states.resize_with(slots, State::default),
+            States::Double(states) => states.resize_with(slots, State::default),
+            States::Bool(states) => states.resize_with(slots, State::default),
+            States::Text(states) => states.resize_with(slots, State::default),
+        }
+    }
+
+    /// Merges states of other bins, by their slots, into those of these slots.
+    fn merge(&mut self, other: &States, slots: &[(u32, u32)]) {
+        fn each<V: BinValue>(to: &mut [State<V>], from: &[State<V>], slots: &[(u32, u32)]) {
+            slots.iter().for_each(|(slot, of)| to[*slot as usize].merge(&from[*of as usize]));
+        }
         match (self, other) {
-            (States::Int(to), States::Int(from)) => to[slot].merge(&from[of]),
-            (States::Double(to), States::Double(from)) => to[slot].merge(&from[of]),
-            (States::Bool(to), States::Bool(from)) => to[slot].merge(&from[of]),
-            (States::Text(to), States::Text(from)) => to[slot].merge(&from[of]),
-            (States::Double(to), States::Int(from)) => to[slot].merge(&from[of].widened()),
+            (States::Int(to), States::Int(from)) => each(to, from, slots),
+            (States::Double(to), States::Double(from)) => each(to, from, slots),
+            (States::Bool(to), States::Bool(from)) => each(to, from, slots),
+            (States::Text(to), States::Text(from)) => each(to, from, slots),
+            (States::Double(to), States::Int(from)) => {
+                slots.iter().for_each(|(slot, of)| to[*slot as usize].merge(&from[*of as usize].widened()));
+            }
             _ => {}
         }
     }
@@ -116,6 +133,8 @@ pub struct Bins {
     ids: Vec<(u32, i64)>,
     rows: Vec<Rows>,
     fields: Vec<BinField>,
+    /// Whether work on many bins may use all cores.
+    all_cores: bool,
 }
 
 impl Bins {
@@ -133,7 +152,21 @@ impl Bins {
             ids: Vec::new(),
             rows: Vec::new(),
             fields: fields.into_iter().filter_map(field).collect(),
+            all_cores: false,
         }
+    }
+
+    /// Lets work on many bins use all cores, if `allowed`, not the caller's thread alone.
+    #[must_use]
+    pub fn on_all_cores(self, allowed: bool) -> Bins {
+        Bins { all_cores: allowed, ..self }
+    }
+
+    /// Makes room for so many more bins, which would otherwise be copied as they grow in number.
+    pub fn reserve(&mut self, bins: usize) {
+        self.ids.reserve(bins);
+        self.rows.reserve(bins);
+        self.fields.iter_mut().for_each(|field| field.states.reserve(bins));
     }
 
     /// Whether values of a type can be aggregated.
@@ -198,25 +231,28 @@ impl Bins {
         let fields: Vec<Option<usize>> =
             self.fields.iter().map(|field| other.fields.iter().position(|f| f.name == field.name)).collect();
         let ratio = (self.step / other.step).max(1);
+        let mut slots: Vec<(u32, u32)> = Vec::with_capacity(other.len());
         for (of, (meta, bin)) in other.ids.iter().enumerate() {
             if !keep(&other.keys[*meta as usize], other.window(*bin)) {
                 continue;
             }
             let slot = self.slot(metas[*meta as usize], bin.div_euclid(ratio));
             self.rows[slot].merge(&other.rows[of]);
-            for (field, from) in self.fields.iter_mut().zip(&fields) {
-                if let Some(from) = from {
-                    field.states.merge(slot, &other.fields[*from].states, of);
-                }
-            }
+            slots.push((to_number(slot), to_number(of)));
         }
+        self.each_field(slots.len() as u64, |at, field, bins| {
+            field.states.resize(bins);
+            if let Some(from) = fields[at] {
+                field.states.merge(&other.fields[from].states, &slots);
+            }
+        });
     }
 
     /// No bins, of the same width and fields.
     #[must_use]
     pub fn empty(&self) -> Bins {
         let types: Vec<_> = self.fields.iter().map(|field| (&field.name, field.states.field_type())).collect();
-        Bins::new(self.step, types.iter().map(|(name, ty)| (name.as_str(), ty)))
+        Bins::new(self.step, types.iter().map(|(name, ty)| (name.as_str(), ty))).on_all_cores(self.all_cores)
     }
 
     /// The bins that `keep` takes; nothing is copied if it takes all.
@@ -260,7 +296,6 @@ impl Bins {
         });
         self.ids.push((meta, bin));
         self.rows.push(Rows::NONE);
-        self.fields.iter_mut().for_each(|field| field.states.grow());
         slot
     }
 

@@ -79,7 +79,7 @@ pub(crate) fn delete(engine: &Engine, name: &str, predicate: &dyn RowPredicate, 
     engine.state.read().collection(name)?;
     crate::seal::flush(engine, &maintenance, Some(name))?;
     let snapshot = engine.snapshot().collection(name)?;
-    let mut decay = Decay::new(&snapshot.state).filter(|_| !ladder);
+    let mut decay = Decay::new(engine, &snapshot.state).filter(|_| !ladder);
     let mut deleted = Deleted::default();
     let mut ops = Vec::new();
     for segment in snapshot.state.segments.values() {

@@ -11,6 +11,7 @@ mod last;
 mod listing;
 mod meta_numbers;
 mod meta_part;
+mod meta_range;
 mod part;
 mod published;
 mod rollup;

@@ -505,7 +505,7 @@ impl Pass<'_> {
 
     /// Drops items, each by its rule, in one edit, except what cannot be read. Returns whether anything was dropped.
     fn drop(&mut self, collection: &CollectionState, items: &[(usize, &Item)]) -> Result<bool> {
-        let mut edit = DropEdit::of(collection);
+        let mut edit = DropEdit::of(self.engine, collection);
         let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
         for (rule, item) in items {
             let view = collection.rules.rule(*rule);

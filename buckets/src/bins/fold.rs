@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray}
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Float64Type, Int64Type};
 use arrow::error::ArrowError;
+use arrow::util::bit_iterator::BitSliceIterator;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +42,9 @@ impl Bins {
                 start = end;
             }
         }
+        let slots = self.len();
         for (field, column) in self.fields.iter_mut().zip(columns) {
+            field.states.resize(slots);
             if let Some(column) = column {
                 fold_column(&mut field.states, column, times, &runs)?;
             }
@@ -110,8 +113,7 @@ fn each<T: ArrowPrimitiveType, V: BinValue>(
         match column.nulls().filter(|nulls| nulls.null_count() > 0) {
             None => states[*slot].merge(&of(*start..*end)),
             Some(nulls) => {
-                let nulls = nulls.slice(*start, end - start);
-                for (from, to) in nulls.valid_slices() {
+                for (from, to) in BitSliceIterator::new(nulls.validity(), nulls.offset() + start, end - start) {
                     states[*slot].merge(&of(start + from..start + to));
                 }
             }

@@ -159,6 +159,17 @@ impl<V: BinValue> State<V> {
     }
 }
 
+/// Adds a state to that of a slot.
+pub(super) fn add<V: BinValue>(states: &mut Vec<State<V>>, slot: usize, state: State<V>) {
+    match states.get_mut(slot) {
+        Some(to) => to.merge(&state),
+        None => {
+            states.resize_with(slot, State::default);
+            states.push(state);
+        }
+    }
+}
+
 impl State<i64> {
     /// The same values as doubles.
     #[expect(clippy::cast_precision_loss, reason = "the field widened, and what is left of its values does with it")]

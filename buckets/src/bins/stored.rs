@@ -1,10 +1,11 @@
 //! Bins as rows of a segment, which has one column for each state. What is the same for almost every bin is left out where
 //! it is: a null means the usual value, and a column that would have only nulls is not there.
 
-use super::state::{BinValue, Compensated, State};
+use super::state::{BinValue, Compensated, State, add};
 use super::{Bins, Rows, States};
 use crate::columns::times;
 use crate::meta::keys_of_column;
+use crate::parallel::parallel;
 use crate::schema::{FieldType, Schema};
 use crate::segment::{Decimals, nearest, power};
 use crate::time_units::timestamps;
@@ -91,54 +92,25 @@ impl Bins {
         if let Some(ty) = &of.meta_type {
             columns.push(self.meta_column(&slots, ty, of.precision)?);
         }
-        let (schema_of, put) = (&mut schema, &mut columns);
-        let mut writer =
-            Writer { bins: self, slots: &slots, field: StoredField::plain(""), schema: schema_of, columns: put };
-        let of_rows = |pick: fn(&Rows, i64) -> i64| -> Int64Array {
-            slots.iter().zip(&starts).map(|(slot, start)| Some(pick(&self.rows[*slot], *start))).collect()
+        let of_rows = |pick: fn(&Rows, i64) -> i64| -> ArrayRef {
+            let ints = slots.iter().zip(&starts).map(|(slot, start)| Some(pick(&self.rows[*slot], *start)));
+            Arc::new(ints.collect::<Int64Array>())
         };
-        writer.put(
-            MEASUREMENTS.to_owned(),
-            FieldType::Int64,
-            Arc::new(of_rows(|rows, _| rows.measurements.cast_signed())),
-        );
-        writer.put(FROM.to_owned(), FieldType::Int64, Arc::new(of_rows(|rows, start| rows.first.wrapping_sub(start))));
-        writer.put(TO.to_owned(), FieldType::Int64, Arc::new(of_rows(|rows, start| rows.last.wrapping_sub(start))));
-        for field in &self.fields {
-            writer.field = stored(&field.name);
-            match &field.states {
-                States::Int(states) => {
-                    // A double holds such a sum, if the field widens.
-                    let small = |sum: i128| {
-                        i64::try_from(sum).ok().filter(|sum| sum.unsigned_abs() <= WHOLE_MAX_INT.unsigned_abs())
-                    };
-                    writer.squares(states, Some(0), |state| small(state.sum));
-                    writer.values(FieldType::Int64, states, &|values| {
-                        Arc::new(values.map(|v| v.copied()).collect::<Int64Array>())
-                    });
-                    let high = |state: &State<i64>| high(state.sum);
-                    let low = |state: &State<i64>| low(state.sum);
-                    writer.states(SUM, states, |_, state| Some(low(state)));
-                    writer.states(SUM_HIGH, states, |_, state| Some(high(state)).filter(|high| *high != 0));
-                }
-                States::Double(states) => {
-                    let scale = writer.scale(states);
-                    let sum = |state: &State<f64>| sum_to_store(state.sum, scale);
-                    writer.squares(states, scale, |state| whole_sum(sum(state), scale?));
-                    writer.values(FieldType::Double, states, &|values| {
-                        Arc::new(values.map(|v| v.copied()).collect::<Float64Array>())
-                    });
-                    let known = |slot: &usize| Some(&states[*slot]).filter(|state| state.count > 0).map(sum);
-                    let sums: Float64Array = slots.iter().map(known).collect();
-                    writer.put(writer.field.column(SUM), FieldType::Double, Arc::new(sums));
-                }
-                States::Bool(states) => writer.values(FieldType::Bool, states, &|values| {
-                    Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>())
-                }),
-                States::Text(states) => writer.values(FieldType::String, states, &|values| {
-                    Arc::new(values.map(|v| v.map(AsRef::<str>::as_ref)).collect::<StringViewArray>())
-                }),
-            }
+        let mut of_bins = Writer::new(self, &slots, StoredField::plain(""));
+        let ty = FieldType::Int64;
+        let measurements = of_rows(|rows, _| rows.measurements.cast_signed());
+        of_bins.put(MEASUREMENTS.to_owned(), ty.clone(), measurements);
+        of_bins.put(FROM.to_owned(), ty.clone(), of_rows(|rows, start| rows.first.wrapping_sub(start)));
+        of_bins.put(TO.to_owned(), ty, of_rows(|rows, start| rows.last.wrapping_sub(start)));
+        let names: Vec<StoredField> = self.field_names().map(stored).collect();
+        let of_fields = parallel(slots.len() as u64, names.len(), &|| self.all_cores, |at| {
+            let mut writer = Writer::new(self, &slots, names[at].clone());
+            writer.field(&self.fields[at].states);
+            Ok::<_, ArrowError>(writer.columns)
+        })?;
+        for (name, ty, column) in of_bins.columns.into_iter().chain(of_fields.into_iter().flatten()) {
+            schema.fields.push((name, ty));
+            columns.push(column);
         }
         let batch = RecordBatch::try_new(schema.arrow(), columns)?;
         Ok((schema, batch))
@@ -175,6 +147,7 @@ impl Bins {
             slots.push(slot);
             rows.push(of_row);
         }
+        let bins = self.len();
         for field in &mut self.fields {
             let source = Source { batch, field: stored(&field.name), starts, slots: &slots, rows: &rows };
             match &mut field.states {
@@ -183,6 +156,7 @@ impl Bins {
                 States::Bool(states) => source.bools(states)?,
                 States::Text(states) => source.texts(states)?,
             }
+            field.states.resize(bins);
         }
         Ok(())
     }
@@ -206,21 +180,59 @@ fn sum_of_parts(low: i64, high: Option<i64>) -> i128 {
 /// One of the values of a state.
 type Pick<V> = fn(&State<V>) -> &V;
 
-/// Puts columns of states into a batch.
+/// Makes columns of states.
 struct Writer<'a> {
     bins: &'a Bins,
     slots: &'a [usize],
-    /// The field of which states are put.
     field: StoredField,
-    schema: &'a mut Schema,
-    columns: &'a mut Vec<ArrayRef>,
+    columns: Vec<(String, FieldType, ArrayRef)>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(bins: &'a Bins, slots: &'a [usize], field: StoredField) -> Writer<'a> {
+        Writer { bins, slots, field, columns: Vec::new() }
+    }
+
     fn put(&mut self, name: String, ty: FieldType, column: ArrayRef) {
         if column.null_count() < column.len() {
-            self.schema.fields.push((name, ty));
-            self.columns.push(column);
+            self.columns.push((name, ty, column));
+        }
+    }
+
+    /// All states of the field.
+    fn field(&mut self, states: &States) {
+        match states {
+            States::Int(states) => {
+                // A double holds such a sum, if the field widens.
+                let small = |sum: i128| {
+                    i64::try_from(sum).ok().filter(|sum| sum.unsigned_abs() <= WHOLE_MAX_INT.unsigned_abs())
+                };
+                self.squares(states, Some(0), |state| small(state.sum));
+                self.values(FieldType::Int64, states, &|values| {
+                    Arc::new(values.map(|v| v.copied()).collect::<Int64Array>())
+                });
+                let high = |state: &State<i64>| high(state.sum);
+                let low = |state: &State<i64>| low(state.sum);
+                self.states(SUM, states, |_, state| Some(low(state)));
+                self.states(SUM_HIGH, states, |_, state| Some(high(state)).filter(|high| *high != 0));
+            }
+            States::Double(states) => {
+                let scale = self.scale(states);
+                let sum = |state: &State<f64>| sum_to_store(state.sum, scale);
+                self.squares(states, scale, |state| whole_sum(sum(state), scale?));
+                self.values(FieldType::Double, states, &|values| {
+                    Arc::new(values.map(|v| v.copied()).collect::<Float64Array>())
+                });
+                let known = |slot: &usize| Some(&states[*slot]).filter(|state| state.count > 0).map(sum);
+                let sums: Float64Array = self.slots.iter().map(known).collect();
+                self.put(self.field.column(SUM), FieldType::Double, Arc::new(sums));
+            }
+            States::Bool(states) => self.values(FieldType::Bool, states, &|values| {
+                Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>())
+            }),
+            States::Text(states) => self.values(FieldType::String, states, &|values| {
+                Arc::new(values.map(|v| v.map(AsRef::<str>::as_ref)).collect::<StringViewArray>())
+            }),
         }
     }
 
@@ -315,8 +327,12 @@ impl Excess {
     /// What of `s^2 / n` is beyond its whole part.
     #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
     fn fraction(&self) -> f64 {
-        let (square, count) = (i128::from(self.sum).pow(2), i128::from(self.count.max(1)));
-        (square % count) as f64 / count as f64
+        let (sum, count) = (self.sum.unsigned_abs(), self.count.max(1));
+        let rest = match sum.checked_mul(sum) {
+            Some(square) => (square % count) as f64,
+            None => (u128::from(sum).pow(2) % u128::from(count)) as f64,
+        };
+        rest / count as f64
     }
 
     /// The squared deviations of an excess.
@@ -422,7 +438,7 @@ impl<'a> Source<'a> {
     /// Merges each row that has values into the state of its slot.
     fn each<A: Array, V: BinValue>(
         &self,
-        states: &mut [State<V>],
+        states: &mut Vec<State<V>>,
         columns: [&A; 4],
         at: impl Fn(&A, usize) -> V,
         sum: impl Fn(usize) -> V::Sum,
@@ -452,7 +468,7 @@ impl<'a> Source<'a> {
             let rows = self.rows[row];
             let count = value(count, row).map_or(rows.measurements, i64::cast_unsigned);
             let squares = squares.filter(|squares| squares.is_valid(row)).map(|squares| squares.value(row));
-            states[*slot].merge(&State {
+            let state = State {
                 count,
                 sum: sum(row),
                 squares: squares.or_else(|| of_excess(row, count)).unwrap_or(0.0),
@@ -460,12 +476,13 @@ impl<'a> Source<'a> {
                 max: at(max, row),
                 first: (value(first, row).map_or(rows.first, since), at(of_first, row)),
                 last: (value(last, row).map_or(rows.last, since), at(of_last, row)),
-            });
+            };
+            add(states, *slot, state);
         }
         Ok(())
     }
 
-    fn ints(&self, states: &mut [State<i64>]) -> Result<(), ArrowError> {
+    fn ints(&self, states: &mut Vec<State<i64>>) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Int64)? else { return Ok(()) };
         let (low, high) = (ints(self.batch, &self.name(SUM))?, ints(self.batch, &self.name(SUM_HIGH))?);
         let sum = |row: usize| sum_of_parts(value(low, row).unwrap_or(0), value(high, row));
@@ -474,7 +491,7 @@ impl<'a> Source<'a> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the field widened")]
-    fn doubles(&self, states: &mut [State<f64>]) -> Result<(), ArrowError> {
+    fn doubles(&self, states: &mut Vec<State<f64>>) -> Result<(), ArrowError> {
         let is_number = |ty: &DataType| matches!(ty, DataType::Int64 | DataType::Float64);
         let Some(columns) = self.four(is_number)? else { return Ok(()) };
         let low = self.column(SUM).filter(|column| is_number(column.data_type())).map(doubles);
@@ -491,12 +508,12 @@ impl<'a> Source<'a> {
         self.each(states, columns.each_ref(), Float64Array::value, sum, whole)
     }
 
-    fn bools(&self, states: &mut [State<bool>]) -> Result<(), ArrowError> {
+    fn bools(&self, states: &mut Vec<State<bool>>) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Boolean)? else { return Ok(()) };
         self.each(states, columns.map(|column| column.as_boolean()), BooleanArray::value, |_| (), |_, _| None)
     }
 
-    fn texts(&self, states: &mut [State<Arc<str>>]) -> Result<(), ArrowError> {
+    fn texts(&self, states: &mut Vec<State<Arc<str>>>) -> Result<(), ArrowError> {
         let Some(columns) = self.four(|ty| *ty == DataType::Utf8View)? else { return Ok(()) };
         let columns = columns.map(|column| column.as_string_view());
         self.each(states, columns, |column, row| column.value(row).into(), |_| (), |_, _| None)

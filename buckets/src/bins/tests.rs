@@ -53,6 +53,43 @@ fn stored(bins: &Bins) -> (Schema, RecordBatch) {
     bins.to_stored(&schema(), StoredField::plain).unwrap()
 }
 
+#[test]
+fn bins_of_several_threads_are_those_of_one() {
+    let rows: Vec<Row> = (0..20_000_i64)
+        .map(|n| (u8::try_from(n % 50).unwrap(), n * 37 % 900_000, (n % 11 != 0).then_some(n * n % 1_009 - 7)))
+        .collect();
+    let added = |all_cores: bool| {
+        let mut bins = bins(40).on_all_cores(all_cores);
+        bins.add_in_parts(rows.len() as u64, |part| {
+            let mut all = super::Bins::clone(&bins_of_all(&rows));
+            all.fields.retain(|field| part.fields.iter().any(|f| f.name == field.name));
+            part.merge(&all, |_, _| true);
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        bins
+    };
+    let (alone, together) = (added(false), added(true));
+    assert!(alone.len() > 16_384);
+    assert_eq!(stored(&alone), stored(&together));
+    let coarse = |of: &Bins, all_cores: bool| {
+        let mut wide = bins(4_000).on_all_cores(all_cores);
+        wide.merge(of, |_, _| true);
+        stored(&wide)
+    };
+    assert_eq!(coarse(&alone, false), coarse(&together, true));
+    let failed = bins(40)
+        .on_all_cores(true)
+        .add_in_parts(1 << 20, |part| part.fields.iter().try_for_each(|f| (f.name != "d").then_some(()).ok_or("d")));
+    assert_eq!(failed, Err("d"));
+}
+
+fn bins_of_all(rows: &[Row]) -> Bins {
+    let mut all = bins(40);
+    fold(&mut all, rows);
+    all
+}
+
 /// What both show is the same: exactly, but for sums and deviations of doubles.
 fn same(a: &Bins, b: &Bins) {
     let (a, b) = (a.results(&schema()).unwrap(), b.results(&schema()).unwrap());

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::chunk::times;
 use crate::counts::{to_number, to_usize};
+use crate::parallel::parallel;
 use crate::schema::{FieldType, Schema};
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
@@ -25,14 +26,11 @@ use parquet::file::properties::{EnabledStatistics, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows gathered and written at a time, at most.
 const SLICE_ROWS: usize = 65_536;
 /// Bytes of a slice, about, at most: offsets of texts and lists have 31 bits.
 const SLICE_BYTES: usize = 256 << 20;
-/// Segments with fewer rows are encoded by the caller's thread alone: starting threads takes as long as the work.
-const PARALLEL_ROWS_MIN: u64 = 16_384;
 
 pub(crate) fn failed(error: impl std::fmt::Display) -> SegmentError {
     SegmentError::new("(new)", 0, format!("cannot be made: {error}"))
@@ -264,41 +262,6 @@ impl<'a> Watch<'a> {
             }
         }
     }
-}
-
-/// Does `work` for every number below `count`, on all cores from when `help` says so, if there are rows enough to be worth
-/// the threads. The result does not depend on how many there are.
-fn parallel<T: Send>(
-    rows: u64,
-    count: usize,
-    help: &dyn Fn() -> bool,
-    work: impl Fn(usize) -> Result<T, SegmentError> + Sync,
-) -> Result<Vec<T>, SegmentError> {
-    let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let helpers = cores.min(count).saturating_sub(1);
-    let next = AtomicUsize::new(0);
-    let one = || {
-        let at = next.fetch_add(1, Ordering::Relaxed);
-        (at < count).then(|| work(at).map(|done| (at, done)))
-    };
-    let all_left = || std::iter::from_fn(one).collect::<Result<Vec<_>, _>>();
-    let mut all = std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        let mut all = Vec::new();
-        loop {
-            if threads.is_empty() && help() {
-                threads.extend((0..helpers).map(|_| scope.spawn(all_left)));
-            }
-            let Some(done) = one() else { break };
-            all.push(done?);
-        }
-        for thread in threads {
-            all.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok(all)
-    })?;
-    all.sort_by_key(|(at, _)| *at);
-    Ok(all.into_iter().map(|(_, value)| value).collect())
 }
 
 fn meta_of(entries: &[Entry], rows: u64, bytes: u64) -> SegmentMeta {

@@ -346,7 +346,7 @@ impl Mover<'_> {
     fn drop_moved(&self, intent: &Intent, archive: ArchiveRecord) -> Result<Visit> {
         let _maintenance = self.engine.maintenance.lock();
         let present = self.present()?;
-        let mut edit = DropEdit::of(&present);
+        let mut edit = DropEdit::of(self.engine, &present);
         // A repair may have set segments aside.
         let pieces = intent.pieces.iter().filter(|(segment, _)| present.segments.contains_key(segment));
         let item = Item::Bucket { pieces: pieces.copied().collect(), rows: intent.rows, bytes: intent.bytes };

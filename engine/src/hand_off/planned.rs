@@ -228,7 +228,7 @@ pub(super) fn drop_accepted(
         still_due.get(&planned.id).is_some_and(|other| planned.is_same(other, (&group.collection, &present)))
     };
     let unchanged: Vec<&Planned> = group.buckets[..accepted].iter().filter(is_unchanged).collect();
-    let mut edit = DropEdit::of(&present);
+    let mut edit = DropEdit::of(engine, &present);
     let mut by_rule: BTreeMap<&Option<(String, i64)>, Visit> = BTreeMap::new();
     let (mut gone, mut end) = (HashSet::new(), i64::MIN);
     for planned in &unchanged {

@@ -45,7 +45,9 @@ pub(crate) fn merged(
     let Some(record) = ladder.rungs.iter().find(|record| record.collection == rung.id) else {
         return Err((0, Error::internal("a ladder does not have its rung")));
     };
-    let mut bins = Bins::new(record.step(rung.options.precision), ladder.fields(&parent.schema));
+    let all_cores = engine.maintenance.may_use_all_cores();
+    let mut bins =
+        Bins::new(record.step(rung.options.precision), ladder.fields(&parent.schema)).on_all_cores(all_cores);
     for (at, segment) in group.iter().enumerate() {
         add_segment(&mut bins, rung, segment, &|field| ladder.stored(field)).map_err(|error| (at, error))?;
     }

@@ -83,10 +83,11 @@ pub(crate) type Going<'a> = (&'a Arc<Segment>, Option<&'a RoaringBitmap>);
 
 impl Decay {
     /// For a collection that has a ladder.
-    pub(crate) fn new(collection: &CollectionState) -> Option<Decay> {
+    pub(crate) fn new(engine: &Engine, collection: &CollectionState) -> Option<Decay> {
         let ladder = collection.ladder.clone()?;
         let step = ladder.rungs.first()?.step(collection.options.precision);
-        let bins = Bins::new(step, ladder.fields(&collection.schema));
+        let all_cores = engine.maintenance.may_use_all_cores();
+        let bins = Bins::new(step, ladder.fields(&collection.schema)).on_all_cores(all_cores);
         Some(Decay { empty: bins.clone(), bins, ladder })
     }
 
@@ -141,7 +142,9 @@ impl Decay {
             let cutoff = record.cutoff(now, precision);
             // States take much memory: those of the finest rung are not copied.
             let coarser = (at > 0).then(|| {
-                let mut bins = Bins::new(record.step(precision), self.ladder.fields(&collection.schema));
+                let step = record.step(precision);
+                let all_cores = engine.maintenance.may_use_all_cores();
+                let mut bins = Bins::new(step, self.ladder.fields(&collection.schema)).on_all_cores(all_cores);
                 bins.merge(&self.bins, |_, _| true);
                 bins
             });

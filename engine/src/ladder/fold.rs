@@ -76,12 +76,23 @@ fn add_ranges(
         return Ok(());
     }
     let ranges = joined(ranges);
+    let rows = len(&ranges);
+    bins.add_in_parts(rows, |part| add_part(part, (segment, reader), &ranges, &pieces))
+}
+
+/// Adds the rows to some of the fields.
+fn add_part(
+    bins: &mut Bins,
+    (segment, reader): (&Segment, &SegmentReader),
+    ranges: &[Range<u64>],
+    pieces: &[Piece],
+) -> Result<()> {
     let schema = reader.schema();
     let fields: Vec<String> = bins.field_names().map(str::to_owned).collect();
     let mut columns: Vec<String> = fields.iter().filter(|f| schema.field_type(f).is_some()).cloned().collect();
     columns.push(schema.time.clone());
-    let mut left = pieces.into_iter().peekable();
-    for batch in reader.read_stored(&columns, &ranges, BATCH_ROWS)? {
+    let mut left = pieces.iter().copied().peekable();
+    for batch in reader.read_stored(&columns, ranges, BATCH_ROWS)? {
         let batch = batch?;
         let time = batch.column_by_name(&schema.time).ok_or_else(|| Error::internal("the times were not read"))?;
         let times = time_values(time)?;

@@ -99,7 +99,8 @@ fn restore(
         record.lose(gone.to_units_saturating(precision));
     }
     let (record, ladder) = (*record, ladder.clone().ok_or_else(|| Error::internal("the ladder is gone"))?);
-    let mut bins = Bins::new(record.step(precision), ladder.fields(&collection.schema));
+    let all_cores = engine.maintenance.may_use_all_cores();
+    let mut bins = Bins::new(record.step(precision), ladder.fields(&collection.schema)).on_all_cores(all_cores);
     let of_parquet = |error| Error::new(Code::BadValue, format!("these are no bins: {error}"));
     bins.add_stored(&plain(batch)?, &collection.schema, StoredField::plain).map_err(of_parquet)?;
     bins.retain(|_, bin| !record.is_gone(bin));

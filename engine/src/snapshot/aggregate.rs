@@ -251,7 +251,7 @@ impl<'a> DirectoryWalk<'a, '_> {
         let open_rows = open.iter().flat_map(|(_, found): &PendingChunk<'_>| found).map(|(_, rows)| rows.len() as u64);
         let whole = groups::states_bytes(&self.shape, metas, times, sealed_rows + open_rows.sum::<u64>());
         // Each thread has a table of its own, and the result is made from the states.
-        if !guard.may_take(whole.saturating_mul(2 + fold::cores()).saturating_add(held)) {
+        if !guard.may_take(whole.saturating_mul(2 + ebbtide_buckets::cores()).saturating_add(held)) {
             return Err(guard::refused());
         }
         let mut table = Table::new(&self.shape, metas, times);

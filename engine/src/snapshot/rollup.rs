@@ -1,17 +1,23 @@
 //! Rollups: what the bins of a ladder show.
 
+use super::meta_range::MetaRange;
 use super::scan::ScanRequest;
 use super::scan::selection::BucketSelector;
 use super::{CollectionSnapshot, MetaFilter, TimeRange};
 use crate::error::{Error, Result};
 use crate::ladder::fold::{Taken, add_open, add_sealed};
 use crate::ladder::{LadderRecord, RungRecord};
+use crate::segment::Segment;
 use crate::state::CollectionState;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::concat;
 use arrow::datatypes::SchemaRef;
-use ebbtide_buckets::{Bins, FieldType, Schema, result_schema, stored_columns};
+use ebbtide_buckets::{Bins, FieldType, MetaKey, Schema, cores, parallel, result_schema, stored_columns, to_usize};
 use ebbtide_ttl::{Code, Ladder, Timestamp};
 use std::sync::Arc;
+
+/// Results of more stored bins than these are made by several threads.
+const PARTS_BINS_MIN: u64 = 1 << 15;
 
 /// Which bins to show, and of which fields.
 #[derive(Debug, Clone, Default)]
@@ -100,16 +106,43 @@ impl CollectionSnapshot {
         let ladder = self.known_ladder()?;
         let fields = self.rollup_fields(ladder, request.fields.as_deref())?;
         let width = self.rollup_width(ladder, request.width_seconds)?;
-        let mut bins = Bins::new(width, fields);
         let regions = self.regions(ladder, width, request);
-        for region in &regions {
-            self.add_pieces(&mut bins, ladder, region, request)?;
-        }
         let bounds = regions.iter().map(|r| (r.first, r.last)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        if let Some((first, last)) = bounds {
-            self.add_measurements(&mut bins, (first, last), request)?;
-        }
-        Ok(bins.results(&self.state.schema)?)
+        let (stored, parts) = self.parts(&regions, request)?;
+        // Metas are in order from part to part.
+        let batches = parallel(stored, parts.len(), &|| true, |at| {
+            let part = RollupRequest { meta: parts[at].clone(), ..request.clone() };
+            let mut bins = Bins::new(width, fields.iter().copied());
+            for region in &regions {
+                self.add_pieces(&mut bins, ladder, region, &part)?;
+            }
+            if let Some((first, last)) = bounds {
+                self.add_measurements(&mut bins, (first, last), &part)?;
+            }
+            Ok::<_, Error>(bins.results(&self.state.schema)?)
+        })?;
+        concatenated(&batches)
+    }
+
+    /// How many bins are stored, at most, and the metas of parts with about as many each, of which several threads make the
+    /// results. Where metas are selected there is one part: mostly these are few.
+    fn parts(&self, regions: &[Region], request: &RollupRequest) -> Result<(u64, Vec<Option<Arc<dyn MetaFilter>>>)> {
+        let rungs = regions.iter().filter_map(|region| self.rungs.get(region.rung));
+        let segments: Vec<&Arc<Segment>> = rungs.flat_map(|rung| rung.segments.values()).collect();
+        let stored = segments.iter().map(|segment| segment.live().rows).sum();
+        let largest = segments.iter().max_by_key(|segment| segment.live().rows);
+        let Some(largest) = largest.filter(|_| request.meta.is_none() && stored >= PARTS_BINS_MIN) else {
+            return Ok((stored, vec![request.meta.clone()]));
+        };
+        let reader = largest.file.reader()?;
+        let (metas, count) = (reader.directory().meta_count(), cores());
+        let mut bounds: Vec<Option<MetaKey>> =
+            (1..count).map(|at| Some(reader.directory().meta(metas * at / count))).collect();
+        bounds.dedup();
+        let from = std::iter::once(None).chain(bounds.iter().cloned());
+        let before = bounds.iter().cloned().chain(std::iter::once(None));
+        let part = |(from, before)| Some(Arc::new(MetaRange { from, before }) as Arc<dyn MetaFilter>);
+        Ok((stored, from.zip(before).map(part).collect()))
     }
 
     fn known_ladder(&self) -> Result<&Arc<LadderRecord>> {
@@ -215,7 +248,9 @@ impl CollectionSnapshot {
             include_hidden: true,
             ..ScanRequest::default()
         };
-        for unit in view.scan(&request)? {
+        let units = view.scan(&request)?;
+        bins.reserve(units.iter().map(|unit| to_usize(unit.rows_estimate())).sum());
+        for unit in units {
             for batch in unit.read()? {
                 bins.add_stored(&batch?, view.schema(), |field| ladder.stored(field))?;
             }
@@ -251,4 +286,18 @@ impl CollectionSnapshot {
         }
         Ok(())
     }
+}
+
+/// Batches as one, of which each column is made by one thread.
+fn concatenated(batches: &[RecordBatch]) -> Result<RecordBatch> {
+    let first = batches.first().ok_or_else(|| Error::internal("a rollup has no part"))?;
+    if batches.len() == 1 {
+        return Ok(first.clone());
+    }
+    let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
+    let columns = parallel(rows, first.num_columns(), &|| true, |at| -> Result<ArrayRef> {
+        let parts: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
+        Ok(concat(&parts)?)
+    })?;
+    Ok(RecordBatch::try_new(first.schema(), columns)?)
 }

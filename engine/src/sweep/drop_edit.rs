@@ -92,8 +92,8 @@ pub(crate) struct DropEdit<'a> {
 }
 
 impl<'a> DropEdit<'a> {
-    pub(crate) fn of(collection: &'a CollectionState) -> DropEdit<'a> {
-        let decay = Decay::new(collection);
+    pub(crate) fn of(engine: &Engine, collection: &'a CollectionState) -> DropEdit<'a> {
+        let decay = Decay::new(engine, collection);
         DropEdit { collection, whole: Vec::new(), partial: BTreeMap::new(), last: i64::MIN, decay }
     }
 

@@ -34,7 +34,7 @@ pub(super) fn drop_all(engine: &Engine, id: u64, now: Timestamp) -> Result<Visit
     }
     let mut visit = Visit::default();
     let mut by_rule: BTreeMap<usize, Visit> = BTreeMap::new();
-    let mut edit = DropEdit::of(&collection);
+    let mut edit = DropEdit::of(engine, &collection);
     for bucket in due {
         for counts in [&mut visit, by_rule.entry(bucket.rule).or_default()] {
             counts.buckets += 1;

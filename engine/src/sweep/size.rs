@@ -122,7 +122,7 @@ pub(super) fn enforce(
     if excess.buckets.is_empty() {
         return Ok((Visit::default(), excess.unread));
     }
-    let (mut visit, mut edit, mut end) = (Visit::default(), DropEdit::of(&collection), i64::MIN);
+    let (mut visit, mut edit, mut end) = (Visit::default(), DropEdit::of(engine, &collection), i64::MIN);
     for (id, bucket) in excess.buckets {
         visit.add(&edit.add_unexpired(&Item::from(bucket))?);
         end = end.max(id.window.end);

@@ -1,6 +1,7 @@
 //! Ladders: what becomes of bins beside everything else that a collection can have.
 
 use super::*;
+use arrow::array::{ArrayRef, RecordBatch};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Comparison, Filter, Ladder, Rung};
 use ebbtide::{CollectionChange, ExpiredBucket, HoldOptions, RepairMode, RollupRequest, SinkError};
@@ -83,6 +84,34 @@ fn bins_stay_when_their_measurements_go_also_after_a_power_cut() {
         assert_eq!(db.collections(), ["weather"], "rungs are no collections");
         assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
     }
+}
+
+#[test]
+fn many_bins_are_shown_in_order_whatever_made_them() {
+    use arrow::array::{Int64Array, StringViewArray, TimestampMillisecondArray};
+    let sim = Sim::new();
+    let (sensors, minutes) = (10, 4_000);
+    let db = sim.open();
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(60);
+    let collection = db.create_collection("weather", options).unwrap();
+    db.set_ladder("weather", Some(ladder()), false).unwrap();
+    let rows = || (0..minutes).flat_map(|minute| (0..sensors).map(move |sensor| (minute, sensor)));
+    let millis = at(0).nanos() / 1_000_000;
+    let times = rows().map(|(minute, _)| i64::try_from(millis).unwrap() + i64::from(minute) * 60_000);
+    let batch = RecordBatch::try_from_iter([
+        ("t", Arc::new(TimestampMillisecondArray::from_iter_values(times)) as ArrayRef),
+        ("sensor", Arc::new(rows().map(|(_, sensor)| Some(format!("s{sensor}"))).collect::<StringViewArray>())),
+        ("v", Arc::new(rows().map(|(minute, sensor)| Some(i64::from(minute * sensor))).collect::<Int64Array>())),
+    ])
+    .unwrap();
+    collection.insert(&batch).unwrap();
+    sim.clock.set(at(i64::from(minutes) * 60 + HOUR));
+    db.sweep().unwrap();
+    let expected: Vec<Bin> = (0..sensors)
+        .flat_map(|sensor| (0..minutes).map(move |minute| (minute, sensor)))
+        .map(|(minute, sensor)| bin(i64::from(minute) * 60, &format!("s{sensor}"), 1, i64::from(minute * sensor)))
+        .collect();
+    assert!(bins(&db, 60) == expected);
 }
 
 #[test]

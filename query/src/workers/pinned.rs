@@ -45,7 +45,7 @@ impl Pinned {
             let text = |name: &str| given.get(name)?.as_str();
             let url = text("url")?.to_owned();
             let position = CopyPosition { url, epoch: number("epoch")?, piece: number("piece")? };
-            let now = Timestamp::from_nanos(text("now")?.parse().ok()?)?;
+            let now = Timestamp::from_nanos(text("now")?.parse().ok()?);
             Some(Pinned { position, now, settings: given.get("settings")?.as_object()?.clone() })
         });
         parsed.ok_or_else(|| exec_datafusion_err!("the query does not say which copy it reads: it is not from Ebbtide"))

@@ -1,6 +1,7 @@
 //! Chooses the encoding of a column: a sample is written in each that may suit, and the smallest one is used.
 
-use super::{Columns, byte_aligned, failed, parallel};
+use super::{Columns, byte_aligned, failed};
+use crate::parallel::parallel;
 use crate::schema::{FieldType, Schema};
 use crate::segment::SegmentError;
 use arrow::array::{Array, ArrayRef, RecordBatch};

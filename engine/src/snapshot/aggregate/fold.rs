@@ -9,11 +9,11 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{
-    Chunk, Run, SegmentReader, accumulate_doubles, accumulate_ints, double_at, time_values, to_number, to_usize,
+    Chunk, Run, SegmentReader, accumulate_doubles, accumulate_ints, cores, double_at, time_values, to_number, to_usize,
 };
 use ebbtide_ttl::Code;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Rows read at a time.
 const BATCH_ROWS: usize = 8192;
@@ -129,12 +129,6 @@ pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table, guard: 
         }
         outcome
     })
-}
-
-/// Threads that an aggregate may use. Cached, since finding out reads system files, which takes longer than many queries.
-pub(super) fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// The groups of one unit, and the numbers of its metas in the answer.

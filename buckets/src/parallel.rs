@@ -1,0 +1,57 @@
+//! Work on all cores.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A caller works alone on fewer rows: starting threads takes as long as the work.
+const PARALLEL_ROWS_MIN: u64 = 16_384;
+
+/// Threads that work may use. Cached, since finding out reads system files, which takes longer than many queries.
+#[must_use]
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Threads that are worth starting for this many rows, the caller's included.
+#[must_use]
+pub(crate) fn threads(rows: u64) -> usize {
+    if rows < PARALLEL_ROWS_MIN { 1 } else { cores() }
+}
+
+/// Does `work` for every number below `count`, on all cores from when `help` says so, if there are rows enough to be worth
+/// the threads. The result does not depend on how many there are.
+///
+/// # Errors
+/// Those of `work`.
+pub fn parallel<T: Send, E: Send>(
+    rows: u64,
+    count: usize,
+    help: &dyn Fn() -> bool,
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let helpers = threads(rows).min(count).saturating_sub(1);
+    let next = AtomicUsize::new(0);
+    let one = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        (at < count).then(|| work(at).map(|done| (at, done)))
+    };
+    let all_left = || std::iter::from_fn(one).collect::<Result<Vec<_>, _>>();
+    let mut all = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut all = Vec::new();
+        loop {
+            if threads.is_empty() && help() {
+                threads.extend((0..helpers).map(|_| scope.spawn(all_left)));
+            }
+            let Some(done) = one() else { break };
+            all.push(done?);
+        }
+        for thread in threads {
+            all.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(all)
+    })?;
+    all.sort_by_key(|(at, _)| *at);
+    Ok(all.into_iter().map(|(_, value)| value).collect())
+}
