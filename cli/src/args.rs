@@ -6,7 +6,7 @@ mod worker;
 
 pub(crate) use import::{Dst, ImportArgs, InputFormat};
 pub(crate) use server::{LogFormatName, RoleName, ServeArgs, UserAction, UserArgs};
-pub(crate) use worker::{TokenArgs, WorkerArgs};
+pub(crate) use worker::WorkerArgs;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Parser, Subcommand};
@@ -142,8 +142,9 @@ pub(crate) struct SqlArgs {
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "follow")]
     pub(crate) workers: Vec<String>,
 
-    #[command(flatten)]
-    pub(crate) token: TokenArgs,
+    /// File with the secret that the workers ask for. Default: what EBBTIDE_WORKER_TOKEN is set to.
+    #[arg(long, value_name = "FILE", requires = "workers")]
+    pub(crate) token_file: Option<PathBuf>,
 
     /// Print how long each statement took.
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `ebbtide worker`, and what sessions need to use workers.
 
-use crate::args::{SqlArgs, TokenArgs, WorkerArgs};
+use crate::args::{SqlArgs, WorkerArgs};
 use crate::{Failure, files, say};
 use ebbtide::fs::RealFs;
 use ebbtide::{CopyCache, CopyReader, Settings};
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &WorkerArgs, runtime: &tokio::runtime::Runtime) -> Resul
     let settings = WorkerSettings {
         reader: CopyReader::new(Arc::new(Lake::new()), cache, Settings::default()),
         allowed: args.allow.clone(),
-        token: token(&args.token)?,
+        token: token(args.token_file.as_deref())?,
         memory_bytes: args.memory,
     };
     runtime.block_on(async {
@@ -42,7 +42,7 @@ pub(crate) fn workers(args: &SqlArgs) -> Result<Option<Workers>, Failure> {
     if args.workers.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Workers::new(&args.workers, token(&args.token)?)?))
+    Ok(Some(Workers::new(&args.workers, token(args.token_file.as_deref())?)?))
 }
 
 /// A folder for the files that a session fetches itself.
@@ -54,8 +54,8 @@ fn cache(folder: &Path, bytes_max: u64) -> Result<Arc<CopyCache>, Failure> {
     Ok(Arc::new(CopyCache::open(Arc::new(RealFs::new()), &SystemClock::new(), folder, bytes_max)?))
 }
 
-fn token(args: &TokenArgs) -> Result<Option<WorkerToken>, Failure> {
-    let secret = match &args.token_file {
+fn token(file: Option<&Path>) -> Result<Option<WorkerToken>, Failure> {
+    let secret = match file {
         Some(path) => Some(files::read_text(path)?),
         None => std::env::var(TOKEN).ok(),
     };

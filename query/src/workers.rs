@@ -26,16 +26,25 @@ pub use server::{Serving, WorkerSettings};
 pub use token::WorkerToken;
 
 use crate::error::{QueryError, Result};
+use channels::Channels;
 use ebbtide_ttl::Code;
 use std::sync::Arc;
 use url::Url;
 
 /// Machines that answer parts of a session's queries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Workers {
     urls: Arc<Vec<Url>>,
-    token: Option<WorkerToken>,
+    channels: Channels,
 }
+
+impl PartialEq for Workers {
+    fn eq(&self, other: &Workers) -> bool {
+        (&self.urls, self.channels.token()) == (&other.urls, other.channels.token())
+    }
+}
+
+impl Eq for Workers {}
 
 impl Workers {
     /// The workers at these addresses, such as `10.0.0.7:7070`, and the secret that they ask for.
@@ -50,7 +59,7 @@ impl Workers {
         if urls.is_empty() {
             return Err(QueryError::new(Code::InvalidOptions, "there is no worker: name at least one address"));
         }
-        Ok(Workers { urls: Arc::new(urls), token })
+        Ok(Workers { urls: Arc::new(urls), channels: Channels::new(token) })
     }
 
     /// How many tasks a stage has that reads a collection. One worker gets two: with one the plan would not be cut.
@@ -63,10 +72,6 @@ impl Workers {
         &self.urls[task % self.urls.len()]
     }
 
-    /// The addresses of the workers of all tasks.
-    fn addresses(&self) -> Vec<String> {
-        (0..self.tasks()).map(|task| address_of(self.url(task)).to_owned()).collect()
-    }
 }
 
 fn url_of(address: &str) -> Result<Url> {

@@ -27,13 +27,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_bytes)]
     pub(crate) memory: usize,
 
-    #[command(flatten)]
-    pub(crate) token: TokenArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TokenArgs {
-    /// File with the secret that workers ask for. Default: what EBBTIDE_WORKER_TOKEN is set to.
+    /// File with the secret that sessions have to know. Default: what EBBTIDE_WORKER_TOKEN is set to.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }

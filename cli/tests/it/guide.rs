@@ -128,6 +128,11 @@ fn commands_of_the_page_on_published_tables_print_what_it_says() {
 }
 
 #[test]
+fn the_page_about_workers_shows_what_happens() {
+    check("workers.md");
+}
+
+#[test]
 fn commands_of_the_operators_page_print_what_it_says() {
     check("operations.md");
 }

@@ -361,7 +361,7 @@ fn a_worker_that_is_gone_is_an_error_with_its_address() {
     assert_eq!(shipped.ask(&[SUMS], THEN, &["--workers", &named]).unwrap(), alone);
     let gone = workers.remove(1).address.clone();
     let error = shipped.ask(&[SUMS], THEN, &["--workers", &named]).unwrap_err();
-    assert!(error.contains(&format!("worker {gone}: ")), "{error}");
+    assert!(error.contains(&format!("worker {gone} cannot be reached: ")), "{error}");
     assert_eq!(shipped.ask(&[SUMS], THEN, &["--workers", &addresses(&workers)]).unwrap(), alone);
 }
 

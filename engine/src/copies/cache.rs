@@ -60,7 +60,7 @@ impl CopyCache {
         let lock = take_lock(fs.as_ref(), clock, dir)?;
         let mut kept = Kept::default();
         for name in fs.list(dir).map_err(|e| Error::io("list the folder", dir, &e))? {
-            if FileName::manifest_number(&name).is_some() {
+            if FileName::manifest_number(&name).is_some() || FileName::parse(&name) == Some(FileName::Copy) {
                 let what = format!("there is a database at {}: choose another folder", dir.display());
                 return Err(Error::new(Code::NamespaceExists, what));
             }
@@ -98,12 +98,7 @@ impl CopyCache {
         let turn = self.entry(&name, file).turn;
         let turn = turn.lock();
         let opened = self.opened(&name, &path, store, file);
-        if opened.is_err() {
-            let mut kept = self.kept.lock();
-            if let Some(file) = kept.files.remove(&name) {
-                kept.bytes -= file.bytes;
-            }
-        }
+        self.recount(&name, file.bytes, opened.is_ok());
         drop(turn);
         self.make_room(&name);
         opened
@@ -121,6 +116,21 @@ impl CopyCache {
             kept.is_checked = true;
         }
         self.fs.open_read(path).map_err(|e| Error::io("open", path, &e))
+    }
+
+    /// Counts a file with the bytes that it has now, or not at all.
+    fn recount(&self, name: &str, bytes: u64, is_there: bool) {
+        let mut kept = self.kept.lock();
+        if !is_there {
+            if let Some(file) = kept.files.remove(name) {
+                kept.bytes -= file.bytes;
+            }
+            return;
+        }
+        let (uses, before) = (kept.uses, kept.files.get(name).map_or(0, |file| file.bytes));
+        kept.bytes = kept.bytes - before + bytes;
+        let new = KeptFile { bytes, last_use: uses, is_checked: true, turn: Arc::default() };
+        kept.files.entry(name.to_owned()).or_insert(new).bytes = bytes;
     }
 
     /// Notes that a file is used.

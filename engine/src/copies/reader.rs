@@ -56,6 +56,15 @@ struct Open {
     known: Vec<(CopyPosition, Database, Snapshot)>,
 }
 
+impl Open {
+    fn keep(&mut self, replica: Replica) {
+        self.replicas.push(replica);
+        if self.replicas.len() > OPEN_MAX {
+            self.replicas.remove(0);
+        }
+    }
+}
+
 impl CopyReader {
     /// Reads copies in the stores of `places`, with files in this folder.
     #[must_use]
@@ -86,15 +95,34 @@ impl CopyReader {
         }
         let replica = self.replica_at(&mut open, position)?;
         let (db, snapshot) = (replica.database().clone(), replica.database().snapshot());
-        open.replicas.push(replica);
         open.known.push((position.clone(), db.clone(), snapshot.clone()));
-        if open.replicas.len() > OPEN_MAX {
-            open.replicas.remove(0);
-        }
         if open.known.len() > POSITIONS_MAX {
             open.known.remove(0);
         }
+        open.keep(replica);
         Ok((db, snapshot))
+    }
+
+    /// Opens the newest state of a copy, so that the first [`CopyReader::at`] has less to read.
+    ///
+    /// # Errors
+    /// As for [`CopyReader::at`].
+    pub fn open_newest(&self, url: &str) -> Result<()> {
+        let mut open = self.open.lock();
+        let replica = Replica::open_on_demand(&self.place(url), &self.cache, None)?;
+        open.keep(replica);
+        Ok(())
+    }
+
+    fn place(&self, url: &str) -> CopyPlace {
+        CopyPlace {
+            fs: Arc::new(RealFs::new()) as Arc<dyn Fs>,
+            clock: Arc::new(SystemClock::new()) as Arc<dyn Clock>,
+            dir: PathBuf::from("copy"),
+            settings: self.settings.clone(),
+            places: Some(self.places.clone()),
+            url: url.to_owned(),
+        }
     }
 
     /// One of the replicas moved forward, or another one.
@@ -112,14 +140,6 @@ impl CopyReader {
                 return Ok(replica);
             }
         }
-        let place = CopyPlace {
-            fs: Arc::new(RealFs::new()) as Arc<dyn Fs>,
-            clock: Arc::new(SystemClock::new()) as Arc<dyn Clock>,
-            dir: PathBuf::from("copy"),
-            settings: self.settings.clone(),
-            places: Some(self.places.clone()),
-            url: position.url.clone(),
-        };
-        Replica::open_on_demand(&place, &self.cache, Some(position))
+        Replica::open_on_demand(&self.place(&position.url), &self.cache, Some(position))
     }
 }

@@ -6,7 +6,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use datafusion_distributed::grpc::DefaultChannelResolver;
+use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest, GetWorkerInfoResponse,
     SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
@@ -14,26 +14,70 @@ use datafusion_distributed::{
 use futures::stream::{BoxStream, StreamExt};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tonic::transport::Endpoint;
 use url::Url;
 
-/// Connections are used again by all sessions of the process.
-static CONNECTIONS: LazyLock<DefaultChannelResolver> = LazyLock::new(DefaultChannelResolver::default);
+/// How long a worker may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How often a worker is asked whether it is still there, and how long it may take to answer: a machine that is gone ends a query.
+const ALIVE: Duration = Duration::from_secs(10);
 
-/// Connects to workers.
+/// Connects to workers. A connection is used again, by all queries of a session or a worker.
+#[derive(Clone, Default)]
 pub(super) struct Channels {
-    pub(super) token: Option<WorkerToken>,
+    token: Option<WorkerToken>,
+    connections: Arc<Mutex<HashMap<Url, BoxCloneSyncChannel>>>,
+}
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channels").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+impl Channels {
+    pub(super) fn new(token: Option<WorkerToken>) -> Channels {
+        Channels { token, connections: Arc::default() }
+    }
+
+    pub(super) fn token(&self) -> Option<&WorkerToken> {
+        self.token.as_ref()
+    }
+
+    /// The connection to a worker. One that breaks is made anew when it is used again.
+    async fn connection(&self, url: &Url) -> Result<BoxCloneSyncChannel> {
+        let known = self.connections.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let failed = |error: tonic::transport::Error| {
+            let failure = WorkerFailure(format!("{BEGIN}{} cannot be reached: {}", address_of(url), cause(&error)));
+            DataFusionError::External(Box::new(failure))
+        };
+        let endpoint = Endpoint::from_shared(url.to_string()).map_err(failed)?;
+        let endpoint = endpoint.connect_timeout(CONNECT).tcp_nodelay(true);
+        let endpoint = endpoint.http2_keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
+        let connection = BoxCloneSyncChannel::new(endpoint.connect().await.map_err(failed)?);
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.insert(url.clone(), connection.clone());
+        Ok(connection)
+    }
+}
+
+/// What is at the bottom of an error.
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), cause)
 }
 
 #[async_trait]
 impl ChannelResolver for Channels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
-        let address = address_of(url).to_owned();
-        match CONNECTIONS.get_worker_client_for_url(url).await {
-            Ok(channel) => Ok(Box::new(NamedChannel { channel, address: address.into(), token: self.token.clone() })),
-            Err(error) => Err(WorkerFailure::of(&address, &error)),
-        }
+        let channel = create_worker_client(self.connection(url).await?);
+        Ok(Box::new(NamedChannel { channel, address: address_of(url).into(), token: self.token.clone() }))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Plans a query for workers.
 
-use super::channels::Channels;
 use super::codec::LeafCodec;
 use super::leaf::SharedScanExec;
 use super::pinned::Pinned;
@@ -80,7 +79,7 @@ fn for_workers(workers: &Workers, pinned: &Pinned, state: &SessionState, is_anal
         .with_physical_optimizer_rules(rules)
         .with_distributed_planner()
         .with_distributed_worker_resolver(Listed(workers.clone()))
-        .with_distributed_channel_resolver(Channels { token: workers.token.clone() })
+        .with_distributed_channel_resolver(workers.channels.clone())
         .with_distributed_user_codec(LeafCodec { state: None })
         .with_distributed_passthrough_headers(pinned.headers()?)?
         .with_distributed_max_tasks_per_stage(workers.tasks())?

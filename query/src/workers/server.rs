@@ -57,6 +57,7 @@ pub struct Serving {
     address: SocketAddr,
     worker: Worker,
     token: Option<WorkerToken>,
+    sessions: Arc<Sessions>,
 }
 
 impl fmt::Debug for Serving {
@@ -90,11 +91,12 @@ impl Serving {
         let pool = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
         let sessions = Arc::new(Sessions::new(settings)?);
+        let of_tasks = Arc::clone(&sessions);
         let worker = Worker::from_session_builder(move |asked: WorkerQueryContext| {
-            let sessions = Arc::clone(&sessions);
+            let sessions = Arc::clone(&of_tasks);
             async move { sessions.state(asked).await }
         });
-        Ok(Serving { listener, address, worker: worker.with_runtime_env(runtime), token })
+        Ok(Serving { listener, address, worker: worker.with_runtime_env(runtime), token, sessions })
     }
 
     /// Where it listens.
@@ -108,6 +110,7 @@ impl Serving {
     /// # Errors
     /// [`Code::HostUnreachable`] if connections can no longer be accepted.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<()> {
+        tokio::task::spawn_blocking(move || self.sessions.open_copies());
         let token = self.token;
         let check = move |request: tonic::Request<()>| {
             let given = request.metadata().get("authorization").map(|value| value.as_encoded_bytes());
@@ -137,6 +140,8 @@ impl Serving {
 /// Makes the sessions that tasks run in.
 struct Sessions {
     settings: WorkerSettings,
+    /// To the other workers, which have the same token.
+    channels: Channels,
     /// Has the functions.
     template: SessionState,
 }
@@ -147,7 +152,8 @@ impl Sessions {
         let context = SessionContext::new_with_state(state);
         functions::register(&context)?;
         functions::register_internal(&context);
-        Ok(Sessions { settings, template: context.state() })
+        let channels = Channels::new(settings.token.clone());
+        Ok(Sessions { settings, channels, template: context.state() })
     }
 
     /// The state for a task: with the snapshot that its query sees.
@@ -174,9 +180,18 @@ impl Sessions {
         let config = state.config_mut();
         config.set_extension(context);
         config.set_distributed_user_codec(LeafCodec { state: Some(planning) });
-        config.set_distributed_channel_resolver(Channels { token: self.settings.token.clone() });
+        config.set_distributed_channel_resolver(self.channels.clone());
         config.set_distributed_worker_plan_rewrite_handler(checked);
         Ok(state)
+    }
+
+    /// Opens what may be read, as far as these are copies: a task waits ten seconds for that, and no longer.
+    fn open_copies(&self) {
+        for url in &self.settings.allowed {
+            if let Err(error) = self.settings.reader.open_newest(url) {
+                tracing::debug!(url, %error, "not opened");
+            }
+        }
     }
 
     fn check(&self, url: &str) -> Result<(), DataFusionError> {
