@@ -71,7 +71,6 @@ impl Workers {
     fn url(&self, task: usize) -> &Url {
         &self.urls[task % self.urls.len()]
     }
-
 }
 
 fn url_of(address: &str) -> Result<Url> {

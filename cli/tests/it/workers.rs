@@ -65,7 +65,8 @@ impl Shipped {
         shipped.sql("ALTER COLLECTION old EXPIRE AFTER 1 HOUR INTO 'ARCHIVE/old'");
         for month in 1..=6 {
             let months = format!("time >= '2013-{month:02}-01' AND time < '2013-{:02}-01'", month + 1);
-            shipped.sql(&format!("INSERT INTO old SELECT * FROM weather WHERE {months}"));
+            let columns = "station, time, temp, dewp, humid, wind_dir, wind_speed, wind_gust, precip, pressure, visib";
+            shipped.sql(&format!("INSERT INTO old ({columns}) SELECT {columns} FROM weather WHERE {months}"));
             if month < 6 {
                 shipped.run(&["sweep"]);
             }
@@ -198,7 +199,7 @@ fn tsbs() -> Vec<String> {
         .into();
     all.extend([max(10, 1, 8, "1 hour"), max(10, 8, 8, "1 hour")]);
     all.extend([by_host(1), by_host(5), by_host(10)]);
-    all.push(format!("SELECT * FROM cpu WHERE {} AND {} AND usage_user > 70.0", host(1), within(12)));
+    all.push(format!("SELECT * FROM cpu WHERE {} AND {} AND usage_user > 50.0", host(1), within(12)));
     all.push(format!("SELECT * FROM cpu WHERE {} AND usage_user > 70.0", within(12)));
     all.push("SELECT * FROM latest('cpu')".to_owned());
     all.push(
@@ -341,7 +342,7 @@ fn more(shipped: &Shipped, day: u32) {
         |hour: u32| format!("('2024-06-{day:02}T{:02}:{:02}:00Z', 'd{}', {hour})", hour / 60, hour % 60, hour % 7);
     let rows: Vec<String> = (0..1_000).map(row).collect();
     shipped.sql(&format!("INSERT INTO doors (t, door, opened) VALUES {}", rows.join(", ")));
-    shipped.sql("FLUSH doors");
+    shipped.sql("FLUSH");
 }
 
 const SUMS: &str = "SELECT door, count(*), sum(opened) FROM doors GROUP BY door ORDER BY door";
