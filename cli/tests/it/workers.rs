@@ -264,8 +264,7 @@ fn agree(statement: &str, mut one: Vec<Value>, mut other: Vec<Value>) {
     if !statement.contains("ORDER BY") {
         let key = |row: &Value| {
             let row = row.as_object().unwrap();
-            let keys = ["bin", "time", "station", "tags"].map(|name| row.get(name).map(ToString::to_string));
-            keys
+            ["bin", "time", "station", "tags"].map(|name| row.get(name).map(ToString::to_string))
         };
         one.sort_by_key(key);
         other.sort_by_key(key);

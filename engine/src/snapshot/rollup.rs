@@ -16,6 +16,9 @@ use ebbtide_buckets::{Bins, FieldType, MetaKey, Schema, cores, parallel, result_
 use ebbtide_ttl::{Code, Ladder, Timestamp};
 use std::sync::Arc;
 
+/// The metas of a part; all if `None`.
+type Metas = Option<Arc<dyn MetaFilter>>;
+
 /// Results of more stored bins than these are made by several threads.
 const PARTS_BINS_MIN: u64 = 1 << 15;
 
@@ -126,7 +129,7 @@ impl CollectionSnapshot {
 
     /// How many bins are stored, at most, and the metas of parts with about as many each, of which several threads make the
     /// results. Where metas are selected there is one part: mostly these are few.
-    fn parts(&self, regions: &[Region], request: &RollupRequest) -> Result<(u64, Vec<Option<Arc<dyn MetaFilter>>>)> {
+    fn parts(&self, regions: &[Region], request: &RollupRequest) -> Result<(u64, Vec<Metas>)> {
         let rungs = regions.iter().filter_map(|region| self.rungs.get(region.rung));
         let segments: Vec<&Arc<Segment>> = rungs.flat_map(|rung| rung.segments.values()).collect();
         let stored = segments.iter().map(|segment| segment.live().rows).sum();

@@ -5,6 +5,7 @@ mod archive;
 mod archive_of_index;
 mod archive_runs;
 mod copies;
+mod copies_reader;
 mod copies_runs;
 mod publish;
 mod world;
