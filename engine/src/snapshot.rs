@@ -16,7 +16,7 @@ mod part;
 mod published;
 mod rollup;
 pub(crate) mod row_filter;
-mod scan;
+pub(crate) mod scan;
 mod segment_files;
 mod time_range;
 

@@ -3,6 +3,7 @@
 use super::of_collection::Archive;
 use super::{ArchiveFetched, ArchivePlace, ArchiveRead, ArchivedFile};
 use crate::error::{Error, Result};
+use crate::snapshot::scan::project;
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Schema, adapt};
@@ -29,6 +30,7 @@ pub struct ArchivedUnit {
     pub file: ArchivedFile,
     place: Arc<dyn ArchivePlace>,
     read: ArchiveRead,
+    columns: Arc<Vec<String>>,
 }
 
 /// What a request reads of archives.
@@ -43,14 +45,14 @@ pub struct ArchivedScan {
 }
 
 impl ArchivedUnit {
-    /// The rows, with the columns that were asked for and the time field. Rows outside of the bounds may be among them.
+    /// The rows, with the columns that were asked for, in that order. Rows outside of the bounds may be among them.
     ///
     /// # Errors
     /// [`Code::HostUnreachable`] if the place cannot be read.
     pub fn read(&self) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + use<>> {
         let batches = self.place.read(&self.file, &self.read).map_err(unreachable)?;
-        let schema = Arc::clone(&self.read.schema);
-        Ok(batches.map(move |batch| Ok(adapt(&batch.map_err(unreachable)?, &schema)?)))
+        let (schema, columns) = (Arc::clone(&self.read.schema), Arc::clone(&self.columns));
+        Ok(batches.map(move |batch| project(&adapt(&batch.map_err(unreachable)?, &schema)?, &columns)))
     }
 }
 
@@ -64,7 +66,8 @@ impl CollectionSnapshot {
     /// ([`CollectionSnapshot::unarchived`]).
     ///
     /// # Errors
-    /// [`Code::InvalidOptions`] if the collection has no archive; [`Code::HostUnreachable`] if a place cannot be read.
+    /// [`Code::InvalidOptions`] if the collection has no archive; [`Code::BadValue`] for a column that does not exist;
+    /// [`Code::HostUnreachable`] if a place cannot be read.
     pub fn archived(&self, request: &ScanRequest) -> Result<ArchivedScan> {
         let archives = self.archives();
         if archives.is_empty() {
@@ -72,7 +75,7 @@ impl CollectionSnapshot {
             return Err(Error::new(Code::InvalidOptions, what));
         }
         let times = request.time.units(self.options().precision);
-        let schema = Arc::new(self.schema_of(request));
+        let (schema, columns) = (Arc::new(self.schema_of(request)), Arc::new(self.columns(request)?));
         let fetched = Arc::new(ArchiveFetched::default());
         let mut scan = ArchivedScan { units: Vec::new(), files_skipped: 0, fetched: Arc::clone(&fetched) };
         let read = ArchiveRead { schema, times, metas: self.metas_of(request), fetched };
@@ -81,7 +84,10 @@ impl CollectionSnapshot {
             let place = self.archive_place(&archive.url)?;
             for file in place.files(version).map_err(unreachable)? {
                 match may_have(&file, &read) {
-                    true => scan.units.push(ArchivedUnit { file, place: Arc::clone(&place), read: read.clone() }),
+                    true => {
+                        let (place, read, columns) = (Arc::clone(&place), read.clone(), Arc::clone(&columns));
+                        scan.units.push(ArchivedUnit { file, place, read, columns });
+                    }
                     false => scan.files_skipped += 1,
                 }
             }

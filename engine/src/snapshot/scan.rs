@@ -143,7 +143,7 @@ fn keep(
     Ok(filter_record_batch(&batch.project(wanted)?, &mask)?)
 }
 
-fn project(batch: &RecordBatch, columns: &[String]) -> Result<RecordBatch> {
+pub(crate) fn project(batch: &RecordBatch, columns: &[String]) -> Result<RecordBatch> {
     let schema = batch.schema();
     let at: Result<Vec<usize>, ArrowError> = columns.iter().map(|c| schema.index_of(c)).collect();
     Ok(batch.project(&at?)?)
@@ -191,7 +191,7 @@ impl CollectionSnapshot {
     }
 
     /// The columns that a request asks for.
-    pub(super) fn columns(&self, request: &ScanRequest) -> Result<Vec<String>> {
+    pub(crate) fn columns(&self, request: &ScanRequest) -> Result<Vec<String>> {
         let schema = &self.state.schema;
         let Some(columns) = request.projection.clone() else {
             return Ok(schema.column_names().map(str::to_owned).collect());

@@ -127,6 +127,45 @@ fn what_expires_is_moved_and_read_back() {
 }
 
 #[test]
+fn an_archive_returns_the_columns_that_are_asked_for_in_their_order() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    // Stored here, expired, and due for the archive.
+    db.collection("weather").unwrap().insert_documents(&[reading(1, 30)]).unwrap();
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let wanted: [&[&str]; 7] =
+        [&["v"], &["sensor"], &["v", "t"], &["t", "v"], &["sensor", "v"], &["v", "sensor", "t"], &[]];
+    for columns in wanted {
+        let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+        let request = ScanRequest { projection: Some(columns.clone()), ..ScanRequest::default() };
+        let mut batches: Vec<RecordBatch> = Vec::new();
+        for unit in snapshot.archived(&request).unwrap().units {
+            batches.extend(unit.read().unwrap().map(Result::unwrap));
+        }
+        for unit in snapshot.unarchived(&request).unwrap() {
+            batches.extend(unit.unit.read().unwrap().map(Result::unwrap));
+        }
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 31, "{columns:?}");
+        for batch in &batches {
+            let schema = batch.schema();
+            assert_eq!(
+                schema.fields().iter().map(|field| field.name()).collect::<Vec<_>>(),
+                columns.iter().collect::<Vec<_>>()
+            );
+        }
+        if columns.contains(&"v".to_owned()) {
+            let mut found: Vec<i64> = batches.iter().flat_map(values).collect();
+            found.sort_unstable();
+            assert_eq!(found, numbers(0..31), "{columns:?}");
+        }
+    }
+    let request = ScanRequest { projection: Some(vec!["nothing".to_owned()]), ..ScanRequest::default() };
+    assert_eq!(snapshot.archived(&request).unwrap_err().code(), Code::BadValue);
+}
+
+#[test]
 fn only_parts_of_the_archive_that_can_have_the_time_are_fetched() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
