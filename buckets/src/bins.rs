@@ -54,7 +54,7 @@ impl States {
         }
     }
 
-    /// Has states of so many slots.
+    /// Resizes to `slots` states; new ones are empty.
     fn resize(&mut self, slots: usize) {
         match self {
             States::Int(states) => states.resize_with(slots, State::default),
@@ -162,7 +162,7 @@ impl Bins {
         Bins { all_cores: allowed, ..self }
     }
 
-    /// Makes room for so many more bins, which would otherwise be copied as they grow in number.
+    /// Reserves capacity for at least `bins` additional bins.
     pub fn reserve(&mut self, bins: usize) {
         self.ids.reserve(bins);
         self.rows.reserve(bins);

@@ -325,7 +325,7 @@ fn three_workers_answer_what_one_process_does() {
     assert_eq!((count, count > 2), (all.len(), true), "{all:?}");
 }
 
-/// A collection of a few days, of which each day is a segment.
+/// A collection with one segment for each of six days.
 fn days() -> Shipped {
     let shipped = Shipped::new();
     shipped.sql("CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door')");

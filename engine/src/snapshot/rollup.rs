@@ -127,8 +127,8 @@ impl CollectionSnapshot {
         concatenated(&batches)
     }
 
-    /// How many bins are stored, at most, and the metas of parts with about as many each, of which several threads make the
-    /// results. Where metas are selected there is one part: mostly these are few.
+    /// An upper bound of the number of stored bins, and the ranges of metas that threads process independently. A request that
+    /// selects metas is not divided, since it usually selects few.
     fn parts(&self, regions: &[Region], request: &RollupRequest) -> Result<(u64, Vec<Metas>)> {
         let rungs = regions.iter().filter_map(|region| self.rungs.get(region.rung));
         let segments: Vec<&Arc<Segment>> = rungs.flat_map(|rung| rung.segments.values()).collect();
@@ -291,7 +291,7 @@ impl CollectionSnapshot {
     }
 }
 
-/// Batches as one, of which each column is made by one thread.
+/// Concatenates batches, one column per thread.
 fn concatenated(batches: &[RecordBatch]) -> Result<RecordBatch> {
     let first = batches.first().ok_or_else(|| Error::internal("a rollup has no part"))?;
     if batches.len() == 1 {

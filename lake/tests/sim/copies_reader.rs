@@ -40,7 +40,7 @@ fn numbers(snapshot: &Snapshot) -> Vec<i64> {
     numbers
 }
 
-/// Three states: with rows in the log alone, with a segment, and with two of which rows were deleted.
+/// Three states: rows in the log only; one segment; two segments with a deleted row.
 fn three_states(machine: &World) -> [(CopyPosition, Vec<i64>); 3] {
     let db = open(machine);
     let mut shipper = shipper_of(machine, None);
