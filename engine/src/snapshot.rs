@@ -33,7 +33,7 @@ pub use time_range::TimeRange;
 
 use crate::archive::ArchivePlaces;
 use crate::batch_id::LastBatch;
-use crate::copies::CopyPosition;
+use crate::copies::position::CopyPosition;
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::documents::state::DocumentsState;
 use crate::error::{Error, Result};

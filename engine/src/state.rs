@@ -10,7 +10,7 @@ mod held;
 pub(crate) use collection::CollectionState;
 
 use crate::archive::ArchivePlaces;
-use crate::copies::CopyPosition;
+use crate::copies::position::CopyPosition;
 use crate::documents::memtable::Memtable as DocumentsMemtable;
 use crate::documents::segment::DocumentSegment;
 use crate::documents::state::DocumentsState;

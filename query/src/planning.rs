@@ -5,6 +5,8 @@
 //! answers without one, and the number of rows to read decides whether the plan runs on one thread or on all:
 //! distributing few rows over threads would take longer than reading them.
 
+pub(crate) mod plans;
+
 use crate::catalog;
 use crate::context::StatementContext;
 use crate::engine_aggregate::AnswerAggregates;
@@ -14,15 +16,14 @@ use crate::provider::CollectionTable;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
-use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerConfig, OptimizerRule};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
+use plans::{ExecutablePlan, groups_by_doubles};
 use std::sync::Arc;
 
 /// Up to this many rows are read by one thread.
@@ -56,9 +57,6 @@ pub(crate) struct Planning {
     /// The analyzer for plain plans without arithmetic.
     analyzer: Analyzer,
 }
-
-/// A physical plan, and the context to run it in.
-pub(crate) type ExecutablePlan = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
 impl Planning {
     pub(crate) fn new(runtime: Arc<RuntimeEnv>) -> Result<Self> {
@@ -158,16 +156,6 @@ fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, O
         Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
     })?;
     Ok((plan.data, rows))
-}
-
-/// Whether rows are grouped by a double. DataFusion's aggregates that keep only the first groups fail on NaN, and tell -0.0 from
-/// 0.0.
-pub(crate) fn groups_by_doubles(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
-        let LogicalPlan::Aggregate(aggregate) = node else { return Ok(false) };
-        let is_double = |key: &Expr| key.get_type(aggregate.input.schema()).is_ok_and(|kind| kind.is_floating());
-        Ok(aggregate.group_expr.iter().any(is_double))
-    })
 }
 
 /// Whether rows are grouped: an aggregate may need an order of rows, which DataFusion's physical rules establish.

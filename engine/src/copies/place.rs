@@ -1,6 +1,6 @@
 //! Where a copy is kept, and the folder of its database.
 
-use super::reader::CopyPosition;
+use super::position::CopyPosition;
 use super::shipper::{ShipOptions, Shipper};
 use super::store::CopyStore;
 use crate::archive::ArchivePlaces;

@@ -2,6 +2,7 @@
 
 use super::cache::CopyCache;
 use super::place::CopyPlace;
+use super::position::CopyPosition;
 use super::replica::Replica;
 use crate::archive::ArchivePlaces;
 use crate::db::Database;
@@ -11,8 +12,6 @@ use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::sync::Mutex;
 use ebbtide_ttl::{Clock, SystemClock};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,23 +19,6 @@ use std::sync::Arc;
 const OPEN_MAX: usize = 4;
 /// How many positions are remembered, so that a query that is a little behind another one finds its own.
 const POSITIONS_MAX: usize = 16;
-
-/// A position of a copy: a piece that can be restored.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CopyPosition {
-    /// Where the copy is.
-    pub url: String,
-    /// The epoch of the piece.
-    pub epoch: u64,
-    /// The number of the piece in it.
-    pub piece: u64,
-}
-
-impl fmt::Display for CopyPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epoch {}, piece {} of {}", self.epoch, self.piece, self.url)
-    }
-}
 
 /// Opens copies at the positions that are asked for. Segment files are fetched into a folder when they are first read. A newer
 /// position of a copy that is open takes the pieces in between.

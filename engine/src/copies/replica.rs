@@ -11,7 +11,7 @@ use super::folder::CopyFolder;
 use super::load::{self, Loaded, Position};
 use super::piece::{CopiedFile, Piece};
 use super::place::{CopyPlace, no_point, not_kept};
-use super::reader::CopyPosition;
+use super::position::CopyPosition;
 use super::source::files_of;
 use super::status::ReplicaStatus;
 use super::store::CopyStore;

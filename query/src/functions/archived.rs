@@ -1,8 +1,6 @@
 //! `archived('collection')`: what has expired and was moved to the collection's archives, and what is still stored here until it is.
 
 use super::table::{Batches, Call, CallTable, Rows, batches_of, only_collection};
-#[cfg(feature = "workers")]
-use crate::context::StatementContext;
 use crate::error::external;
 use crate::exec::conform;
 use crate::provider::CollectionTable;
@@ -65,9 +63,6 @@ impl Call for ArchivedCall {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if StatementContext::of(state.config())?.workers().is_none() {
-            return Ok(None);
-        }
         shared_scan(&self.0, Reads::Archived, state, (projection, filters), None).map(Some)
     }
 

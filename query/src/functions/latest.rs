@@ -1,8 +1,6 @@
 //! `latest('collection')`: the last measurement of each meta, which the engine finds using its bucket directories.
 
 use super::table::{Batches, Call, CallTable, Rows, only_collection};
-#[cfg(feature = "workers")]
-use crate::context::StatementContext;
 use crate::error::external;
 use crate::exec::conform;
 use crate::provider::CollectionTable;
@@ -56,9 +54,6 @@ impl Call for LatestCall {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if StatementContext::of(state.config())?.workers().is_none() {
-            return Ok(None);
-        }
         shared_latest(&self.0, state, projection, filters)
     }
 

@@ -59,7 +59,7 @@ pub(super) trait Call: fmt::Debug + Send + Sync + 'static {
     /// What becomes of a condition.
     fn supports(&self, filter: &Expr) -> TableProviderFilterPushDown;
 
-    /// The leaf of a plan that several machines answer, if there is another one for that.
+    /// The leaf of a plan that workers execute; `None` if the rows are read by the session.
     #[cfg(feature = "workers")]
     fn shared(
         &self,
@@ -119,7 +119,9 @@ impl<C: Call> TableProvider for CallTable<C> {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         #[cfg(feature = "workers")]
-        if let Some(leaf) = self.0.shared(state, projection, filters)? {
+        if StatementContext::of(state.config())?.workers().is_some()
+            && let Some(leaf) = self.0.shared(state, projection, filters)?
+        {
             return Ok(leaf);
         }
         let rows = self.0.rows(state, projection, filters)?;

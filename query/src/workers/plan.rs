@@ -6,7 +6,7 @@ use super::pinned::Pinned;
 use super::{Workers, address_of};
 use crate::context::StatementContext;
 use crate::options::EbbtideOptions;
-use crate::planning::{ExecutablePlan, groups_by_doubles};
+use crate::planning::plans::{ExecutablePlan, groups_by_doubles};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
