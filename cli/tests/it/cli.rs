@@ -1,8 +1,9 @@
 //! The program: exit codes, output streams, and invalid input.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tempfile::NamedTempFile;
 
 pub(crate) struct Output {
     pub(crate) code: i32,
@@ -25,6 +26,24 @@ fn finish(mut command: Command, input: &str) -> Output {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// What a program that keeps running writes to stderr. It is a file: nobody reads meanwhile, and a pipe that is full would stop the program.
+pub(crate) struct Log(NamedTempFile);
+
+impl Log {
+    /// Begins a program with its stderr in a log.
+    pub(crate) fn of(command: &mut Command) -> Log {
+        let file = NamedTempFile::new().unwrap();
+        command.stderr(file.reopen().unwrap());
+        Log(file)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        self.0.reopen().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 }
 

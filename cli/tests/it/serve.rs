@@ -1,32 +1,34 @@
 //! `ebbtide serve` and `ebbtide user`, as an operator uses them.
 
-use crate::cli::{command, inside, write};
+use crate::cli::{Log, command, inside, write};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 pub(crate) struct Serving {
     child: Child,
     out: BufReader<ChildStdout>,
+    log: Log,
     /// The lines before `ready`.
     pub(crate) doors: Vec<String>,
 }
 
 pub(crate) fn serve(folder: &Path, args: &[&str]) -> Serving {
     let mut all = command();
-    all.current_dir(folder).arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    all.current_dir(folder).arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::piped());
+    let log = Log::of(&mut all);
     let mut child = all.spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut doors = Vec::new();
     loop {
         let mut line = String::new();
         if out.read_line(&mut line).unwrap() == 0 {
-            let output = child.wait_with_output().unwrap();
-            panic!("{}", String::from_utf8_lossy(&output.stderr));
+            panic!("{}: {}", child.wait().unwrap(), log.text());
         }
         match line.trim_end() {
-            "ready" => return Serving { child, out, doors },
+            "ready" => return Serving { child, out, log, doors },
             door => doors.push(door.to_owned()),
         }
     }
@@ -44,13 +46,16 @@ impl Serving {
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");
-        let output = self.child.wait_with_output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        (self.child.wait().unwrap().code(), self.log.text())
     }
 }
 
+/// A server that has not replied by then never will.
+pub(crate) const REPLY_MAX: Duration = Duration::from_secs(120);
+
 pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(REPLY_MAX)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
@@ -147,12 +152,13 @@ fn a_second_signal_ends_at_once() {
     let mut serving = serve(folder.path(), &["--dbs", "dbs", "--http", "0", "--config", "slow.toml"]);
     let mut stream = TcpStream::connect(serving.doors[0].strip_prefix("http ").unwrap()).unwrap();
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YWRhOndyb25n\r\n\r\n").unwrap();
-    let mut log = BufReader::new(serving.child.stderr.take().unwrap()).lines();
-    assert!(log.any(|line| line.unwrap().contains("a login was refused")));
+    while !serving.log.text().contains("a login was refused") {
+        assert!(serving.child.try_wait().unwrap().is_none(), "{}", serving.log.text());
+    }
     let id = serving.child.id().to_string();
     while serving.child.try_wait().unwrap().is_none() {
         Command::new("kill").args(["-INT", &id]).status().unwrap();
     }
     assert_eq!(serving.child.wait().unwrap().code(), Some(1));
-    assert!(log.any(|line| line.unwrap().contains("second signal")));
+    assert!(serving.log.text().contains("second signal"));
 }

@@ -1,12 +1,13 @@
 //! Servers that ship their database, and servers that follow it.
 
 use crate::cli::inside;
-use crate::serve::{get, serve};
+use crate::serve::{REPLY_MAX, get, serve};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 fn sql(address: &str, statement: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(REPLY_MAX)).unwrap();
     write!(
         stream,
         "POST /sql HTTP/1.1\r\nHost: localhost\r\nX-Ebbtide: 1\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{statement}",

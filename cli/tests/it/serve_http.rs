@@ -1,7 +1,7 @@
 //! SQL and rows over HTTP, as programs send them.
 
 use crate::cli::inside;
-use crate::serve::{Serving, serve};
+use crate::serve::{REPLY_MAX, Serving, serve};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Float64Type;
 use arrow::ipc::{reader::StreamReader, writer::StreamWriter};
@@ -64,6 +64,7 @@ impl Http {
 
     fn connect(&self, line: &str, headers: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(REPLY_MAX)).unwrap();
         let length = body.len();
         let head = format!(
             "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"

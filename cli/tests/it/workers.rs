@@ -1,9 +1,9 @@
 //! Queries that workers answer: as one process does, or not at all.
 
-use crate::cli::{command, inside, write};
+use crate::cli::{Log, command, inside, write};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -12,30 +12,29 @@ use tempfile::TempDir;
 struct Worker {
     child: Child,
     address: String,
+    log: Log,
 }
 
 impl Worker {
     fn start(folder: &Path, args: &[&str]) -> Worker {
         let mut all = command();
         all.current_dir(folder).args(["worker", "--listen", "127.0.0.1:0"]).args(args);
-        all.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        all.stdin(Stdio::null()).stdout(Stdio::piped());
+        let log = Log::of(&mut all);
         let mut child = all.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some(address) = line.trim_end().strip_prefix("worker listens at ") else {
-            let output = child.wait_with_output().unwrap();
-            panic!("{line}{}", String::from_utf8_lossy(&output.stderr));
+            panic!("{line}{}: {}", child.wait().unwrap(), log.text());
         };
-        Worker { child, address: address.to_owned() }
+        Worker { child, address: address.to_owned(), log }
     }
 
     /// Ends it as an operator would; its exit code and its log.
     fn end(mut self) -> (Option<i32>, String) {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        (self.child.wait().unwrap().code(), log)
+        (self.child.wait().unwrap().code(), self.log.text())
     }
 }
 
@@ -375,7 +374,7 @@ fn a_worker_that_is_killed_meanwhile_never_makes_a_part_of_an_answer() {
         let mut query = command();
         query.current_dir(shipped.path()).args(["sql", "--follow", &shipped.url, "--format", "csv", "--now", THEN]);
         query.args(["--workers", &addresses(&workers), statement, SUMS, statement]);
-        query.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        query.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut query = query.spawn().unwrap();
         let mut lines = BufReader::new(query.stdout.take().unwrap()).lines();
         // At another row each time; in the first round before there is one.
