@@ -200,12 +200,18 @@ def queries(args, table, report):
                 script.write("\\set host random(0, 99)\n")
                 script.write(QUERY.format("'host_' || :host", "'2016-01-01T03:00:00Z'", "'2016-01-01T04:00:00Z'").replace("\n", " ") + ";\n")
                 script.flush()
-                command = ["pgbench", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "2", "-T", str(SECONDS), "-f", script.name]
-                command += ["-h", "127.0.0.1", "-p", str(server.ports["pg"]), "-U", "bench", "bench"]
+                command = ["pgbench", "-n", "-M", "prepared", "-T", str(SECONDS), "-f", script.name]
+                command += ["-h", "127.0.0.1", "-p", str(server.ports["pg"]), "-U", "bench"]
+
+                def told(clients, threads, figure):
+                    all = [*command, "-c", str(clients), "-j", str(threads), "bench"]
+                    text = subprocess.run(all, check=True, capture_output=True, text=True).stdout
+                    assert re.search(r"number of failed transactions: 0 ", text), text
+                    return float(re.search(figure + r" = ([\d.]+)", text)[1])
+
                 for _ in range(args.runs):
-                    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                    assert re.search(r"number of failed transactions: 0 ", told), told
-                    report.add("the same, 64 clients of pgbench", "/s", float(re.search(r"tps = ([\d.]+)", told)[1]))
+                    report.add("the same, one client of pgbench, mean", "ms", told(1, 1, "latency average"))
+                    report.add("the same, 64 clients of pgbench", "/s", told(CLIENTS, 2, "tps"))
     finally:
         server.close()
 

@@ -15,7 +15,7 @@ use ebbtide_server::{
 };
 use ebbtide_ttl::Code;
 use futures::future::BoxFuture;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -123,18 +123,26 @@ impl One {
 
     /// Runs it. Batches go to the sender, and nothing comes after the last one.
     async fn run(self: Arc<Self>, values: Vec<ScalarValue>, head: oneshot::Sender<Head>, batches: mpsc::Sender<Next>) {
-        let started = self.begin(&values).await;
-        let (started, stream) = match started {
-            Ok(StatementStream { schema, stream, message }) => (Ok((schema, stream.is_some(), message)), stream),
-            Err(error) => (Err(error), None),
+        let StatementStream { schema, stream, message } = match self.begin(&values).await {
+            Ok(started) => started,
+            Err(error) => return drop(head.send(Err(error))),
         };
-        let (Ok(()), Some(mut stream)) = (head.send(started), stream) else { return };
-        loop {
-            let next = stream.next().await.transpose();
-            let explain = |error| failed(self.connected.session.explain(&error, &self.statement, &self.text));
-            let next = next.map_err(explain);
-            let is_last = !matches!(next, Ok(Some(_)));
-            if batches.send(next).await.is_err() || is_last {
+        let Some(mut stream) = stream else { return drop(head.send(Ok((schema, None, message)))) };
+        let explain = |error| failed(self.connected.session.explain(&error, &self.statement, &self.text));
+        let mut next = async || -> Next { stream.next().await.transpose().map_err(explain) };
+        // The first rows go with the head, and the end with them if it is known at once: each message wakes another thread.
+        let mut first = vec![next().await];
+        if first.iter().all(is_followed) {
+            first.extend(next().now_or_never());
+        }
+        let mut goes_on = first.iter().all(is_followed);
+        if head.send(Ok((schema, Some(first), message))).is_err() {
+            return;
+        }
+        while goes_on {
+            let rows = next().await;
+            goes_on = is_followed(&rows);
+            if batches.send(rows).await.is_err() {
                 return;
             }
         }
@@ -165,9 +173,14 @@ impl One {
     }
 }
 
-/// The columns of a statement that was started, whether it has rows, and its message.
-type Head = Result<(SchemaRef, bool, Option<String>), SqlError>;
+/// The columns of a statement that was started, the first of its rows if it has any, and its message.
+type Head = Result<(SchemaRef, Option<Vec<Next>>, Option<String>), SqlError>;
+/// Rows; `None` is their end.
 type Next = Result<Option<RecordBatch>, SqlError>;
+
+fn is_followed(next: &Next) -> bool {
+    matches!(next, Ok(Some(_)))
+}
 
 /// Ends a statement that still runs when nobody waits for it any more.
 struct Guard {
@@ -226,16 +239,24 @@ impl SqlStatement for One {
             let threads = self.connected.threads.clone();
             let task = threads.spawn(self.run(values, head, sender)).abort_handle();
             let guard = Guard { stop, task };
-            let (schema, has_rows, message) = started.await.map_err(|_| broken())??;
-            let rows = stream::unfold(Some((batches, guard)), async |reading| {
-                let (mut batches, guard) = reading?;
-                match batches.recv().await.unwrap_or_else(|| Err(broken())) {
-                    Ok(None) => None,
-                    Ok(Some(rows)) => Some((Ok(rows), Some((batches, guard)))),
-                    Err(error) => Some((Err(error), None)),
-                }
+            let (schema, first, message) = started.await.map_err(|_| broken())??;
+            let rows = first.map(|first| {
+                let reading = (first.into_iter(), batches, guard);
+                let rows = stream::unfold(Some(reading), async |reading| {
+                    let (mut first, mut batches, guard) = reading?;
+                    let next = match first.next() {
+                        Some(next) => next,
+                        None => batches.recv().await.unwrap_or_else(|| Err(broken())),
+                    };
+                    match next {
+                        Ok(None) => None,
+                        Ok(Some(rows)) => Some((Ok(rows), Some((first, batches, guard)))),
+                        Err(error) => Some((Err(error), None)),
+                    }
+                });
+                rows.boxed()
             });
-            Ok(SqlResult { schema, rows: has_rows.then(|| rows.boxed()), message })
+            Ok(SqlResult { schema, rows, message })
         })
     }
 }
