@@ -14,6 +14,7 @@ use crate::segment::Segment;
 use crate::segment::bounds::{BucketBounds, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
 use crate::state::CollectionState;
 use crate::sync::Guard;
+use ahash::AHashMap;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{BucketId, Chunk, FileTypes, Schema, SealRun, Sealer, adapt, times, to_usize};
 use ebbtide_ttl::in_range;
@@ -52,10 +53,24 @@ pub(crate) type Group = (Option<u32>, i64);
 pub(crate) struct SealInput {
     pieces: Vec<RecordBatch>,
     times: Vec<Vec<i64>>,
-    buckets: BTreeMap<BucketId, Rows>,
+    buckets: Buckets,
+    /// Where each bucket is in this list. Batches mostly have the same buckets: each of them is looked up here, and they are sorted once.
+    places: AHashMap<BucketId, usize>,
 }
 
 impl SealInput {
+    fn rows_of(&mut self, id: &BucketId) -> &mut Rows {
+        let at = match self.places.get(id) {
+            Some(at) => *at,
+            None => {
+                self.places.insert(id.clone(), self.buckets.len());
+                self.buckets.push((id.clone(), Rows::new()));
+                self.buckets.len() - 1
+            }
+        };
+        &mut self.buckets[at].1
+    }
+
     fn add_piece(&mut self, batch: &RecordBatch, schema: &Schema) -> Result<u32> {
         let batch = adapt(batch, schema)?;
         let number =
@@ -69,8 +84,7 @@ impl SealInput {
     pub(crate) fn add_chunk(&mut self, chunk: &Chunk, schema: &Schema) -> Result<()> {
         let piece = self.add_piece(&chunk.batch, schema)?;
         for bucket in &chunk.buckets {
-            let rows = self.buckets.entry(bucket.id.clone()).or_default();
-            rows.extend(bucket.rows.iter().map(|row| (piece, *row)));
+            self.rows_of(&bucket.id).extend(bucket.rows.iter().map(|row| (piece, *row)));
         }
         Ok(())
     }
@@ -116,7 +130,7 @@ impl SealInput {
                 let what = "the rows of a bucket are fewer than its directory says, out of order, or not in its window";
                 return Err(Error::corrupt(&segment.file.path, 0, what));
             }
-            self.buckets.entry(id).or_default().extend(of_bucket);
+            self.rows_of(&id).extend(of_bucket);
         }
         if rows.next().is_some() {
             return Err(Error::corrupt(&segment.file.path, 0, "rows are in no bucket"));
@@ -124,11 +138,13 @@ impl SealInput {
         Ok(())
     }
 
-    /// Sorts every bucket's rows by time; rows of one instant stay in order of arrival.
+    /// Sorts the buckets, and every bucket's rows by time; rows of one instant stay in order of arrival.
     fn sort(&mut self) {
+        self.places.clear();
+        self.buckets.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let times = &self.times;
         let time = |at: &(u32, u32)| times[at.0 as usize][at.1 as usize];
-        for rows in self.buckets.values_mut() {
+        for (_, rows) in &mut self.buckets {
             if !rows.is_sorted_by_key(time) {
                 rows.sort_by_key(time);
             }
@@ -142,15 +158,15 @@ impl SealInput {
         rows.is_sorted_by_key(time) && within(rows.first()) && within(rows.last())
     }
 
+    /// The bounds of a bucket whose rows are in the order of time.
     fn bounds(&self, id: &BucketId, rows: &Rows, precision: ebbtide_ttl::Precision) -> BucketBounds {
         let time = |at: &(u32, u32)| self.times[at.0 as usize][at.1 as usize];
-        BucketBounds {
-            window: id.window,
-            first: rows.first().map_or(0, time),
-            last: rows.last().map_or(0, time),
-            rows: rows.len() as u64,
-            out_of_range: rows.iter().filter(|at| !in_range(time(at), precision)).count() as u64,
-        }
+        let (first, last) = (rows.first().map_or(0, time), rows.last().map_or(0, time));
+        let out_of_range = match in_range(first, precision) && in_range(last, precision) {
+            true => 0,
+            false => rows.iter().filter(|at| !in_range(time(at), precision)).count() as u64,
+        };
+        BucketBounds { window: id.window, first, last, rows: rows.len() as u64, out_of_range }
     }
 }
 
@@ -313,7 +329,7 @@ pub(crate) fn write_segments(engine: &Engine, collection: &CollectionState, inpu
 fn write_groups(engine: &Engine, collection: &CollectionState, mut input: SealInput, ops: &mut Vec<Op>) -> Result<()> {
     input.sort();
     let precision = collection.options.precision;
-    let in_buckets: usize = input.buckets.values().map(Vec::len).sum();
+    let in_buckets: usize = input.buckets.iter().map(|(_, rows)| rows.len()).sum();
     let in_pieces: usize = input.pieces.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(in_buckets, in_pieces, "every row is sealed, in one bucket");
     let mut groups: BTreeMap<Group, Buckets> = BTreeMap::new();
