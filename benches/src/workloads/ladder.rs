@@ -78,7 +78,7 @@ fn size(plan: &Plan, report: &mut Report) -> Result<()> {
         db.compact(None)?;
         let request = RollupRequest { width_seconds: 600, ..RollupRequest::default() };
         let bins = match ladder {
-            Some(_) => collection.snapshot()?.rollup(&request)?.num_rows(),
+            Some(_) => rows_of(&collection.snapshot()?.rollup(&request)?),
             None => 0,
         };
         Ok((bytes_of(folder.path(), |name| name.ends_with(".parquet"))? as f64, bins))
@@ -199,6 +199,10 @@ fn written(db: &Database, now_ms: i64, batches: &[RecordBatch]) -> Result<f64> {
     (bins > 0).then_some(restored - added).ok_or_else(|| "nothing decayed".into())
 }
 
+fn rows_of(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::num_rows).sum()
+}
+
 /// One field by day, of which nothing is stored but bins.
 fn reads(plan: &Plan, report: &mut Report, weather: &Weather, db: &Database) -> Result<()> {
     let snapshot = db.collection("weather")?.snapshot()?;
@@ -214,7 +218,7 @@ fn reads(plan: &Plan, report: &mut Report, weather: &Weather, db: &Database) -> 
             meta: meta.map(|series| Arc::new(series) as _),
             ..RollupRequest::default()
         };
-        let ask = || timed(|| Ok(snapshot.rollup(&request)?.num_rows()));
+        let ask = || timed(|| Ok(rows_of(&snapshot.rollup(&request)?)));
         let (cold, bins) = ask()?;
         let warm = (0..plan.asks()).map(|_| Ok(ask()?.0)).collect::<Result<Vec<_>>>()?;
         let target = if what == "one series" { "0.3 ms" } else { "5 ms" };

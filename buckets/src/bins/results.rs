@@ -11,6 +11,8 @@ use arrow::error::ArrowError;
 use ebbtide_ttl::Precision;
 use std::sync::Arc;
 
+/// Results are made of the states of so many bins at a time.
+const BINS_AT_ONCE: usize = 128;
 /// The column with the number of measurements.
 const MEASUREMENTS: &str = "measurements";
 /// The type of sums of whole numbers.
@@ -153,7 +155,7 @@ impl Shown<'_> {
     }
 }
 
-/// What bins show of a field of numbers, by bin. All is made in one pass, since states are large.
+/// What bins show of a field of numbers, by bin.
 struct Numbers<V: BinValue> {
     counts: Vec<i64>,
     sums: Vec<V::Sum>,
@@ -190,18 +192,22 @@ impl<V: BinValue + Copy> Numbers<V> {
         };
         // Where there is no value, all are those of the empty state, and null.
         let none = State::default();
-        for slot in slots {
-            let state = Some(&states[*slot]).filter(|state| state.count > 0).unwrap_or(&none);
-            made.counts.push(state.count.cast_signed());
-            made.sums.push(state.sum);
-            made.means.push(mean(state));
-            made.min.push(state.min);
-            made.max.push(state.max);
-            made.deviations.push(deviation(state));
-            made.first.push(state.first.1);
-            made.first_time.push(state.first.0);
-            made.last.push(state.last.1);
-            made.last_time.push(state.last.0);
+        // Column by column for some bins at a time, whose states stay in the cache meanwhile.
+        let mut some = Vec::with_capacity(BINS_AT_ONCE);
+        for slots in slots.chunks(BINS_AT_ONCE) {
+            some.clear();
+            some.extend(slots.iter().map(|slot| Some(&states[*slot]).filter(|state| state.count > 0).unwrap_or(&none)));
+            let each = || some.iter().copied();
+            made.counts.extend(each().map(|state| state.count.cast_signed()));
+            made.sums.extend(each().map(|state| state.sum));
+            made.means.extend(each().map(mean));
+            made.min.extend(each().map(|state| state.min));
+            made.max.extend(each().map(|state| state.max));
+            made.deviations.extend(each().map(deviation));
+            made.first.extend(each().map(|state| state.first.1));
+            made.first_time.extend(each().map(|state| state.first.0));
+            made.last.extend(each().map(|state| state.last.1));
+            made.last_time.extend(each().map(|state| state.last.0));
         }
         let at_least = |least: i64| {
             let nulls = NullBuffer::from_iter(made.counts.iter().map(|count| *count >= least));

@@ -31,7 +31,7 @@ pub(super) fn last_points(collection: &CollectionSnapshot) -> Result<Json> {
 /// The bins of a width, in order of meta and time.
 pub(super) fn bins(collection: &CollectionSnapshot, width_seconds: i64) -> Result<Json> {
     let request = RollupRequest { width_seconds, ..RollupRequest::default() };
-    Ok(Json::Array(rows(&collection.rollup(&request)?)))
+    Ok(Json::Array(collection.rollup(&request)?.iter().flat_map(rows).collect()))
 }
 
 /// What listings show of a collection, its buckets and its rules.

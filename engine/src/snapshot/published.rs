@@ -8,7 +8,7 @@ use crate::hand_off::planned::checksum_of;
 use crate::publication::{PublishedBatches, PublishedRows, PublishedSegment};
 use crate::segment::{Segment, row_number};
 use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::{cast, take_record_batch};
+use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use ebbtide_buckets::{FieldType, Schema, adapt, times};
 use roaring::RoaringBitmap;
@@ -87,6 +87,7 @@ impl CollectionSnapshot {
     /// What the bins of a rung show, in parts of time.
     pub(crate) fn published_bins(&self, step_seconds: i64) -> Result<(Arc<Schema>, Vec<PublishedSegment>)> {
         let bins = self.rollup(&RollupRequest { width_seconds: step_seconds, ..RollupRequest::default() })?;
+        let bins = concat_batches(&self.rollup_schema(None)?, &bins)?;
         let (schema, bins) = in_a_table(self.schema(), &bins)?;
         let width = step_seconds.saturating_mul(schema.precision.per_second()).saturating_mul(BINS_OF_PART);
         let mut parts: BTreeMap<i64, Vec<u32>> = BTreeMap::new();

@@ -9,8 +9,7 @@ use crate::ladder::fold::{Taken, add_open, add_sealed};
 use crate::ladder::{LadderRecord, RungRecord};
 use crate::segment::Segment;
 use crate::state::CollectionState;
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::concat;
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use ebbtide_buckets::{Bins, FieldType, MetaKey, Schema, cores, parallel, result_schema, stored_columns, to_usize};
 use ebbtide_ttl::{Code, Ladder, Timestamp};
@@ -82,7 +81,7 @@ impl CollectionSnapshot {
     /// What the bins of a width show at [`CollectionSnapshot::now`], in order of meta and time: the aggregates over all
     /// measurements that were stored in them since their rung was made, together with those stored then, whether these are still
     /// there or not. A bin is made from one rung, the finest that divides the width and still has all of it; where there is none, it is
-    /// absent.
+    /// absent. The bins are in one batch, or in several that threads made.
     ///
     /// ```
     /// use ebbtide::ttl::{Ladder, Rung, Timestamp, Value};
@@ -98,14 +97,14 @@ impl CollectionSnapshot {
     /// db.sweep()?; // The measurements are years old.
     ///
     /// let rollup = db.snapshot().collection("c")?.rollup(&RollupRequest { width_seconds: 600, ..RollupRequest::default() })?;
-    /// assert_eq!(rollup.num_rows(), 2);
+    /// assert_eq!(rollup.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// [`Code::InvalidOptions`] without a ladder; [`Code::BadValue`] for a width that is no multiple of a step, or a field that the
     /// ladder does not have; damage in a segment.
-    pub fn rollup(&self, request: &RollupRequest) -> Result<RecordBatch> {
+    pub fn rollup(&self, request: &RollupRequest) -> Result<Vec<RecordBatch>> {
         let ladder = self.known_ladder()?;
         let fields = self.rollup_fields(ladder, request.fields.as_deref())?;
         let width = self.rollup_width(ladder, request.width_seconds)?;
@@ -113,7 +112,7 @@ impl CollectionSnapshot {
         let bounds = regions.iter().map(|r| (r.first, r.last)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (stored, parts) = self.parts(&regions, request)?;
         // Metas are in order from part to part.
-        let batches = parallel(stored, parts.len(), &|| true, |at| {
+        parallel(stored, parts.len(), &|| true, |at| {
             let part = RollupRequest { meta: parts[at].clone(), ..request.clone() };
             let mut bins = Bins::new(width, fields.iter().copied());
             for region in &regions {
@@ -122,9 +121,8 @@ impl CollectionSnapshot {
             if let Some((first, last)) = bounds {
                 self.add_measurements(&mut bins, (first, last), &part)?;
             }
-            Ok::<_, Error>(bins.results(&self.state.schema)?)
-        })?;
-        concatenated(&batches)
+            Ok(bins.results(&self.state.schema)?)
+        })
     }
 
     /// An upper bound of the number of stored bins, and the ranges of metas that threads process independently. A request that
@@ -289,18 +287,4 @@ impl CollectionSnapshot {
         }
         Ok(())
     }
-}
-
-/// Concatenates batches, one column per thread.
-fn concatenated(batches: &[RecordBatch]) -> Result<RecordBatch> {
-    let first = batches.first().ok_or_else(|| Error::internal("a rollup has no part"))?;
-    if batches.len() == 1 {
-        return Ok(first.clone());
-    }
-    let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
-    let columns = parallel(rows, first.num_columns(), &|| true, |at| -> Result<ArrayRef> {
-        let parts: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
-        Ok(concat(&parts)?)
-    })?;
-    Ok(RecordBatch::try_new(first.schema(), columns)?)
 }

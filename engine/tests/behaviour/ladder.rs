@@ -2,6 +2,7 @@
 
 use super::*;
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Comparison, Filter, Ladder, Rung};
 use ebbtide::{CollectionChange, ExpiredBucket, HoldOptions, RepairMode, RollupRequest, SinkError};
@@ -23,7 +24,8 @@ type Bin = (i64, String, i64, Option<i64>);
 fn bins_of(snapshot: &Snapshot, name: &str, width: i64, field: &str) -> Vec<Bin> {
     use arrow::array::{Array, AsArray};
     let snapshot = snapshot.collection(name).unwrap();
-    let batch = snapshot.rollup(&RollupRequest { width_seconds: width, ..RollupRequest::default() }).unwrap();
+    let batches = snapshot.rollup(&RollupRequest { width_seconds: width, ..RollupRequest::default() }).unwrap();
+    let batch = concat_batches(batches[0].schema_ref(), &batches).unwrap();
     let value = |name: &str, row: usize| ebbtide::buckets::value_at(batch.column_by_name(name).unwrap().as_ref(), row);
     let sums = batch.column_by_name(&format!("{field}_sum"));
     (0..batch.num_rows())

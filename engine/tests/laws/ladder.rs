@@ -10,6 +10,7 @@ mod steps;
 use crate::steps::Cut;
 use crate::{Plan, check};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::concat_batches;
 use arrow::datatypes::Decimal128Type;
 use arrow::error::ArrowError;
 use ebbtide::buckets::{RESULT_SUFFIXES, value_at};
@@ -484,7 +485,8 @@ impl World {
         assert!((number(deviation) - expected).abs() <= near, "{what}: {deviation:?} is not {expected}");
     }
 
-    fn read(&self, batch: &RecordBatch) -> BTreeMap<(Option<i64>, i64), Found> {
+    fn read(&self, batches: &[RecordBatch]) -> BTreeMap<(Option<i64>, i64), Found> {
+        let batch = concat_batches(batches[0].schema_ref(), batches).expect("batches of one schema");
         let mut bins = BTreeMap::new();
         let column = |name: &str| batch.column_by_name(name);
         let (start, meta, count) = (column("t").expect("starts"), column("m"), column("measurements").expect("counts"));

@@ -119,6 +119,7 @@ fn bins_in(batch: &arrow::array::RecordBatch) -> Vec<Bin> {
 fn bins_at(db: &Database, instant: Timestamp) -> Vec<Bin> {
     let snapshot = db.snapshot_at(instant).collection("weather").unwrap();
     let rows = snapshot.rollup(&RollupRequest { width_seconds: HOUR, ..RollupRequest::default() }).unwrap();
+    let rows = arrow::compute::concat_batches(rows[0].schema_ref(), &rows).unwrap();
     let schema = bins_schema();
     let sums = rows.column_by_name("v_sum").unwrap();
     let sums = arrow::compute::cast(sums, &arrow::datatypes::DataType::Float64).unwrap();

@@ -109,8 +109,8 @@ struct RollupRows {
     schema: SchemaRef,
 }
 
-fn bins(snapshot: &CollectionSnapshot, request: &RollupRequest, schema: &SchemaRef) -> Result<RecordBatch> {
-    let rows = snapshot.rollup(request).map_err(external)?;
+/// The columns that are wanted of bins.
+fn projected(snapshot: &CollectionSnapshot, rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
         Some(column) => Ok(Arc::clone(column)),
         None if field.data_type() == &DataType::Null => Ok(new_null_array(&DataType::Null, rows.num_rows())),
@@ -138,6 +138,10 @@ impl Rows for RollupRows {
 
     fn read(&self, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
         let (snapshot, request, schema) = (self.snapshot.clone(), self.request.clone(), Arc::clone(&self.schema));
-        Ok(Box::new(std::iter::once_with(move || bins(&snapshot, &request, &schema))))
+        let bins = move || match snapshot.rollup(&request) {
+            Ok(bins) => bins.iter().map(|bins| projected(&snapshot, bins, &schema)).collect(),
+            Err(error) => vec![Err(external(error))],
+        };
+        Ok(Box::new(std::iter::once_with(bins).flatten()))
     }
 }
