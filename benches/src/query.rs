@@ -16,19 +16,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct NamedSeries {
     member: Option<&'static str>,
     names: Vec<String>,
-    equalities: Vec<(Vec<String>, Value)>,
+    candidates: [(Vec<String>, Vec<Value>); 1],
 }
 
 impl NamedSeries {
     /// A filter on metas, or on a member of them.
     #[must_use]
     pub fn new(member: Option<&'static str>, names: Vec<String>) -> Self {
-        let path = || member.into_iter().map(str::to_owned).collect();
-        let equalities = match names.as_slice() {
-            [one] => vec![(path(), Value::from(one.as_str()))],
-            _ => Vec::new(),
-        };
-        NamedSeries { member, names, equalities }
+        let path = member.into_iter().map(str::to_owned).collect();
+        let candidates = [(path, names.iter().map(|name| Value::from(name.as_str())).collect())];
+        NamedSeries { member, names, candidates }
     }
 }
 
@@ -43,8 +40,8 @@ impl MetaFilter for NamedSeries {
         Ok(texts.iter().map(|t| Some(t.is_some_and(|t| self.names.iter().any(|n| n == t)))).collect())
     }
 
-    fn equalities(&self) -> &[(Vec<String>, Value)] {
-        &self.equalities
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
+        &self.candidates
     }
 }
 

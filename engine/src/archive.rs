@@ -241,8 +241,8 @@ pub struct ArchiveRead {
     pub schema: Arc<Schema>,
     /// The first and the last stored time that are of interest.
     pub times: (i64, i64),
-    /// Values that all metas of interest have; the names that lead to them begin with the meta field.
-    pub metas: Vec<(Vec<String>, Value)>,
+    /// Values of which all metas of interest have one; the names that lead to them begin with the meta field.
+    pub metas: Vec<(Vec<String>, Vec<Value>)>,
     /// Counts what is fetched.
     pub fetched: Arc<ArchiveFetched>,
 }

@@ -53,8 +53,8 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
     let time = [read.schema.time.clone()];
     let mut conditions: Vec<(Column, Wanted<'_>)> = Vec::new();
     conditions.extend(Column::at(columns, &time).map(|column| (column, Wanted::Within(read.times))));
-    for (path, value) in &read.metas {
-        conditions.extend(Column::at(columns, path).map(|column| (column, Wanted::Equal(value))));
+    for (path, values) in &read.metas {
+        conditions.extend(Column::at(columns, path).map(|column| (column, Wanted::OneOf(values))));
     }
     let (mut groups, mut ranges, mut before) = (Vec::new(), Vec::new(), 0);
     for group in 0..file.num_row_groups() {
@@ -76,7 +76,7 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
 /// What is asked of a column.
 enum Wanted<'a> {
     Within((i64, i64)),
-    Equal(&'a Value),
+    OneOf(&'a [Value]),
 }
 
 impl Wanted<'_> {
@@ -84,7 +84,10 @@ impl Wanted<'_> {
         let Some((min, max)) = bounds else { return true };
         match self {
             Wanted::Within((first, last)) => max >= Value::Int(*first) && min <= Value::Int(*last),
-            Wanted::Equal(value) => !ArchivedBounds { path: Vec::new(), min, max }.excludes(value),
+            Wanted::OneOf(values) => {
+                let bounds = ArchivedBounds { path: Vec::new(), min, max };
+                !values.iter().all(|value| bounds.excludes(value))
+            }
         }
     }
 }

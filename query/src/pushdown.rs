@@ -6,6 +6,7 @@ use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::PhysicalExpr;
@@ -77,14 +78,14 @@ impl PushdownRules<'_> {
                 FilterPushdown::Nothing => {}
             }
         }
-        let equality = |filter: &Expr| equality(filter, self.meta?);
-        let equalities = metas.iter().flat_map(split_conjunction).filter_map(equality).collect();
+        let candidates = |filter: &Expr| candidates(filter, self.meta?);
+        let candidates = metas.iter().flat_map(split_conjunction).filter_map(candidates).collect();
         if let (Some(meta), Some(predicate)) = (self.meta, conjunction(metas)) {
             let schema = Arc::new(ArrowSchema::new(vec![schema.field_with_name(meta)?.clone()]));
             let text = predicate.to_string();
             let predicate = unqualified(predicate)?;
             let predicate = state.create_physical_expr(predicate, &DFSchema::try_from(schema.as_ref().clone())?)?;
-            pushed.meta = Some(Arc::new(MetaPredicate { predicate, schema, text, equalities }));
+            pushed.meta = Some(Arc::new(MetaPredicate { predicate, schema, text, candidates }));
         }
         Ok(pushed)
     }
@@ -116,12 +117,12 @@ pub(crate) struct MetaPredicate {
     predicate: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
     pub(crate) text: String,
-    equalities: Vec<(Vec<String>, Value)>,
+    candidates: Vec<(Vec<String>, Vec<Value>)>,
 }
 
 impl MetaFilter for MetaPredicate {
-    fn equalities(&self) -> &[(Vec<String>, Value)] {
-        &self.equalities
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
+        &self.candidates
     }
 
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
@@ -244,11 +245,26 @@ fn bound(filter: &Expr) -> Option<FieldBound> {
     Some(FieldBound { field: column.name.clone(), min, max })
 }
 
-/// The path inside the meta field, and the value, of `meta.path = value`.
-fn equality(filter: &Expr, meta: &str) -> Option<(Vec<String>, Value)> {
-    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
-    match (&**left, &**right) {
-        (Expr::Literal(value, _), side) | (side, Expr::Literal(value, _)) => Some((path(side, meta)?, scalar(value)?)),
+/// The path inside the meta field, and the values, of `meta.path = value`, `meta.path IN (value, ...)`, and several of these with
+/// `OR` between them.
+fn candidates(filter: &Expr, meta: &str) -> Option<(Vec<String>, Vec<Value>)> {
+    let literal = |value: &Expr| match value {
+        Expr::Literal(value, _) => scalar(value),
+        _ => None,
+    };
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            let (side, value) = if matches!(&**left, Expr::Literal(..)) { (right, left) } else { (left, right) };
+            Some((path(side, meta)?, vec![literal(value)?]))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let ((of, mut values), (of_right, others)) = (candidates(left, meta)?, candidates(right, meta)?);
+            values.extend(others);
+            (of == of_right).then_some((of, values))
+        }
+        Expr::InList(InList { expr, list, negated: false }) => {
+            Some((path(expr, meta)?, list.iter().map(literal).collect::<Option<_>>()?))
+        }
         _ => None,
     }
 }

@@ -274,8 +274,8 @@ struct OfRule {
 }
 
 impl MetaFilter for OfRule {
-    fn equalities(&self) -> &[(Vec<String>, Value)] {
-        self.selected.as_ref().map_or(&[], |selected| selected.equalities())
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
+        self.selected.as_ref().map_or(&[], |selected| selected.candidates())
     }
 
     fn select(&self, metas: &ArrayRef) -> std::result::Result<BooleanArray, ArrowError> {

@@ -111,9 +111,10 @@ impl Query {
         self
     }
 
-    /// Whether it says which series it is about, so that looking for them takes little time.
+    /// Whether a value says which series it is about, so that looking for them takes little time.
     pub(crate) fn names_series(&self, schema: &Schema) -> bool {
-        MetaPart::of(&self.filter, schema).is_some_and(|part| !part.equalities().is_empty())
+        let part = MetaPart::of(&self.filter, schema);
+        part.is_some_and(|part| part.candidates().iter().any(|(_, values)| values.len() == 1))
     }
 
     /// What it selects of a collection.

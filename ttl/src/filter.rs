@@ -255,18 +255,22 @@ impl Filter {
         })
     }
 
-    /// Scalars that every document has which matches, each with its path below a top-level field; of a list at the path, one of
-    /// the items is the scalar.
+    /// Scalars of which every document that matches has one, each list of them with its path below a top-level field; of a list at
+    /// the path, one of the items is such a scalar.
     #[must_use]
-    pub fn equalities(&self, field: &str) -> Vec<(Vec<String>, Value)> {
-        let equality = |part: &Node| match part {
-            Node::Condition(Condition { path, test: Test::Eq(value) }) if path.first().is_some_and(|f| f == field) => {
-                let is_scalar = !matches!(value, Value::Null | Value::Object(_) | Value::Array(_));
-                is_scalar.then(|| (path[1..].to_vec(), value.clone()))
-            }
-            _ => None,
+    pub fn candidates(&self, field: &str) -> Vec<(Vec<String>, Vec<Value>)> {
+        let candidates = |part: &Node| {
+            let Node::Condition(Condition { path, test }) = part else { return None };
+            let values = match test {
+                Test::Eq(value) => std::slice::from_ref(value),
+                Test::In(values) => values,
+                _ => return None,
+            };
+            let scalars = values.iter().all(|v| !matches!(v, Value::Null | Value::Object(_) | Value::Array(_)));
+            let (first, below) = path.split_first()?;
+            (scalars && first == field).then(|| (below.to_vec(), values.to_vec()))
         };
-        self.parts().iter().filter_map(equality).collect()
+        self.parts().iter().filter_map(candidates).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading archives: the versions that the manifest names.
 
 use super::of_collection::Archive;
-use super::{ArchiveFetched, ArchivePlace, ArchiveRead, ArchivedFile};
+use super::{ArchiveFetched, ArchivePlace, ArchiveRead, ArchivedBounds, ArchivedFile};
 use crate::error::{Error, Result};
 use crate::snapshot::scan::project;
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
@@ -117,12 +117,17 @@ impl CollectionSnapshot {
         places.open(url).map_err(unreachable)
     }
 
-    /// Values that all metas of a request have, member by member.
-    fn metas_of(&self, request: &ScanRequest) -> Vec<(Vec<String>, Value)> {
+    /// Values of which all metas of a request have one, member by member.
+    fn metas_of(&self, request: &ScanRequest) -> Vec<(Vec<String>, Vec<Value>)> {
         let (Some(meta), Some(filter)) = (&self.schema().meta, &request.meta) else { return Vec::new() };
         let mut wanted = Vec::new();
-        for (path, value) in filter.equalities() {
-            members([meta].into_iter().chain(path).cloned().collect(), value, &mut wanted);
+        for (path, values) in filter.candidates() {
+            let path: Vec<String> = [meta].into_iter().chain(path).cloned().collect();
+            match values.as_slice() {
+                [object @ Value::Object(_)] => members(path, object, &mut wanted),
+                _ if values.iter().any(|value| matches!(value, Value::Object(_))) => {}
+                _ => wanted.push((path, values.clone())),
+            }
         }
         wanted
     }
@@ -140,22 +145,23 @@ impl CollectionSnapshot {
     }
 }
 
-fn members(path: Vec<String>, value: &Value, wanted: &mut Vec<(Vec<String>, Value)>) {
+fn members(path: Vec<String>, value: &Value, wanted: &mut Vec<(Vec<String>, Vec<Value>)>) {
     match value {
         Value::Object(all) => {
             for (name, value) in all {
                 members(path.iter().cloned().chain([name.to_string()]).collect(), value, wanted);
             }
         }
-        value => wanted.push((path, value.clone())),
+        value => wanted.push((path, vec![value.clone()])),
     }
 }
 
 /// Whether a file may have rows of interest, by what the log of the archive says of it.
 fn may_have(file: &ArchivedFile, read: &ArchiveRead) -> bool {
     let (first, last) = read.times;
-    let excludes = |(path, value): &(Vec<String>, Value)| {
-        file.bounds.iter().any(|bounds| bounds.path == *path && bounds.excludes(value))
+    let excludes = |(path, values): &(Vec<String>, Vec<Value>)| {
+        let of_path = |bounds: &&ArchivedBounds| bounds.path == *path;
+        file.bounds.iter().filter(of_path).any(|bounds| values.iter().all(|value| bounds.excludes(value)))
     };
     file.times.1 >= first && file.times.0 <= last && !read.metas.iter().any(excludes)
 }

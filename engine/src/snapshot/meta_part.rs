@@ -10,7 +10,7 @@ use ebbtide_ttl::{Filter, Value};
 #[derive(Debug)]
 pub struct MetaPart {
     filter: Filter,
-    equalities: Vec<(Vec<String>, Value)>,
+    candidates: Vec<(Vec<String>, Vec<Value>)>,
 }
 
 impl MetaPart {
@@ -18,12 +18,12 @@ impl MetaPart {
     #[must_use]
     pub fn of(filter: &Filter, schema: &Schema) -> Option<MetaPart> {
         let meta = schema.meta.as_deref()?;
-        let mut equalities = filter.equalities(meta);
+        let mut candidates = filter.candidates(meta);
         // A list that has the wanted value is not the wanted value.
         let is_list = matches!(schema.meta_type, Some(FieldType::List(_)));
-        equalities.retain(|(path, value)| is_looked_up(value) && !(path.is_empty() && is_list));
+        candidates.retain(|(path, values)| values.iter().all(is_looked_up) && !(path.is_empty() && is_list));
         let filter = filter.meta_part(meta);
-        (!filter.is_everything()).then_some(MetaPart { filter, equalities })
+        (!filter.is_everything()).then_some(MetaPart { filter, candidates })
     }
 }
 
@@ -37,7 +37,7 @@ impl MetaFilter for MetaPart {
         Ok((0..metas.len()).map(|at| Some(self.filter.matches_meta(&value_at(metas.as_ref(), at)))).collect())
     }
 
-    fn equalities(&self) -> &[(Vec<String>, Value)] {
-        &self.equalities
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
+        &self.candidates
     }
 }

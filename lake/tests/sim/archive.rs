@@ -192,11 +192,12 @@ fn only_parts_of_the_archive_that_can_have_the_time_are_fetched() {
 
 /// Selects the metas that have a value at a path.
 #[derive(Debug)]
-pub(crate) struct Having([(Vec<String>, Value); 1]);
+pub(crate) struct Having([(Vec<String>, Vec<Value>); 1]);
 
 impl Having {
-    fn at(path: &[&str], value: impl Into<Value>) -> Option<Arc<dyn MetaFilter>> {
-        Some(Arc::new(Having([(path.iter().map(|name| (*name).to_owned()).collect(), value.into())])))
+    fn at(path: &[&str], values: impl IntoIterator<Item = impl Into<Value>>) -> Option<Arc<dyn MetaFilter>> {
+        let values = values.into_iter().map(Into::into).collect();
+        Some(Arc::new(Having([(path.iter().map(|name| (*name).to_owned()).collect(), values)])))
     }
 }
 
@@ -205,7 +206,7 @@ impl MetaFilter for Having {
         Ok((0..metas.len()).map(|_| Some(true)).collect())
     }
 
-    fn equalities(&self) -> &[(Vec<String>, Value)] {
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
         &self.0
     }
 }
@@ -258,17 +259,23 @@ fn only_pages_that_can_have_the_series_are_fetched() {
     let (everything, wanted, ..) = read(None);
     assert_eq!(wanted, 144);
     // Sorted by floor, so that names are on some pages of each floor.
-    for (meta, times) in [(Having::at(&["name"], "n017"), 2), (Having::at(&[], site(17)), 4)] {
+    for (meta, times) in [
+        (Having::at(&["name"], ["n017"]), 2),
+        (Having::at(&["name"], ["n017", "z", "n017"]), 2),
+        (Having::at(&[], [site(17)]), 4),
+    ] {
         let (all, wanted, files, skipped) = read(meta);
         assert_eq!((wanted, files, skipped), (144, 1, 0));
         assert!(all * times < everything, "{all} rows of {everything} were read");
     }
-    assert_eq!(read(Having::at(&["name"], "z")), (0, 0, 0, 1));
-    assert_eq!(read(Having::at(&["floor"], 4.5)), (0, 0, 0, 1));
+    assert_eq!(read(Having::at(&["name"], ["z"])), (0, 0, 0, 1));
+    assert_eq!(read(Having::at(&["name"], ["a", "z"])), (0, 0, 0, 1));
+    assert_eq!(read(Having::at(&["floor"], [4.5])), (0, 0, 0, 1));
     // A value of another kind, or none, says nothing.
-    assert_eq!(read(Having::at(&["name"], Value::Null)).2, 1);
-    assert_eq!(read(Having::at(&["name"], 17)).2, 1);
-    assert_eq!(read(Having::at(&["floor"], f64::NAN)).2, 1);
+    assert_eq!(read(Having::at(&["name"], [Value::Null])).2, 1);
+    assert_eq!(read(Having::at(&["name"], [17])).2, 1);
+    assert_eq!(read(Having::at(&["floor"], [f64::NAN])).2, 1);
+    assert_eq!(read(Having::at(&["name"], [Value::from("z"), Value::Null])).2, 1);
 }
 
 #[test]

@@ -279,8 +279,10 @@ fn documents_match_field_by_field() {
     assert_eq!(filter.meta_part("m"), query(r#"{"m.site": "a"}"#));
     assert!(filter.meta_part("x").is_everything());
     assert_eq!(filter.conjuncts().len(), 3);
-    assert_eq!(filter.equalities("m"), [(vec!["site".to_owned()], Value::from("a"))]);
-    assert!(filter.equalities("v").is_empty() && query(r#"{"$or": [{"m": 1}, {"m": 2}]}"#).equalities("m").is_empty());
+    assert_eq!(filter.candidates("m"), [(vec!["site".to_owned()], vec![Value::from("a")])]);
+    let one_of = query(r#"{"m": {"$in": [2, 1, "x"]}, "m.a": {"$in": [1, null]}, "v": {"$gt": 1}}"#);
+    assert_eq!(one_of.candidates("m"), [(Vec::new(), vec![Value::Int(1), Value::Int(2), Value::from("x")])]);
+    assert!(filter.candidates("v").is_empty() && query(r#"{"$or": [{"m": 1}, {"m": 2}]}"#).candidates("m").is_empty());
     assert!(!filter.is_of_time_and_meta("t", Some("m")));
     let other = query(r#"{"m.site": "a", "t": {"$lt": {"$date": "2024-01-01T00:00:00Z"}}}"#);
     assert!(other.is_of_time_and_meta("t", Some("m")) && !other.is_of_time_and_meta("t", None));

@@ -17,9 +17,9 @@ pub trait MetaFilter: Debug + Send + Sync {
     /// scan fails if that call fails too.
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError>;
 
-    /// Values that every selected meta has, each at a path of member names (empty for the meta itself). Metas are looked up by
-    /// them in the postings of a segment, and [`MetaFilter::select`] is called only with those that are found.
-    fn equalities(&self) -> &[(Vec<String>, Value)] {
+    /// Values of which every selected meta has one, each list of them at a path of member names (empty for the meta itself). Metas
+    /// are looked up by them in the postings of a segment, and [`MetaFilter::select`] is called only with those that are found.
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
         &[]
     }
 }

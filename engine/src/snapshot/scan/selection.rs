@@ -6,10 +6,11 @@ use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
 use crate::snapshot::CollectionSnapshot;
 use crate::snapshot::row_filter::{RowFilter, Selection, StoredRange};
+use ahash::AHashSet;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use ebbtide_buckets::{BoundsCheck, Chunk, FieldType, MetaKey, SegmentReader, column_of_keys, times};
 use ebbtide_ttl::Cutoff;
-use roaring::RoaringBitmap;
+use roaring::{MultiOps, RoaringBitmap};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -28,17 +29,18 @@ pub(in crate::snapshot) struct BucketSelector<'a> {
     snapshot: &'a CollectionSnapshot,
     request: &'a ScanRequest,
     time: StoredRange,
-    /// The one meta that is selected, if it is named.
-    only_meta: Option<MetaKey>,
+    /// The metas that may be selected, if they are named.
+    named: Option<AHashSet<MetaKey>>,
     report: ScanReport,
 }
 
 impl<'a> BucketSelector<'a> {
     pub(in crate::snapshot) fn new(snapshot: &'a CollectionSnapshot, request: &'a ScanRequest) -> Self {
         let time = request.time.stored(snapshot.options().precision);
-        let equalities = request.meta.iter().flat_map(|filter| filter.equalities());
-        let only_meta = equalities.into_iter().find(|(path, _)| path.is_empty()).map(|(_, value)| MetaKey::of(value));
-        BucketSelector { snapshot, request, time, only_meta, report: ScanReport::default() }
+        let candidates = request.meta.iter().flat_map(|filter| filter.candidates());
+        let named = candidates.into_iter().find(|(path, _)| path.is_empty());
+        let named = named.map(|(_, metas)| metas.iter().map(MetaKey::of).collect());
+        BucketSelector { snapshot, request, time, named, report: ScanReport::default() }
     }
 
     pub(in crate::snapshot) fn report(&self) -> ScanReport {
@@ -126,14 +128,17 @@ impl<'a> BucketSelector<'a> {
         let all = 0..directory.meta_count();
         let Some(filter) = &self.request.meta else { return Ok(all.collect()) };
         let mut found: Option<RoaringBitmap> = None;
-        for (path, value) in filter.equalities() {
+        for (path, values) in filter.candidates() {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            let having = match path.is_empty() {
+            let having: Option<RoaringBitmap> = match path.is_empty() {
                 true => {
-                    let meta = directory.find_meta(&MetaKey::of(value));
-                    Some(meta.and_then(|m| u32::try_from(m).ok()).into_iter().collect::<RoaringBitmap>())
+                    let metas = values.iter().filter_map(|value| directory.find_meta(&MetaKey::of(value)));
+                    Some(metas.filter_map(|meta| u32::try_from(meta).ok()).collect())
                 }
-                false => directory.posting(&path, value),
+                false => {
+                    let postings: Option<Vec<_>> = values.iter().map(|value| directory.posting(&path, value)).collect();
+                    postings.map(|postings| postings.union())
+                }
             };
             found = match (found, having) {
                 (Some(found), Some(having)) => Some(found & having),
@@ -178,7 +183,7 @@ impl<'a> BucketSelector<'a> {
     /// The selected buckets of a chunk by number, each with its selected rows in order of time.
     pub(in crate::snapshot) fn select_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
         let state = &self.snapshot.state;
-        let may_be_wanted = |key: &MetaKey| self.only_meta.as_ref().is_none_or(|only| only == key);
+        let may_be_wanted = |key: &MetaKey| self.named.as_ref().is_none_or(|named| named.contains(key));
         let buckets: Vec<_> = chunk.buckets.iter().enumerate().filter(|(_, b)| may_be_wanted(&b.id.meta)).collect();
         self.report.buckets_pruned += (chunk.buckets.len() - buckets.len()) as u64;
         if buckets.is_empty() {
