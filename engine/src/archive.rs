@@ -243,8 +243,30 @@ pub struct ArchiveRead {
     pub times: (i64, i64),
     /// Values of which all metas of interest have one; the names that lead to them begin with the meta field.
     pub metas: Vec<(Vec<String>, Vec<Value>)>,
+    /// Which part of the row groups that may have such rows is read.
+    pub part: ArchivePart,
     /// Counts what is fetched.
     pub fetched: Arc<ArchiveFetched>,
+}
+
+/// One of several parts that are read independently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchivePart {
+    /// Below the number of parts.
+    pub number: usize,
+    /// The number of parts, at least 1.
+    pub of: usize,
+}
+
+impl ArchivePart {
+    /// The only part.
+    pub const ALL: ArchivePart = ArchivePart { number: 0, of: 1 };
+
+    /// Whether the part has what is at this place in a list of all.
+    #[must_use]
+    pub fn has(self, place: usize) -> bool {
+        place % self.of == self.number
+    }
 }
 
 /// What reads of an archive have fetched so far.

@@ -85,8 +85,9 @@ mod verify;
 mod wal;
 
 pub use crate::archive::{
-    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveInfo, ArchiveNumber, ArchivePlace, ArchivePlaces,
-    ArchiveRead, ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit, archives_into_folder,
+    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveInfo, ArchiveNumber, ArchivePart, ArchivePlace,
+    ArchivePlaces, ArchiveRead, ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit,
+    archives_into_folder,
 };
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;

@@ -47,7 +47,8 @@ fn scalars(path: Vec<String>, ty: &FieldType, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The row groups of a file that may have rows of interest, and the rows of these groups that are read: those of the pages that may.
+/// The row groups of the part of a file that may have rows of interest, and the rows of these groups that are read: those of the
+/// pages that may.
 pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result<(Vec<usize>, RowSelection)> {
     let columns = file.file_metadata().schema_descr();
     let time = [read.schema.time.clone()];
@@ -56,7 +57,7 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
     for (path, values) in &read.metas {
         conditions.extend(Column::at(columns, path).map(|column| (column, Wanted::OneOf(values))));
     }
-    let (mut groups, mut ranges, mut before) = (Vec::new(), Vec::new(), 0);
+    let (mut groups, mut ranges, mut before, mut found) = (Vec::new(), Vec::new(), 0, 0);
     for group in 0..file.num_row_groups() {
         let rows = usize::try_from(file.row_group(group).num_rows()).unwrap_or(usize::MAX);
         let all = 0..rows;
@@ -64,11 +65,15 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
         for (column, condition) in &conditions {
             wanted = common(&wanted, &column.pages_with(file, group, condition)?);
         }
-        if !wanted.is_empty() {
+        if wanted.is_empty() {
+            continue;
+        }
+        if read.part.has(found) {
             groups.push(group);
             ranges.extend(wanted.into_iter().map(|range| range.start + before..range.end + before));
             before += rows;
         }
+        found += 1;
     }
     Ok((groups, RowSelection::from_consecutive_ranges(ranges.into_iter(), before)))
 }

@@ -121,11 +121,17 @@ struct Remote {
 }
 
 impl Remote {
+    /// The metadata. Threads that need it at the same time fetch it once.
     fn metadata(&self) -> Result<ArrowReaderMetadata, SinkError> {
         let key = (Arc::clone(&self.id), None);
-        if let Some(Part::Metadata(metadata)) = self.cache.0.get(&key) {
-            return Ok(metadata);
+        let part = self.cache.0.get_or_insert_with(&key, || self.fetch_metadata().map(Part::Metadata))?;
+        match part {
+            Part::Metadata(metadata) => Ok(metadata),
+            Part::Bytes(_) => Err(StoreError::new("the end of the file cannot be read").into()),
         }
+    }
+
+    fn fetch_metadata(&self) -> Result<ArrowReaderMetadata, SinkError> {
         let mut decoder = ParquetMetaDataPushDecoder::try_new(self.bytes)?;
         let end = self.bytes.saturating_sub(END_BYTES)..self.bytes;
         let mut wanted = vec![end];
@@ -135,9 +141,7 @@ impl Remote {
             wanted = match decoder.try_decode()? {
                 DecodeResult::NeedsData(ranges) => ranges,
                 DecodeResult::Data(metadata) => {
-                    let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())?;
-                    self.cache.0.insert(key, Part::Metadata(metadata.clone()));
-                    return Ok(metadata);
+                    return Ok(ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())?);
                 }
                 DecodeResult::Finished => return Err(StoreError::new("the end of the file cannot be read").into()),
             };

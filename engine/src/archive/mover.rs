@@ -2,8 +2,8 @@
 
 use super::of_collection::Archive;
 use super::{
-    ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead, ArchiveRecord, ArchiveSlot, ArchivedFile,
-    Intent,
+    ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePart, ArchivePlace, ArchiveRead, ArchiveRecord, ArchiveSlot,
+    ArchivedFile, Intent,
 };
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -372,7 +372,13 @@ fn is_held(place: &dyn ArchivePlace, collection: &CollectionState, file: &Archiv
             continue;
         }
         let schema = Schema { fields: Vec::new(), ..(*collection.schema).clone() };
-        let read = ArchiveRead { schema: Arc::new(schema), times, metas: Vec::new(), fetched: Arc::default() };
+        let read = ArchiveRead {
+            schema: Arc::new(schema),
+            times,
+            metas: Vec::new(),
+            part: ArchivePart::ALL,
+            fetched: Arc::default(),
+        };
         for batch in place.read(file, &read).map_err(there)? {
             let batch = adapt(&batch.map_err(there)?, &read.schema).map_err(Error::from)?;
             let metas = collection.schema.meta.as_ref().and_then(|meta| batch.column_by_name(meta));

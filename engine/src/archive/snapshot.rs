@@ -1,7 +1,7 @@
 //! Reading archives: the versions that the manifest names.
 
 use super::of_collection::Archive;
-use super::{ArchiveFetched, ArchivePlace, ArchiveRead, ArchivedBounds, ArchivedFile};
+use super::{ArchiveFetched, ArchivePart, ArchivePlace, ArchiveRead, ArchivedBounds, ArchivedFile};
 use crate::error::{Error, Result};
 use crate::snapshot::scan::project;
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
@@ -44,6 +44,18 @@ pub struct ArchivedScan {
     pub fetched: Arc<ArchiveFetched>,
 }
 
+impl ArchivedScan {
+    /// One of several parts: all rows are in exactly one of them. Each of them has all files, but not all row groups.
+    #[must_use]
+    pub fn part(mut self, part: ArchivePart) -> ArchivedScan {
+        for (place, unit) in self.units.iter_mut().enumerate() {
+            // Files of one row group are divided too.
+            unit.read.part = ArchivePart { number: (part.number + place) % part.of, ..part };
+        }
+        self
+    }
+}
+
 impl ArchivedUnit {
     /// The rows, with the columns that were asked for, in that order. Rows outside of the bounds may be among them.
     ///
@@ -78,7 +90,7 @@ impl CollectionSnapshot {
         let (schema, columns) = (Arc::new(self.schema_of(request)), Arc::new(self.columns(request)?));
         let fetched = Arc::new(ArchiveFetched::default());
         let mut scan = ArchivedScan { units: Vec::new(), files_skipped: 0, fetched: Arc::clone(&fetched) };
-        let read = ArchiveRead { schema, times, metas: self.metas_of(request), fetched };
+        let read = ArchiveRead { schema, times, metas: self.metas_of(request), part: ArchivePart::ALL, fetched };
         for archive in archives {
             let Some(version) = archive.version else { continue };
             let place = self.archive_place(&archive.url)?;

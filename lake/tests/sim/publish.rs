@@ -4,7 +4,9 @@ use crate::world::{HOUR, ROOT, World, at, random, reading, runs};
 use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value};
-use ebbtide::{ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, RollupRequest, ScanRequest};
+use ebbtide::{
+    ArchivePart, ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, RollupRequest, ScanRequest,
+};
 use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
 use roaring::{RoaringBitmap, RoaringTreemap};
@@ -65,6 +67,7 @@ impl World {
                 schema: schema.clone(),
                 times: (i64::MIN, i64::MAX),
                 metas: Vec::new(),
+                part: ArchivePart::ALL,
                 fetched: Arc::default(),
             };
             let mut row = 0;
@@ -150,8 +153,13 @@ fn bins_schema() -> Arc<Schema> {
 fn bins_published(world: &World, version: u64) -> (Vec<String>, Vec<Bin>) {
     let place = SimLake::new(&world.store).open(URL).unwrap();
     let files = place.files(version).unwrap();
-    let read =
-        ArchiveRead { schema: bins_schema(), times: (i64::MIN, i64::MAX), metas: Vec::new(), fetched: Arc::default() };
+    let read = ArchiveRead {
+        schema: bins_schema(),
+        times: (i64::MIN, i64::MAX),
+        metas: Vec::new(),
+        part: ArchivePart::ALL,
+        fetched: Arc::default(),
+    };
     let mut bins = Vec::new();
     for file in &files {
         for batch in place.read(file, &read).unwrap() {

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
-use ebbtide::{ArchiveFetched, ArchivedScan};
+use ebbtide::{ArchiveFetched, ArchivePart, ArchivedScan};
 use ebbtide_buckets::to_usize;
 use std::fmt;
 use std::sync::Arc;
@@ -67,17 +67,21 @@ impl Call for ArchivedCall {
     }
 
     fn rows(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<ArchivedRows> {
-        Ok(ArchivedRows(Arc::new(self.0.spec(state, projection, filters)?)))
+        let parts = state.config().target_partitions();
+        Ok(ArchivedRows { spec: Arc::new(self.0.spec(state, projection, filters)?), parts })
     }
 }
 
 /// What has expired of a collection: what is still stored here, and then the archives.
 #[derive(Debug)]
-struct ArchivedRows(Arc<ScanSpec>);
+struct ArchivedRows {
+    spec: Arc<ScanSpec>,
+    parts: usize,
+}
 
 impl fmt::Display for ArchivedRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.spec.fmt(f)
     }
 }
 
@@ -87,24 +91,31 @@ impl Rows for ArchivedRows {
     const WAITS: bool = true;
 
     fn schema(&self) -> &SchemaRef {
-        &self.0.schema
+        &self.spec.schema
     }
 
-    fn read(&self, metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
-        batches_of_archives(&self.0, metrics, true, |_| true)
+    fn parts(&self) -> usize {
+        self.parts
+    }
+
+    fn read(&self, part: usize, metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
+        batches_of_archives(&self.spec, metrics, ArchivePart { number: part, of: self.parts }, true, |_| true)
     }
 }
 
-/// What has expired of a collection: what is still stored here, if `has_stored`, and then the files of archives that are chosen by
-/// their names.
+/// A part of what has expired of a collection: in the first, what is still stored here, if `has_stored`; and then row groups of the
+/// files of archives that are chosen by their names.
 pub(crate) fn batches_of_archives(
     spec: &Arc<ScanSpec>,
     metrics: &ExecutionPlanMetricsSet,
+    part: ArchivePart,
     has_stored: bool,
     is_chosen: impl Fn(&str) -> bool + Send + 'static,
 ) -> Result<Batches> {
     let (spec, counts) = (Arc::clone(spec), Counts::new(metrics));
-    let stored = if has_stored { spec.snapshot.unarchived(&spec.request).map_err(external)? } else { Vec::new() };
+    let is_first = part.number == 0;
+    let stored =
+        if has_stored && is_first { spec.snapshot.unarchived(&spec.request).map_err(external)? } else { Vec::new() };
     let stored = stored.into_iter().flat_map(|unit| batches_of(unit.unit.read()));
     // The archives are asked when it is their turn.
     let archive = Arc::clone(&spec);
@@ -112,7 +123,11 @@ pub(crate) fn batches_of_archives(
     let archived = archived.flat_map(move |scan| match scan {
         Ok(mut scan) => {
             scan.units.retain(|unit| is_chosen(&unit.file.name));
-            batches_of_archive(scan, counts.clone())
+            if is_first {
+                counts.files.add(scan.units.len());
+                counts.files_skipped.add(to_usize(scan.files_skipped));
+            }
+            batches_of_archive(scan.part(part), counts.clone())
         }
         Err(error) => Box::new(std::iter::once(Err(external(error)))),
     });
@@ -157,10 +172,9 @@ impl Drop for Fetching {
 }
 
 fn batches_of_archive(scan: ArchivedScan, counts: Counts) -> Batches {
-    counts.files_skipped.add(to_usize(scan.files_skipped));
     let fetching = Fetching { counts, fetched: scan.fetched };
     Box::new(scan.units.into_iter().flat_map(move |unit| {
-        fetching.counts.files.add(1);
+        let _counted = &fetching;
         batches_of(unit.read())
     }))
 }

@@ -93,7 +93,7 @@ impl Rows for ExpiredRows {
         &self.schema
     }
 
-    fn read(&self, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
+    fn read(&self, _part: usize, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
         let (spec, schema) = (Arc::clone(&self.spec), Arc::clone(&self.schema));
         let units = spec.snapshot.expired(&spec.request).map_err(external)?;
         Ok(Box::new(units.into_iter().flat_map(move |unit| of_unit(&spec, &schema, &unit))))

@@ -79,7 +79,7 @@ impl Rows for LatestRows {
         &self.0.schema
     }
 
-    fn read(&self, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
+    fn read(&self, _part: usize, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
         let spec = Arc::clone(&self.0);
         Ok(Box::new(std::iter::once_with(move || {
             conform(&spec.snapshot.last_points(&spec.request).map_err(external)?, &spec.schema)

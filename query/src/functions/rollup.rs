@@ -136,7 +136,7 @@ impl Rows for RollupRows {
         &self.schema
     }
 
-    fn read(&self, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
+    fn read(&self, _part: usize, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
         let (snapshot, request, schema) = (self.snapshot.clone(), self.request.clone(), Arc::clone(&self.schema));
         let bins = move || match snapshot.rollup(&request) {
             Ok(bins) => bins.iter().map(|bins| projected(&snapshot, bins, &schema)).collect(),

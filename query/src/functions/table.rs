@@ -89,8 +89,13 @@ pub(super) trait Rows: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// The columns.
     fn schema(&self) -> &SchemaRef;
 
-    /// Begins to read.
-    fn read(&self, metrics: &ExecutionPlanMetricsSet) -> Result<Batches>;
+    /// How many parts are read at the same time.
+    fn parts(&self) -> usize {
+        1
+    }
+
+    /// Begins to read a part.
+    fn read(&self, part: usize, metrics: &ExecutionPlanMetricsSet) -> Result<Batches>;
 }
 
 /// A call as a table.
@@ -125,7 +130,7 @@ impl<C: Call> TableProvider for CallTable<C> {
             return Ok(leaf);
         }
         let rows = self.0.rows(state, projection, filters)?;
-        let properties = leaf_properties(rows.schema(), 1, C::Rows::EMISSION);
+        let properties = leaf_properties(rows.schema(), rows.parts(), C::Rows::EMISSION);
         Ok(Arc::new(CallExec { rows: Arc::new(rows), properties, metrics: ExecutionPlanMetricsSet::new() }))
     }
 }
@@ -158,14 +163,14 @@ impl<R: Rows> ExecutionPlan for CallExec<R> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let schema = Arc::clone(self.rows.schema());
         if !R::WAITS {
-            let batches = counted(self.rows.read(&self.metrics)?, baseline);
+            let batches = counted(self.rows.read(partition, &self.metrics)?, baseline);
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches))));
         }
         let (rows, metrics) = (Arc::clone(&self.rows), self.metrics.clone());
         let mut stream = RecordBatchReceiverStream::builder(schema, BATCHES_AHEAD);
         let reader = stream.tx();
         stream.spawn_blocking(move || {
-            for batch in counted(rows.read(&metrics)?, baseline) {
+            for batch in counted(rows.read(partition, &metrics)?, baseline) {
                 let is_last = batch.is_err();
                 if reader.blocking_send(batch).is_err() || is_last {
                     break;

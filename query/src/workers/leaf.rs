@@ -25,7 +25,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use ebbtide::{ScanUnit, SegmentInfo, TimeRange};
+use ebbtide::{ArchivePart, ScanUnit, SegmentInfo, TimeRange};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -169,11 +169,11 @@ impl SharedScanExec {
                 let hidden = move |rows: u64| hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
                 Ok(Box::new(batches_of_units(units, Arc::clone(&self.spec.schema), self.asked.limit, hidden)))
             }
-            Reads::Archived if partition == 0 => {
-                let share = self.share.clone();
+            Reads::Archived => {
+                let (share, part) = (self.share.clone(), ArchivePart { number: partition, of: self.asked.partitions });
                 let has_stored = share.as_ref().is_none_or(Share::is_first);
                 let has_file = move |name: &str| share.as_ref().is_none_or(|share| share.has_file(name));
-                batches_of_archives(&self.spec, &self.metrics, has_stored, has_file)
+                batches_of_archives(&self.spec, &self.metrics, part, has_stored, has_file)
             }
             Reads::Latest if partition == 0 => {
                 let spec = Arc::clone(&self.spec);
@@ -181,7 +181,7 @@ impl SharedScanExec {
                     conform(&spec.snapshot.last_points(&spec.request).map_err(external)?, &spec.schema)
                 })))
             }
-            Reads::Archived | Reads::Latest => Ok(Box::new(std::iter::empty())),
+            Reads::Latest => Ok(Box::new(std::iter::empty())),
         }
     }
 
