@@ -5,7 +5,6 @@ use arrow::datatypes::{DataType, Field};
 use ebbtide::buckets::{FieldType, Schema, value_at};
 use ebbtide::ttl::Value;
 use ebbtide::{ArchiveRead, ArchivedBounds};
-use parquet::arrow::arrow_reader::RowSelection;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::Type;
 use parquet::errors::Result;
@@ -47,9 +46,9 @@ fn scalars(path: Vec<String>, ty: &FieldType, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The row groups of the part of a file that may have rows of interest, and the rows of these groups that are read: those of the
+/// The row groups of the part of a file that may have rows of interest, and the rows of each that are read, in order: those of the
 /// pages that may.
-pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result<(Vec<usize>, RowSelection)> {
+pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result<Vec<(usize, Vec<Range<usize>>)>> {
     let columns = file.file_metadata().schema_descr();
     let time = [read.schema.time.clone()];
     let mut conditions: Vec<(Column, Wanted<'_>)> = Vec::new();
@@ -57,7 +56,7 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
     for (path, values) in &read.metas {
         conditions.extend(Column::at(columns, path).map(|column| (column, Wanted::OneOf(values))));
     }
-    let (mut groups, mut ranges, mut before, mut found) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut groups, mut found) = (Vec::new(), 0);
     for group in 0..file.num_row_groups() {
         let rows = usize::try_from(file.row_group(group).num_rows()).unwrap_or(usize::MAX);
         let all = 0..rows;
@@ -69,13 +68,11 @@ pub(crate) fn rows_to_read(file: &ParquetMetaData, read: &ArchiveRead) -> Result
             continue;
         }
         if read.part.has(found) {
-            groups.push(group);
-            ranges.extend(wanted.into_iter().map(|range| range.start + before..range.end + before));
-            before += rows;
+            groups.push((group, wanted));
         }
         found += 1;
     }
-    Ok((groups, RowSelection::from_consecutive_ranges(ranges.into_iter(), before)))
+    Ok(groups)
 }
 
 /// What is asked of a column.

@@ -2,6 +2,7 @@
 
 use crate::bounds::{bounds_of, members_of_metas};
 use arrow::array::RecordBatch;
+use arrow::compute::BatchCoalescer;
 use bytes::Bytes;
 use ebbtide::buckets::{Schema, adapt, times};
 use ebbtide::{ArchiveFile, ArchiveNumber, SinkError};
@@ -12,9 +13,9 @@ use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
 
 /// Rows of a row group.
-const GROUP_ROWS: usize = 1 << 17;
+pub(crate) const GROUP_ROWS: usize = 1 << 17;
 /// Rows of a page, the least that is fetched of a column.
-const PAGE_ROWS: usize = 1 << 12;
+pub(crate) const PAGE_ROWS: usize = 1 << 12;
 
 /// A number as text.
 pub(crate) fn hex(number: &[u8]) -> String {
@@ -45,6 +46,8 @@ pub(crate) fn encode(
     }
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, schema.arrow(), Some(properties.build()))?;
+    // A page ends where a batch does, so pages of all columns have the same rows.
+    let mut pages = BatchCoalescer::new(schema.arrow(), PAGE_ROWS);
     let (mut first, mut last, mut count) = (i64::MAX, i64::MIN, 0);
     for batch in rows {
         let batch = adapt(batch, schema)?;
@@ -52,7 +55,14 @@ pub(crate) fn encode(
             (first, last) = (first.min(*time), last.max(*time));
         }
         count += batch.num_rows() as u64;
-        writer.write(&batch)?;
+        pages.push_batch(batch)?;
+        while let Some(page) = pages.next_completed_batch() {
+            writer.write(&page)?;
+        }
+    }
+    pages.finish_buffered_batch()?;
+    while let Some(page) = pages.next_completed_batch() {
+        writer.write(&page)?;
     }
     let bounds = bounds_of(&writer.close()?, schema)?;
     let bytes = Bytes::from(bytes);

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Default of [`Lake::with_cache`]: 64 MiB.
-const CACHE_BYTES_MAX: u64 = 64 << 20;
+/// Default of [`Lake::with_cache`]: 256 MiB.
+const CACHE_BYTES_MAX: u64 = 256 << 20;
 
 /// Opens archives in folders and in object storage. What is known of a table is kept for later requests, and so is what was read of
 /// it, up to a number of bytes.
@@ -36,7 +36,7 @@ impl Lake {
         Lake::with_cache(CACHE_BYTES_MAX)
     }
 
-    /// Keeps at most this many bytes of what was read in memory. Default: 64 MiB.
+    /// Keeps at most this many bytes of what was read, and of what was decoded of it, in memory. Default: 256 MiB.
     #[must_use]
     pub fn with_cache(bytes_max: u64) -> Lake {
         Lake { tables: Mutex::default(), cache: Arc::new(FileCache::new(bytes_max)) }

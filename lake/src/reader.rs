@@ -1,17 +1,20 @@
 //! Reading a file of a table in the parts that are needed, of which some may be in memory.
 
 use crate::bounds::rows_to_read;
+use crate::file::{GROUP_ROWS, PAGE_ROWS};
 use crate::store::{Store, StoreError};
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use ebbtide::{ArchiveFetched, ArchiveRead, ArchivedBatches, ArchivedFile, SinkError};
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::file::metadata::ParquetMetaDataPushDecoder;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,8 +25,10 @@ const END_BYTES: u64 = 1 << 15;
 const GAP_BYTES: u64 = 1 << 14;
 /// How many parts the cache is laid out for.
 const PARTS: usize = 1 << 12;
+/// Rows of a row group of which the values are kept together: those of a page.
+const BLOCK_ROWS: usize = PAGE_ROWS;
 
-/// Parts of files that were fetched, up to a number of bytes. Files never change.
+/// Parts of files that were fetched, and values that were decoded from them, up to a number of bytes. Files never change.
 pub(crate) struct FileCache(Cache<Key, Part, Bytewise>);
 
 impl fmt::Debug for FileCache {
@@ -38,13 +43,25 @@ impl FileCache {
     }
 }
 
-/// The file, by the URL of its table and its name, and the range; none for its metadata.
-type Key = (Arc<str>, Option<Range<u64>>);
+/// Of which file, by the URL of its table and its name, and what of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    file: Arc<str>,
+    of: Of,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Of {
+    Metadata,
+    Bytes(Range<u64>),
+    Values { group: usize, column: usize, block: usize },
+}
 
 #[derive(Clone)]
 enum Part {
-    Bytes(Bytes),
     Metadata(ArrowReaderMetadata),
+    Bytes(Bytes),
+    Values(ArrayRef),
 }
 
 #[derive(Clone)]
@@ -53,10 +70,11 @@ struct Bytewise;
 impl Weighter<Key, Part> for Bytewise {
     fn weight(&self, key: &Key, part: &Part) -> u64 {
         let bytes = match part {
-            Part::Bytes(bytes) => bytes.len(),
             Part::Metadata(metadata) => metadata.metadata().memory_size(),
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Values(values) => values.get_array_memory_size(),
         };
-        (bytes + key.0.len() + size_of::<Key>() + size_of::<Part>()) as u64
+        (bytes + key.file.len() + size_of::<Key>() + size_of::<Part>()) as u64
     }
 }
 
@@ -70,43 +88,150 @@ pub(crate) fn read(
     let remote =
         Remote { id, name: file.name.clone(), bytes: file.bytes, store, cache, fetched: Arc::clone(&read.fetched) };
     let metadata = remote.metadata()?;
-    let (groups, rows) = rows_to_read(metadata.metadata(), read)?;
+    let groups = rows_to_read(metadata.metadata(), read)?;
     let wanted = read.schema.arrow();
     let fields = metadata.schema().fields().iter().enumerate();
-    let roots: Vec<usize> =
+    let columns: Vec<usize> =
         fields.filter(|(_, field)| wanted.index_of(field.name()).is_ok()).map(|(index, _)| index).collect();
-    let mask = ProjectionMask::roots(metadata.parquet_schema(), roots);
-    let builder = ParquetPushDecoderBuilder::new_with_metadata(metadata).with_projection(mask);
-    let decoder = builder.with_row_groups(groups).with_row_selection(rows).build()?;
-    Ok(Box::new(Batches { decoder, remote }))
+    let schema = Arc::new(metadata.schema().project(&columns)?);
+    let mut batches = Batches { remote, metadata, columns, schema, groups: groups.into(), group: None };
+    let blocks = std::iter::from_fn(move || batches.next_block().transpose());
+    Ok(Box::new(blocks.flat_map(|block| match block {
+        Ok(batches) => batches.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    })))
 }
 
 /// The batches of a file.
 struct Batches {
-    decoder: ParquetPushDecoder,
     remote: Remote,
+    metadata: ArrowReaderMetadata,
+    /// The places of the columns in the file.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    /// What is left to read: row groups, and rows of them in order.
+    groups: VecDeque<(usize, Vec<Range<usize>>)>,
+    group: Option<Group>,
 }
 
-impl Batches {
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>, SinkError> {
-        loop {
-            match self.decoder.try_decode()? {
-                DecodeResult::Data(batch) => return Ok(Some(batch)),
-                DecodeResult::Finished => return Ok(None),
-                DecodeResult::NeedsData(ranges) => {
-                    let parts = self.remote.ranges(&ranges)?;
-                    self.decoder.push_ranges(ranges, parts)?;
-                }
-            }
-        }
+/// A row group that is being read.
+struct Group {
+    number: usize,
+    blocks: VecDeque<Block>,
+    /// The places of the columns, in the list of those that are read, of which values have to be decoded.
+    missing: Vec<usize>,
+    /// Decodes the missing columns of the blocks that lack any of them, a block at a time.
+    decoder: Option<ParquetPushDecoder>,
+}
+
+/// Rows of a row group that are decoded, and kept, together.
+struct Block {
+    number: usize,
+    /// The rows of the row group.
+    rows: Range<usize>,
+    /// Those that are wanted.
+    wanted: Vec<Range<usize>>,
+    /// The values of each column, as far as they are in memory.
+    values: Vec<Option<ArrayRef>>,
+}
+
+impl Block {
+    fn lacks_any(&self) -> bool {
+        self.values.iter().any(Option::is_none)
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<RecordBatch, SinkError>;
+impl Batches {
+    /// The wanted rows of the next block.
+    fn next_block(&mut self) -> Result<Option<Vec<RecordBatch>>, SinkError> {
+        loop {
+            if let Some(group) = &mut self.group
+                && let Some(block) = group.blocks.pop_front()
+            {
+                let number = group.number;
+                return self.batches_of(number, block).map(Some);
+            }
+            let Some((number, rows)) = self.groups.pop_front() else { return Ok(None) };
+            self.group = Some(self.begin(number, &rows)?);
+        }
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch().transpose()
+    fn begin(&self, number: usize, wanted: &[Range<usize>]) -> Result<Group, SinkError> {
+        let rows = self.metadata.metadata().row_group(number).num_rows();
+        let rows = usize::try_from(rows).ok().filter(|rows| *rows <= GROUP_ROWS);
+        let rows = rows.ok_or_else(|| self.remote.damaged("a row group has too many rows"))?;
+        let mut blocks: VecDeque<Block> = VecDeque::new();
+        for range in wanted {
+            let range = range.start..range.end.min(rows);
+            for block in range.start / BLOCK_ROWS..range.end.div_ceil(BLOCK_ROWS) {
+                let of_block = block * BLOCK_ROWS..rows.min((block + 1) * BLOCK_ROWS);
+                let both = range.start.max(of_block.start)..range.end.min(of_block.end);
+                match blocks.back_mut() {
+                    Some(last) if last.number == block => last.wanted.push(both),
+                    Some(last) if last.number > block => {
+                        return Err(self.remote.damaged("pages are not in order").into());
+                    }
+                    _ => {
+                        let values = self.columns.iter().map(|column| self.remote.values(number, *column, block));
+                        let values = values.collect();
+                        blocks.push_back(Block { number: block, rows: of_block, wanted: vec![both], values });
+                    }
+                }
+            }
+        }
+        let lacks = |at: &usize| blocks.iter().any(|block| block.values[*at].is_none());
+        let missing: Vec<usize> = (0..self.columns.len()).filter(lacks).collect();
+        let decoder = if missing.is_empty() { None } else { Some(self.decoder(number, rows, &missing, &blocks)?) };
+        Ok(Group { number, blocks, missing, decoder })
+    }
+
+    fn decoder(
+        &self,
+        group: usize,
+        rows: usize,
+        missing: &[usize],
+        blocks: &VecDeque<Block>,
+    ) -> Result<ParquetPushDecoder, SinkError> {
+        let metadata = self.metadata.clone();
+        let columns = missing.iter().map(|at| self.columns[*at]);
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), columns);
+        let selected = blocks.iter().filter(|block| block.lacks_any()).map(|block| block.rows.clone());
+        let builder = ParquetPushDecoderBuilder::new_with_metadata(metadata).with_projection(mask);
+        let builder = builder.with_row_groups(vec![group]).with_batch_size(BLOCK_ROWS);
+        Ok(builder.with_row_selection(RowSelection::from_consecutive_ranges(selected, rows)).build()?)
+    }
+
+    fn batches_of(&mut self, group: usize, mut block: Block) -> Result<Vec<RecordBatch>, SinkError> {
+        if block.lacks_any() {
+            self.decode(group, &mut block)?;
+        }
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), block.values.into_iter().flatten().collect())?;
+        Ok(block.wanted.iter().map(|wanted| rows.slice(wanted.start - block.rows.start, wanted.len())).collect())
+    }
+
+    /// Adds to a block the columns that it lacks.
+    fn decode(&mut self, number: usize, block: &mut Block) -> Result<(), SinkError> {
+        let ended = |remote: &Remote| remote.damaged("a row group has fewer rows than its metadata says");
+        let group = self.group.as_mut().ok_or_else(|| ended(&self.remote))?;
+        let decoder = group.decoder.as_mut().ok_or_else(|| ended(&self.remote))?;
+        let decoded = loop {
+            match decoder.try_decode()? {
+                DecodeResult::Data(batch) if batch.num_rows() == block.rows.len() => break batch,
+                DecodeResult::Data(_) | DecodeResult::Finished => return Err(ended(&self.remote).into()),
+                DecodeResult::NeedsData(ranges) => {
+                    let parts = self.remote.ranges(&ranges)?;
+                    decoder.push_ranges(ranges, parts)?;
+                }
+            }
+        };
+        for (at, values) in group.missing.iter().zip(decoded.columns()) {
+            let known = &mut block.values[*at];
+            if known.is_none() {
+                *known = Some(Arc::clone(values));
+                self.remote.keep_values(number, self.columns[*at], block.number, values);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -121,13 +246,36 @@ struct Remote {
 }
 
 impl Remote {
+    fn damaged(&self, what: &str) -> StoreError {
+        StoreError::new(&format!("{} is damaged: {what}", self.name))
+    }
+
+    fn key(&self, of: Of) -> Key {
+        Key { file: Arc::clone(&self.id), of }
+    }
+
+    /// Values of a column, if they are in memory.
+    fn values(&self, group: usize, column: usize, block: usize) -> Option<ArrayRef> {
+        match self.cache.0.get(&self.key(Of::Values { group, column, block })) {
+            Some(Part::Values(values)) => {
+                self.fetched.add_cached(values.get_array_memory_size() as u64);
+                Some(values)
+            }
+            _ => None,
+        }
+    }
+
+    fn keep_values(&self, group: usize, column: usize, block: usize, values: &ArrayRef) {
+        self.cache.0.insert(self.key(Of::Values { group, column, block }), Part::Values(Arc::clone(values)));
+    }
+
     /// The metadata. Threads that need it at the same time fetch it once.
     fn metadata(&self) -> Result<ArrowReaderMetadata, SinkError> {
-        let key = (Arc::clone(&self.id), None);
+        let key = self.key(Of::Metadata);
         let part = self.cache.0.get_or_insert_with(&key, || self.fetch_metadata().map(Part::Metadata))?;
         match part {
             Part::Metadata(metadata) => Ok(metadata),
-            Part::Bytes(_) => Err(StoreError::new("the end of the file cannot be read").into()),
+            Part::Bytes(_) | Part::Values(_) => Err(self.damaged("it has no metadata").into()),
         }
     }
 
@@ -143,14 +291,14 @@ impl Remote {
                 DecodeResult::Data(metadata) => {
                     return Ok(ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())?);
                 }
-                DecodeResult::Finished => return Err(StoreError::new("the end of the file cannot be read").into()),
+                DecodeResult::Finished => return Err(self.damaged("it has no metadata").into()),
             };
         }
     }
 
     /// Parts of the file, from memory as far as they are there.
     fn ranges(&self, wanted: &[Range<u64>]) -> Result<Vec<Bytes>, StoreError> {
-        let key = |range: &Range<u64>| (Arc::clone(&self.id), Some(range.clone()));
+        let key = |range: &Range<u64>| self.key(Of::Bytes(range.clone()));
         let mut parts: Vec<Option<Bytes>> = Vec::with_capacity(wanted.len());
         for range in wanted {
             let part = match self.cache.0.get(&key(range)) {
